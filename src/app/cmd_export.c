@@ -1,32 +1,16 @@
 /* athanor import and export: a model in another form, verified. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "app/frame/cli.h"
 #include "app/frame/cli_ids.h"
+#include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "interchange/interchange.h"
-
-/* ---- options ---- */
-
-/* "5GB", "500MB", or a number with the usual suffixes. */
-static status parse_bytes(const cli_args *args, uint64_t *out, err *e) {
-    const char *text = cli_value(args, "max-shard-size");
-    char number[64];
-    int64_t bytes = 5000000000;
-    if (text) {
-        size_t n = strlen(text);
-        if (n > 1 && (text[n - 1] == 'B' || text[n - 1] == 'b')) n--; /* 5G and 5GB */
-        snprintf(number, sizeof number, "%.*s", (int)n, text);
-        if (!text_parse_int(number, &bytes) || bytes <= 0) {
-            err_at(e, ST_USAGE, "--max-shard-size", "--max-shard-size %s is no size", text);
-            return err_hint(e, "write it like 5GB or 500MB");
-        }
-    }
-    *out = (uint64_t)bytes;
-    return ST_OK;
-}
+#include "io/checkpoint/checkpoint.h"
+#include "run/folder.h"
+#include "run/metrics.h"
 
 /* ---- output ---- */
 
@@ -86,18 +70,57 @@ static void print_report(const interchange_report *r, const char *path) {
     strbuf_free(&text);
 }
 
+/* ---- what is known of the source ---- */
+
+typedef struct known {
+    json_t *valid, *evals; /* the last validation up to the checkpoint; what tasks said of it */
+    int64_t step;
+} known;
+
+static status look_at_event(void *ctx, const json_t *event, err *e) {
+    known *k = ctx;
+    int64_t step = metrics_int(event, "step", -1);
+    (void)e;
+    if (metrics_is(event, "valid") && step <= k->step) {
+        json_decref(k->valid);
+        k->valid = json_deep_copy(event);
+    }
+    if (metrics_is(event, "eval") && step == k->step)
+        json_array_append_new(k->evals, json_deep_copy(event));
+    return ST_OK;
+}
+
+/* Of a checkpoint in its run: how it was evaluated there. NULL: nothing is known. */
+static json_t *find_evaluations(arena *a, const char *source) {
+    known k = {.evals = json_array()};
+    char *dir;
+    if (checkpoint_resolve(a, source, &dir, NULL) == ST_OK &&
+        sscanf(path_base(dir), "step-%" SCNd64, &k.step) == 1) {
+        const char *run = arena_printf(a, "%s/../..", dir);
+        if (!run_is_run(run) ||
+            metrics_read(run, METRICS_LAST_STEP, look_at_event, &k, NULL) != ST_OK)
+            json_array_clear(k.evals);
+    }
+    if (k.valid) json_array_insert_new(k.evals, 0, k.valid);
+    return k.evals;
+}
+
 /* ---- commands ---- */
 
 static status convert(const cli_args *args, interchange_options *opt, err *e) {
     interchange_report r;
-    TRY(parse_bytes(args, &opt->max_shard_bytes, e));
+    TRY(cli_shard_bytes(args, &opt->max_shard_bytes, e));
+    opt->license = cli_value(args, "license");
     const char *ignored = cli_value(args, "ignore-key");
     arena *a = arena_new("keys");
     opt->verify = !cli_has(args, "no-verify");
     opt->force = cli_has(args, "force");
     opt->format = cli_value(args, "dtype");
     if (ignored) opt->ignore = cli_split_tokens(a, ignored, &opt->n_ignore);
+    json_t *evaluations = find_evaluations(a, args->inputs[0]);
+    opt->evaluations = evaluations;
     status st = interchange_run(args->inputs[0], args->output, opt, &r, e);
+    json_decref(evaluations);
     bool judged = r.verified.positions > 0;
     if (args->json && (st == ST_OK || judged))
         cli_print_json(report_json(&r, args->output, opt->gguf));
@@ -111,7 +134,7 @@ static status convert(const cli_args *args, interchange_options *opt, err *e) {
 }
 
 static status cmd_import(const cli_args *args, err *e) {
-    return convert(args, &(interchange_options){0}, e);
+    return convert(args, &(interchange_options){.kind = "import"}, e);
 }
 
 static status cmd_export(const cli_args *args, err *e) {
@@ -129,6 +152,7 @@ static status cmd_export(const cli_args *args, err *e) {
     {"verify", NULL, "read the result back and compare logits and ids with the source (default)"}, \
         {"no-verify", NULL, "do not run the model"},                                               \
         {"max-shard-size", "SIZE", "bytes in one file of weights of a folder (5GB)"},              \
+        {"license", "NAME", "for the model card (what the source's card says, else unknown)"},     \
         {"ignore-key", "A,B", "keys of config.json that may be there although they are unknown"},  \
     {                                                                                              \
         "force", NULL, "replace a model that stands there"                                         \

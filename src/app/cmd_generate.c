@@ -187,6 +187,12 @@ static status read_request(const cli_args *args, const open_model *m, generate_r
     return ST_OK;
 }
 
+static json_t *number_list(const double *x, int64_t n) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < n; i++) json_array_append_new(list, json_f64(x[i]));
+    return list;
+}
+
 static status generate_one(const cli_args *args, const open_model *m, const tok_ids *prompt,
                            const logit_rows *r, generate_request rq, err *e) {
     generator g = open_model_generator(m);
@@ -207,6 +213,7 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
             json_pack("{s:o,s:o,s:o,s:s}", "prompt_ids", cli_id_list(prompt->id, prompt->n), "ids",
                       cli_id_list(out.id, out.n), "text", json_text(strbuf_cstr(&text), text.len),
                       "finish", generate_finish_name(result.finish));
+        if (rq.logprobs) json_object_set_new(o, "logprobs", number_list(rq.logprobs, out.n));
         if (r->of) add_logits(o, cli_value(args, "logits"), r, m->config.vocab_size);
         cli_print_json(o);
     } else if (st == ST_OK && m->tok)
@@ -232,11 +239,14 @@ static status generate_with(const cli_args *args, open_model *m, const prompts *
     TRY(open_model_load(m, (int)(room < ctx ? room : ctx), (int)r->of, e));
     if (r->of) TRY(store_logits(cli_value(args, "logits"), m, &p->item[0].ids, r, e));
     uint64_t seed = rq.sample.seed;
-    for (int i = 0; i < p->n; i++) {
+    status st = ST_OK;
+    if (cli_has(args, "logprobs")) rq.logprobs = xcalloc((size_t)rq.max_new, sizeof *rq.logprobs);
+    for (int i = 0; i < p->n && st == ST_OK; i++) {
         rq.sample.seed = sample_seed(seed, p->item[i].line);
-        TRY(generate_one(args, m, &p->item[i].ids, r, rq, e));
+        st = generate_one(args, m, &p->item[i].ids, r, rq, e);
     }
-    return ST_OK;
+    free(rq.logprobs);
+    return st;
 }
 
 /* Without a tokenizer nothing is known to be an end: ids go on to max-new. */
@@ -281,12 +291,15 @@ static const cli_option options[] = {
     {"stop", "TEXT", "end before this text"},
     {"seed", "N", "of the draws; each line of a batch has its own (0)"},
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
+    {"logprobs", NULL,
+     "with --json: log p of each new token, as the model says it (natural logarithm)"},
     {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
     {"logits", "OUT.npy", "store the prompt's logits [T,V] in fp32; generates only with --max-new"},
     {"positions", "a:b", "only these positions of the logits"},
     {0}};
 
 static const cli_rule rules[] = {
+    {"logprobs", CLI_NEEDS, "json", "add --json, or leave --logprobs out"},
     {"positions", CLI_NEEDS, "logits", "add --logits OUT.npy, or leave --positions out"},
     {"prompt", CLI_EXCLUDES, "ids|batch", "give one of the three"},
     {"ids", CLI_EXCLUDES, "batch", "give one of the three"},

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "app/frame/child.h"
 #include "app/frame/cli.h"
 #include "base/arena.h"
 
@@ -17,6 +18,7 @@ static void let_waiting_threads_sleep(char **argv) {
 }
 
 int main(int argc, char **argv) {
+    child_follow_parent();
     let_waiting_threads_sleep(argv);
     json_set_alloc_funcs(xmalloc, free);
     return cli_main(argc, argv);

@@ -41,4 +41,15 @@ PHILOX_FN uint64_t mix64(uint64_t x) {
     return x ^ (x >> 31);
 }
 
+/* A key of two words, in two rounds of mixing, so that (seed, stream) and (stream, seed) differ and
+ * neighbours part: key_of_stream(mixed_seed(seed), stream). */
+PHILOX_FN uint64_t mixed_seed(uint64_t seed) {
+    return mix64(seed + 0x9e3779b97f4a7c15u);
+}
+PHILOX_FN rng_key key_of_stream(uint64_t mixed, uint64_t stream) {
+    uint64_t x = mix64(mixed ^ stream);
+    rng_key key = {{(uint32_t)x, (uint32_t)(x >> 32)}};
+    return key;
+}
+
 #endif

@@ -9,17 +9,12 @@
 #include "base/rng_normal_table.h"
 #include "base/status.h"
 
-static rng_key key_from_u64(uint64_t x) {
-    return (rng_key){{(uint32_t)x, (uint32_t)(x >> 32)}};
-}
-
 rng_key rng_key_named(uint64_t seed, const char *name) {
     return rng_key_numbered(seed, XXH3_64bits(name, strlen(name)));
 }
 
-/* Two rounds of mixing, so that (seed, stream) and (stream, seed) differ and neighbours part. */
 rng_key rng_key_numbered(uint64_t seed, uint64_t stream) {
-    return key_from_u64(mix64(mix64(seed + 0x9e3779b97f4a7c15u) ^ stream));
+    return key_of_stream(mixed_seed(seed), stream);
 }
 
 void rng_block(rng_key key, uint64_t counter, uint64_t counter_hi, uint32_t out[4]) {

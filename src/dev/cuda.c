@@ -28,6 +28,12 @@ typedef struct image {
     cu_module module;
 } image;
 
+/* What a stream was given between capture_begin and capture_end. */
+struct dev_graph {
+    dev_graph *next; /* of the device */
+    cu_graph_exec exec;
+};
+
 typedef struct cuda {
     cu_driver api;
     int device, multiprocessors;
@@ -41,7 +47,13 @@ typedef struct cuda {
     int n_kernels, kernels_cap;
     image *images;
     int n_images, images_cap;
+    dev_graph *graphs;
     dev_keep keep;
+    /* Held for writing while a thread captures, for reading by others that use the stream. Taken
+     * before the other locks. */
+    pthread_rwlock_t stream_use;
+    _Atomic(bool) capturing;
+    pthread_t captor;
     pthread_mutex_t lists; /* guards kernels, images, and the tables of keep */
     pthread_mutex_t lock;  /* guards given and error; the last that is taken */
     char error[ERROR_MAX];
@@ -51,6 +63,22 @@ static cuda *use(const dev *d) {
     cuda *c = d->own;
     c->api.context_set(c->context);
     return c;
+}
+
+/* True on the thread that captures: its work goes into the graph. */
+static bool captures_here(cuda *c) {
+    return c->capturing && pthread_equal(c->captor, pthread_self());
+}
+
+/* Around work for the stream by any thread. */
+static cuda *stream_begin(const dev *d) {
+    cuda *c = use(d);
+    if (!captures_here(c)) pthread_rwlock_rdlock(&c->stream_use);
+    return c;
+}
+
+static void stream_end(cuda *c) {
+    if (!captures_here(c)) pthread_rwlock_unlock(&c->stream_use);
 }
 
 /* ---- errors ---- */
@@ -87,8 +115,10 @@ static status cuda_check(dev *d, err *e) {
 
 /* ---- memory ---- */
 
-static void sync_stream(dev *d, cuda *c) {
+static void sync_stream(dev *d) {
+    cuda *c = stream_begin(d);
     good(d, c->api.stream_sync(c->stream), "waiting for the GPU");
+    stream_end(c);
 }
 
 static status cuda_reserve(dev *d, void **ptr, size_t bytes, const char *what, err *e) {
@@ -100,16 +130,15 @@ static status cuda_reserve(dev *d, void **ptr, size_t bytes, const char *what, e
         return err_at(e, ST_MEMORY, what,
                       "%s needs %.1f MB, but the GPU has %.1f MB available of %.1f MB", what,
                       (double)bytes * 1e-6, (double)available * 1e-6, (double)total * 1e-6);
-    good(d, c->api.fill(p, 0, bytes, c->stream), what);
     *ptr = (void *)(uintptr_t)p;
+    dev_fill(d, *ptr, 0, bytes);
     return ST_OK;
 }
 
 static void cuda_release(dev *d, void *ptr, size_t bytes) {
     (void)bytes;
-    cuda *c = use(d);
-    sync_stream(d, c);
-    good(d, c->api.mem_free((cu_ptr)(uintptr_t)ptr), "giving memory back");
+    sync_stream(d);
+    good(d, use(d)->api.mem_free((cu_ptr)(uintptr_t)ptr), "giving memory back");
 }
 
 /* ---- moves ---- */
@@ -120,25 +149,31 @@ static cu_ptr at(const void *p) {
 
 /* The host's bytes are pageable, so that the driver has taken them when the call returns. */
 static void cuda_write(dev *d, void *to, const void *host, size_t bytes) {
-    cuda *c = use(d);
-    if (bytes) good(d, c->api.copy_in(at(to), host, bytes, c->stream), "a copy to the GPU");
+    if (!bytes) return;
+    cuda *c = stream_begin(d);
+    good(d, c->api.copy_in(at(to), host, bytes, c->stream), "a copy to the GPU");
+    stream_end(c);
 }
 
 static void cuda_read(dev *d, void *host, const void *from, size_t bytes) {
-    cuda *c = use(d);
+    cuda *c = stream_begin(d);
     if (bytes) good(d, c->api.copy_out(host, at(from), bytes, c->stream), "a copy from the GPU");
-    sync_stream(d, c);
+    stream_end(c);
+    sync_stream(d);
 }
 
 static void cuda_copy(dev *d, void *to, const void *from, size_t bytes) {
-    cuda *c = use(d);
-    if (bytes) good(d, c->api.copy(at(to), at(from), bytes, c->stream), "a copy on the GPU");
+    if (!bytes) return;
+    cuda *c = stream_begin(d);
+    good(d, c->api.copy(at(to), at(from), bytes, c->stream), "a copy on the GPU");
+    stream_end(c);
 }
 
 static void cuda_fill(dev *d, void *to, int byte, size_t bytes) {
-    cuda *c = use(d);
-    if (bytes)
-        good(d, c->api.fill(at(to), (unsigned char)byte, bytes, c->stream), "a fill on the GPU");
+    if (!bytes) return;
+    cuda *c = stream_begin(d);
+    good(d, c->api.fill(at(to), (unsigned char)byte, bytes, c->stream), "a fill on the GPU");
+    stream_end(c);
 }
 
 static void *cuda_borrow(dev *d, void *from, size_t bytes, bool contents, dev_room *room) {
@@ -146,7 +181,7 @@ static void *cuda_borrow(dev *d, void *from, size_t bytes, bool contents, dev_ro
     if (contents)
         cuda_read(d, host, from, bytes);
     else
-        sync_stream(d, use(d));
+        sync_stream(d);
     return host;
 }
 
@@ -197,6 +232,48 @@ void cuda_launch(dev *d, const gpu_kernel *k, gpu_grid g, const void *args) {
 static void cuda_run(dev *d, dev_kernel kernel, const void *args, size_t bytes) {
     (void)bytes;
     kernel(d, args);
+}
+
+/* ---- graphs; of one thread, the one that gives the kernels ---- */
+
+static void cuda_graph_begin(dev *d) {
+    cuda *c = use(d);
+    pthread_rwlock_wrlock(&c->stream_use);
+    c->captor = pthread_self();
+    c->capturing = true;
+    good(d, c->api.capture_begin(c->stream, CU_CAPTURE_THREAD_LOCAL), "a CUDA graph");
+}
+
+static dev_graph *cuda_graph_end(dev *d) {
+    cuda *c = use(d);
+    cu_graph captured = NULL;
+    cu_graph_exec exec = NULL;
+    bool made = good(d, c->api.capture_end(c->stream, &captured), "a CUDA graph") &&
+                good(d, c->api.graph_make(&exec, captured, 0), "a CUDA graph");
+    if (captured) c->api.graph_destroy(captured);
+    c->capturing = false;
+    pthread_rwlock_unlock(&c->stream_use);
+    if (!made) return NULL;
+    dev_graph *g = xmalloc(sizeof *g);
+    *g = (dev_graph){c->graphs, exec};
+    return c->graphs = g;
+}
+
+static void cuda_graph_launch(dev *d, dev_graph *g) {
+    cuda *c = stream_begin(d);
+    good(d, c->api.graph_launch(g->exec, c->stream), "a CUDA graph");
+    stream_end(c);
+}
+
+static void cuda_graph_free(dev *d, dev_graph *g) {
+    cuda *c = use(d);
+    dev_graph **at = &c->graphs;
+    while (*at && *at != g) at = &(*at)->next;
+    CHECK(*at, "a graph is freed that the device does not have");
+    *at = g->next;
+    sync_stream(d);
+    good(d, c->api.graph_exec_destroy(g->exec), "a CUDA graph");
+    free(g);
 }
 
 bool cuda_is_emulated(const dev *d) {
@@ -279,11 +356,12 @@ void *cuda_host_room(dev *d, size_t bytes) {
 /* ---- points in the order ---- */
 
 static dev_event cuda_record(dev *d) {
-    cuda *c = use(d);
+    cuda *c = stream_begin(d);
     pthread_mutex_lock(&c->lock);
     dev_event ev = ++c->given;
     cu_result r = c->api.event_record(c->event[ev % EVENTS], c->stream);
     pthread_mutex_unlock(&c->lock);
+    stream_end(c);
     good(d, r, "an event");
     return ev;
 }
@@ -370,6 +448,7 @@ static void cuda_close(dev *d) {
     cuda *c = d->own;
     if (!c) return;
     if (c->context) c->api.context_set(c->context);
+    while (c->graphs) cuda_graph_free(d, c->graphs);
     keep_free(&c->keep, d);
     for (int i = 0; i < EVENTS; i++)
         if (c->event[i]) c->api.event_destroy(c->event[i]);
@@ -385,6 +464,7 @@ static void cuda_close(dev *d) {
     cu_driver_close(&c->api);
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->lists);
+    pthread_rwlock_destroy(&c->stream_use);
     free(c->kernels);
     free(c->images);
     free(c);
@@ -395,6 +475,7 @@ static status cuda_open(dev *d, err *e) {
     cuda *c = d->own = xcalloc(1, sizeof *c);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->lists, NULL);
+    pthread_rwlock_init(&c->stream_use, NULL);
     status st = start(d, c, e);
     if (st != ST_OK) cuda_close(d);
     return st;
@@ -413,6 +494,10 @@ const dev_class dev_class_cuda = {
     .borrow = cuda_borrow,
     .put_back = cuda_write,
     .launch = cuda_run,
+    .graph_begin = cuda_graph_begin,
+    .graph_end = cuda_graph_end,
+    .graph_launch = cuda_graph_launch,
+    .graph_free = cuda_graph_free,
     .record = cuda_record,
     .wait = cuda_wait,
     .enter = cuda_enter,

@@ -217,6 +217,26 @@ void dev_launch(dev *d, dev_kernel kernel, const void *args, size_t bytes) {
     if (d->class->launch) d->class->launch(d, kernel, args, bytes);
 }
 
+bool dev_has_graphs(const dev *d) {
+    return d->class->graph_begin != NULL;
+}
+
+void dev_graph_begin(dev *d) {
+    d->class->graph_begin(d);
+}
+
+dev_graph *dev_graph_end(dev *d) {
+    return d->class->graph_end(d);
+}
+
+void dev_graph_launch(dev *d, dev_graph *g) {
+    d->class->graph_launch(d, g);
+}
+
+void dev_graph_free(dev *d, dev_graph *g) {
+    if (g) d->class->graph_free(d, g);
+}
+
 dev_event dev_record(dev *d) {
     return d->class->record ? d->class->record(d) : 0;
 }

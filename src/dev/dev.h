@@ -90,6 +90,17 @@ void dev_fill(dev *d, void *at, int byte, size_t bytes);
  * copies its arguments. It may read and write the device's memory, but calls nothing of dev. */
 typedef void (*dev_kernel)(dev *d, const void *args);
 void dev_launch(dev *d, dev_kernel kernel, const void *args, size_t bytes);
+/* Launches that come again and again as one piece of work, which costs the host one call (a CUDA
+ * graph). Between begin and end this thread's kernels, copies and fills on the device are kept instead
+ * of done, with their arguments; nothing may wait, and nothing go between host and device. The graph
+ * belongs to the device; dev_graph_launch gives its work, in order. end returns NULL when it failed,
+ * which dev_check tells. */
+typedef struct dev_graph dev_graph;
+bool dev_has_graphs(const dev *d); /* those whose launches cost the host more than a call */
+void dev_graph_begin(dev *d);
+dev_graph *dev_graph_end(dev *d);
+void dev_graph_launch(dev *d, dev_graph *g);
+void dev_graph_free(dev *d, dev_graph *g); /* after all its work; NULL is fine */
 /* A flag, false at first, that kernels may raise and the host reads and clears. Each device has one.
  * The host touches it only after dev_sync. */
 bool *dev_flag(dev *d);

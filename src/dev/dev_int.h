@@ -25,6 +25,10 @@ typedef struct dev_class {
     void *(*borrow)(dev *d, void *at, size_t bytes, bool contents, dev_room *room);
     void (*put_back)(dev *d, void *at, const void *host, size_t bytes);
     void (*launch)(dev *d, dev_kernel kernel, const void *args, size_t bytes);
+    void (*graph_begin)(dev *d); /* NULL: there are no graphs */
+    dev_graph *(*graph_end)(dev *d);
+    void (*graph_launch)(dev *d, dev_graph *g);
+    void (*graph_free)(dev *d, dev_graph *g);
     dev_event (*record)(dev *d);
     void (*wait)(dev *d, dev_event ev);
     void (*enter)(dev *d, dev_event ev);

@@ -1,10 +1,12 @@
 /* The task files of published sets (see adapters.h). Prompts are those of lm-evaluation-harness
- * 0.4.13. In a set with subjects "@" is the subject and "~" the subject with spaces instead of
- * underscores. */
+ * 0.4.13. In a set with subjects "@" is the subject, "~" the subject with spaces instead of
+ * underscores, and "^" its name in Chinese (subjects.h). */
 #include "eval/adapters.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "eval/subjects.h"
 
 typedef struct adapter {
     const char *name; /* ends with "_": a subject follows */
@@ -52,14 +54,16 @@ static const adapter adapters[] = {
     {"ceval-valid_", "dev/SUBJECT_dev.csv, val/SUBJECT_val.csv",
      CHOICES ACC_NORM FIRST LETTERS
      "validation_split: val\ndataset_name: \"@\"\n"
+     "description: \"以下是中国关于^的单项选择题，请选出其中的正确答案。\\n\\n\"\n"
      "dataset_kwargs: {data_files: {val: val/@_val.csv, dev: dev/@_dev.csv}}\n"
-     "doc_to_text: \"{{question.strip()}}" ABCD "\u7b54\u6848\uff1a\"\n"
+     "doc_to_text: \"{{question.strip()}}" ABCD "答案：\"\n"
      "doc_to_target: \"{{['A', 'B', 'C', 'D'].index(answer)}}\"\n"},
     {"cmmlu_", "dev/SUBJECT.csv, test/SUBJECT.csv",
      CHOICES ACC_NORM FIRST LETTERS
      "test_split: test\n"
      "dataset_kwargs: {data_files: {test: test/@.csv, dev: dev/@.csv}}\n"
-     "doc_to_text: \"{{Question.strip()}}" ABCD "\u7b54\u6848\uff1a\"\n"
+     "description: \"以下是关于^的单项选择题，请直接给出正确答案的选项。\\n\\n\"\n"
+     "doc_to_text: \"{{Question.strip()}}" ABCD "答案：\"\n"
      "doc_to_target: \"{{['A', 'B', 'C', 'D'].index(Answer)}}\"\n"},
     {"commonsense_qa", "commonsense_qa/{train,validation}.jsonl",
      CHOICES ACC
@@ -91,6 +95,13 @@ static const adapter adapters[] = {
                       "{%- set l = namespace(l=[]) -%}{%- for e in endings -%}"
                       "{%- set l.l = l.l + [clean(e)] -%}{%- endfor -%}{{ l.l }}\"\n"
                       "doc_to_target: \"{{label}}\"\n"},
+    {"ifeval", "ifeval_input_data.jsonl, or ifeval/train.jsonl",
+     "output_type: generate_until\ndataset_name: default\ntest_split: train\nnum_fewshot: 0\n"
+     "dataset_kwargs: {data_files: {train: ifeval_input_data.jsonl}}\n"
+     "doc_to_text: prompt\ndoc_to_target: 0\n"
+     "metric_list: [{metric: prompt_level_strict_acc}, {metric: inst_level_strict_acc}, "
+     "{metric: prompt_level_loose_acc}, {metric: inst_level_loose_acc}]\n"
+     "generation_kwargs: {until: [], max_gen_toks: 1280}\n"},
     {"lambada_openai", "lambada_openai/test.jsonl", LAMBADA "dataset_name: default\n"},
     {"lambada_standard", "lambada_standard/test.jsonl", LAMBADA "dataset_name: plain_text\n"},
     {"mmlu_", "dev/SUBJECT_dev.csv, test/SUBJECT_test.csv (question, four choices, letter)",
@@ -136,19 +147,34 @@ static const char *subject_in(const adapter *k, const char *name) {
     return name[n + good] == 0 ? name + n : NULL;
 }
 
+/* Puts the subject where the text asks for it; false: it has no name in Chinese. */
+static bool add_with_subject(const char *text, const char *subject, bool of_ceval, strbuf *out) {
+    size_t n = 0;
+    for (const char *s = text; *s; s++) {
+        if (*s == '@') {
+            strbuf_puts(out, subject);
+        } else if (*s == '~') {
+            for (const char *c = subject; *c; c++) strbuf_putc(out, *c == '_' ? ' ' : *c);
+        } else if (*s == '^') {
+            const char *name = eval_subject_name(of_ceval, subject, &n);
+            if (!name) return false;
+            strbuf_append(out, name, n);
+        } else {
+            strbuf_putc(out, *s);
+        }
+    }
+    return true;
+}
+
 bool eval_adapter_text(const char *name, strbuf *out) {
     for (int i = 0; i < ARRAY_LEN(adapters); i++) {
         const char *subject = subject_in(&adapters[i], name);
         if (!subject) continue;
         strbuf_printf(out, "task: %s\n", name);
-        for (const char *s = adapters[i].text; *s; s++) {
-            bool spaced = *s == '~' && takes_subject(&adapters[i]);
-            if (!spaced && (*s != '@' || !takes_subject(&adapters[i]))) {
-                strbuf_putc(out, *s);
-                continue;
-            }
-            for (const char *c = subject; *c; c++) strbuf_putc(out, spaced && *c == '_' ? ' ' : *c);
-        }
+        bool of_ceval = strcmp(adapters[i].name, "ceval-valid_") == 0;
+        if (takes_subject(&adapters[i]))
+            return add_with_subject(adapters[i].text, subject, of_ceval, out);
+        strbuf_puts(out, adapters[i].text);
         return true;
     }
     return false;

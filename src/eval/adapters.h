@@ -5,7 +5,8 @@
 
 #include "base/strbuf.h"
 
-/* Appends the task file of a name ("arc_easy", "mmlu_astronomy"); false: there is none. */
+/* Appends the task file of a name ("arc_easy", "mmlu_astronomy"); false: there is none, and
+ * something may have been appended. */
 bool eval_adapter_text(const char *name, strbuf *out);
 /* The names, NAME_SUBJECT where a set has subjects, one a line with what it reads. The caller frees
  * it. */

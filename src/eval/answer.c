@@ -10,6 +10,60 @@
 #include "jinja/jinja.h"
 #include "tok/pretok/pretok.h"
 
+/* ---- reasoning ---- */
+
+static const struct {
+    const char *open, *close;
+} marks[] = {{"<think>", "</think>"},
+             {"<thinking>", "</thinking>"},
+             {"<reasoning>", "</reasoning>"},
+             {"[THINK]", "[/THINK]"}};
+
+static const char *find_last(eval_text s, const char *word) {
+    size_t n = strlen(word);
+    for (size_t at = s.len + 1; at-- > 0;)
+        if (s.len - at >= n && memcmp(s.s + at, word, n) == 0) return s.s + at;
+    return NULL;
+}
+
+static bool begins(eval_text s, const char *word) {
+    return s.len >= strlen(word) && memcmp(s.s, word, strlen(word)) == 0;
+}
+
+static bool ends(eval_text s, const char *word) {
+    size_t n = strlen(word);
+    return s.len >= n && memcmp(s.s + s.len - n, word, n) == 0;
+}
+
+static eval_text left_stripped(eval_text s) {
+    jinja_strip(&s.s, &s.len, true, false);
+    return s;
+}
+
+bool eval_is_blank(eval_text s) {
+    return left_stripped(s).len == 0;
+}
+
+eval_thought eval_split_thought(eval_text prompt, eval_text written) {
+    eval_text trimmed = prompt, whole = left_stripped(written);
+    jinja_strip(&trimmed.s, &trimmed.len, false, true);
+    for (int i = 0; i < ARRAY_LEN(marks); i++) {
+        const char *close = find_last(whole, marks[i].close);
+        bool opened = begins(whole, marks[i].open);
+        if (!close && !opened && !ends(trimmed, marks[i].open)) continue;
+        const char *end = close ? close : whole.s + whole.len;
+        size_t skip = opened ? strlen(marks[i].open) : 0;
+        eval_thought t = {.reasoning = {whole.s + skip, (size_t)(end - whole.s) - skip},
+                          .answer = {end, 0},
+                          .has_marks = true};
+        if (!close) return t;
+        const char *after = close + strlen(marks[i].close);
+        t.answer = left_stripped((eval_text){after, (size_t)(whole.s + whole.len - after)});
+        return t;
+    }
+    return (eval_thought){.reasoning = {written.s, 0}, .answer = written};
+}
+
 /* ---- patterns ---- */
 
 typedef struct found_text {
@@ -52,6 +106,33 @@ static status each_match(const char *pattern, eval_text s, take_match take, void
     pretok_match_data_free(data);
     pretok_regex_free(code);
     return st;
+}
+
+typedef struct plain_take {
+    eval_take_match take;
+    void *ctx;
+} plain_take;
+
+static bool take_plain(void *ctx, const found_text *whole, const found_text *part, bool has) {
+    const plain_take *p = ctx;
+    (void)part, (void)has;
+    return p->take(p->ctx, whole->start, whole->end);
+}
+
+status eval_each_match(const char *pattern, eval_text s, eval_take_match take, void *ctx, err *e) {
+    plain_take p = {take, ctx};
+    return each_match(pattern, s, take_plain, &p, e);
+}
+
+static bool count_one(void *ctx, size_t start, size_t end) {
+    (void)start, (void)end;
+    ++*(int64_t *)ctx;
+    return true;
+}
+
+status eval_count_matches(const char *pattern, eval_text s, int64_t *n, err *e) {
+    *n = 0;
+    return eval_each_match(pattern, s, count_one, n, e);
 }
 
 /* ---- filters ---- */
@@ -106,12 +187,14 @@ static status apply(eval_task *t, const eval_step *step, eval_text *s, err *e) {
     return ST_OK;
 }
 
-status eval_find_answers(eval_task *t, eval_doc *d, err *e) {
-    d->answer = ARENA_ARRAY(t->a, eval_text, t->n_filters);
+status eval_find_answers(eval_task *t, const eval_doc *d, eval_attempt *a, err *e) {
+    eval_text found = a->written;
+    if (!t->keep_reasoning) found = eval_split_thought(d->seen, a->written).answer;
+    a->answer = ARENA_ARRAY(t->a, eval_text, t->n_filters);
     for (int f = 0; f < t->n_filters; f++) {
-        d->answer[f] = d->written;
+        a->answer[f] = found;
         for (int i = 0; i < t->filter[f].n_steps; i++)
-            TRY(apply(t, &t->filter[f].step[i], &d->answer[f], e));
+            TRY(apply(t, &t->filter[f].step[i], &a->answer[f], e));
     }
     return ST_OK;
 }

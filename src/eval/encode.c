@@ -36,14 +36,14 @@ void eval_requests_free(eval_requests *r) {
     *r = (eval_requests){0};
 }
 
-static status encoder_init(encoder *c, const open_model *m, err *e) {
-    if (!m->tok) {
+static status encoder_init(encoder *c, const tok *t, err *e) {
+    if (!t) {
         err_set(e, ST_USAGE, "the model has no tokenizer, and a task is text");
         return err_hint(e, "put tokenizer.json into the model's folder");
     }
-    c->tok = m->tok;
-    c->prefix = tok_bos(m->tok) >= 0 ? tok_bos(m->tok) : tok_eos(m->tok);
-    if (c->prefix >= 0) c->prefix_text = tok_bytes(m->tok, c->prefix, &c->prefix_len);
+    c->tok = t;
+    c->prefix = tok_bos(t) >= 0 ? tok_bos(t) : tok_eos(t);
+    if (c->prefix >= 0) c->prefix_text = tok_bytes(t, c->prefix, &c->prefix_len);
     return ST_OK;
 }
 
@@ -76,9 +76,10 @@ static void push(eval_requests *r, const score_request *q, const eval_owner *own
 
 /* The last `scored` of n ids are scored; the ids are the request's from here on. */
 static status add_request(encoder *c, eval_doc *d, eval_pair *p, int32_t *ids, int64_t n,
-                          int64_t scored, err *e) {
+                          int64_t scored, float *nll, err *e) {
     int64_t skip = n > c->most_tok + 1 ? n - c->most_tok - 1 : 0;
-    score_request q = {.ids = ids + skip, .n = (int32_t)(n - skip), .n_scored = (int32_t)scored};
+    score_request q = {
+        .ids = ids + skip, .n = (int32_t)(n - skip), .n_scored = (int32_t)scored, .nll = nll};
     push(c->r, &q, &(eval_owner){d, p, ids});
     if (scored == 0) {
         err_set(e, ST_USAGE, "a continuation has no tokens of its own, so it has no score");
@@ -126,7 +127,7 @@ static status add_after_nothing(encoder *c, eval_doc *d, eval_pair *p, err *e) {
     status st = tok_encode(c->tok, p->continuation.s, p->continuation.len, 0, &ids, e);
     bool twice = st == ST_OK && ids.n > 1 && ids.id[1] == c->prefix;
     if (twice) memmove(ids.id, ids.id + 1, (size_t)--ids.n * sizeof *ids.id);
-    if (st == ST_OK) return add_request(c, d, p, ids.id, ids.n, ids.n - 1, e);
+    if (st == ST_OK) return add_request(c, d, p, ids.id, ids.n, ids.n - 1, NULL, e);
     tok_ids_free(&ids);
     return st;
 }
@@ -145,7 +146,7 @@ static status add_pair(encoder *c, eval_doc *d, eval_pair *p, err *e) {
     strbuf_free(&whole);
     if (st == ST_OK && c->n_last > 0) {
         int64_t scored = ids.n > c->n_last ? ids.n - c->n_last : 0;
-        return add_request(c, d, p, ids.id, ids.n, scored, e);
+        return add_request(c, d, p, ids.id, ids.n, scored, NULL, e);
     }
     tok_ids_free(&ids);
     return st == ST_OK ? no_prefix(d, e) : name_doc(d, e);
@@ -160,7 +161,7 @@ static status add_windows(encoder *c, eval_doc *d, const tok_ids *ids, err *e) {
         int64_t n = done == 1 ? scored + 1 : c->most_tok + 1, from = done + scored - n;
         int32_t *window = xmalloc(sizeof *window * (size_t)n);
         memcpy(window, ids->id + from, sizeof *window * (size_t)n);
-        TRY(add_request(c, d, NULL, window, n, scored, e));
+        TRY(add_request(c, d, NULL, window, n, scored, d->token_nll + done - 1, e));
     }
     return ST_OK;
 }
@@ -171,6 +172,8 @@ static status add_text(encoder *c, eval_doc *d, err *e) {
     tok_ids_push(&ids, c->prefix);
     status st = encode(c, d->text.s, d->text.len, &ids, e);
     d->n_tokens = ids.n - 1;
+    d->token = arena_memdup(c->task->a, ids.id + 1, (size_t)d->n_tokens * sizeof *ids.id);
+    d->token_nll = ARENA_ARRAY(c->task->a, float, d->n_tokens);
     if (st == ST_OK) st = add_windows(c, d, &ids, e);
     tok_ids_free(&ids);
     return st;
@@ -187,15 +190,14 @@ static status add_doc(encoder *c, eval_doc *d, err *e) {
 status eval_encode(const eval_task *t, const open_model *m, int64_t most_tok, eval_requests *r,
                    err *e) {
     encoder c = {.task = t, .most_tok = most_tok, .r = r};
-    TRY(encoder_init(&c, m, e));
+    TRY(encoder_init(&c, m->tok, e));
     for (int32_t i = 0; i < t->n; i++) TRY(add_doc(&c, &t->doc[i], e));
     return ST_OK;
 }
 
-status eval_encode_prompt(const open_model *m, eval_text prompt, int64_t most, tok_ids *out,
-                          err *e) {
+status eval_encode_prompt(const tok *t, eval_text prompt, int64_t most, tok_ids *out, err *e) {
     encoder c = {0};
-    TRY(encoder_init(&c, m, e));
+    TRY(encoder_init(&c, t, e));
     TRY(encode(&c, prompt.s, prompt.len, out, e));
     if (out->n <= most) return ST_OK;
     memmove(out->id, out->id + out->n - most, (size_t)most * sizeof *out->id);

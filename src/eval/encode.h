@@ -28,7 +28,7 @@ typedef struct eval_requests {
 status eval_encode(const eval_task *t, const open_model *m, int64_t most_tok, eval_requests *r,
                    err *e) ATH_MUST_USE;
 /* A prompt, which loses its beginning if it has more than `most` tokens. */
-status eval_encode_prompt(const open_model *m, eval_text prompt, int64_t most, tok_ids *out,
+status eval_encode_prompt(const tok *t, eval_text prompt, int64_t most, tok_ids *out,
                           err *e) ATH_MUST_USE;
 /* Gives each score to its pair or document. */
 void eval_take_scores(const eval_requests *r);

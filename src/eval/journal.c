@@ -9,11 +9,11 @@
 #include "base/json.h"
 
 static void take_line(eval_journal *j, const char *s, size_t n) {
-    json_t *o = json_loadb(s, n, 0, NULL), *x = json_object_get(o, "loglik");
+    static const char *const whats[] = {"loglik", "nll", "written", "greedy"};
+    json_t *o = json_loadb(s, n, 0, NULL), *x = NULL;
     const char *key = json_string_value(json_object_get(o, "key"));
-    if (!x) x = json_object_get(o, "written");
-    if (!x) x = json_object_get(o, "greedy");
-    if (key && (json_is_number(x) || json_is_string(x))) json_object_set(j->known, key, x);
+    for (int i = 0; i < ARRAY_LEN(whats) && !x; i++) x = json_object_get(o, whats[i]);
+    if (key && (json_is_number(x) || json_is_array(x))) json_object_set(j->known, key, x);
     json_decref(o);
 }
 
@@ -32,9 +32,13 @@ static status read_lines(eval_journal *j, err *e) {
     return ST_OK;
 }
 
-status eval_journal_open(eval_journal *j, const char *path, uint64_t model, err *e) {
+status eval_journal_read(eval_journal *j, const char *path, uint64_t model, err *e) {
     *j = (eval_journal){.known = json_object(), .path = path, .model = model};
-    status st = read_lines(j, e);
+    return read_lines(j, e);
+}
+
+status eval_journal_open(eval_journal *j, const char *path, uint64_t model, err *e) {
+    status st = eval_journal_read(j, path, model, e);
     if (st == ST_OK && !(j->out = fopen(path, "ae")))
         st = err_errno(e, path, "cannot write %s", path);
     if (st == ST_OK && ftell(j->out) > 0) fputc('\n', j->out); /* after a line that was cut off */
@@ -50,21 +54,18 @@ const json_t *eval_journal_find(const eval_journal *j, const char *key) {
     return json_object_get(j->known, key);
 }
 
-void eval_journal_put(eval_journal *j, const char *key, json_t *value) {
+void eval_journal_put(eval_journal *j, const char *key, const char *what, json_t *value) {
     strbuf line = {0};
-    const char *what = json_is_string(value)    ? "written"
-                       : json_is_integer(value) ? "greedy"
-                                                : "loglik";
     json_t *o = json_pack("{s:s,s:o}", "key", key, what, value);
     json_format(&line, o, 0);
     strbuf_putc(&line, '\n');
-    fwrite(line.data, 1, line.len, j->out);
+    if (j->out) fwrite(line.data, 1, line.len, j->out);
     strbuf_free(&line);
     json_decref(o);
 }
 
 status eval_journal_flush(eval_journal *j, err *e) {
-    if (fflush(j->out) == 0 && !ferror(j->out)) return ST_OK;
+    if (!j->out || (fflush(j->out) == 0 && !ferror(j->out))) return ST_OK;
     return err_errno(e, j->path, "cannot write %s", j->path);
 }
 

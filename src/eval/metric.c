@@ -8,11 +8,15 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "eval/answer.h"
+#include "eval/dialogue.h"
+#include "eval/ifeval.h"
+#include "eval/slices.h"
 #include "jinja/jinja.h"
 
 bool eval_is_mean(eval_metric metric) {
     return metric != METRIC_PERPLEXITY && metric != METRIC_WORD_PERPLEXITY &&
-           metric != METRIC_BYTE_PERPLEXITY && metric != METRIC_BITS_PER_BYTE;
+           metric != METRIC_BYTE_PERPLEXITY && metric != METRIC_BITS_PER_BYTE &&
+           metric != METRIC_INST_STRICT && metric != METRIC_INST_LOOSE;
 }
 
 /* ---- choices ---- */
@@ -47,19 +51,48 @@ static bool is_gold(const eval_doc *d, int choice) {
     return false;
 }
 
+static bool is_right(const eval_task *t, const eval_doc *d, eval_text answer) {
+    for (int i = 0; i < d->n_targets; i++)
+        if (eval_match_exactly(&t->match, answer, d->target[i])) return true;
+    return false;
+}
+
+/* Of the attempts those that follow all instructions. */
+static double follow_all(const eval_task *t, const eval_doc *d, bool loose) {
+    uint32_t all = (uint32_t)((1ull << d->ifeval->n) - 1);
+    double n = 0;
+    for (int k = 0; k < t->repeats; k++)
+        n += (loose ? d->attempt[k].loose : d->attempt[k].strict) == all;
+    return n / t->repeats;
+}
+
 double eval_doc_score(const eval_task *t, const eval_doc *d, eval_metric metric, int filter) {
     CHECK(eval_is_mean(metric), "%s is of all documents", eval_metric_names[metric]);
     if (t->kind == EVAL_LIKELIHOOD) return d->greedy;
+    if (t->kind == EVAL_DIALOGUE) return eval_turn_passed(d->dialogue, filter);
+    if (metric == METRIC_PROMPT_STRICT || metric == METRIC_PROMPT_LOOSE)
+        return follow_all(t, d, metric == METRIC_PROMPT_LOOSE);
     if (metric != METRIC_EXACT_MATCH) return is_gold(d, eval_best_choice(d, metric));
-    for (int i = 0; i < d->n_targets; i++)
-        if (eval_match_exactly(&t->match, d->answer[filter], d->target[i])) return 1;
-    return 0;
+    double right = 0;
+    for (int k = 0; k < t->repeats; k++) right += is_right(t, d, d->attempt[k].answer[filter]);
+    return right / t->repeats;
 }
 
 /* ---- means ---- */
 
-static eval_score mean_of(const double *x, int64_t n) {
+/* Documents that were left out have NaN: they do not count. Returns how many stay, moved to the
+ * front. */
+static int64_t without_missing(double *x, int64_t n) {
+    int64_t stay = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!isnan(x[i])) x[stay++] = x[i];
+    return stay;
+}
+
+static eval_score mean_of(double *x, int64_t n) {
     double sum = 0, squares = 0;
+    n = without_missing(x, n);
+    if (n == 0) return (eval_score){NAN, NAN, 0};
     for (int64_t i = 0; i < n; i++) sum += x[i];
     double mean = sum / (double)n;
     for (int64_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
@@ -86,7 +119,7 @@ static double words(eval_text s) {
 }
 
 /* Mean of y over mean of x, and its standard error by the delta method. */
-static eval_score ratio_of(const double *y, const double *x, int64_t n) {
+eval_score eval_ratio(const double *y, const double *x, int64_t n) {
     double sum_y = 0, sum_x = 0, squares = 0;
     for (int64_t i = 0; i < n; i++) sum_y += y[i], sum_x += x[i];
     double ratio = sum_y / sum_x;
@@ -108,14 +141,30 @@ static eval_score perplexity(const eval_task *t, eval_metric metric) {
         nll[i] = -(t->kind == EVAL_LIKELIHOOD ? d->choice->pair.loglik : d->loglik);
         size[i] = size_of(d, metric);
     }
-    eval_score s = ratio_of(nll, size, t->n);
+    eval_score s = eval_ratio(nll, size, t->n);
     free(nll);
     double bits = 1 / log(2.0), value = exp(s.value);
     if (metric == METRIC_BITS_PER_BYTE) return (eval_score){s.value * bits, s.stderr_ * bits, s.n};
     return (eval_score){value, value * s.stderr_, s.n};
 }
 
+/* Of all instructions those that are followed; the prompts vary together. */
+static eval_score instructions(const eval_task *t, bool loose) {
+    double *followed = xcalloc(2 * (size_t)t->n, sizeof *followed), *all = followed + t->n;
+    for (int32_t i = 0; i < t->n; i++) {
+        const eval_doc *d = &t->doc[i];
+        all[i] = (double)d->ifeval->n * t->repeats;
+        for (int k = 0; k < t->repeats; k++)
+            followed[i] += __builtin_popcount(loose ? d->attempt[k].loose : d->attempt[k].strict);
+    }
+    eval_score s = eval_ratio(followed, all, t->n);
+    free(followed);
+    return s;
+}
+
 eval_score eval_measure(const eval_task *t, eval_metric metric, int filter) {
+    if (metric == METRIC_INST_STRICT || metric == METRIC_INST_LOOSE)
+        return instructions(t, metric == METRIC_INST_LOOSE);
     if (!eval_is_mean(metric)) return perplexity(t, metric);
     double *x = xmalloc(sizeof *x * (size_t)t->n);
     for (int32_t i = 0; i < t->n; i++) x[i] = eval_doc_score(t, &t->doc[i], metric, filter);
@@ -131,24 +180,30 @@ static int ascending(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-eval_difference eval_compare(const double *a, const double *b, int64_t n) {
+/* Of the differences d[n] with the mean of r. */
+static void resample(const double *d, int64_t n, eval_difference *r) {
     enum { SAMPLES = 10000 };
-    double *d = xmalloc(sizeof *d * (size_t)n), *mean = xmalloc(sizeof *mean * SAMPLES);
-    for (int64_t i = 0; i < n; i++) d[i] = a[i] - b[i];
-    eval_score s = mean_of(d, n);
+    double *mean = xmalloc(sizeof *mean * SAMPLES);
     int64_t far = 0, draws = 0;
     for (int k = 0; k < SAMPLES; k++) {
         double sum = 0;
         for (int64_t i = 0; i < n; i++) sum += d[mix64((uint64_t)draws++) % (uint64_t)n];
         mean[k] = sum / (double)n;
-        far += fabs(mean[k] - s.value) >= fabs(s.value);
+        far += fabs(mean[k] - r->value) >= fabs(r->value);
     }
     qsort(mean, SAMPLES, sizeof *mean, ascending);
-    eval_difference r = {.value = s.value, .stderr_ = s.stderr_};
-    r.low = mean[SAMPLES / 40], r.high = mean[SAMPLES - 1 - SAMPLES / 40];
-    r.p = (double)(far + 1) / (SAMPLES + 1);
-    free(d);
+    r->low = mean[SAMPLES / 40], r->high = mean[SAMPLES - 1 - SAMPLES / 40];
+    r->p = (double)(far + 1) / (SAMPLES + 1);
     free(mean);
+}
+
+eval_difference eval_compare(const double *a, const double *b, int64_t n) {
+    double *d = xmalloc(sizeof *d * (size_t)n);
+    for (int64_t i = 0; i < n; i++) d[i] = a[i] - b[i];
+    eval_score s = mean_of(d, n);
+    eval_difference r = {s.value, s.stderr_, NAN, NAN, NAN};
+    if (s.n > 0) resample(d, s.n, &r);
+    free(d);
     return r;
 }
 
@@ -176,6 +231,9 @@ json_t *eval_result_json(const eval_task *t) {
             put_score(o, eval_metric_names[m], t->filter[f].name,
                       eval_measure(t, (eval_metric)m, f));
     json_object_set_new(o, "sample_len", json_integer(t->n));
+    if (t->repeats > 1) json_object_set_new(o, "repeats", json_integer(t->repeats));
+    if (t->kind == EVAL_DIALOGUE) eval_put_verdict(t, o);
+    if (t->kind == EVAL_TEXT) json_object_set_new(o, "slices", eval_slices_json(t));
     if (t->kind == EVAL_CHOICES) json_object_set_new(o, "chance", json_f64(chance(t)));
     return o;
 }
@@ -197,15 +255,40 @@ static void put_choices(json_t *o, const eval_doc *d) {
     json_decref(alone);
 }
 
+/* A text, or a list of as many as there are attempts. filter -1: what was written. */
+static json_t *of_attempts(const eval_task *t, const eval_doc *d, int filter) {
+    json_t *list = json_array();
+    for (int k = 0; k < t->repeats; k++) {
+        const eval_attempt *a = &d->attempt[k];
+        json_array_append_new(list, text_json(filter < 0 ? a->written : a->answer[filter]));
+    }
+    if (t->repeats > 1) return list;
+    json_t *only = json_incref(json_array_get(list, 0));
+    json_decref(list);
+    return only;
+}
+
+/* What became of each instruction in the first attempt. */
+static json_t *instructions_json(const eval_doc *d) {
+    json_t *list = json_array();
+    const eval_attempt *a = &d->attempt[0];
+    for (int i = 0; i < d->ifeval->n; i++)
+        json_array_append_new(list, json_pack("{s:s,s:b,s:b}", "instruction",
+                                              eval_instruction_name(&d->ifeval->item[i]), "strict",
+                                              a->strict >> i & 1, "loose", a->loose >> i & 1));
+    return list;
+}
+
 static void put_answer(json_t *o, const eval_task *t, const eval_doc *d) {
     json_t *answers = json_object();
-    json_object_set_new(o, "gold", text_json(d->target[0]));
-    json_object_set_new(o, "prompt", text_json(d->prompt));
-    json_object_set_new(o, "written", text_json(d->written));
-    json_object_set_new(o, "answer", text_json(d->answer[0]));
+    if (d->n_targets) json_object_set_new(o, "gold", text_json(d->target[0]));
+    json_object_set_new(o, "prompt", text_json(d->seen));
+    json_object_set_new(o, "written", of_attempts(t, d, -1));
+    json_object_set_new(o, "answer", of_attempts(t, d, 0));
     for (int f = 0; f < t->n_filters; f++)
-        json_object_set_new(answers, t->filter[f].name, text_json(d->answer[f]));
+        json_object_set_new(answers, t->filter[f].name, of_attempts(t, d, f));
     json_object_set_new(o, "answers", answers);
+    if (d->ifeval) json_object_set_new(o, "instructions", instructions_json(d));
 }
 
 json_t *eval_sample_json(const eval_task *t, const eval_doc *d) {
@@ -216,6 +299,7 @@ json_t *eval_sample_json(const eval_task *t, const eval_doc *d) {
         json_object_set_new(o, "greedy", json_boolean(d->greedy));
     }
     if (t->kind == EVAL_ANSWER) put_answer(o, t, d);
+    if (t->kind == EVAL_DIALOGUE) eval_put_dialogue(d->dialogue, o);
     if (t->kind == EVAL_TEXT) {
         json_object_set_new(o, "loglik", json_pack("[o]", json_f64(d->loglik)));
         json_object_set_new(o, "bytes", json_integer((json_int_t)d->text.len));

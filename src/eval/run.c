@@ -7,8 +7,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/utf8.h"
-#include "eval/answer.h"
 
 typedef struct eval_work {
     open_model *m;
@@ -16,8 +14,11 @@ typedef struct eval_work {
     int n;
     const eval_options *opt;
     eval_requests *requests; /* [n] */
+    generation_settings settings;
     int64_t most_tok;
-    int64_t longest_answer; /* tokens of prompt and answer */
+    int64_t longest;        /* tokens of a request, or of prompt and answer */
+    int64_t longest_greedy; /* the same of tasks that ask for the most likely tokens */
+    int64_t texts;          /* that are written at a time, at most; 0: none are */
     const eval_task *now;
 } eval_work;
 
@@ -34,80 +35,55 @@ static void tell(void *ctx, int64_t done, int64_t all) {
     if (opt->progress) opt->progress(opt->ctx, p->w->now, p->before + done, p->all);
 }
 
-/* ---- answers ---- */
-
-/* As lm-evaluation-harness: the prompt has what max_new leaves of the context, and the text ends
- * before `until`. */
-static status write_answer(const eval_work *w, generator *g, const generation_settings *end,
-                           eval_task *t, eval_doc *d, err *e) {
-    tok_ids prompt = {0}, ids = {0};
-    strbuf text = {0};
-    generate_result result;
-    status st = eval_encode_prompt(w->m, d->prompt, w->most_tok - t->max_new, &prompt, e);
-    generate_request rq = {.prompt = prompt.id,
-                           .n_prompt = prompt.n,
-                           .max_new = t->max_new,
-                           .sample = {.top_p = 1, .repetition_penalty = 1},
-                           .end = end->end.id,
-                           .n_end = end->end.n,
-                           .tok = w->m->tok,
-                           .stop = (const char *const *)t->until,
-                           .n_stop = t->n_until,
-                           .interrupt = w->opt->interrupt};
-    if (st == ST_OK) st = generate_run(g, &rq, &ids, &text, &result, e);
-    if (st == ST_OK && result.finish == FINISH_INTERRUPT)
-        st = err_set(e, ST_STOPPED, "stopped by a signal");
-    if (st == ST_OK) {
-        strbuf whole = {0}; /* characters: the last one may have been cut */
-        utf8_append(&whole, strbuf_cstr(&text), text.len);
-        d->written = eval_keep(t, strbuf_cstr(&whole), whole.len);
-        strbuf_free(&whole);
-        st = eval_find_answers(t, d, e);
-    }
-    tok_ids_free(&prompt);
-    tok_ids_free(&ids);
-    strbuf_free(&text);
-    return st;
+static void tell_written(void *ctx, int64_t done, int64_t all) {
+    const eval_progress *p = ctx;
+    const eval_options *opt = p->w->opt;
+    if (opt->progress) opt->progress(opt->ctx, p->w->now, done, all);
 }
 
-/* What decides an answer: the prompt, and where it ends. */
-static void key_of_answer(const eval_work *w, const eval_task *t, const eval_doc *d, char key[17]) {
-    strbuf all = {0};
-    strbuf_append(&all, d->prompt.s, d->prompt.len);
-    strbuf_printf(&all, "%c%ld %ld", 0, (long)t->max_new, (long)w->most_tok);
-    for (int i = 0; i < t->n_until; i++) strbuf_printf(&all, "%c%s", 0, t->until[i]);
-    eval_journal_key(w->opt->journal, all.data, all.len, key);
-    strbuf_free(&all);
+/* ---- writing ---- */
+
+static status write_with_scorer(void *ctx, const generate_limits *limits, write_item *items,
+                                int64_t n, write_done done, void *done_ctx, err *e) {
+    return writer_run(ctx, limits, items, n, done, done_ctx, e);
 }
 
-static status answer_doc(const eval_work *w, generator *g, const generation_settings *end,
-                         eval_task *t, eval_doc *d, err *e) {
-    char key[17];
-    eval_journal *j = w->opt->journal;
-    if (!j) return write_answer(w, g, end, t, d, e);
-    key_of_answer(w, t, d, key);
-    const json_t *known = eval_journal_find(j, key);
-    if (json_is_string(known)) {
-        d->written = eval_keep(t, json_string_value(known), json_string_length(known));
-        return eval_find_answers(t, d, e);
-    }
-    TRY(write_answer(w, g, end, t, d, e));
-    eval_journal_put(j, key, json_text(d->written.s, d->written.len));
-    return eval_journal_flush(j, e);
+static bool writes(const eval_task *t) {
+    return t->kind == EVAL_ANSWER || t->kind == EVAL_DIALOGUE;
 }
 
-static status write_answers(eval_work *w, eval_task *t, err *e) {
-    generation_settings settings;
-    TRY(open_model_settings(w->m, &settings, e));
-    generator g = open_model_generator(w->m);
-    eval_progress p = {.w = w, .all = t->n};
+static eval_writer writer_of(const eval_work *w) {
+    int32_t vocab = (int32_t)w->m->config.vocab_size;
+    int32_t known = w->m->tok ? tok_vocab_size(w->m->tok) : vocab;
+    return (eval_writer){
+        .tok = w->m->tok,
+        .template = w->opt->template,
+        .settings = &w->settings,
+        .limits = {.Tmax = (int)w->longest, .vocab = vocab, .n_ids = known < vocab ? known : vocab},
+        .chat = w->opt->chat,
+        .system = w->opt->system,
+        .write = write_with_scorer,
+        .journal = w->opt->journal,
+        .interrupt = w->opt->interrupt};
+}
+
+static status write_tasks(eval_work *w, err *e) {
+    eval_writer pen = writer_of(w);
+    eval_progress p = {.w = w};
+    scorer *s = NULL;
     status st = ST_OK;
-    for (int32_t i = 0; st == ST_OK && i < t->n; i++) {
-        st = answer_doc(w, &g, &settings, t, &t->doc[i], e);
-        tell(&p, i + 1, t->n);
+    pen.progress = tell_written;
+    pen.progress_ctx = &p;
+    for (int i = 0; st == ST_OK && i < w->n; i++) {
+        w->now = &w->task[i];
+        if (!writes(w->now)) continue;
+        if (!s) pen.ctx = s = open_model_scorer(w->m);
+        if (w->now->kind == EVAL_ANSWER)
+            st = eval_write_answers(&pen, &w->task[i], e);
+        else
+            st = eval_write_dialogues(&pen, &w->task[i], e);
     }
-    generator_free(&g);
-    generation_settings_free(&settings);
+    scorer_free(s);
     return st;
 }
 
@@ -124,6 +100,27 @@ static void key_of_score(const eval_journal *j, const score_request *r, char key
     strbuf_free(&all);
 }
 
+/* What is known of a request, where that is all that is wanted. */
+static bool take_known(const json_t *known, score_request *r) {
+    if (!r->nll && json_is_number(known)) r->loglik = json_number_value(known);
+    if (!r->nll) return json_is_number(known);
+    if ((int32_t)json_array_size(known) != r->n_scored) return false;
+    r->loglik = 0;
+    for (int32_t i = 0; i < r->n_scored; i++) {
+        r->nll[i] = (float)json_number_value(json_array_get(known, (size_t)i));
+        r->loglik -= (double)r->nll[i];
+    }
+    return true;
+}
+
+static void put_score(eval_journal *j, const char *key, const score_request *r) {
+    if (!r->nll) return eval_journal_put(j, key, "loglik", json_f64(r->loglik));
+    json_t *list = json_array();
+    for (int32_t i = 0; i < r->n_scored; i++)
+        json_array_append_new(list, json_f32((double)r->nll[i]));
+    eval_journal_put(j, key, "nll", list);
+}
+
 /* Takes known scores; the others come to the front of `todo`, which numbers them. Returns how many
  * these are. */
 static int64_t look_up(const eval_journal *j, score_request *r, int64_t n, int64_t *todo) {
@@ -131,13 +128,40 @@ static int64_t look_up(const eval_journal *j, score_request *r, int64_t n, int64
     for (int64_t i = 0; i < n; i++) {
         char key[17];
         if (j) key_of_score(j, &r[i], key);
-        const json_t *known = j ? eval_journal_find(j, key) : NULL;
-        if (json_is_number(known))
-            r[i].loglik = json_number_value(known);
-        else
-            todo[left++] = i;
+        if (!j || !take_known(eval_journal_find(j, key), &r[i])) todo[left++] = i;
     }
     return left;
+}
+
+/* The part of a block that this rank scores. */
+typedef struct block_part {
+    int64_t first, end;
+} block_part;
+
+static block_part part_of(const eval_ranks *r, int64_t n) {
+    if (r->n < 2) return (block_part){0, n};
+    return (block_part){n * r->rank / r->n, n * (r->rank + 1) / r->n};
+}
+
+/* Gives each rank the terms of request i: as share_scores. */
+static void share_terms(const eval_ranks *r, score_request *q, bool own) {
+    int64_t *bits = xcalloc((size_t)q->n_scored, sizeof *bits);
+    for (int32_t k = 0; own && k < q->n_scored; k++) memcpy(&bits[k], &q->nll[k], sizeof q->nll[k]);
+    r->sum(r->ctx, bits, q->n_scored);
+    for (int32_t k = 0; k < q->n_scored; k++) memcpy(&q->nll[k], &bits[k], sizeof q->nll[k]);
+    free(bits);
+}
+
+/* Gives each rank the scores of all: sums of their bits, of which all ranks but one have none. */
+static void share_scores(const eval_ranks *r, score_request *block, int64_t n, block_part own) {
+    int64_t bits[BLOCK] = {0};
+    if (r->n < 2) return;
+    for (int64_t i = own.first; i < own.end; i++)
+        memcpy(&bits[i], &block[i].loglik, sizeof bits[i]);
+    r->sum(r->ctx, bits, n);
+    for (int64_t i = 0; i < n; i++) memcpy(&block[i].loglik, &bits[i], sizeof bits[i]);
+    for (int64_t i = 0; i < n; i++)
+        if (block[i].nll) share_terms(r, &block[i], i >= own.first && i < own.end);
 }
 
 static status score_block(const eval_work *w, scorer *s, score_request *r, const int64_t *todo,
@@ -145,8 +169,14 @@ static status score_block(const eval_work *w, scorer *s, score_request *r, const
     score_options opt = {.interrupt = w->opt->interrupt, .progress = tell, .ctx = p};
     score_request block[BLOCK];
     score_stats more;
+    const eval_ranks *ranks = &w->opt->ranks;
+    block_part own = part_of(ranks, n);
     for (int64_t i = 0; i < n; i++) block[i] = r[todo[i]];
-    TRY(scorer_run(s, block, n, &opt, &more, e));
+    status st = scorer_run(s, block + own.first, own.end - own.first, &opt, &more, e);
+    if (st == ST_NONFINITE && ranks->n > 1) st = ST_OK; /* the others are to see it, too */
+    TRY(st);
+    share_scores(ranks, block, n, own);
+    TRY(score_check(block, n, e));
     stats->passes += more.passes;
     stats->rows += more.rows;
     stats->rows_alone += more.rows_alone;
@@ -155,7 +185,7 @@ static status score_block(const eval_work *w, scorer *s, score_request *r, const
         r[todo[i]].loglik = block[i].loglik;
         if (!w->opt->journal) continue;
         key_of_score(w->opt->journal, &block[i], key);
-        eval_journal_put(w->opt->journal, key, json_f64(block[i].loglik));
+        put_score(w->opt->journal, key, &block[i]);
     }
     p->before += n;
     return w->opt->journal ? eval_journal_flush(w->opt->journal, e) : ST_OK;
@@ -166,9 +196,13 @@ static status score(const eval_work *w, scorer *s, eval_requests *r, score_stats
     int64_t left = look_up(w->opt->journal, r->item, r->n, todo);
     eval_progress p = {.w = w, .before = r->n - left, .all = r->n};
     status st = ST_OK;
-    for (int64_t at = 0; st == ST_OK && at < left; at += BLOCK)
-        st = score_block(w, s, r->item, todo + at, left - at < BLOCK ? left - at : BLOCK, &p, stats,
-                         e);
+    for (int64_t at = 0; st == ST_OK && at < left; at += BLOCK) {
+        if (w->opt->stops && w->opt->stops(w->opt->ctx))
+            st = err_set(e, ST_STOPPED, "stopped by a signal");
+        else
+            st = score_block(w, s, r->item, todo + at, left - at < BLOCK ? left - at : BLOCK, &p,
+                             stats, e);
+    }
     free(todo);
     if (st == ST_OK) eval_take_scores(r);
     return st;
@@ -179,7 +213,7 @@ static status score_tasks(eval_work *w, score_stats *stats, err *e) {
     status st = ST_OK;
     for (int i = 0; st == ST_OK && i < w->n; i++) {
         w->now = &w->task[i];
-        if (w->task[i].kind == EVAL_ANSWER) continue;
+        if (writes(&w->task[i])) continue;
         if (!s) s = open_model_scorer(w->m);
         st = score(w, s, &w->requests[i], stats, e);
     }
@@ -220,7 +254,7 @@ static status find_greedy(const eval_work *w, generator *g, const score_request 
         return ST_OK;
     }
     TRY(would_write(w, g, r, out, e));
-    eval_journal_put(j, key, json_integer(*out));
+    eval_journal_put(j, key, "greedy", json_integer(*out));
     return eval_journal_flush(j, e);
 }
 
@@ -238,7 +272,8 @@ static status find_all_greedy(const eval_work *w, const eval_requests *r, err *e
 
 /* ---- the whole ---- */
 
-static status room_for_answers(eval_work *w, const eval_task *t, err *e) {
+static status room_for_answers(eval_work *w, eval_task *t, err *e) {
+    eval_writer pen = writer_of(w);
     if (t->max_new >= w->most_tok) {
         err_set(e, ST_USAGE,
                 "answers of %ld tokens leave no room for a prompt in the context of %ld",
@@ -246,50 +281,87 @@ static status room_for_answers(eval_work *w, const eval_task *t, err *e) {
         return err_hint(e, "lower max_gen_toks of the task %s", t->name);
     }
     for (int32_t i = 0; i < t->n; i++) {
+        eval_doc *d = &t->doc[i];
         tok_ids ids = {0};
-        status st = eval_encode_prompt(w->m, t->doc[i].prompt, w->most_tok - t->max_new, &ids, e);
-        if (ids.n + t->max_new > w->longest_answer) w->longest_answer = ids.n + t->max_new;
+        status st = eval_encode_prompt_of(&pen, t, d, w->most_tok - t->max_new, &ids, e);
+        if (ids.n + t->max_new > w->longest) w->longest = ids.n + t->max_new;
         tok_ids_free(&ids);
-        if (st != ST_OK) return err_where(e, "%s:%ld", t->doc[i].file, (long)t->doc[i].line);
+        if (st != ST_OK) return err_where(e, "%s:%ld", d->file, (long)d->line);
     }
+    return ST_OK;
+}
+
+static status room_for_dialogues(eval_work *w, const eval_task *t, err *e) {
+    eval_writer pen = writer_of(w);
+    int64_t tokens;
+    TRY(eval_dialogue_tokens(&pen, t, &tokens, e));
+    if (tokens > w->most_tok) tokens = w->most_tok;
+    if (tokens > w->longest) w->longest = tokens;
+    return ST_OK;
+}
+
+static status encode_task(eval_work *w, int i, err *e) {
+    eval_task *t = &w->task[i];
+    if (writes(t) && eval_texts(t) > w->texts) w->texts = eval_texts(t);
+    if (t->kind == EVAL_ANSWER) return room_for_answers(w, t, e);
+    if (t->kind == EVAL_DIALOGUE) return room_for_dialogues(w, t, e);
+    int64_t longest;
+    TRY(eval_encode(t, w->m, w->most_tok, &w->requests[i], e));
+    longest = w->requests[i].longest;
+    if (longest > w->longest) w->longest = longest;
+    if (t->kind == EVAL_LIKELIHOOD && longest > w->longest_greedy) w->longest_greedy = longest;
     return ST_OK;
 }
 
 static status encode_tasks(eval_work *w, err *e) {
-    int64_t longest = 0;
-    for (int i = 0; i < w->n; i++) {
-        const eval_task *t = &w->task[i];
-        if (t->kind == EVAL_ANSWER) TRY(room_for_answers(w, t, e));
-        if (t->kind != EVAL_ANSWER) TRY(eval_encode(t, w->m, w->most_tok, &w->requests[i], e));
-        if (w->requests[i].longest > longest) longest = w->requests[i].longest;
-        if (t->kind == EVAL_LIKELIHOOD && w->requests[i].longest > w->longest_answer)
-            w->longest_answer = w->requests[i].longest;
-    }
-    if (longest) open_model_set_scorer(w->m, longest, 0);
+    for (int i = 0; i < w->n; i++) TRY(encode_task(w, i, e));
+    if (w->longest) open_model_set_scorer(w->m, w->longest, 0);
+    if (w->texts) open_model_set_writer(w->m, w->texts);
     return ST_OK;
 }
 
 static status run(eval_work *w, score_stats *stats, err *e) {
+    TRY(open_model_settings(w->m, &w->settings, e));
     TRY(encode_tasks(w, e));
-    TRY(open_model_load(w->m, (int)w->longest_answer, 0, e));
+    TRY(open_model_load(w->m, (int)w->longest_greedy, 0, e));
     TRY(score_tasks(w, stats, e));
+    TRY(write_tasks(w, e));
     for (int i = 0; i < w->n; i++) {
         w->now = &w->task[i];
         if (w->task[i].kind == EVAL_LIKELIHOOD) TRY(find_all_greedy(w, &w->requests[i], e));
-        if (w->task[i].kind == EVAL_ANSWER) TRY(write_answers(w, &w->task[i], e));
     }
     return ST_OK;
 }
 
-status eval_run(open_model *m, eval_task *tasks, int n, const eval_options *opt, score_stats *stats,
-                err *e) {
+static eval_work work_of(open_model *m, eval_task *tasks, int n, const eval_options *opt) {
     eval_work w = {.m = m, .task = tasks, .n = n, .opt = opt};
     int64_t most = model_max_tokens(&m->config);
     w.most_tok = opt->most_tok && opt->most_tok < most ? opt->most_tok : most;
     w.requests = xcalloc((size_t)n + 1, sizeof *w.requests);
+    return w;
+}
+
+static void work_free(eval_work *w) {
+    for (int i = 0; i < w->n; i++) eval_requests_free(&w->requests[i]);
+    free(w->requests);
+    generation_settings_free(&w->settings);
+}
+
+status eval_plan(open_model *m, eval_task *tasks, int n, const eval_options *opt,
+                 int64_t *cache_tok, err *e) {
+    eval_work w = work_of(m, tasks, n, opt);
+    status st = open_model_settings(m, &w.settings, e);
+    if (st == ST_OK) st = encode_tasks(&w, e);
+    *cache_tok = w.longest_greedy;
+    work_free(&w);
+    return st;
+}
+
+status eval_run(open_model *m, eval_task *tasks, int n, const eval_options *opt, score_stats *stats,
+                err *e) {
+    eval_work w = work_of(m, tasks, n, opt);
     *stats = (score_stats){0};
     status st = run(&w, stats, e);
-    for (int i = 0; i < n; i++) eval_requests_free(&w.requests[i]);
-    free(w.requests);
+    work_free(&w);
     return st;
 }

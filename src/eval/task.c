@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "data/text/stream.h"
 #include "eval/adapters.h"
+#include "eval/dialogue.h"
 
 const char *const eval_metric_names[METRIC_COUNT] = {EVAL_METRICS(LIST_WORD)};
 
@@ -38,6 +39,17 @@ bool eval_keep_json(eval_task *t, const json_t *value, eval_text *out) {
         return false;
     }
     return true;
+}
+
+static const char *keep_word(eval_task *t, const json_t *v) {
+    return json_is_string(v) && json_string_length(v) ? arena_strdup(t->a, json_string_value(v))
+                                                      : NULL;
+}
+
+void eval_set_origin(eval_task *t, eval_doc *d, const json_t *row) {
+    d->source = keep_word(t, json_object_get(row, "source"));
+    d->language = keep_word(t, json_object_get(row, "language"));
+    if (!d->language) d->language = keep_word(t, json_object_get(row, "lang"));
 }
 
 const json_t *eval_keep_value(eval_task *t, const json_t *value) {
@@ -104,6 +116,8 @@ status eval_read_lines(const char *path, eval_take take, void *ctx, err *e) {
 /* A published set; its data are in a folder that has to be named. */
 static status open_known(eval_task *t, const char *name, const eval_source *from, err *e) {
     strbuf text = {0};
+    const char *suite = eval_suite(name);
+    if (suite) return eval_dialogues_open(t, name, suite, from, e);
     if (!eval_adapter_text(name, &text)) {
         err_at(e, ST_USAGE, name, "there is no task %s", name);
         return err_hint(e, "give a folder with requests.jsonl.gz, a task YAML, a JSONL file, or a "
@@ -121,12 +135,26 @@ static status open_path(eval_task *t, const char *path, const eval_source *from,
     if (!file_exists(path)) return open_known(t, path, from, e);
     const char *dot = strrchr(path_base(path), '.');
     bool yaml = dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+    if (yaml && eval_has_dialogues(path)) return eval_dialogues_open(t, path, NULL, from, e);
     return yaml ? eval_yaml_open(t, path, NULL, from, e) : eval_jsonl_open(t, path, from, e);
 }
 
+/* How answers are written, where the caller knows better than the task. */
+static status set_sampling(eval_task *t, const eval_source *from, err *e) {
+    t->keep_reasoning = from->keep_reasoning;
+    if (from->repeats) t->repeats = (int)from->repeats;
+    if (from->temperature) t->sample.temperature = *from->temperature;
+    if (t->kind != EVAL_ANSWER) t->repeats = 1;
+    if (t->repeats == 1 || t->sample.temperature > 0) return ST_OK;
+    err_at(e, ST_USAGE, t->name, "%d answers of temperature 0 are all the same", t->repeats);
+    return err_hint(e, "give a --temperature above 0");
+}
+
 status eval_task_open(eval_task *t, const char *path, const eval_source *from, err *e) {
-    *t = (eval_task){.a = arena_new("task")};
+    *t = (eval_task){.a = arena_new("task"), .repeats = 1};
+    t->sample = (sample_options){.top_p = 1, .repetition_penalty = 1};
     TRY(open_path(t, path, from, e));
+    TRY(set_sampling(t, from, e));
     if (t->n == 0)
         return err_at(e, ST_FORMAT, path, "the task %s has no documents", t->name ? t->name : path);
     if (t->n_filters == 0) {

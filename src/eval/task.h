@@ -2,21 +2,23 @@
  *
  *   task file or folder  --eval_task_open-->          documents of texts
  *                        --eval_encode (encode.h)-->  requests of tokens
- *                        --scorer, generator (run.h)--> log-likelihoods, answers
+ *                        --scorer, writer (run.h)--> log-likelihoods, answers
  *                        --eval_measure (metric.h)--> results
  *
- * There are four kinds of documents, as in lm-evaluation-harness:
+ * There are four kinds of documents, as in lm-evaluation-harness, and dialogues:
  *   choices     some continuations, of which the most likely one is the answer
  *   likelihood  one continuation: how likely it is, and whether each token of it is the most
  *               likely one (LAMBADA)
  *   text        a whole text, of which the log-likelihood is wanted (perplexity, bits per byte)
  *   answer      a prompt, after which the model writes; filters find the answer in what it wrote
+ *   dialogue    turns of a user, each of which the model answers; rules judge each answer
  *
  * Sources of tasks (the form is told by what the path names):
  *   olmes.c       a folder with requests.jsonl.gz, as ai2-olmes writes it
  *   task_yaml.c   a task file of lm-evaluation-harness: templates over rows of local data
  *   adapters.c    the name of a published set, whose public files are local data
  *   task_jsonl.c  a JSONL file of documents
+ *   dialogue.h    a YAML file of dialogues, and the suite "vibe"
  *
  * All texts live in the task's arena. Outside data: a document that lacks something is ST_FORMAT,
  * with file and line. */
@@ -27,6 +29,7 @@
 
 #include "base/arena.h"
 #include "base/strbuf.h"
+#include "infer/sample.h"
 
 typedef struct eval_text {
     const char *s; /* any bytes; a NUL follows */
@@ -47,6 +50,14 @@ typedef struct eval_choice {
     eval_text label;  /* whose characters and bytes normalise the score */
 } eval_choice;
 
+/* One of the answers that are written for a document. */
+typedef struct eval_attempt {
+    eval_text written;      /* what the model wrote */
+    bool ended;             /* by itself, or by one of `until` */
+    eval_text *answer;      /* of each filter of the task */
+    uint32_t strict, loose; /* bits: which instructions the first answer follows (ifeval.h) */
+} eval_attempt;
+
 typedef struct eval_doc {
     const json_t *id; /* a number or a text of the source */
     const char *file; /* where it comes from, for errors and for the viewer */
@@ -60,17 +71,29 @@ typedef struct eval_doc {
     bool greedy; /* the model would write the continuation */
     /* text */
     eval_text text;
+    const char *source, *language; /* as the data say; NULL: they do not */
     double loglik;
     int64_t n_tokens;
+    const int32_t *token; /* [n_tokens] */
+    float *token_nll;     /* [n_tokens] the loss of each, in nats */
     /* answer */
     eval_text prompt;
     eval_text *target; /* right answers: any of them */
     int n_targets;
-    eval_text written; /* what the model wrote */
-    eval_text *answer; /* of each filter of the task */
+    eval_text seen;             /* the prompt as the model saw it: within its chat template, say */
+    eval_attempt *attempt;      /* [repeats of the task] */
+    struct eval_ifeval *ifeval; /* its instructions; NULL: it has none */
+    /* dialogue */
+    struct eval_dialogue *dialogue; /* dialogue.h */
 } eval_doc;
 
-typedef enum eval_kind { EVAL_CHOICES, EVAL_LIKELIHOOD, EVAL_TEXT, EVAL_ANSWER } eval_kind;
+typedef enum eval_kind {
+    EVAL_CHOICES,
+    EVAL_LIKELIHOOD,
+    EVAL_TEXT,
+    EVAL_ANSWER,
+    EVAL_DIALOGUE
+} eval_kind;
 
 /* What is measured. The words are the keys of results, those of lm-evaluation-harness where it has
  * them. */
@@ -84,9 +107,17 @@ typedef enum eval_kind { EVAL_CHOICES, EVAL_LIKELIHOOD, EVAL_TEXT, EVAL_ANSWER }
     W(METRIC_WORD_PERPLEXITY, "word_perplexity")                                                   \
     W(METRIC_BYTE_PERPLEXITY, "byte_perplexity")                                                   \
     W(METRIC_BITS_PER_BYTE, "bits_per_byte")                                                       \
-    W(METRIC_EXACT_MATCH, "exact_match")
+    W(METRIC_EXACT_MATCH, "exact_match")                                                           \
+    W(METRIC_PASS, "pass")                                                                         \
+    W(METRIC_PROMPT_STRICT, "prompt_level_strict_acc")                                             \
+    W(METRIC_INST_STRICT, "inst_level_strict_acc")                                                 \
+    W(METRIC_PROMPT_LOOSE, "prompt_level_loose_acc")                                               \
+    W(METRIC_INST_LOOSE, "inst_level_loose_acc")
 typedef enum eval_metric { EVAL_METRICS(LIST_ENUMERATOR) METRIC_COUNT } eval_metric;
 extern const char *const eval_metric_names[METRIC_COUNT];
+#define EVAL_IFEVAL_METRICS                                                                        \
+    (1u << METRIC_PROMPT_STRICT | 1u << METRIC_INST_STRICT | 1u << METRIC_PROMPT_LOOSE |           \
+     1u << METRIC_INST_LOOSE)
 
 /* How exact_match compares (the keys of lm-evaluation-harness). */
 typedef struct eval_match {
@@ -133,6 +164,9 @@ typedef struct eval_task {
     char **until; /* texts that end an answer */
     int n_until;
     int64_t max_new; /* tokens of an answer at most */
+    int repeats;     /* answers of a document */
+    sample_options sample;
+    bool keep_reasoning; /* filters see what a model thought before its answer, too */
 } eval_task;
 
 typedef struct eval_source {
@@ -140,6 +174,9 @@ typedef struct eval_source {
     int64_t limit;    /* documents at most, the first ones; 0: all */
     int64_t n_few;    /* examples before each document, for task YAMLs; -1: as the task says */
     bool no_alone;    /* no scores of continuations alone, so no acc_mutual_info */
+    int64_t repeats;  /* answers of a document; 0: as the task says */
+    const double *temperature; /* of answers; NULL: as the task says */
+    bool keep_reasoning;
 } eval_source;
 
 /* path: as above. Free with eval_task_close, also after a failure. ST_USAGE: there is no such task;
@@ -166,6 +203,8 @@ eval_doc *eval_add_doc(eval_task *t, const char *file, int64_t line);
 eval_text eval_keep(eval_task *t, const char *s, size_t len);
 /* The same of a JSON string, number or boolean, as Python prints it; false: it is none of these. */
 bool eval_keep_json(eval_task *t, const json_t *value, eval_text *out);
+/* A text document: where it comes from, by its members "source" and "language" (or "lang"). */
+void eval_set_origin(eval_task *t, eval_doc *d, const json_t *row);
 /* Keeps a value as long as the task and returns it. */
 const json_t *eval_keep_value(eval_task *t, const json_t *value);
 /* One right choice. */

@@ -1,15 +1,21 @@
-/* Tasks from JSONL files: a line is a document, of one of three forms.
+/* Tasks from JSONL files, or tables with such columns (Parquet, CSV): a line is a document, of one of
+ * four forms.
  *
- *   {"context": "Q: 1 + 1?\nA:", "choices": [" 2", " 3"], "gold": 0}   choices, scored as they are
- *   after the context {"prompt": "Q: 1 + 1?\nA:", "answer": "2"}                         answer (a
- *   text or a list); until a blank line {"text": "..."}
- *          text
+ *   {"context": "Q: 1 + 1?\nA:", "choices": [" 2", " 3"], "gold": 0}
+ *       choices, scored as they are after the context
+ *   {"prompt": "Q: 1 + 1?\nA:", "answer": "2"}
+ *       an answer (a text or a list), which ends at a blank line
+ *   {"text": "...", "source": "web", "language": "en"}
+ *       a text; where it comes from may be left out
+ *   {"turns": [...]}
+ *       a dialogue (dialogue.h)
  *
  * "id" is the document's id, else its number from 0. All documents of a file have the same form. */
 #include <string.h>
 
 #include "base/file.h"
-#include "eval/task.h"
+#include "eval/dialogue.h"
+#include "eval/rows.h"
 
 enum { MOST_CHOICES = 1024 };
 
@@ -73,13 +79,19 @@ static status add(jsonl *j, eval_doc *d, const json_t *o, eval_kind *kind, err *
         *kind = EVAL_ANSWER;
         return add_answer(j, d, o, e);
     }
+    if (json_object_get(o, "turns")) {
+        *kind = EVAL_DIALOGUE;
+        return eval_dialogue_read(j->t, d, o, e);
+    }
     *kind = EVAL_TEXT;
     const json_t *text = json_object_get(o, "text");
     if (json_is_string(text)) {
         d->text = keep(j->t, text);
+        eval_set_origin(j->t, d, o);
         return ST_OK;
     }
-    err_set(e, ST_FORMAT, "the document has none of \"choices\", \"prompt\" and \"text\"");
+    err_set(e, ST_FORMAT,
+            "the document has none of \"choices\", \"prompt\", \"turns\" and \"text\"");
     return err_hint(
         e, "for example {\"context\": \"1 + 1 =\", \"choices\": [\" 2\", \" 3\"], \"gold\": 0}");
 }
@@ -100,13 +112,36 @@ static status take(void *ctx, const json_t *o, int64_t line, err *e) {
     return ST_OK;
 }
 
+/* The rows of a table. */
+static status take_rows(jsonl *j, const char *path, err *e) {
+    eval_rows rows = {0};
+    status st = eval_rows_read(&rows, j->t->a, path, NULL, e);
+    for (int32_t i = 0; st == ST_OK && i < eval_rows_n(&rows); i++) {
+        st = take(j, json_array_get(rows.row, (size_t)i), rows.line[i], e);
+        if (st != ST_OK && !*e->where) err_where(e, "%s:%ld", path, (long)rows.line[i]);
+    }
+    eval_rows_free(&rows);
+    return st;
+}
+
+static bool is_table(const char *path) {
+    static const char *const ends[] = {".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz"};
+    size_t n = strlen(path);
+    for (int i = 0; i < ARRAY_LEN(ends); i++) {
+        size_t m = strlen(ends[i]);
+        if (n > m && strcmp(path + n - m, ends[i]) == 0) return true;
+    }
+    return false;
+}
+
 status eval_jsonl_open(eval_task *t, const char *path, const eval_source *from, err *e) {
     static const unsigned metrics[] = {
         [EVAL_CHOICES] = 1u << METRIC_ACC | 1u << METRIC_ACC_NORM | 1u << METRIC_ACC_BYTES |
                          1u << METRIC_ACC_TOKENS,
         [EVAL_TEXT] = 1u << METRIC_WORD_PERPLEXITY | 1u << METRIC_BYTE_PERPLEXITY |
                       1u << METRIC_BITS_PER_BYTE,
-        [EVAL_ANSWER] = 1u << METRIC_EXACT_MATCH};
+        [EVAL_ANSWER] = 1u << METRIC_EXACT_MATCH,
+        [EVAL_DIALOGUE] = 1u << METRIC_PASS};
     jsonl j = {.t = t, .path = arena_strdup(t->a, path), .limit = from->limit};
     const char *base = path_base(path), *dot = strchr(base, '.');
     t->name = arena_strndup(t->a, base, dot && dot > base ? (size_t)(dot - base) : strlen(base));
@@ -114,7 +149,8 @@ status eval_jsonl_open(eval_task *t, const char *path, const eval_source *from, 
     t->until = (char **)blank_line;
     t->n_until = 1;
     t->max_new = 256;
-    TRY(eval_read_lines(path, take, &j, e));
+    TRY(is_table(path) ? take_rows(&j, j.path, e) : eval_read_lines(path, take, &j, e));
     t->metrics = metrics[t->kind];
+    if (t->n && t->kind == EVAL_DIALOGUE) eval_dialogues_end(t);
     return ST_OK;
 }

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/yaml.h"
+#include "eval/ifeval.h"
 #include "eval/split_files.h"
 #include "eval/yaml_int.h"
 
@@ -80,8 +81,10 @@ static status check_keys(const yaml_task *y, err *e) {
         return near < 0 ? e->code : err_hint(e, "is %s meant?", known_keys[near]);
     }
     const json_t *repeats = yaml_key(y, "repeats");
-    if (repeats && json_integer_value(repeats) != 1)
-        return yaml_wrong(y, "repeats", "is not 1, and one answer is written for a document", e);
+    json_int_t n = json_integer_value(repeats);
+    if (repeats && (n < 1 || n > 1024))
+        return yaml_wrong(y, "repeats", "is no number of answers from 1 to 1024", e);
+    if (repeats) y->t->repeats = (int)n;
     return ST_OK;
 }
 
@@ -320,6 +323,7 @@ static status fill_doc(yaml_task *y, eval_doc *d, const json_t *row, err *e) {
         st = eval_answer_text(y, row, &context, e);
         if (st == ST_OK) d->text = eval_keep(y->t, strbuf_cstr(&context), context.len);
         strbuf_free(&context);
+        eval_set_origin(y->t, d, row);
         return st;
     }
     st = add_examples(y, row, &context, e);
@@ -330,6 +334,7 @@ static status fill_doc(yaml_task *y, eval_doc *d, const json_t *row, err *e) {
     if (y->t->kind == EVAL_CHOICES) return add_choices(y, d, row, kept, number, e);
     if (y->t->kind == EVAL_LIKELIHOOD) return add_continuation(y, d, row, kept, e);
     d->prompt = kept;
+    if (y->t->metrics & EVAL_IFEVAL_METRICS) TRY(eval_ifeval_read(y->t, d, row, e));
     return add_targets(y, d, row, e);
 }
 

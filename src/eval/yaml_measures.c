@@ -16,7 +16,7 @@ static const unsigned metrics_of_kind[] = {
     [EVAL_LIKELIHOOD] = 1u << METRIC_ACC | 1u << METRIC_PERPLEXITY,
     [EVAL_TEXT] =
         1u << METRIC_WORD_PERPLEXITY | 1u << METRIC_BYTE_PERPLEXITY | 1u << METRIC_BITS_PER_BYTE,
-    [EVAL_ANSWER] = 1u << METRIC_EXACT_MATCH};
+    [EVAL_ANSWER] = 1u << METRIC_EXACT_MATCH | EVAL_IFEVAL_METRICS};
 
 static status check_pattern(const yaml_task *y, const char *key, const char *pattern, err *e) {
     void *code;
@@ -176,11 +176,24 @@ static status read_until(yaml_task *y, const json_t *until, err *e) {
     return ST_OK;
 }
 
-/* Only the most likely answer is written. */
+/* Where an answer is sampled; false: the key is none of these, or its value is out of range. */
+static bool read_sampling(eval_task *t, const char *key, const json_t *v) {
+    double x = json_number_value(v);
+    if (!json_is_number(v)) return false;
+    if (strcmp(key, "temperature") == 0 && x >= 0 && x <= 100)
+        return t->sample.temperature = x, true;
+    if (strcmp(key, "top_p") == 0 && x >= 0 && x <= 1) return t->sample.top_p = x, true;
+    bool top_k = strcmp(key, "top_k") == 0 && json_is_integer(v) && x >= 0 && x < INT32_MAX;
+    if (top_k) t->sample.top_k = (int)x;
+    return top_k;
+}
+
+/* What is not sampled is the most likely answer, whatever else is said. */
 static status read_generation(yaml_task *y, err *e) {
     const json_t *c = yaml_key(y, "generation_kwargs");
     const char *key;
     json_t *v;
+    bool samples = true;
     y->t->max_new = 256;
     json_object_foreach((json_t *)c, key, v) {
         json_int_t n = json_integer_value(v);
@@ -188,15 +201,17 @@ static status read_generation(yaml_task *y, err *e) {
             TRY(read_until(y, v, e));
         } else if (strcmp(key, "max_gen_toks") == 0 && json_is_integer(v) && n > 0 && n < 1 << 20) {
             y->t->max_new = n;
-        } else if (!(strcmp(key, "do_sample") == 0 && json_is_false(v)) &&
-                   !(strcmp(key, "temperature") == 0 && json_number_value(v) == 0)) {
+        } else if (strcmp(key, "do_sample") == 0 && json_is_boolean(v)) {
+            samples = json_is_true(v);
+        } else if (!read_sampling(y->t, key, v)) {
             yaml_wrong(y, "generation_kwargs", "has a key or a value that is not supported", e);
             return err_hint(
-                e, "until, max_gen_toks, do_sample: false and temperature: 0 are; not %s", key);
+                e, "until, max_gen_toks, do_sample, temperature, top_p and top_k are; not %s", key);
         }
     }
+    if (!samples) y->t->sample.temperature = 0;
     json_t *end = json_string(y->fewshot_delimiter);
-    status st = y->t->n_until ? ST_OK : read_until(y, end, e);
+    status st = json_object_get(c, "until") ? ST_OK : read_until(y, end, e);
     json_decref(end);
     return st;
 }

@@ -17,8 +17,10 @@ typedef struct cu_event_handle *cu_event;
 typedef struct cu_function_handle *cu_function;
 typedef struct cu_module_handle *cu_module;
 typedef struct cu_context_handle *cu_context;
+typedef struct cu_graph_handle *cu_graph;
+typedef struct cu_graph_exec_handle *cu_graph_exec;
 
-enum { CU_OUT_OF_MEMORY = 2, CU_NO_DEVICE = 100, CU_LAUNCH_FAILED = 719 };
+enum { CU_OUT_OF_MEMORY = 2, CU_NO_DEVICE = 100, CU_LAUNCH_FAILED = 719, CU_NOT_IN_CAPTURE = 900 };
 enum { /* CUdevice_attribute */
        CU_CLOCK_KHZ = 13,
        CU_MULTIPROCESSORS = 16,
@@ -30,6 +32,7 @@ enum { CU_LEAST_MAJOR = 8 };          /* compute capability that our kernels nee
 enum { CU_DYNAMIC_SHARED_BYTES = 8 }; /* CUfunction_attribute */
 enum { CU_HOST_DEVICE_MAP = 2 };      /* kernels reach the host's memory by the host's addresses */
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_NO_TIMING = 2 };
+enum { CU_CAPTURE_THREAD_LOCAL = 1 }; /* other threads may call what a capture forbids */
 
 /* X(name, symbol in the driver's library, arguments) */
 #define CU_FUNCTIONS(X)                                                                            \
@@ -56,6 +59,13 @@ enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_NO_TIMING = 2 };
     X(stream_destroy, "cuStreamDestroy_v2", (cu_stream s))                                         \
     X(stream_sync, "cuStreamSynchronize", (cu_stream s))                                           \
     X(stream_wait, "cuStreamWaitEvent", (cu_stream s, cu_event e, unsigned flags))                 \
+    X(capture_begin, "cuStreamBeginCapture_v2", (cu_stream s, int mode))                           \
+    X(capture_end, "cuStreamEndCapture", (cu_stream s, cu_graph * g))                              \
+    X(graph_make, "cuGraphInstantiateWithFlags",                                                   \
+      (cu_graph_exec * x, cu_graph g, unsigned long long flags))                                   \
+    X(graph_launch, "cuGraphLaunch", (cu_graph_exec x, cu_stream s))                               \
+    X(graph_destroy, "cuGraphDestroy", (cu_graph g))                                               \
+    X(graph_exec_destroy, "cuGraphExecDestroy", (cu_graph_exec x))                                 \
     X(event_create, "cuEventCreate", (cu_event * e, unsigned flags))                               \
     X(event_destroy, "cuEventDestroy_v2", (cu_event e))                                            \
     X(event_record, "cuEventRecord", (cu_event e, cu_stream s))                                    \

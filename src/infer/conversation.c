@@ -20,33 +20,6 @@ static json_t *message(const char *role, const char *text, size_t len) {
     return json_pack("{s:s, s:o}", "role", role, "content", json_text(text, len));
 }
 
-/* ---- what ends an answer ---- */
-
-/* Renders a short conversation and looks at what follows the answer: a special token there is the
- * end of an answer, whatever the config says. */
-static int32_t end_of_turn(const conversation *c) {
-    static const char said[] = "ATHANOR ANSWERS";
-    json_t *messages = json_pack("[o, o]", message("user", "question", strlen("question")),
-                                 message("assistant", said, strlen(said)));
-    chat_request q = {.messages = messages, .now = &c->began};
-    strbuf text = {0};
-    tok_ids ids = {0};
-    int32_t found = -1;
-    err ignored = {0};
-    if (chat_render(c->template, &q, &text, NULL, &ignored) == ST_OK) {
-        const char *after = strstr(strbuf_cstr(&text), said);
-        if (after) after += strlen(said);
-        if (after) after += strspn(after, " \n");
-        if (after && tok_encode(c->tok, after, strlen(after), 0, &ids, &ignored) == ST_OK &&
-            ids.n > 0)
-            found = tok_special(c->tok, ids.id[0]) ? ids.id[0] : -1;
-    }
-    json_decref(messages);
-    strbuf_free(&text);
-    tok_ids_free(&ids);
-    return found;
-}
-
 void conversation_init(conversation *c, generator *gen, const tok *t, const chat_template *template,
                        const generation_settings *settings) {
     time_t now = (time_t)clock_wall_s();
@@ -55,7 +28,7 @@ void conversation_init(conversation *c, generator *gen, const tok *t, const chat
     c->variables = json_object();
     localtime_r(&now, &c->began);
     for (int64_t i = 0; i < settings->end.n; i++) generation_add_end(&c->end, settings->end.id[i]);
-    generation_add_end(&c->end, end_of_turn(c));
+    generation_add_end(&c->end, chat_find_stop(template, t, &c->began));
 }
 
 void conversation_free(conversation *c) {
@@ -79,8 +52,12 @@ const char *conversation_system(const conversation *c) {
     return json_string_value(json_object_get(json_array_get(c->messages, 0), "content"));
 }
 
+void conversation_add(conversation *c, const char *role, const char *text, size_t len) {
+    json_array_append_new(c->messages, message(role, text, len));
+}
+
 void conversation_add_user(conversation *c, const char *text, size_t len) {
-    json_array_append_new(c->messages, message("user", text, len));
+    conversation_add(c, "user", text, len);
 }
 
 static void cut_to(conversation *c, size_t n) {
@@ -130,15 +107,20 @@ static json_t *seen_messages(const conversation *c, size_t first_seen) {
     return seen;
 }
 
-static status encode_from(const conversation *c, size_t first_seen, tok_ids *ids, err *e) {
+static status encode_from(const conversation *c, size_t first_seen, tok_ids *ids, strbuf *text,
+                          err *e) {
     json_t *seen = seen_messages(c, first_seen);
-    chat_request q = {
-        .messages = seen, .extra = c->variables, .add_generation_prompt = true, .now = &c->began};
-    strbuf text = {0};
+    chat_request q = {.messages = seen,
+                      .tools = json_object_get(c->variables, "tools"),
+                      .extra = c->variables,
+                      .add_generation_prompt = true,
+                      .now = &c->began};
+    strbuf own = {0}, *to = text ? text : &own;
     ids->n = 0;
-    status st = chat_render(c->template, &q, &text, NULL, e);
-    if (st == ST_OK) st = tok_encode(c->tok, strbuf_cstr(&text), text.len, 0, ids, e);
-    strbuf_free(&text);
+    strbuf_clear(to);
+    status st = chat_render(c->template, &q, to, NULL, e);
+    if (st == ST_OK) st = tok_encode(c->tok, strbuf_cstr(to), to->len, 0, ids, e);
+    strbuf_free(&own);
     json_decref(seen);
     return st;
 }
@@ -157,24 +139,24 @@ static size_t next_turn(const conversation *c, size_t first) {
 static status too_long(const conversation *c, int64_t n, err *e) {
     err_set(e, ST_USAGE,
             "the message needs %ld tokens with what stands around it, the context holds %d",
-            (long)n, c->gen->Tmax);
+            (long)n, c->Tmax);
     return err_hint(e, "shorten it, or give more with --ctx");
 }
 
-/* The ids of the conversation, of as many turns as fit. */
-static status encode_fitting(conversation *c, int64_t max_new, tok_ids *ids, int64_t *n_dropped,
-                             err *e) {
-    int64_t Tmax = c->gen->Tmax, room = max_new < Tmax / 8 ? max_new : Tmax / 8;
+/* Of as many turns as fit. */
+status conversation_prompt(conversation *c, int64_t max_new, tok_ids *ids, strbuf *text,
+                           int64_t *n_dropped, err *e) {
+    int64_t Tmax = c->Tmax, room = max_new < Tmax / 8 ? max_new : Tmax / 8;
     size_t first = c->first_seen;
     *n_dropped = 0;
-    TRY(encode_from(c, first, ids, e));
+    TRY(encode_from(c, first, ids, text, e));
     if (ids->n + room > Tmax) room = Tmax / 2;
     while (ids->n + room > Tmax) {
         size_t next = next_turn(c, first);
         if (!next) break;
         first = next;
         ++*n_dropped;
-        TRY(encode_from(c, first, ids, e));
+        TRY(encode_from(c, first, ids, text, e));
     }
     if (ids->n >= Tmax) return too_long(c, ids->n, e);
     c->first_seen = first;
@@ -207,7 +189,7 @@ status conversation_answer_last(conversation *c, const generate_request *options
     tok_ids prompt = {0};
     size_t first_seen = c->first_seen;
     *a = (conversation_answer){0};
-    status st = encode_fitting(c, options->max_new, &prompt, &a->n_dropped, e);
+    status st = conversation_prompt(c, options->max_new, &prompt, NULL, &a->n_dropped, e);
     if (st == ST_OK) st = generate(c, options, &prompt, a, e);
     if (st != ST_OK) c->first_seen = first_seen;
     tok_ids_free(&prompt);

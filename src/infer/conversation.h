@@ -18,12 +18,13 @@
 #include "tok/chat/template.h"
 
 typedef struct conversation {
-    generator *gen; /* these three are the caller's */
+    generator *gen; /* these three are the caller's; gen NULL: others write the answers */
     const tok *tok;
     const chat_template *template;
     json_t *messages;  /* a system message, if any, then user and assistant in turn */
-    json_t *variables; /* of the template, such as enable_thinking */
-    tok_ids end;       /* ids that end an answer */
+    json_t *variables; /* of the template, such as enable_thinking, and "tools" */
+    int Tmax;    /* tokens that the context holds; the caller says so before the first answer */
+    tok_ids end; /* ids that end an answer */
     size_t first_seen; /* the model sees the system message and the messages from this one on */
     struct tm began;   /* what templates print as the date */
 } conversation;
@@ -38,6 +39,8 @@ void conversation_free(conversation *c);
 void conversation_set_system(conversation *c, const char *text);
 const char *conversation_system(const conversation *c); /* NULL: none */
 void conversation_add_user(conversation *c, const char *text, size_t len);
+/* role: "user", "assistant", "tool", or what else the template knows. */
+void conversation_add(conversation *c, const char *role, const char *text, size_t len);
 /* Forgets all but the system message. */
 void conversation_clear(conversation *c);
 /* Takes the last answer away, so that the message before it can be answered again; false: none. */
@@ -46,6 +49,12 @@ bool conversation_drop_answer(conversation *c);
 bool conversation_undo(conversation *c);
 /* How many messages of the user there are. */
 int64_t conversation_turns(const conversation *c);
+
+/* What the model would see for an answer of up to max_new tokens: ids, and their text (may be NULL).
+ * Turns are left out as for conversation_answer_last, which does this first; *n_dropped says how
+ * many. */
+status conversation_prompt(conversation *c, int64_t max_new, tok_ids *ids, strbuf *text,
+                           int64_t *n_dropped, err *e) ATH_MUST_USE;
 
 typedef struct conversation_answer {
     strbuf text;

@@ -92,32 +92,62 @@ static status end_text(text_state *t, generate_finish *finish, err *e) {
     return ST_OK;
 }
 
-/* ---- the loop ---- */
+/* ---- one text ---- */
 
-typedef struct run {
-    generator *g;
+struct generation {
     const generate_request *rq;
+    generate_limits limits;
     tok_ids seq; /* prompt and what followed */
     sampler *sampler;
+    float *logits; /* [vocab] as the model gave them, if log-probabilities are wanted */
     text_state text;
+    tok_ids *out;
     generate_result *result;
-} run;
+};
 
-static status check_request(const generator *g, const generate_request *rq, err *e) {
+static status check_request(const generate_limits *k, const generate_request *rq, err *e) {
     if (rq->n_prompt == 0) {
         err_set(e, ST_USAGE, "the prompt is empty");
         return err_hint(e, "give at least one token, for example --prompt \"Once upon a time\"");
     }
     for (int64_t i = 0; i < rq->n_prompt; i++) {
-        if (rq->prompt[i] >= 0 && rq->prompt[i] < g->vocab) continue;
+        if (rq->prompt[i] >= 0 && rq->prompt[i] < k->vocab) continue;
         err_set(e, ST_USAGE, "the prompt has the token id %d, the model knows ids below %d",
-                rq->prompt[i], g->vocab);
+                rq->prompt[i], k->vocab);
         return err_hint(e, "give the model its own tokenizer");
     }
-    if (rq->n_prompt < g->Tmax) return ST_OK;
+    if (rq->n_prompt < k->Tmax) return ST_OK;
     err_set(e, ST_USAGE, "the prompt has %ld tokens, the context holds %d", (long)rq->n_prompt,
-            g->Tmax);
+            k->Tmax);
     return err_hint(e, "shorten the prompt");
+}
+
+status generation_begin(generation **out, const generate_request *rq, const generate_limits *limits,
+                        tok_ids *ids, strbuf *text, generate_result *result, err *e) {
+    *out = NULL;
+    TRY(check_request(limits, rq, e));
+    *result = (generate_result){.finish = FINISH_INTERRUPT};
+    generation *w = xcalloc(1, sizeof *w);
+    *w = (generation){.rq = rq, .limits = *limits, .out = ids, .result = result};
+    w->text = text_begin(rq, text);
+    for (int64_t i = 0; i < rq->n_prompt; i++) tok_ids_push(&w->seq, rq->prompt[i]);
+    w->sampler = sampler_new(&rq->sample, limits->n_ids);
+    if (rq->logprobs) w->logits = xcalloc((size_t)limits->vocab, sizeof *w->logits);
+    *out = w;
+    return ST_OK;
+}
+
+void generation_free(generation *w) {
+    if (!w) return;
+    tok_stream_free(&w->text.stream);
+    sampler_free(w->sampler);
+    free(w->logits);
+    tok_ids_free(&w->seq);
+    free(w);
+}
+
+const tok_ids *generation_ids(const generation *w) {
+    return &w->seq;
 }
 
 static bool is_end(const generate_request *rq, int32_t id) {
@@ -126,72 +156,93 @@ static bool is_end(const generate_request *rq, int32_t id) {
     return false;
 }
 
-static status not_finite(const run *r, err *e) {
-    err_set(e, ST_NONFINITE, "the logits after token %ld are not finite", (long)r->seq.n);
+static status not_finite(const generation *w, err *e) {
+    err_set(e, ST_NONFINITE, "the logits after token %ld are not finite", (long)w->seq.n);
     return err_hint(e, "the weights may be damaged, or have diverged in training");
 }
 
 /* Whether the text ends with the token just added, and why. */
-static bool has_ended(const run *r, bool stopped, generate_finish *why) {
+static bool has_ended(const generation *w, bool stopped, generate_finish *why) {
     if (stopped)
         *why = FINISH_STOP;
-    else if (r->seq.n > r->g->Tmax)
+    else if (w->seq.n > w->limits.Tmax)
         *why = FINISH_CONTEXT;
-    else if (r->result->n_new == r->rq->max_new)
+    else if (w->result->n_new == w->rq->max_new)
         *why = FINISH_LENGTH;
     else
         return false;
     return true;
 }
 
-/* Picks tokens, the first from the logits after the prompt. */
-static status decode(run *r, float *logits, tok_ids *out, int64_t *passes, err *e) {
-    generate_result *res = r->result;
-    for (bool ended = false; !ended;) {
-        int32_t id = sampler_pick(r->sampler, logits, (uint64_t)r->seq.n, r->seq.id, r->seq.n);
-        if (id < 0) return not_finite(r, e);
+/* In double, as the scoring programs' sums are not asked for here: the two agree to fp32. */
+static double logprob_of(const float *logits, int32_t vocab, int32_t id) {
+    double max = -INFINITY, sum = 0;
+    for (int32_t v = 0; v < vocab; v++) max = fmax(max, (double)logits[v]);
+    for (int32_t v = 0; v < vocab; v++) sum += exp((double)logits[v] - max);
+    return (double)logits[id] - max - log(sum);
+}
+
+/* A pick overwrites the logits, which are kept before where their probabilities are wanted. */
+static int32_t pick(const generation *w, float *logits) {
+    if (w->logits) memcpy(w->logits, logits, sizeof *logits * (size_t)w->limits.vocab);
+    return sampler_pick(w->sampler, logits, (uint64_t)w->seq.n, w->seq.id, w->seq.n);
+}
+
+status generation_take(generation *w, float *logits, bool *ended, err *e) {
+    generate_result *res = w->result;
+    int32_t id = pick(w, logits);
+    if (id < 0) return not_finite(w, e);
+    *ended = is_end(w->rq, id);
+    if (*ended) {
         res->finish = FINISH_END;
-        if (is_end(r->rq, id)) return ST_OK;
-        bool stopped;
-        tok_ids_push(out, id);
-        tok_ids_push(&r->seq, id);
-        res->n_new++;
-        TRY(add_text(&r->text, id, &stopped, e));
-        ended = has_ended(r, stopped, &res->finish);
+        return ST_OK;
+    }
+    bool stopped;
+    if (w->logits) w->rq->logprobs[res->n_new] = logprob_of(w->logits, w->limits.vocab, id);
+    tok_ids_push(w->out, id);
+    tok_ids_push(&w->seq, id);
+    res->n_new++;
+    TRY(add_text(&w->text, id, &stopped, e));
+    *ended = has_ended(w, stopped, &res->finish);
+    return ST_OK;
+}
+
+status generation_end(generation *w, err *e) {
+    return end_text(&w->text, &w->result->finish, e);
+}
+
+/* ---- the loop ---- */
+
+/* Picks tokens, the first from the logits after the prompt. */
+static status decode(generator *g, generation *w, float *logits, int64_t *passes, err *e) {
+    for (bool ended = false; logits;) {
+        TRY(generation_take(w, logits, &ended, e));
         if (ended) break;
-        res->finish = FINISH_INTERRUPT;
-        logits = generator_continue(r->g, r->seq.id, r->seq.n, r->rq->interrupt, NULL);
-        ended = !logits;
+        logits = generator_continue(g, w->seq.id, w->seq.n, w->rq->interrupt, NULL);
         if (logits) ++*passes;
     }
     return ST_OK;
 }
 
-static status prefill_and_decode(run *r, tok_ids *out, err *e) {
-    const generate_request *rq = r->rq;
-    generate_result *res = r->result;
+static status prefill_and_decode(generator *g, generation *w, err *e) {
+    const generate_request *rq = w->rq;
+    generate_result *res = w->result;
     int64_t began = clock_now_ns(), passes = 0;
-    float *logits =
-        generator_continue(r->g, rq->prompt, rq->n_prompt, rq->interrupt, &res->n_reused);
+    float *logits = generator_continue(g, rq->prompt, rq->n_prompt, rq->interrupt, &res->n_reused);
     res->prefill_rate = per_second(rq->n_prompt - res->n_reused, began);
-    res->finish = FINISH_INTERRUPT;
     if (!logits) return ST_OK;
     began = clock_now_ns();
-    TRY(decode(r, logits, out, &passes, e));
+    TRY(decode(g, w, logits, &passes, e));
     res->decode_rate = per_second(passes, began);
-    return end_text(&r->text, &res->finish, e);
+    return generation_end(w, e);
 }
 
 status generate_run(generator *g, const generate_request *rq, tok_ids *out, strbuf *text,
                     generate_result *result, err *e) {
-    TRY(check_request(g, rq, e));
-    *result = (generate_result){0};
-    run r = {.g = g, .rq = rq, .result = result, .text = text_begin(rq, text)};
-    for (int64_t i = 0; i < rq->n_prompt; i++) tok_ids_push(&r.seq, rq->prompt[i]);
-    r.sampler = sampler_new(&rq->sample, g->n_ids);
-    status st = prefill_and_decode(&r, out, e);
-    tok_stream_free(&r.text.stream);
-    sampler_free(r.sampler);
-    tok_ids_free(&r.seq);
+    generation *w;
+    generate_limits limits = {.Tmax = g->Tmax, .vocab = g->vocab, .n_ids = g->n_ids};
+    TRY(generation_begin(&w, rq, &limits, out, text, result, e));
+    status st = prefill_and_decode(g, w, e);
+    generation_free(w);
     return st;
 }

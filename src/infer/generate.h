@@ -29,6 +29,9 @@ typedef struct generate_request {
     const char *const *stop;
     int n_stop;
     const volatile sig_atomic_t *interrupt; /* nonzero: stop after this pass; may be NULL */
+    /* [max_new] gets log p of each new token by the model, before temperature, penalty and filters;
+     * may be NULL. */
+    double *logprobs;
     /* Called with each piece of finished text, whole characters; may be NULL. */
     void (*on_text)(void *ctx, const char *text, size_t len);
     void *ctx;
@@ -48,5 +51,24 @@ typedef struct generate_result {
  * gives no probabilities. */
 status generate_run(generator *g, const generate_request *rq, tok_ids *out, strbuf *text,
                     generate_result *result, err *e) ATH_MUST_USE;
+
+/* ---- one text, of which somebody else makes the logits (writer.h) ---- */
+
+typedef struct generate_limits {
+    int Tmax;             /* tokens of prompt and answer */
+    int32_t vocab, n_ids; /* as of a generator */
+} generate_limits;
+
+typedef struct generation generation;
+/* All pointers are kept until generation_free. ST_USAGE as generate_run. */
+status generation_begin(generation **out, const generate_request *rq, const generate_limits *limits,
+                        tok_ids *ids, strbuf *text, generate_result *result, err *e) ATH_MUST_USE;
+/* The sequence after which logits are wanted. */
+const tok_ids *generation_ids(const generation *w);
+/* Picks the next token from logits [vocab], which are overwritten. *ended: there is no next one, and
+ * generation_end gives the last of the text. */
+status generation_take(generation *w, float *logits, bool *ended, err *e) ATH_MUST_USE;
+status generation_end(generation *w, err *e) ATH_MUST_USE;
+void generation_free(generation *w); /* NULL is fine */
 
 #endif

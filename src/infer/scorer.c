@@ -20,7 +20,10 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "infer/generator.h"
 #include "infer/scorer_int.h"
+#include "model/parts.h"
+#include "op/gemm.h"
 
 /* Prefixes shorter than this are not worth a pass of their own. */
 enum { BASE_LEAST = 24 };
@@ -44,13 +47,18 @@ struct scorer {
     dev *dev;
     const model_config *mc;
     scorer_size size;
-    char *cache;
+    scorer_cache cache;
     int n_shapes;
     shape_programs *shape;
+    generator_pass write; /* p NULL: there is none */
     slot *slots;
     int32_t *ids, *pos, *qpos, *rows, *targets; /* inputs of the largest pass */
     float *nll;
+    void *raw;     /* logits of `write` as it gives them; NULL where that is fp32 */
+    float *logits; /* the same as fp32 */
     score_stats stats;
+    void (*replay)(void *ctx, const prog *p, const op_run *run); /* NULL: prog_replay */
+    void *replay_ctx;
 };
 
 /* Requests [first, end) of the sorted order with one trunk. */
@@ -71,9 +79,10 @@ typedef struct score_job {
 
 /* ---- making one ---- */
 
-scorer *scorer_new(dev *d, const model_config *mc, const scorer_size *size, void *cache) {
+scorer *scorer_new(dev *d, const model_config *mc, const scorer_size *size,
+                   const scorer_cache *cache) {
     scorer *s = xcalloc(1, sizeof *s);
-    *s = (scorer){.dev = d, .mc = mc, .size = *size, .cache = cache};
+    *s = (scorer){.dev = d, .mc = mc, .size = *size, .cache = *cache};
     s->n_shapes = scorer_shapes(size);
     s->shape = xcalloc((size_t)s->n_shapes, sizeof *s->shape);
     s->slots = xcalloc((size_t)size->slots, sizeof *s->slots);
@@ -85,6 +94,7 @@ scorer *scorer_new(dev *d, const model_config *mc, const scorer_size *size, void
     s->rows = inputs + 3 * SCORER_MOST_ROWS;
     s->targets = inputs + 4 * SCORER_MOST_ROWS;
     s->nll = xcalloc(SCORER_MOST_ROWS, sizeof *s->nll);
+    gemm_hold_own(d, true); /* other products give a row other bits in another batch */
     return s;
 }
 
@@ -103,13 +113,22 @@ void scorer_set_pass(scorer *s, int number, const prog *fill, const prog *score)
     s->shape[number] = (shape_programs){pass_of(fill), pass_of(score)};
 }
 
+void scorer_set_replay(scorer *s, void (*replay)(void *ctx, const prog *p, const op_run *run),
+                       void *ctx) {
+    s->replay = replay;
+    s->replay_ctx = ctx;
+}
+
 void scorer_free(scorer *s) {
     if (!s) return;
+    gemm_hold_own(s->dev, false);
     for (int i = 0; i < s->size.slots; i++) free(s->slots[i].ids);
     free(s->slots);
     free(s->shape);
     free(s->ids);
     free(s->nll);
+    free(s->raw);
+    free(s->logits);
     free(s);
 }
 
@@ -123,16 +142,16 @@ static int64_t common_prefix(const int32_t *a, int64_t n_a, const int32_t *b, in
 
 /* Keys and values of positions [from, to), of all layers and heads. */
 static void copy_rows(const scorer *s, int to_slot, int from_slot, int64_t from, int64_t to) {
-    char *at = s->cache;
+    char *at = s->cache.at;
     for (int l = 0; l < model_layers(s->mc); l++) {
         attention_layer a = model_layer(s->mc, l).attn;
-        int64_t row = a.D * (int64_t)sizeof(float), head = row * s->size.tok;
+        int64_t K = model_local_kv_heads(&a, s->cache.tp);
+        int64_t row = a.D * (int64_t)dtype_bytes(s->cache.dt), head = row * s->size.tok;
         for (int kv = 0; kv < 2; kv++) {
-            for (int64_t k = 0; k < a.K; k++)
-                dev_copy(s->dev, at + (to_slot * a.K + k) * head + from * row,
-                         at + (from_slot * a.K + k) * head + from * row,
-                         (size_t)((to - from) * row));
-            at += s->size.slots * a.K * head;
+            for (int64_t k = 0; k < K; k++)
+                dev_copy(s->dev, at + (to_slot * K + k) * head + from * row,
+                         at + (from_slot * K + k) * head + from * row, (size_t)((to - from) * row));
+            at += s->size.slots * K * head;
         }
     }
 }
@@ -177,6 +196,13 @@ static void put_lane(scorer *s, int T, int b, const lane_rows *l) {
     }
 }
 
+static void replay(const scorer *s, const prog *p, const op_run *run) {
+    if (s->replay)
+        s->replay(s->replay_ctx, p, run);
+    else
+        prog_replay(p, PROG_F, run);
+}
+
 /* The lanes are in slots 0 to n - 1, where the rows before theirs lie. */
 static void run_pass(scorer *s, const score_pass *p, scorer_shape shape, const lane_rows *lanes,
                      int n) {
@@ -192,7 +218,7 @@ static void run_pass(scorer *s, const score_pass *p, scorer_shape shape, const l
     prog_put(p->p, 0, p->rows, s->rows);
     prog_put(p->p, 0, p->targets, s->targets);
     op_run run = {.dev = s->dev, .first_micro = true, .grad_scale = 1.0f};
-    prog_replay(p->p, PROG_F, &run);
+    replay(s, p->p, &run);
     for (int b = 0; b < n; b++) {
         slot *k = &s->slots[b];
         memcpy(k->ids + lanes[b].from, lanes[b].ids + lanes[b].from,
@@ -331,9 +357,12 @@ static int add_targets(const score_job *j, const lane *l, int b, int T, int64_t 
 }
 
 /* Takes what add_targets has added, in the same order. */
-static int take_scores(const score_job *j, const lane *l, int64_t rows, int n) {
-    for (int64_t i = l->first; i < l->end; i++)
-        for (int64_t k = 0; k < rows; k++, n++) j->order[i]->loglik -= (double)j->s->nll[n];
+static int take_scores(const score_job *j, const lane *l, int64_t done, int64_t rows, int n) {
+    for (int64_t i = l->first; i < l->end; i++) {
+        score_request *r = j->order[i];
+        if (r->nll) memcpy(r->nll + done, j->s->nll + n, (size_t)rows * sizeof *r->nll);
+        for (int64_t k = 0; k < rows; k++, n++) r->loglik -= (double)j->s->nll[n];
+    }
     return n;
 }
 
@@ -355,7 +384,7 @@ static void score_pass_of(score_job *j, const lane *l, int n, int number, int64_
     run_pass(s, &s->shape[number].score, shape, lanes, n);
     prog_get(s->shape[number].score.p, 0, s->shape[number].score.nll, s->nll);
     targets = 0;
-    for (int i = 0; i < n; i++) targets = take_scores(j, &l[i], lanes[i].n, targets);
+    for (int i = 0; i < n; i++) targets = take_scores(j, &l[i], done, lanes[i].n, targets);
 }
 
 /* Says how far the job is. */
@@ -441,7 +470,7 @@ static status run_all(score_job *j, err *e) {
     return st;
 }
 
-static status check_scores(const score_request *r, int64_t n, err *e) {
+status score_check(const score_request *r, int64_t n, err *e) {
     for (int64_t i = 0; i < n; i++) {
         if (isfinite(r[i].loglik)) continue;
         err_set(e, ST_NONFINITE, "the log-likelihood of request %ld is not finite", (long)i);
@@ -464,5 +493,70 @@ status scorer_run(scorer *s, score_request *requests, int64_t n, const score_opt
     status st = run_all(&j, e);
     free(j.order);
     if (stats) *stats = s->stats;
-    return st == ST_OK ? check_scores(requests, n, e) : st;
+    return st == ST_OK ? score_check(requests, n, e) : st;
+}
+
+/* ---- for writers ---- */
+
+const scorer_size *scorer_get_size(const scorer *s) {
+    return &s->size;
+}
+
+void scorer_set_write(scorer *s, const prog *write) {
+    s->write = generator_pass_of(write);
+    if (!write) return;
+    int64_t n = s->write.logits.rows * s->write.logits.cols;
+    s->logits = xmalloc(sizeof *s->logits * (size_t)n);
+    if (s->write.logits.dt != DT_F32) s->raw = xmalloc((size_t)s->write.logits.bytes);
+}
+
+/* The shape of one lane for so many rows, or the longest one. */
+static int shape_of_one(const scorer *s, int64_t rows) {
+    int best = -1, longest = -1;
+    for (int i = 0; i < s->n_shapes; i++) {
+        scorer_shape k = scorer_shape_at(&s->size, i);
+        if (k.B != 1) continue;
+        longest = i; /* they come by rising length */
+        if (best < 0 && k.T >= rows) best = i;
+    }
+    return best < 0 ? longest : best;
+}
+
+bool scorer_fill_slot(scorer *s, int b, const int32_t *ids, int64_t n,
+                      const volatile sig_atomic_t *interrupt) {
+    while (place(s, b, ids, n) < n) {
+        if (interrupt && *interrupt) return false;
+        int64_t has = place(s, 0, ids, n), left = n - has;
+        int number = shape_of_one(s, left);
+        scorer_shape shape = scorer_shape_at(&s->size, number);
+        lane_rows rows = {ids, has, left < shape.T ? left : shape.T};
+        s->rows[0] = 0;
+        run_pass(s, &s->shape[number].fill, shape, &rows, 1);
+    }
+    return true;
+}
+
+void scorer_set_next(scorer *s, int b, int32_t id) {
+    slot *k = &s->slots[b];
+    if (id < 0) k->n = 0;
+    s->ids[b] = id < 0 ? 0 : id;
+    s->pos[b] = s->qpos[b] = k->n;
+    s->rows[b] = b;
+    if (id >= 0) k->ids[k->n++] = id;
+}
+
+float *scorer_write(scorer *s) {
+    const generator_pass *k = &s->write;
+    prog_put(k->p, 0, k->ids, s->ids);
+    prog_put(k->p, 0, k->pos, s->pos);
+    prog_put(k->p, 0, k->qpos, s->qpos);
+    prog_put(k->p, 0, k->rows, s->rows);
+    op_run run = {.dev = s->dev, .first_micro = true, .grad_scale = 1.0f};
+    replay(s, k->p, &run);
+    prog_get(k->p, 0, k->logits, s->raw ? s->raw : s->logits);
+    if (s->raw)
+        dtype_convert(s->logits, DT_F32, s->raw, k->logits.dt, k->logits.rows * k->logits.cols);
+    s->stats.passes++;
+    s->stats.rows += s->size.writes;
+    return s->logits;
 }

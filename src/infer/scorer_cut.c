@@ -8,22 +8,38 @@
 #include "base/arena.h"
 #include "infer/scorer_int.h"
 
-enum { PASS_COST = 16 };
+enum { PASS_COST = 64 };
 
 static const int rows_of_lanes[] = {4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512};
-static const int lanes_of_pass[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+static const int lanes_of_pass[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
 
 /* ---- sizes ---- */
 
-scorer_size scorer_size_for(const model_config *mc, int64_t longest, int64_t cache_bytes) {
-    enum { MOST_LANES = 32, LEAST_LANES = 4 };
-    scorer_size size = {.longest = (int)longest, .tok = (int)longest + SCORER_MOST_ROWS};
-    int64_t slot_bytes = model_cache_bytes(mc, 1, 1, size.tok, DT_F32);
+/* Rows of the longest lane of any shape: no more than a sequence has, rounded up. */
+static int longest_lane(const scorer_size *size) {
+    int t = 0;
+    while (t + 1 < ARRAY_LEN(rows_of_lanes) && rows_of_lanes[t] < size->longest) t++;
+    return rows_of_lanes[t] > SCORER_LEAST_ROWS ? rows_of_lanes[t] : SCORER_LEAST_ROWS;
+}
+
+scorer_size scorer_size_for(const model_config *mc, dtype compute, int64_t longest,
+                            int64_t cache_bytes) {
+    enum { MOST_LANES = 64, LEAST_LANES = 4 };
+    scorer_size size = {.longest = (int)longest};
+    size.tok = size.longest + longest_lane(&size);
+    int64_t slot_bytes = model_cache_bytes(mc, 1, 1, size.tok, compute);
     size.lanes = MOST_LANES;
-    while (size.lanes > LEAST_LANES && slot_bytes * (size.lanes + size.lanes / 2) > cache_bytes)
-        size.lanes /= 2;
-    size.slots = size.lanes + size.lanes / 2;
+    while (size.lanes > LEAST_LANES && slot_bytes * 2 * size.lanes > cache_bytes) size.lanes /= 2;
+    size.slots = 2 * size.lanes;
     return size;
+}
+
+/* Lanes 16 or 32: products of these many rows go through the same kernels, so that what is written
+ * does not depend on the number. */
+void scorer_size_add_writer(scorer_size *size, int64_t texts) {
+    enum { FEW = 16, MANY = 32 };
+    size->writes = texts >= FEW && size->slots >= MANY ? MANY : FEW;
+    if (size->slots < size->writes) size->slots = size->writes;
 }
 
 /* ---- shapes ---- */
@@ -32,7 +48,8 @@ scorer_shape scorer_shape_at(const scorer_size *size, int number) {
     for (int t = 0; size->tok && t < ARRAY_LEN(rows_of_lanes); t++)
         for (int b = 0; b < ARRAY_LEN(lanes_of_pass); b++) {
             int T = rows_of_lanes[t], B = lanes_of_pass[b];
-            bool fits = B <= size->lanes && B * T >= SCORER_LEAST_ROWS && B * T <= SCORER_MOST_ROWS;
+            bool fits = B <= size->lanes && B * T >= SCORER_LEAST_ROWS &&
+                        B * T <= SCORER_MOST_ROWS && T <= longest_lane(size);
             if (fits && number-- == 0) return (scorer_shape){B, T};
         }
     return (scorer_shape){0};
@@ -51,7 +68,7 @@ int scorer_longest_shape(const scorer_size *size) {
 /* ---- cuts ---- */
 
 typedef struct cut_table {
-    scorer_shape shape[128];
+    scorer_shape shape[256];
     int n;
 } cut_table;
 

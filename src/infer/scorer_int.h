@@ -5,8 +5,8 @@
 #include "infer/scorer.h"
 
 enum {
-    SCORER_MOST_ROWS = 512, /* of a pass */
-    SCORER_MOST_LANES = 64,
+    SCORER_MOST_ROWS = 1024, /* of a pass */
+    SCORER_MOST_LANES = 128,
     SCORER_CUT_MOST = 256 /* lanes that are looked at in one cut */
 };
 

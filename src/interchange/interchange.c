@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "infer/settings.h"
+#include "interchange/card.h"
+#include "interchange/ledger.h"
 
 /* ---- formats ---- */
 
@@ -141,40 +144,83 @@ static void describe_check(const interchange_report *r, strbuf *out) {
     strbuf_puts(out, "\n");
 }
 
-/* README.md of a folder. */
-static void put_card(const char *name, const model_config *mc, const interchange_report *r,
-                     strbuf *out) {
-    strbuf_puts(out, "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n");
-    strbuf_printf(out, "# %s\n\n", name);
-    strbuf_printf(out, "A %s model, written by athanor %s from %s.\n\n", mc->family->model_type,
-                  ATHANOR_VERSION, r->kind);
-    strbuf_printf(out,
-                  "| | |\n|---|---|\n| architecture | %s |\n| parameters | %lld |\n| weights | %s, "
-                  "%llu bytes in %d file%s |\n| layers, width | %lld, %lld |\n| vocabulary | %lld "
-                  "|\n| longest sequence | %lld |\n\n",
-                  mc->family->architecture, (long long)r->params, r->format,
-                  (unsigned long long)r->bytes, r->files, r->files == 1 ? "" : "s",
-                  (long long)mc->num_hidden_layers, (long long)mc->hidden_size,
-                  (long long)mc->vocab_size, (long long)mc->max_position_embeddings);
-    strbuf_puts(out, "## Checked\n\n");
-    describe_check(r, out);
-    if (r->notes.len) strbuf_printf(out, "\n%s", strbuf_cstr(&r->notes));
-    strbuf_puts(out, "\n## Where it runs\n\n");
-    for (int t = 0; t < WHERE_TOOLS; t++) {
-        strbuf_printf(out, "- %s: ", where_basis_of((where_tool)t).program);
-        where_describe((where_tool)t, &r->where.tool[t], out);
-        strbuf_puts(out, "\n");
+static json_t *checked_json(const model_comparison *c) {
+    if (c->positions == 0) return json_null();
+    return json_pack("{s:I, s:o, s:o, s:o, s:o}", "positions", (json_int_t)c->positions,
+                     "max_abs_logit_diff", json_f64(c->max_abs_diff), "max_rel_logit_diff",
+                     json_f64(c->max_relative), "mean_kl", json_f64(c->mean_kl), "top1",
+                     json_f64(c->top1));
+}
+
+/* The ledger of the result: its source is its only parent. */
+static status make_ledger(const model_source *s, const staged *to, const interchange_options *opt,
+                          const interchange_report *r, json_t **out, err *e) {
+    json_t *parent, *files;
+    TRY(ledger_read_files(to->temp, &files, e));
+    if (opt->gguf)
+        json_object_set_new(json_array_get(files, 0), "name", json_cstr(path_base(to->path)));
+    status st = ledger_read_parent("source", s->path, r->kind, &parent, e);
+    if (st != ST_OK) {
+        json_decref(files);
+        return st;
+    }
+    *out = ledger_new(opt->kind ? opt->kind : "export");
+    json_object_set_new(*out, "model",
+                        json_pack("{s:s, s:I, s:s, s:o}", "model_type", r->model_type, "params",
+                                  (json_int_t)r->params, "format", r->format, "files", files));
+    ledger_add_parent(*out, parent);
+    json_object_set_new(*out, "checked", checked_json(&r->verified));
+    json_object_set_new(*out, "license", json_cstr(opt->license));
+    if (opt->evaluations) json_object_set(*out, "evaluations", (json_t *)opt->evaluations);
+    return ST_OK;
+}
+
+static void put_evaluations(const json_t *list, strbuf *out) {
+    size_t i;
+    json_t *v;
+    if (json_array_size(list) == 0) return;
+    strbuf_puts(out, "\n## Evaluated\n\n");
+    json_array_foreach((json_t *)list, i, v) {
+        strbuf_puts(out, "- `");
+        json_format(out, v, 0);
+        strbuf_puts(out, "`\n");
     }
 }
 
-static status write_card(const staged *to, const model_config *mc, const interchange_report *r,
-                         err *e) {
+static status write_card(const model_source *s, const staged *to, const interchange_options *opt,
+                         const interchange_report *r, const json_t *ledger, err *e) {
     arena *a = arena_new("card");
+    model_config mc = model_source_folder_config(s);
     strbuf text = {0};
-    put_card(path_base(to->path), mc, r, &text);
-    status st = file_write_atomic(path_join(a, to->temp, "README.md"), text.data, text.len, e);
+    strbuf_puts(&text, "## Checked\n\n");
+    describe_check(r, &text);
+    if (r->notes.len) strbuf_printf(&text, "\n%s", strbuf_cstr(&r->notes));
+    put_evaluations(opt->evaluations, &text);
+    card c = {.name = path_base(to->path),
+              .config = &mc,
+              .params = r->params,
+              .format = r->format,
+              .bytes = r->bytes,
+              .files = r->files,
+              .made = arena_printf(a, "written from %s", r->kind),
+              .license = opt->license ? opt->license : card_license_of(a, s->path),
+              .ledger = ledger,
+              .sections = strbuf_cstr(&text),
+              .where = &r->where};
+    status st = card_write(&c, to->temp, to->replace ? to->path : NULL, e);
     strbuf_free(&text);
     arena_free(a);
+    return st;
+}
+
+/* The ledger, and of a folder the card; that of a file is written before the file gets its name. */
+static status write_origins(const model_source *s, const staged *to, const interchange_options *opt,
+                            const interchange_report *r, err *e) {
+    json_t *ledger;
+    TRY(make_ledger(s, to, opt, r, &ledger, e));
+    status st = ledger_write(opt->gguf ? to->path : to->temp, ledger, e);
+    if (st == ST_OK && !opt->gguf) st = write_card(s, to, opt, r, ledger, e);
+    json_decref(ledger);
     return st;
 }
 
@@ -207,10 +253,7 @@ static status write_and_verify(const model_source *s, const staged *to,
         TRY(compare_models(s, to->temp, compare_limits_of(rounded), &r->verified, e));
         TRY(check_same(&r->verified, to->path, e));
     }
-    if (!opt->gguf) {
-        model_config mc = model_source_folder_config(s);
-        TRY(write_card(to, &mc, r, e));
-    }
+    TRY(write_origins(s, to, opt, r, e));
     return staged_commit(to, e);
 }
 

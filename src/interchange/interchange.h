@@ -1,5 +1,5 @@
 /* `athanor import` and `athanor export`: a model in any form that is read becomes a Hugging Face
- * folder or a GGUF file, is compared with its source, and gets a model card.
+ * folder or a GGUF file, is compared with its source, and gets a model card and a ledger.
  *
  * It is written under a hidden name beside its place (io/hf/model_folder.h, staged_begin) and
  * renamed at the end: nothing appears under the name of the result before it is complete and
@@ -7,7 +7,7 @@
  *
  * Reading order: interchange_run in interchange.c; compare.h (is it the same model?), where_runs.h
  * (who else loads it); io/model_source.h reads, io/hf/model_folder.h and io/gguf/gguf_model.h
- * write. open_model.h opens a model to run it. */
+ * write. card.h and ledger.h say where it comes from. open_model.h opens a model to run it. */
 #ifndef INTERCHANGE_INTERCHANGE_H
 #define INTERCHANGE_INTERCHANGE_H
 
@@ -25,6 +25,9 @@ typedef struct interchange_options {
     const char *base;          /* of an adapter; NULL: what it says itself */
     const char *const *ignore; /* [n_ignore] unknown keys of config.json that stop no import */
     int n_ignore;
+    const char *kind;          /* of the ledger (ledger.h); NULL: "export" */
+    const char *license;       /* for the card; NULL: as the source says, else unknown */
+    const json_t *evaluations; /* of the source, for card and ledger: a list; NULL: none */
 } interchange_options;
 
 typedef struct interchange_report {

@@ -8,11 +8,16 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "io/checkpoint/checkpoint.h"
+#include "op/machine.h"
 #include "tok/tok_format.h"
 
 /* Tokens of a prompt that go through the model in one pass, at most. */
 enum { PREFILL_T = 256 };
+
+/* Of a checkpoint of a run in 16 bits: the fp32 numbers that training has. */
+#define MASTERS_FILE "state/master.safetensors"
 
 /* ---- opening ---- */
 
@@ -25,6 +30,8 @@ static status read_tokenizer(open_model *m, const char *dir, err *e) {
 static status read_weights(open_model *m, const char *dir, err *e) {
     json_t *from = json_object(); /* as a user's `model: {from: DIR}` */
     json_object_set_new(from, "from", json_string_nocheck(dir)); /* a path may be any bytes */
+    if (m->adapter.vocab) /* it may know more tokens than its base model */
+        json_object_set_new(from, "vocab_size", json_integer(m->adapter.vocab));
     status st = model_config_read(m->a, from, 0, &m->config, e);
     json_decref(from);
     if (st != ST_OK) return st;
@@ -83,7 +90,7 @@ status open_model_read(open_model *m, const char *path, int threads, err *e) {
 }
 
 status open_model_read_on(open_model *m, const char *path, const char *base, int threads, err *e) {
-    *m = (open_model){.a = arena_new("model")};
+    *m = (open_model){.a = arena_new("model"), .compute = DT_F32};
     if (!file_exists(path)) {
         err_at(e, ST_USAGE, path, "there is no model at %s", path);
         return err_hint(e, "give a Hugging Face folder, a run folder, an adapter or a GGUF file");
@@ -93,6 +100,18 @@ status open_model_read_on(open_model *m, const char *path, const char *base, int
     TRY(dev_open(&m->dev, kind, threads, e));
     bool gguf = open_model_is_gguf(path) && !base;
     return gguf ? read_gguf(m, path, e) : read_folder(m, path, base, e);
+}
+
+void open_model_borrow(open_model *m, const model_config *config, tok *t, dtype compute, plan *p,
+                       void (*replay)(void *ctx, const prog *p, const op_run *run), void *ctx) {
+    *m = (open_model){.is_borrowed = true,
+                      .dev = p ? p->dev : NULL,
+                      .config = *config,
+                      .tok = t,
+                      .compute = compute,
+                      .plan = p,
+                      .replay = replay,
+                      .replay_ctx = ctx};
 }
 
 /* ---- loading ---- */
@@ -112,7 +131,61 @@ status open_model_set_cache(open_model *m, const char *name, err *e) {
 void open_model_set_scorer(open_model *m, int64_t longest, int64_t cache_bytes) {
     const int64_t most = (int64_t)1 << 30, quarter = (int64_t)dev_machine_available_bytes() / 4;
     if (cache_bytes == 0) cache_bytes = quarter < most ? quarter : most;
-    m->score = scorer_size_for(&m->config, longest, cache_bytes);
+    if (m->is_borrowed) cache_bytes = (int64_t)256 << 20;
+    m->score = scorer_size_for(&m->config, m->compute, longest, cache_bytes);
+}
+
+/* The format of most weights of a folder: that of its largest tensor. */
+static dtype stored_format(const st_reader *r) {
+    const st_view *largest = st_count(r) ? st_get(r, 0) : NULL;
+    for (int64_t i = 1; i < st_count(r); i++)
+        if (st_get(r, i)->bytes > largest->bytes) largest = st_get(r, i);
+    return largest ? largest->dt : DT_F32;
+}
+
+/* Whether bf16 products are the faster ones here. */
+static bool bf16_is_faster(const dev *d) {
+    machine_facts f;
+    err unused = {0};
+    if (dev_get_kind(d) == DEV_CUDA) return true;
+    if (machine_read(&f, d, &unused) != ST_OK) log_warn("%s; it is not used", unused.message);
+    bool faster = machine_choose(&f, f.layer, f.n_layers, MACHINE_ANY).how == ARITH_DOTS;
+    machine_free(&f);
+    return faster;
+}
+
+static dtype own_format(const open_model *m) {
+    if (!m->folder) return DT_F32;
+    dtype stored = stored_format(m->folder->file);
+    if (m->as_trained) return stored == DT_BF16 || stored == DT_F16 ? stored : DT_F32;
+    return stored == DT_BF16 && bf16_is_faster(m->dev) ? DT_BF16 : DT_F32;
+}
+
+const char *open_model_precision(dtype compute) {
+    return compute == DT_BF16 ? "bf16" : compute == DT_F16 ? "fp16" : "fp32";
+}
+
+status open_model_set_precision(open_model *m, const char *name, err *e) {
+    static const struct {
+        const char *name;
+        dtype dt;
+    } formats[] = {{"fp32", DT_F32}, {"bf16", DT_BF16}, {"fp16", DT_F16}};
+    m->as_trained = m->dir && !m->adapter.dir && file_exists(path_join(m->a, m->dir, MASTERS_FILE));
+    m->compute = own_format(m);
+    if (!name || strcmp(name, "auto") == 0) return ST_OK;
+    for (int i = 0; i < ARRAY_LEN(formats); i++) {
+        if (strcmp(name, formats[i].name) != 0) continue;
+        m->compute = formats[i].dt;
+        if (m->folder || m->compute == DT_F32) return ST_OK;
+        err_at(e, ST_USAGE, "--precision", "GGUF files compute in fp32, not in %s", name);
+        return err_hint(e, "import it as a folder (athanor import --dtype BF16)");
+    }
+    err_at(e, ST_USAGE, "--precision", "there is no precision %s", name);
+    return err_hint(e, "give auto, fp32, bf16 or fp16");
+}
+
+void open_model_set_writer(open_model *m, int64_t texts) {
+    scorer_size_add_writer(&m->score, texts);
 }
 
 static bool has_blocks(const gguf_reader *file) {
@@ -128,9 +201,16 @@ static bool cache_is_f16(const open_model *m) {
     return m->cache == CACHE_F16;
 }
 
+/* Products of 16 bits read weights of the same format only. */
+static bool locate_in_folder(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes) {
+    const open_model *m = ctx;
+    return hf_model_locate(m->folder, p, stored, offset_bytes) &&
+           (m->compute == DT_F32 || *stored == m->compute);
+}
+
 plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
     plan_spec spec = {.model = m->config,
-                      .compute = DT_F32,
+                      .compute = m->compute,
                       .T = 1,
                       .cache_tok = cache_tok,
                       .cache_f16 = cache_is_f16(m),
@@ -143,14 +223,26 @@ plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
         spec.locate_ctx = m->gguf;
         spec.file = m->gguf->base;
     } else {
-        spec.locate = hf_model_locate;
-        spec.locate_ctx = m->folder;
+        spec.locate = locate_in_folder;
+        spec.locate_ctx = (void *)m;
         spec.file = m->folder->base;
     }
     return spec;
 }
 
+/* What is not mapped, as training has it: not rounded to the format of the weights. */
+static status load_masters(const open_model *m, err *e) {
+    st_reader *r;
+    TRY(st_open(&r, path_join(m->a, m->dir, MASTERS_FILE), e));
+    held_array masters = held_masters(m->plan->store);
+    status st = hf_read_array(&masters, r, "", HF_MEMORY, e);
+    st_close(r);
+    if (st == ST_OK) param_refresh_work(m->plan->store);
+    return st;
+}
+
 status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) {
+    if (m->is_borrowed) return ST_OK;
     plan_spec spec = open_model_spec(m, cache_tok, logits_T);
     TRY(plan_new(&m->plan, m->dev, &spec, e));
     TRY(plan_check_fits(m->plan, 0, e));
@@ -158,6 +250,7 @@ status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) {
     const param_store *s = m->plan->store;
     hf_order order = m->folder ? m->folder->order : HF_FILES;
     TRY(m->gguf ? gguf_model_load_vectors(m->gguf, s, e) : hf_model_load_rest(m->folder, s, e));
+    if (m->as_trained) TRY(load_masters(m, e));
     return m->adapter.dir ? peft_load(&m->adapter, s, order, e) : ST_OK;
 }
 
@@ -180,11 +273,16 @@ status open_model_settings(const open_model *m, generation_settings *s, err *e) 
 }
 
 generator open_model_generator(const open_model *m) {
-    return plan_generator(m->plan, m->tok);
+    generator g = plan_generator(m->plan, m->tok);
+    g.replay = m->replay;
+    g.replay_ctx = m->replay_ctx;
+    return g;
 }
 
 scorer *open_model_scorer(const open_model *m) {
-    return plan_scorer(m->plan);
+    scorer *s = plan_scorer(m->plan);
+    scorer_set_replay(s, m->replay, m->replay_ctx);
+    return s;
 }
 
 const float *open_model_logits(open_model *m, const int32_t *ids, int n) {
@@ -204,10 +302,11 @@ const float *open_model_logits(open_model *m, const int32_t *ids, int n) {
 }
 
 void open_model_close(open_model *m) {
-    plan_free(m->plan);
     dev_room_free(&m->logits);
-    tok_free(m->tok);
     tok_ids_free(&m->end);
+    if (m->is_borrowed) return;
+    plan_free(m->plan);
+    tok_free(m->tok);
     if (m->gguf) gguf_model_close(m->gguf);
     if (m->folder) hf_model_close(m->folder);
     if (m->adapter.a) peft_close(&m->adapter);

@@ -57,6 +57,7 @@ typedef struct model_config {
     bool gguf_order;  /* weights lie as a GGUF file holds them: rotary pairs as neighbours where its
                          converter makes them so, (1 + w) of norms already added */
     const char *from; /* folder whose weights training starts from, or NULL */
+    int64_t from_vocab; /* its vocabulary: where the model's is larger, rows are added */
 } model_config;
 
 /* Reads a JSON object: `model:` of a config (which may hold `preset` or `from`) or a whole

@@ -427,6 +427,7 @@ static status read_config(arena *a, const json_t *obj, bool as_file, int64_t voc
     const json_t *ignored = as_file ? NULL : json_object_get(obj, "ignore_keys");
     const char *from = NULL;
     bool strict = as_file;
+    int64_t vocab = 0;
     status st = ST_OK;
     *out = (model_config){0};
     if (as_file)
@@ -436,12 +437,14 @@ static status read_config(arena *a, const json_t *obj, bool as_file, int64_t voc
     take_text_config(&base);
     drop_ignored(base, ignored);
     TRY_GOTO(st, merge_base(all, base, strict, e), done);
+    vocab = json_integer_value(json_object_get(all, "vocab_size"));
     if (!as_file) config_merge(all, obj, NULL);
     TRY_GOTO(st, find_family(all, &out->family, e), done);
     if (!as_file) TRY_GOTO(st, config_check_rope(obj, out->family, e), done);
     if (strict) TRY_GOTO(st, config_check_strict(base, out->family, e), done);
     TRY_GOTO(st, read_all(a, all, strict, vocab_if_auto, out, e), done);
     out->from = from ? arena_strdup(a, from) : NULL;
+    out->from_vocab = vocab > 0 ? vocab : out->vocab_size;
 done:
     json_decref(base);
     json_decref(all);

@@ -225,18 +225,18 @@ static layer_spec local_layer(const model_rec *r, int l) {
     return k;
 }
 
+static val mlp_input(model_rec *r, const layer_spec *k, val x) {
+    return k->norm_in ? norm(r, PART_MLP_NORM, k->stored, x, 0) : x;
+}
+
 static val block(model_rec *r, int l, val x) {
     layer_spec k = local_layer(r, l);
     val h = k.norm_in ? norm(r, PART_ATTN_NORM, k.stored, x, 0) : x;
-    val in = graph_tp_in(r->g, h);
+    val in = graph_tp_in(r->g, h), h_attn = h;
+    if (k.parallel && !k.norm_shared) h = mlp_input(r, &k, x);
     val a = branch(r, &k, PART_ATTN_OUT_NORM, attention(r, l, &k, in));
-    if (!k.parallel) x = graph_add(r->g, x, a);
-    val h_attn = h;
-    if (k.norm_in && !k.norm_shared)
-        h = norm(r, PART_MLP_NORM, k.stored, x, 0);
-    else if (!k.norm_shared)
-        h = x;
-    if (k.parallel) x = graph_add(r->g, x, a);
+    x = graph_add(r->g, x, a);
+    if (!k.parallel && !k.norm_shared) h = mlp_input(r, &k, x);
     if (h != h_attn) in = graph_tp_in(r->g, h);
     return graph_add(r->g, x, branch(r, &k, PART_MLP_OUT_NORM, feed_forward(r, l, &k, in)));
 }

@@ -17,10 +17,19 @@ typedef struct dropout_draw {
     uint64_t block;
 } dropout_draw;
 
+/* Of all draws of a step. */
+static inline uint64_t dropout_seed(const op_run *run) {
+    return mix64(run->seed) ^ mix64(~run->step);
+}
+
+static inline uint32_t dropout_threshold(float p) {
+    return (uint32_t)((double)p * 4294967296.0);
+}
+
 static inline dropout_draw dropout_open(const op_run *run, float p, uint32_t stream) {
     dropout_draw d = {.block = UINT64_MAX};
-    d.key = rng_key_numbered(mix64(run->seed) ^ mix64(~run->step), stream);
-    d.threshold = (uint32_t)((double)p * 4294967296.0);
+    d.key = rng_key_numbered(dropout_seed(run), stream);
+    d.threshold = dropout_threshold(p);
     return d;
 }
 

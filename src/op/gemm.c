@@ -21,6 +21,7 @@ typedef struct gemm_cache {
     gemm_choices choices;
     gemm_rule rule;
     gemm_policy policy;
+    bool own_now; /* gemm_hold_own */
     bool
         decided; /* choices and rule are there; otherwise the first product reads what is remembered */
 } gemm_cache;
@@ -99,6 +100,10 @@ void gemm_use_own(dev *d) {
     forget(c);
 }
 
+void gemm_hold_own(dev *d, bool on) {
+    if (dev_get_kind(d) != DEV_CUDA) cache_of(d)->own_now = on;
+}
+
 gemm_impl gemm_unmeasured(const dev *d, dtype ab_dt) {
     return dev_isa(d) == ISA_AMX && ab_dt == DT_BF16 ? GEMM_ONEDNN : GEMM_OWN;
 }
@@ -142,6 +147,7 @@ static gemm_impl by_rule(const dev *d, const gemm_rule *r, const gemm_args *g) {
 
 static gemm_impl choose(const dev *d, const gemm_cache *c, const gemm_args *g) {
     if (c->policy != GEMM_REMEMBERED) return c->policy == GEMM_ALL_ONEDNN ? GEMM_ONEDNN : GEMM_OWN;
+    if (c->own_now) return gemm_unmeasured(d, g->ab_dt);
     const gemm_choice *remembered = gemm_choices_find(&c->choices, g);
     return remembered ? remembered->impl : by_rule(d, &c->rule, g);
 }

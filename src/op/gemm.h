@@ -71,6 +71,10 @@ gemm_setting gemm_get_setting(dev *d);
  * are the same with any number of threads. On a CUDA device: cuda_product_use_first. */
 void gemm_use_own(dev *d);
 
+/* While `on`, our own kernels compute every product of which their bits are wanted, whatever was
+ * measured; afterwards that holds again. Not what ATHANOR_GEMM has given to oneDNN, nor bf16 on AMX. */
+void gemm_hold_own(dev *d, bool on);
+
 /* Runs one implementation, to measure it. False, and nothing was done: it has no such product, or
  * needs more workspace. */
 bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws);

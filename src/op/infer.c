@@ -155,6 +155,13 @@ static double elements(const tensor *t) {
     return (double)t->rows * (double)t->cols;
 }
 
+/* Input i, which is added to what becomes of input 0. */
+static status expect_summand(const op_infer *io, int i, err *e) {
+    TRY(expect_dtype(io, i, act_dt(io), e));
+    TRY(same_rows(io, i, 0, e));
+    return same_cols(io, i, 0, e);
+}
+
 /* FLOPs of an op that does `fwd` and `bwd` operations per element of input 0. */
 static void count_elementwise(op_infer *io, double fwd, double bwd) {
     io->fwd.flops = fwd * elements(&io->in[0]);
@@ -228,9 +235,7 @@ static status infer_LINEAR(op_infer *io, err *e) {
 }
 
 static status infer_ADD(op_infer *io, err *e) {
-    TRY(expect_dtype(io, 1, act_dt(io), e));
-    TRY(same_rows(io, 0, 1, e));
-    TRY(same_cols(io, 0, 1, e));
+    TRY(expect_summand(io, 1, e));
     out_like(io, 0, 0);
     count_elementwise(io, 1, 0);
     return ST_OK;
@@ -265,6 +270,7 @@ static status infer_norm(op_infer *io, int last, err *e) {
     if (!(io->attr->norm.eps >= 0))
         return err_set(e, ST_USAGE, "%s: eps is %g but must not be negative", op_name(io),
                        (double)io->attr->norm.eps);
+    TRY(expect_summand(io, last + 1, e));
     out_like(io, 0, 0);
     for (int i = 1; i <= last; i++) set_out(io, i, real_dt(io), io->in[0].rows, cols / width);
     bool center = last == 2; /* LAYERNORM */
@@ -418,7 +424,7 @@ static status infer_FILL(op_infer *io, err *e) {
 }
 
 static status infer_SCALE(op_infer *io, err *e) {
-    (void)e;
+    TRY(expect_summand(io, 1, e));
     out_like(io, 0, 0);
     count_elementwise(io, 1, 1);
     return ST_OK;
@@ -438,6 +444,7 @@ static status infer_GATED(op_infer *io, err *e) {
 
 static status infer_DROPOUT(op_infer *io, err *e) {
     TRY(expect_dropout(io, io->attr->dropout.p, e));
+    TRY(expect_summand(io, 1, e));
     out_like(io, 0, 0);
     count_elementwise(io, 1, 1);
     return ST_OK;
@@ -536,6 +543,9 @@ static status infer_HEAD_GRAD(op_infer *io, err *e) {
     TRY(expect_dtype(io, 2, real_dt(io), e));
     TRY(same_rows(io, 0, 1, e));
     TRY(expect_cols(io, 2, OP_HEAD_STATS_COLS, "the size of the stats of a row", e));
+    TRY(expect_dtype(io, 3, real_dt(io), e));
+    TRY(expect_rows(io, 3, logits->rows, "the number of rows of logits", e));
+    TRY(expect_cols(io, 3, 1, "one number a row", e));
     TRY(expect_part(io, e));
     if (stats->rows % logits->rows)
         return err_set(e, ST_USAGE, "head_grad: %lld rows of stats are no multiple of %lld rows",

@@ -194,6 +194,9 @@ typedef void (*op_fn)(const op_call *c);
 /* Runs a kernel of c->kind on the device, in the order of calls. On the CPU it runs
  * at once; elsewhere the call is copied, with c->run, and may run later. */
 void op_launch(dev *d, op_fn fn, const op_call *c);
+/* Before a graph (dev_graph_launch) that was made of op_launch calls: it runs as if the calls had
+ * `run`, in which first_micro is as it was then. */
+void op_set_run(dev *d, const op_run *run);
 
 struct op_infer;
 

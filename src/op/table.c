@@ -167,6 +167,10 @@ const char *op_made_by(const dev *d, op_kind kind, dtype dt) {
     return op_classes[kind].flags & OPF_PRODUCT ? "cublaslt" : "own";
 }
 
+void op_set_run(dev *d, const op_run *run) {
+    if (dev_get_kind(d) == DEV_CUDA) cuda_set_run(d, run);
+}
+
 void op_launch(dev *d, op_fn fn, const op_call *c) {
     backends[dev_get_kind(d)].launch(d, fn, c);
 }

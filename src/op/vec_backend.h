@@ -5,9 +5,17 @@
 
 #include "op/vecops.h"
 
+/* On the device: what vec_norm_add has summed, and what vec_norm_end makes of it. */
+typedef struct vec_norm {
+    double squares;
+    float scale, reserved;
+} vec_norm;
+
 typedef struct vec_backend {
     void (*update)(dev *d, const vec_spans *s, const vec_update_args *a, uint64_t *digest);
     double (*sum_squares)(dev *d, const vec_spans *s, const float *x);
+    void (*norm_add)(dev *d, const vec_spans *s, const float *x, vec_norm *to);
+    void (*norm_end)(dev *d, double clip_norm, double grads_scale, vec_norm *to);
     void (*sum_squares_fixed)(dev *d, const vec_spans *s, const int64_t *x,
                               int64_t limb[VEC_LIMBS]);
     uint64_t (*digest)(dev *d, const vec_spans *s, const float *x);

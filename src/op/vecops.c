@@ -3,7 +3,11 @@
 #include "op/vecops.h"
 
 #include <math.h>
+#include <stdlib.h>
 
+#include "base/arena.h"
+#include "dev/cuda.h"
+#include "op/clip.h"
 #include "op/cpu/tables.h"
 #include "op/vec_backend.h"
 
@@ -36,8 +40,9 @@ typedef struct update_job {
 } update_job;
 
 static void run_update(dev *d, const void *args) {
-    const update_job *j = args;
-    kernels_of(d)->update(dev_threads(d), j->s, &j->a, j->digest);
+    update_job j = *(const update_job *)args;
+    if (j.a.grad_scale_at) j.a.grad_scale = *j.a.grad_scale_at;
+    if (!isnan(j.a.grad_scale)) kernels_of(d)->update(dev_threads(d), j.s, &j.a, j.digest);
 }
 
 static void host_update(dev *d, const vec_spans *s, const vec_update_args *a, uint64_t *digest) {
@@ -66,6 +71,30 @@ static double host_sum_squares(dev *d, const vec_spans *s, const float *x) {
     double sum = 0;
     run_now(d, run_squares, &(job){.s = s, .x = x, .to = &sum}, sizeof(job));
     return sum;
+}
+
+static void run_norm(dev *d, const void *args) {
+    const job *j = args;
+    ((vec_norm *)j->to)->squares += kernels_of(d)->sum_squares(dev_threads(d), j->s, j->x);
+}
+
+static void host_norm_add(dev *d, const vec_spans *s, const float *x, vec_norm *to) {
+    dev_launch(d, run_norm, &(job){.s = s, .x = x, .to = to}, sizeof(job));
+}
+
+typedef struct norm_job {
+    vec_norm *of;
+    double clip_norm, grads_scale;
+} norm_job;
+
+static void run_norm_end(dev *d, const void *args) {
+    (void)d;
+    const norm_job *j = args;
+    j->of->scale = clip_scale(j->of->squares, j->clip_norm, j->grads_scale);
+}
+
+static void host_norm_end(dev *d, double clip_norm, double grads_scale, vec_norm *to) {
+    dev_launch(d, run_norm_end, &(norm_job){to, clip_norm, grads_scale}, sizeof(norm_job));
 }
 
 static void run_limbs(dev *d, const void *args) {
@@ -130,8 +159,8 @@ static void host_add(dev *d, void *to, const void *from, int64_t n, dtype dt) {
 }
 
 static const vec_backend host_backend = {
-    host_update, host_sum_squares, host_sum_squares_fixed, host_digest, host_draw,
-    host_round,  host_add,
+    host_update, host_sum_squares, host_norm_add, host_norm_end, host_sum_squares_fixed,
+    host_digest, host_draw,        host_round,    host_add,
 };
 
 /* ---- on any device ---- */
@@ -148,6 +177,57 @@ void vec_update(dev *d, const vec_spans *s, const vec_update_args *a, uint64_t *
 
 double vec_sum_squares(dev *d, const vec_spans *s, const float *x) {
     return backend_of(d)->sum_squares(d, s, x);
+}
+
+typedef struct norm_cache {
+    dev *d;
+    vec_norm *at; /* on the device; NULL: it has no memory, and has taken note */
+} norm_cache;
+
+static void *norm_create(dev *d) {
+    err e;
+    void *at;
+    norm_cache *n = xcalloc(1, sizeof *n);
+    n->d = d;
+    if (dev_reserve(d, &at, sizeof *n->at, "the norm", &e) == ST_OK)
+        n->at = at;
+    else if (dev_get_kind(d) == DEV_CUDA)
+        cuda_note_error(d, "the norm", e.message);
+    else
+        CHECK(false, "%s", e.message);
+    return n;
+}
+
+static void norm_destroy(void *cache) {
+    norm_cache *n = cache;
+    dev_release(n->d, n->at, sizeof *n->at);
+    free(n);
+}
+
+static vec_norm *norm_of(dev *d) {
+    return ((norm_cache *)dev_kernel_cache(d, norm_create, norm_destroy))->at;
+}
+
+void vec_norm_begin(dev *d) {
+    vec_norm *n = norm_of(d);
+    if (n) dev_fill(d, n, 0, sizeof *n);
+}
+
+void vec_norm_add(dev *d, const vec_spans *s, const float *x) {
+    vec_norm *n = norm_of(d);
+    if (n) backend_of(d)->norm_add(d, s, x, n);
+}
+
+const float *vec_norm_end(dev *d, double clip_norm, double grads_scale) {
+    vec_norm *n = norm_of(d);
+    if (n) backend_of(d)->norm_end(d, clip_norm, grads_scale, n);
+    return n ? &n->scale : NULL;
+}
+
+double vec_norm_squares(dev *d) {
+    vec_norm *n = norm_of(d), now = {.squares = NAN};
+    if (n) dev_read(d, &now, n, sizeof now);
+    return now.squares;
 }
 
 void vec_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x, int64_t limb[VEC_LIMBS]) {

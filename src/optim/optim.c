@@ -39,7 +39,8 @@ vec_update_args optim_update_args(const param_store *s, int unit, const bool *de
                          .weight_decay = (float)h->weight_decay,
                          .correction1 = 1,
                          .correction2 = 1,
-                         .grad_scale = h->grad_scale};
+                         .grad_scale = h->grad_scale,
+                         .grad_scale_at = h->grad_scale_at};
     for (int i = 0; i < n_states; i++) a.state[i] = state[i] + k.state;
     return a;
 }
@@ -56,13 +57,22 @@ void optim_decay_mask(const param_store *s, const char *const *no_decay, int n, 
     }
 }
 
-double optim_grad_squares(dev *d, const param_store *s) {
-    double sum = 0;
+static void add_squares(dev *d, const param_store *s) {
+    vec_norm_begin(d);
     for (int u = 0; u < param_units(s); u++) {
         param_piece k = param_piece_of(s, u);
-        if (!param_unit_at(s, u)->frozen) sum += vec_sum_squares(d, k.spans, k.grad);
+        if (!param_unit_at(s, u)->frozen) vec_norm_add(d, k.spans, k.grad);
     }
-    return sum;
+}
+
+double optim_grad_squares(dev *d, const param_store *s) {
+    add_squares(d, s);
+    return vec_norm_squares(d);
+}
+
+const float *optim_norm(dev *d, const param_store *s, double clip_norm, double grads_scale) {
+    add_squares(d, s);
+    return vec_norm_end(d, clip_norm, grads_scale);
 }
 
 void optim_grad_limbs(dev *d, const param_store *s, int64_t limb[VEC_LIMBS]) {
@@ -92,10 +102,4 @@ void optim_grad_limbs_of(dev *d, const param_store *s, int index, int64_t limb[V
     vec_spans spans = param_spans_of(a, s, index);
     vec_sum_squares_fixed(d, &spans, param_piece_of(s, param_at(s, index)->unit).grad, limb);
     arena_free(a);
-}
-
-double optim_clip_factor(double norm, double clip_norm) {
-    if (clip_norm <= 0) return 1.0;
-    double factor = clip_norm / (norm + 1e-6);
-    return factor < 1.0 ? factor : 1.0;
 }

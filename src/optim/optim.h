@@ -12,8 +12,9 @@ enum { OPTIM_MAX_STATES = VEC_MAX_STATES };
 
 typedef struct optim_hyper {
     double lr, beta1, beta2, eps, weight_decay;
-    int64_t step;     /* from 1 */
-    float grad_scale; /* gradients are multiplied by this (clipping) */
+    int64_t step;               /* from 1 */
+    float grad_scale;           /* gradients are multiplied by this (clipping) */
+    const float *grad_scale_at; /* replaces it, unless NULL: what optim_norm says */
 } optim_hyper;
 
 typedef struct optim_class {
@@ -45,14 +46,13 @@ void optim_decay_mask(const param_store *s, const char *const *no_decay, int n, 
 /* Sum of squares of the gradients that this rank counts, in double, summed in a fixed order. Its
  * root, summed over ranks, is the global norm. */
 double optim_grad_squares(dev *d, const param_store *s);
+/* The same, left on the device for vec_norm_squares. Returns where the device has the factor that
+ * clips gradients which are grads_scale times too large; nothing waits. NULL: the device has failed. */
+const float *optim_norm(dev *d, const param_store *s, double clip_norm, double grads_scale);
 /* The same where gradients are in fixed point: exact, in limbs that are summed over ranks one by
  * one (op/vecops.h); vec_limbs_value of the sums is the sum of squares. */
 void optim_grad_limbs(dev *d, const param_store *s, int64_t limb[VEC_LIMBS]);
 /* The same of one parameter; 0 of a frozen one. */
 double optim_grad_squares_of(dev *d, const param_store *s, int index);
 void optim_grad_limbs_of(dev *d, const param_store *s, int index, int64_t limb[VEC_LIMBS]);
-/* Factor that brings the norm down to clip_norm (0: no clipping): min(1, clip / (norm + 1e-6)), as
- * PyTorch does. */
-double optim_clip_factor(double norm, double clip_norm);
-
 #endif

@@ -330,6 +330,7 @@ status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) {
 
 void plan_free(plan *p) {
     if (!p) return;
+    for (int i = 0; i < p->n_programs; i++) prog_drop_graphs(p->program[i].prog);
     if (p->base) dev_release(p->dev, p->base, (size_t)p->arena_bytes);
     if (p->snapshot) dev_release_host(p->snapshot, (size_t)p->region[REGION_SNAPSHOT].bytes);
     arena_free(p->memory);

@@ -71,6 +71,7 @@ typedef struct plan_spec {
     int chunks;               /* how many training programs share the layers; 0: one */
     int frames;               /* micro-batches under way at a time; 0: one, PLAN_ALL_FRAMES: all */
     int sequences;            /* of one sample; 0: one. A micro-batch has whole samples only */
+    int learned;              /* so many of them are trained, and run in a pass; 0: all */
     bool deferred_loss;       /* the loss is computed outside of the program (TASK_NLL) */
     model_adapters adapters;  /* these are trained, and the model is frozen; rank 0: none */
     const plan_other *others; /* [n_others] */
@@ -123,7 +124,8 @@ typedef enum plan_use {
     USE_DECODE,
     USE_LOGITS,
     USE_FILL, /* of the scorer, of its shape `number` (scorer_shape_at) */
-    USE_SCORE
+    USE_SCORE,
+    USE_WRITE /* of the scorer's writer */
 } plan_use;
 
 /* All that decides what a program computes. Uses with equal signatures share one program. A member

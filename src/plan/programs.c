@@ -48,6 +48,12 @@ static plan_signature common(const plan_spec *s, int model) {
                             .grads_in_frame = plan_grads_in_frame(s)};
 }
 
+/* Sequences that a program runs, of B of a micro-batch: the others of a sample run in another pass
+ * of the program that has no backward. */
+static int rows_of(const plan_spec *s, int B) {
+    return s->learned ? B / s->sequences * s->learned : B;
+}
+
 static plan_signature lm_signature(const plan_spec *s, int model, int B) {
     plan_signature g = common(s, model);
     g.task = TASK_LM;
@@ -58,7 +64,7 @@ static plan_signature lm_signature(const plan_spec *s, int model, int B) {
 }
 
 static plan_signature train_signature(const plan_spec *s, int chunk) {
-    plan_signature g = lm_signature(s, 0, s->train_B);
+    plan_signature g = lm_signature(s, 0, rows_of(s, s->train_B));
     g.train = true;
     g.recompute = s->recompute;
     g.layers = model_chunk(&s->model, chunks_of(s), chunk);
@@ -109,6 +115,18 @@ static plan_signature score_signature(const plan_spec *s, scorer_shape shape, bo
     return g;
 }
 
+/* The next token of several sequences. */
+static plan_signature write_signature(const plan_spec *s) {
+    plan_signature g = common(s, 0);
+    g.task = TASK_LOGITS;
+    g.B = g.n_logits = s->score.writes;
+    g.T = 1;
+    g.Tmax = s->score.tok;
+    g.slots = s->score.slots;
+    g.positions = s->score.longest;
+    return g;
+}
+
 /* False: the phase has no such program. */
 static bool signature_of(const plan_spec *s, plan_use use, int number, plan_signature *out) {
     *out = (plan_signature){0};
@@ -118,11 +136,11 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
             *out = train_signature(s, number);
             return true;
         case USE_VALID:
-            if (s->valid_B) *out = lm_signature(s, 0, s->valid_B);
+            if (s->valid_B) *out = lm_signature(s, 0, rows_of(s, s->valid_B));
             return s->valid_B > 0;
         case USE_LOOK:
             if (!s->train_B || number >= s->n_others) return false;
-            *out = lm_signature(s, 1 + number, s->train_B);
+            *out = lm_signature(s, 1 + number, rows_of(s, s->train_B));
             return true;
         case USE_PREFILL:
             if (!s->cache_tok || !prefill_length(s, number)) return false;
@@ -140,6 +158,9 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
             if (shape.B) *out = score_signature(s, shape, use == USE_SCORE);
             return shape.B > 0;
         }
+        case USE_WRITE:
+            if (s->score.writes) *out = write_signature(s);
+            return s->score.writes > 0;
     }
     return false;
 }
@@ -191,7 +212,7 @@ static const char *use_name(plan_use use) {
     static const char *const names[] = {
         [USE_TRAIN] = "training",  [USE_VALID] = "validation", [USE_LOOK] = "reference",
         [USE_PREFILL] = "prefill", [USE_DECODE] = "decode",    [USE_LOGITS] = "logits",
-        [USE_FILL] = "context",    [USE_SCORE] = "scoring"};
+        [USE_FILL] = "context",    [USE_SCORE] = "scoring",    [USE_WRITE] = "writing"};
     return names[use];
 }
 
@@ -246,6 +267,7 @@ static status record_phase(plan *p, const plan_spec *s, err *e) {
         TRY(add(p, s, USE_FILL, i, e));
         TRY(add(p, s, USE_SCORE, i, e));
     }
+    TRY(add(p, s, USE_WRITE, 0, e));
     return add(p, s, USE_DECODE, 0, e);
 }
 
@@ -287,8 +309,10 @@ generator plan_generator(const plan *p, const tok *t) {
 }
 
 scorer *plan_scorer(const plan *p) {
-    scorer *s = scorer_new(p->dev, &p->spec.model, &p->spec.score, plan_cache(p));
+    scorer_cache cache = {plan_cache(p), p->spec.compute, plan_tp(&p->spec)};
+    scorer *s = scorer_new(p->dev, &p->spec.model, &p->spec.score, &cache);
     for (int i = 0; i < scorer_shapes(&p->spec.score); i++)
         scorer_set_pass(s, i, plan_prog(p, USE_FILL, i), plan_prog(p, USE_SCORE, i));
+    scorer_set_write(s, plan_prog(p, USE_WRITE, 0));
     return s;
 }

@@ -55,9 +55,9 @@ static int free_summand(const op_rec *r) {
     return -1;
 }
 
-/* Where b is the product that was recorded last, a joins it as its residual: one pass over memory
- * and one rounding less. */
-static bool join_product(graph *g, val a, val b) {
+/* Where b is what an op has made that can add, and that was recorded last (a product, the norm or
+ * dropout that ends a branch), a joins it as its residual: one pass over memory and one rounding less. */
+static bool join_last(graph *g, val a, val b) {
     if (a == VAL_NONE || !is_temporary(g, b)) return false;
     op_rec *last = &g->op[g->n_ops - 1];
     int slot = free_summand(last);
@@ -70,7 +70,7 @@ static bool join_product(graph *g, val a, val b) {
 }
 
 val graph_add(graph *g, val a, val b) {
-    if (join_product(g, a, b)) return b;
+    if (join_last(g, a, b)) return b;
     return emit(g, OP_ADD, NULL, (val[]){a, b}, 2, is_temporary(g, b) ? 1 : -1);
 }
 
@@ -235,10 +235,7 @@ val graph_head_ce(graph *g, const graph_head_spec *s, val x, val w, val bias, va
 }
 
 val graph_head_nll(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets) {
-    if (graph_tp(g) > 1)
-        graph_fail(g, ST_USAGE,
-                   "this objective does not run with parallel.tp yet: its loss is that of a head "
-                   "whose vocabulary is not shared out; parallel.tp=1 runs it");
+    if (in_parts(g, x, w)) return graph_head_parts_nll(g, s, graph_tp_in(g, x), w, bias, targets);
     op_attr attr = head_attr(s);
     return emit(g, OP_HEAD_NLL, &attr, (val[]){x, w, targets, bias}, 4, -1);
 }

@@ -35,6 +35,14 @@ static int32_t buf_of(const derive *d, val v) {
 
 /* ---- recompute ---- */
 
+/* Is its result the residual stream? That is kept where cheap ops are made again: it is a sum over
+ * all layers before it. */
+static bool has_summand(const op_rec *r) {
+    for (int i = 0; i < OP_MAX_IN; i++)
+        if ((op_classes[r->kind].passes >> i & 1) && r->in[i] != VAL_NONE) return true;
+    return false;
+}
+
 /* What is remade under every policy are gathered rows of all ranks: each keeps its own and gathers
  * again (Korthikanti et al. 2022, section 4.2.2), so that activations shrink with the number of
  * ranks. */
@@ -47,7 +55,7 @@ static bool is_kept(const derive *d, val v) {
     if (flags & OPF_REMADE) return false;
     if (d->g->opt.recompute == RECOMPUTE_NONE) return true;
     if (d->g->opt.recompute == RECOMPUTE_FULL) return false;
-    return !(flags & OPF_CHEAP);
+    return !(flags & OPF_CHEAP) || has_summand(&d->g->op[x->producer]);
 }
 
 static val resolve(derive *d, val v);
@@ -298,7 +306,7 @@ static void backward_op(derive *d, int32_t index) {
         }
         return;
     }
-    val dy = d->grad[f.out[0]];
+    val dy = f.out[0] == VAL_NONE ? VAL_NONE : d->grad[f.out[0]];
     if (dy == VAL_NONE) return;
     CHECK(d->covered[f.out[0]] == 0 || d->covered[f.out[0]] == g->value[f.out[0]].t.cols,
           "%s: only part of the output has a gradient", k->name);
@@ -356,7 +364,9 @@ static void keep_grad(derive *d, val v) {
 }
 
 void graph_derive_backward(graph *g) {
-    int32_t n = g->n_values, n_ops = g->n_ops;
+    int32_t n_ops = g->n_ops;
+    graph_head_parts_backward(g);
+    int32_t n = g->n_values;
     derive d = {.g = g,
                 .grad = ARENA_ARRAY(g->a, val, n),
                 .covered = ARENA_ARRAY(g->a, int64_t, n),

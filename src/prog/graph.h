@@ -200,8 +200,7 @@ typedef struct graph_head_spec {
 } graph_head_spec;
 val graph_head_ce(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
 /* The same nll [N,1], for a loss that is computed outside of the program: the gradient of nll comes
- * by graph_root, and those of x, w and bias are made in the backward. Not tensor-parallel, without
- * z_loss. */
+ * by graph_root, and those of x, w and bias are made in the backward. Without z_loss. */
 val graph_head_nll(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
 /* Writes src, the keys or values of T positions, to the cache at positions qpos: K heads of B
  * sequences. The cache has room for Tmax positions. Returns the cache, for graph_attention. */

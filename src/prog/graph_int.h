@@ -76,14 +76,31 @@ struct graph {
     int32_t block;   /* current, -1 */
     uint32_t stream; /* of the next random op */
     int64_t pinned_bytes, const_bytes;
-    double all_bytes; /* sum of all buffers, though many will share memory */
+    struct head_parts *deferred; /* the head of graph_head_parts_nll; NULL: there is none */
+    double all_bytes;            /* sum of all buffers, though many will share memory */
 };
+
+/* A range of ops that is replayed on a device with graphs. The first replay runs op by op, since
+ * kernels may choose and reserve then; the second makes the graph. */
+typedef enum prog_graph_state { GRAPH_NEW, GRAPH_SEEN, GRAPH_MADE, GRAPH_FAILED } prog_graph_state;
+typedef struct prog_graph {
+    int first, end, frame;
+    bool first_micro; /* of the run: op_accumulates depends on it */
+    prog_graph_state state;
+    dev_graph *graph; /* NULL: none */
+} prog_graph;
+
+typedef struct prog_graphs {
+    int n;
+    prog_graph at[16]; /* further ranges run op by op */
+} prog_graphs;
 
 struct prog {
     graph *g;
     prog_stats stats;
     prog_frame *frame;
     int n_frames;
+    prog_graphs *graphs;
 };
 
 /* graph.c */
@@ -116,6 +133,11 @@ void graph_write_param_grad(graph *g, op_rec *r, int i);
 val graph_tp_rows(graph *g, val x);
 /* head.c: the head over a vocabulary that ranks share, a chunk of rows at a time. */
 val graph_head_parts(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets);
+/* The same for a loss that is computed outside of the program: its gradients are made in the
+ * backward, which begins with graph_head_parts_backward; that does nothing where there is no such
+ * head, or where nobody gives the gradient of its nll. */
+val graph_head_parts_nll(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets);
+void graph_head_parts_backward(graph *g);
 
 /* derive.c */
 void graph_derive_backward(graph *g);

@@ -137,6 +137,7 @@ status prog_finish(prog **out, graph *g, err *e) {
         return g->first_error.code;
     }
     prog *p = ARENA_NEW(g->a, prog);
+    p->graphs = ARENA_NEW(g->a, prog_graphs);
     p->g = g;
     find_lifetimes(g);
     lay_out_frame(g, &p->stats);
@@ -230,6 +231,7 @@ static void fill_constants(const prog *p) {
 
 void prog_bind(prog *p, const prog_frame *frames, int n) {
     CHECK(n > 0, "a program without a frame");
+    prog_drop_graphs(p);
     p->frame = arena_memdup(p->g->a, frames, sizeof *frames * (size_t)n);
     p->n_frames = n;
     for (int32_t i = 0; i < p->g->n_ops; i++) bind_op(p, &p->g->op[i], 0);
@@ -269,18 +271,74 @@ static const op_call *call_in(const prog *p, op_rec *r, const op_run *run) {
     return &r->call;
 }
 
-void prog_replay_range(const prog *p, int first, int end, const op_run *run, int64_t *ns_per_op) {
+static void launch_ops(const prog *p, int first, int end, const op_run *run) {
     graph *g = p->g;
-    if (dev_is_meta(g->opt.dev)) return;
-    int64_t began = ns_per_op ? clock_now_ns() : 0;
+    for (int32_t i = first; i < end; i++)
+        op_launch(g->opt.dev, g->op[i].fn, call_in(p, &g->op[i], run));
+}
+
+static void launch_timed(const prog *p, int first, int end, const op_run *run, int64_t *ns_per_op) {
+    int64_t began = clock_now_ns();
     for (int32_t i = first; i < end; i++) {
-        op_rec *r = &g->op[i];
-        op_launch(g->opt.dev, r->fn, call_in(p, r, run));
-        if (!ns_per_op) continue;
-        dev_sync(g->opt.dev);
+        launch_ops(p, i, i + 1, run);
+        dev_sync(p->g->opt.dev);
         int64_t ended = clock_now_ns();
         ns_per_op[i] += ended - began;
         began = ended;
+    }
+}
+
+/* ---- graphs of a device: many launches as one ---- */
+
+/* Collectives run on the host, between launches. */
+static bool may_be_graph(const prog *p, int first, int end, const op_run *run) {
+    bool alone = !run->mesh || run->mesh->size[MESH_WORLD] == 1;
+    return alone && end - first > 1 && dev_has_graphs(p->g->opt.dev);
+}
+
+/* NULL: there is no room for another range. */
+static prog_graph *find_graph(const prog *p, int first, int end, const op_run *run) {
+    prog_graphs *all = p->graphs;
+    for (int i = 0; i < all->n; i++) {
+        prog_graph *x = &all->at[i];
+        if (x->first == first && x->end == end && x->frame == run->frame &&
+            x->first_micro == run->first_micro)
+            return x;
+    }
+    if (all->n == (int)(sizeof all->at / sizeof *all->at)) return NULL;
+    all->at[all->n] = (prog_graph){first, end, run->frame, run->first_micro, GRAPH_NEW, NULL};
+    return &all->at[all->n++];
+}
+
+static void make_graph(const prog *p, prog_graph *x, const op_run *run) {
+    dev *d = p->g->opt.dev;
+    op_set_run(d, run); /* calls with these numbers write nothing */
+    dev_graph_begin(d);
+    launch_ops(p, x->first, x->end, run);
+    x->graph = dev_graph_end(d);
+    x->state = x->graph ? GRAPH_MADE : GRAPH_FAILED;
+}
+
+void prog_drop_graphs(prog *p) {
+    for (int i = 0; i < p->graphs->n; i++) dev_graph_free(p->g->opt.dev, p->graphs->at[i].graph);
+    p->graphs->n = 0;
+}
+
+void prog_replay_range(const prog *p, int first, int end, const op_run *run, int64_t *ns_per_op) {
+    dev *d = p->g->opt.dev;
+    if (dev_is_meta(d)) return;
+    if (ns_per_op) {
+        launch_timed(p, first, end, run, ns_per_op);
+        return;
+    }
+    prog_graph *x = may_be_graph(p, first, end, run) ? find_graph(p, first, end, run) : NULL;
+    if (x && x->state == GRAPH_SEEN) make_graph(p, x, run);
+    if (x && x->state == GRAPH_MADE) {
+        op_set_run(d, run);
+        dev_graph_launch(d, x->graph);
+    } else {
+        launch_ops(p, first, end, run);
+        if (x && x->state == GRAPH_NEW) x->state = GRAPH_SEEN;
     }
 }
 

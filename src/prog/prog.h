@@ -82,6 +82,8 @@ typedef struct prog_frame {
 /* Gives the program its n frames, which are copied, and fills constants. Frames differ in
  * SPACE_FRAME and SPACE_PINNED only. May be called again when memory moves. */
 void prog_bind(prog *p, const prog_frame *frames, int n);
+/* Gives back the graphs that the device keeps of replays, before the program's memory is freed. */
+void prog_drop_graphs(prog *p);
 
 /* A named input or output: found once, then used in every step. bytes 0: there is none of that
  * name. */

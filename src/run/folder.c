@@ -16,8 +16,9 @@
 
 /* The files that the program writes into a run's folder, checkpoints aside (io/checkpoint), and so
  * what --fresh removes. The config goes last: a removal that is cut short leaves a run. */
-static const char *const FILES[] = {"metrics.jsonl", "report.html",  "upload.log", "plan.json",
-                                    "data.json",     "machine.json", "config.json"};
+static const char *const FILES[] = {"metrics.jsonl", "report.html", "upload.log",
+                                    "plan.json",     "data.json",   "machine.json",
+                                    "reference",     "eval",        "config.json"};
 
 struct run_folder {
     arena *memory; /* of paths */

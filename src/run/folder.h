@@ -4,9 +4,11 @@
  *     RUN/config.json     the resolved config with which the run began
  *     RUN/plan.json       what `athanor plan` said of it
  *     RUN/data.json       what the data of each stage were when it began (train/course/stage_data.h)
+ *     RUN/reference/      what the reference says of the data (train/reference.h)
  *     RUN/machine.json    what was chosen for it on its first machine (train/choice.h)
  *     RUN/metrics.jsonl   what happened (metrics.h)
  *     RUN/report.html     the same for people (report/report.h)
+ *     RUN/eval/           results of tasks at each checkpoint, one file a step (train/evaluate.c)
  *     RUN/upload.log      what the commands of checkpoint.upload said (io/checkpoint)
  *     RUN/checkpoints/    folders step-N (io/checkpoint)
  *

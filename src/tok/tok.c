@@ -87,6 +87,10 @@ const char *tok_bytes(const tok *t, int32_t id, size_t *len) {
     return t->token[id].bytes;
 }
 
+bool tok_is_added(const tok *t, int32_t id) {
+    return id >= 0 && id < t->n_token && t->token[id].text && t->token[id].added;
+}
+
 uint64_t tok_hash(const tok *t) {
     return t->hash;
 }

@@ -55,6 +55,10 @@ void tok_free(tok *t);
  */
 status tok_save_file(const tok *t, const char *path, err *e) ATH_MUST_USE;
 status tok_save_dir(const tok *t, const char *dir, int64_t model_max_length, err *e) ATH_MUST_USE;
+/* The same for a model that was taught to talk: with another chat template (NULL: its own), and as
+ * eos_token the token that ends an answer (-1: its own). */
+status tok_save_chat(const tok *t, const char *dir, int64_t model_max_length, const char *template,
+                     int32_t stop, err *e) ATH_MUST_USE;
 
 enum { TOK_ADD_SPECIAL = 1 /* what the post-processor adds, e.g. BOS */ };
 /* Appends ids to `out`. Added tokens in the text are recognised. Long texts are shared by all
@@ -121,6 +125,8 @@ int32_t tok_id(const tok *t, const char *content);
 /* The bytes that one token stands for (not NUL-terminated); NULL for an unused id. Special tokens:
  * their content. */
 const char *tok_bytes(const tok *t, int32_t id, size_t *len);
+/* Whether an id is an added token, as those are that end turns; the model makes no such token of text. */
+bool tok_is_added(const tok *t, int32_t id);
 /* XXH3 over what decides ids and text (not over spacing or key order): written into shards and
  * checkpoints, compared on load. */
 uint64_t tok_hash(const tok *t);

@@ -137,6 +137,36 @@ status events_rewind(session *s, const step_result *r, int64_t from, const watch
     return emit(s, o, e);
 }
 
+static status tell_fall(session *s, err *e) {
+    double mean = rewards_mean_chosen(&s->watch.rewards);
+    json_t *o = alarm_new("chosen_falls",
+                          "chosen answers are only e^%.3g times as likely as by the reference: a "
+                          "lower optim.lr or a larger train.beta holds them",
+                          mean / s->stage.now->train.beta);
+    json_object_set_new(o, "reward_chosen", json_f32(mean));
+    return emit(s, o, e);
+}
+
+static status tell_margin(session *s, err *e) {
+    double mean = rewards_mean_margin(&s->watch.rewards);
+    json_t *o = alarm_new("margin",
+                          "the margin between chosen and rejected answers is %.3g: these pairs "
+                          "teach nothing any more",
+                          mean);
+    json_object_set_new(o, "margin", json_f32(mean));
+    return emit(s, o, e);
+}
+
+status events_rewards(session *s, const step_result *r, err *e) {
+    const objective *o = s->setup.objective;
+    if (!o->reference || !r->finite) return ST_OK;
+    double chosen = objective_average(r->sums[SUM_REWARD_CHOSEN], r->sums[SUM_CHOSEN]);
+    double rejected = objective_average(r->sums[SUM_REWARD_REJECTED], r->sums[SUM_REJECTED]);
+    rewards_alarm told = rewards_take(&s->watch.rewards, chosen, chosen - rejected);
+    if (told == REWARDS_FALL) return o->lowers_chosen ? ST_OK : tell_fall(s, e);
+    return told == REWARDS_MARGIN ? tell_margin(s, e) : ST_OK;
+}
+
 status events_early_stop(session *s, err *e) {
     const early_stop *v = &s->watch.stop;
     json_t *o = alarm_new("early_stop",

@@ -1,5 +1,7 @@
 #include "train/batch.h"
 
+#include <string.h>
+
 batch_rows batch_rows_new(arena *a, int B, int T, bool start) {
     int n = B * T;
     return (batch_rows){.B = B,
@@ -7,14 +9,49 @@ batch_rows batch_rows_new(arena *a, int B, int T, bool start) {
                         .ids = ARENA_ARRAY(a, int32_t, n),
                         .targets = ARENA_ARRAY(a, int32_t, n),
                         .pos = ARENA_ARRAY(a, int32_t, n),
+                        .label = ARENA_ARRAY(a, int32_t, B),
                         .start = start ? ARENA_ARRAY(a, int32_t, n) : NULL,
                         .nll = ARENA_ARRAY(a, float, n),
-                        .d_nll = ARENA_ARRAY(a, float, n),
-                        .ref_nll = ARENA_ARRAY(a, float, n)};
+                        .d_nll = ARENA_ARRAY(a, float, n > 2 * B ? n : 2 * B),
+                        .ref_nll = ARENA_ARRAY(a, float, n),
+                        .ref_logp = ARENA_ARRAY(a, double, B)};
 }
 
 int64_t batch_rows_bytes(int B, int T) {
-    return (int64_t)B * T * (4 * (int64_t)sizeof(int32_t) + 3 * (int64_t)sizeof(float));
+    int64_t bytes = (int64_t)B * T * (4 * (int64_t)sizeof(int32_t) + 3 * (int64_t)sizeof(float));
+    return bytes + B * (int64_t)(sizeof(int32_t) + sizeof(double));
+}
+
+/* room: as large as all rows. */
+static void sort(void *all, size_t row_bytes, int B, int sequences, char *room) {
+    int samples = B / sequences;
+    if (!all) return;
+    memcpy(room, all, row_bytes * (size_t)B);
+    for (int b = 0; b < B; b++)
+        memcpy((char *)all + (size_t)(b % sequences * samples + b / sequences) * row_bytes,
+               room + (size_t)b * row_bytes, row_bytes);
+}
+
+void batch_sort_rows(const batch_rows *r, int sequences) {
+    size_t row = (size_t)r->T * sizeof(int32_t);
+    char *room = (char *)r->d_nll;
+    sort(r->ids, row, r->B, sequences, room);
+    sort(r->targets, row, r->B, sequences, room);
+    sort(r->pos, row, r->B, sequences, room);
+    sort(r->start, row, r->B, sequences, room);
+    sort(r->label, sizeof *r->label, r->B, sequences, room);
+    sort(r->ref_logp, sizeof *r->ref_logp, r->B, sequences, room);
+}
+
+batch_rows batch_rows_from(const batch_rows *r, int first) {
+    batch_rows part = *r;
+    int64_t at = (int64_t)first * r->T;
+    part.B -= first;
+    part.ids += at, part.targets += at, part.pos += at;
+    part.nll += at, part.d_nll += at, part.ref_nll += at;
+    part.label += first, part.ref_logp += first;
+    if (part.start) part.start += at;
+    return part;
 }
 
 batch_ports batch_ports_of(const prog *p) {
@@ -43,6 +80,13 @@ double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows) 
     prog_get(io->p, frame, io->nll, rows->nll);
     double sum = 0;
     for (int64_t i = 0; i < io->nll.rows; i++) sum += rows->nll[i];
+    return sum;
+}
+
+double batch_row_logp(const batch_rows *r, const float *nll, int b) {
+    double sum = 0;
+    for (int64_t i = (int64_t)b * r->T; i < (int64_t)(b + 1) * r->T; i++)
+        if (r->targets[i] >= 0) sum -= (double)nll[i];
     return sum;
 }
 

@@ -8,18 +8,26 @@
 
 #include "prog/prog.h"
 
-/* One micro-batch on the host: B sequences of T tokens; each array is [B,T]. */
+/* One micro-batch on the host: B sequences of T tokens; each array is [B,T] but one. */
 typedef struct batch_rows {
     int B, T;
     int32_t *ids, *targets, *pos;
+    int32_t *label; /* [B] 1: chosen or desirable, 0: rejected or undesirable (loader.h) */
     int32_t *start; /* first position that a token may attend to; NULL: no document mask */
     float *nll;     /* -log p of each target, after the forward pass */
     float *d_nll;   /* d loss / d nll, if the objective computes it (objective.h) */
-    float *ref_nll; /* nll by the reference model, if there is one */
+    float *ref_nll; /* nll by the reference model, if that is in memory */
+    /* [B] log p of each sequence's targets by the reference, if that was computed before training */
+    double *ref_logp;
 } batch_rows;
 
 batch_rows batch_rows_new(arena *a, int B, int T, bool start);
 int64_t batch_rows_bytes(int B, int T);
+/* Moves row k of every sample, of `sequences` rows each, to row k * samples + i, so that programs that
+ * run the first ones of all samples find them together. What d_nll holds is lost. */
+void batch_sort_rows(const batch_rows *rows, int sequences);
+/* The rows from `first` on, as rows of their own. */
+batch_rows batch_rows_from(const batch_rows *rows, int first);
 
 /* The inputs and outputs of one program: a whole model, or one chunk of its layers. A port that the
  * program does not have has 0 bytes. */
@@ -35,6 +43,8 @@ batch_ports batch_ports_of(const prog *p); /* p may be NULL */
 void batch_put(const batch_ports *io, int frame, const batch_rows *rows);
 /* Copies the losses to rows->nll; returns their sum, added in double from first to last. */
 double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows);
+/* log p of row b, from the nll [B,T] of its targets, added in double from first to last. */
+double batch_row_logp(const batch_rows *rows, const float *nll, int b);
 /* Forward: the activations of `chunk` become the input of `next`. Backward: the gradient of that
  * input goes back to `chunk`. */
 void batch_pass_on(dev *d, const batch_ports *chunk, const batch_ports *next, int frame);

@@ -1,6 +1,7 @@
 /* The events of a step, of what happens between steps, of the run's start and end. */
 #include "train/events.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,25 @@ status events_emit(session *s, const char *kind, int64_t step, json_t *members, 
 
 /* ---- a step ---- */
 
+/* What the answers of a preference set were worth to an objective (docs/teaching.md). */
+static void put_rewards(json_t *o, const session *s, const int64_t sums[SUM_COUNT]) {
+    const objective *k = s->setup.objective;
+    double chosen = objective_average(sums[SUM_REWARD_CHOSEN], sums[SUM_CHOSEN]);
+    double rejected = objective_average(sums[SUM_REWARD_REJECTED], sums[SUM_REJECTED]);
+    json_object_set_new(o, "targets", json_integer(sums[SUM_TARGETS]));
+    json_object_set_new(o, "reward_chosen", json_f32(chosen));
+    json_object_set_new(o, "reward_rejected", json_f32(rejected));
+    json_object_set_new(o, "margin", json_f32(chosen - rejected));
+    if (k->learned == 2)
+        json_object_set_new(o, "accuracy",
+                            json_f32((double)sums[SUM_WINS] / (double)sums[SUM_CHOSEN]));
+    json_object_set_new(o, "logp_chosen",
+                        json_f32(objective_average(sums[SUM_LOGP_CHOSEN], sums[SUM_CHOSEN])));
+    json_object_set_new(o, "logp_rejected",
+                        json_f32(objective_average(sums[SUM_LOGP_REJECTED], sums[SUM_REJECTED])));
+    if (k->kl) json_object_set_new(o, "kl", json_f32(s->stage.kl));
+}
+
 status events_step(session *s, const step_result *r, err *e) {
     const setup *u = &s->setup;
     const stage *g = &s->stage;
@@ -40,6 +60,8 @@ status events_step(session *s, const step_result *r, err *e) {
         json_f32(share * plan_model_flops(u->plan)), "hfu",
         json_f32(share * plan_hardware_flops(u->plan)), "step_ms", json_f32(seconds * 1e3),
         "data_wait_ms", json_f32((double)r->wait_ns / 1e6));
+    if (u->objective->marks) json_object_set_new(o, "targets", json_integer(r->targets));
+    if (u->objective->loss) put_rewards(o, s, r->sums); /* the targets of learned sequences */
     if (r->has_digest) json_object_set_new(o, "digest", json_hash(r->digest));
     if (u->plan->spec.compute == DT_F16)
         json_object_set_new(o, "loss_scale", json_f32(r->loss_scale));
@@ -76,6 +98,19 @@ status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) {
     json_t *o = json_pack("{s:o,s:o,s:I}", "val_loss", json_f64(s->at.val_loss), "val_bpb",
                           json_f64(bits_per_byte), "targets", (json_int_t)targets);
     return events_emit(s, "valid", s->at.step, o, e);
+}
+
+status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], err *e) {
+    json_t *o = json_pack("{s:o}", "val_loss", json_f64(s->at.val_loss));
+    put_rewards(o, s, sums);
+    return events_emit(s, "valid", s->at.step, o, e);
+}
+
+status events_eval(session *s, const char *task, json_t *metrics, const char *precision,
+                   double seconds, err *e) {
+    json_t *o = json_pack("{s:o,s:s,s:O,s:o}", "task", json_cstr(task), "precision", precision,
+                          "metrics", metrics, "seconds", json_f32(seconds));
+    return events_emit(s, "eval", s->at.step, o, e);
 }
 
 status events_sample(session *s, const char *prompt, const strbuf *text, err *e) {
@@ -130,15 +165,32 @@ static void put_machine(const setup *u, json_t *o) {
     log_warn("%s", k->otherwise);
 }
 
+/* Packing makes steps fewer and larger; batch and rate that were found without it may not fit then. */
+static void warn_of_large_steps(const session *s, const packing_totals *t) {
+    enum { TELLING = 2 };
+    int64_t rows = s->stage.now->train.global_batch_size;
+    double a_row = (double)t->documents / (double)t->sequences;
+    if (loader_get_packing(s->stage.train) != PACKING_BESTFIT || a_row < TELLING) return;
+    log_info(
+        "packing: a row has %.1f conversations or texts, so a step of %" PRId64
+        " rows has %.0f tokens of them; one a row (data.packing=none) would be %.0f. Fewer, larger "
+        "steps: look at train.global_batch_size and optim.lr",
+        a_row, rows, (double)rows * (double)t->tokens / (double)t->sequences,
+        (double)rows * (double)t->tokens / (double)t->documents);
+}
+
 /* How documents are packed into sequences; nothing for data.packing=concat. */
-static void put_packing(json_t *o, const loader *l) {
+static void put_packing(const session *s, json_t *o) {
+    const loader *l = s->stage.train;
     packing_totals t = loader_packing_totals(l);
     if (t.sequences == 0) return;
     double room = (double)t.sequences * loader_seq_len(l);
+    warn_of_large_steps(s, &t);
     json_object_set_new(o, "packing",
-                        json_pack("{s:I, s:I, s:I, s:f}", "sequences", (json_int_t)t.sequences,
+                        json_pack("{s:I, s:I, s:I, s:f, s:f}", "sequences", (json_int_t)t.sequences,
                                   "documents", (json_int_t)t.documents, "documents_cut",
-                                  (json_int_t)t.documents_cut, "padding_share",
+                                  (json_int_t)t.documents_cut, "documents_per_row",
+                                  (double)t.documents / (double)t.sequences, "padding_share",
                                   1 - (double)t.tokens / room));
 }
 
@@ -188,7 +240,7 @@ status events_start(session *s, err *e) {
                                         (json_int_t)u->plan->peak_bytes, "text_bytes",
                                         (json_int_t)loader_totals(s->stage.train).text_bytes));
     put_machine(u, o);
-    put_packing(o, s->stage.train);
+    put_packing(s, o);
     json_object_set_new(o, "peak_gflops", json_f32(u->peak_flops / 1e9));
     json_object_set_new(
         o, "flops_formula",

@@ -18,6 +18,11 @@ void events_note_memory(journal *j);
 status events_stage(session *s, err *e) ATH_MUST_USE;
 /* `valid`: at.val_loss, bits per byte (NaN: not known), and the number of targets. */
 status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) ATH_MUST_USE;
+/* The same of an objective with a loss of its own: sums over the set (objective.h). */
+status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], err *e) ATH_MUST_USE;
+/* `eval`: a task's metrics of the current weights, as athanor eval --json has them. */
+status events_eval(session *s, const char *task, json_t *metrics, const char *precision,
+                   double seconds, err *e) ATH_MUST_USE;
 status events_sample(session *s, const char *prompt, const strbuf *text, err *e) ATH_MUST_USE;
 status events_checkpoint(session *s, const save_job *j, err *e) ATH_MUST_USE;
 
@@ -33,6 +38,9 @@ status events_nonfinite(session *s, const char *what, err *e) ATH_MUST_USE;
 status events_spike(session *s, const step_result *r, suspects *documents, err *e) ATH_MUST_USE;
 status events_rewind(session *s, const step_result *r, int64_t from, const watch_gap *left_out,
                      suspects *documents, err *e) ATH_MUST_USE;
+/* Of the step that was just made: chosen answers become unlikely, or margins explode
+ * (guard/rewards.h). */
+status events_rewards(session *s, const step_result *r, err *e) ATH_MUST_USE;
 status events_early_stop(session *s, err *e) ATH_MUST_USE;
 status events_save_failed(session *s, const save_job *j, const err *why, bool fatal,
                           err *e) ATH_MUST_USE;

@@ -5,11 +5,22 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "op/clip.h"
 #include "train/guard/suspects.h"
+
+void execute_complete(const stage *g, const loader *l, uint64_t first_sample) {
+    const objective *o = objective_of(g->now);
+    const reference_set *known = l && l == g->valid ? g->valid_reference : g->train_reference;
+    for (int b = 0; l && known && b < g->B; b++)
+        g->rows.ref_logp[b] = reference_logp(known, l, first_sample + (uint64_t)b);
+    if (o->learned < o->sequences) batch_sort_rows(&g->rows, o->sequences);
+}
 
 int64_t execute_fill(const stage *g, loader *l, uint64_t first_sample) {
     const batch_rows *r = &g->rows;
-    return loader_fill(l, first_sample, g->B, r->ids, r->targets, r->start, r->pos);
+    int64_t n = loader_fill(l, first_sample, g->B, r->ids, r->targets, r->start, r->pos, r->label);
+    execute_complete(g, l, first_sample);
+    return n;
 }
 
 double execute_mean_loss(const step_result *r) {
@@ -37,7 +48,7 @@ double execute_grads_scale(const session *s) {
     return s->setup.c->train.deterministic ? 1.0 : s->scale.scale;
 }
 
-/* Called before the update, so that the update can be left out. */
+/* Before the update, unless that may go ahead: it can be left out then. */
 static void judge(session *s, step_result *r) {
     r->finite = isfinite(r->loss_sum) && isfinite(r->norm);
     r->overflow = !r->finite && loss_scale_may_shrink(&s->scale, s->setup.c);
@@ -48,23 +59,33 @@ static void judge(session *s, step_result *r) {
     if (s->watches) r->verdict = watch_judge(&s->watch, s->setup.c, &w, &r->score);
 }
 
-static optim_hyper hyper_of(const session *s, const step_result *r) {
+/* Whether the update may be given before the host knows the norm. Then nothing leaves it out but a
+ * norm that is not finite, which the device sees itself. */
+static bool may_go_ahead(const session *s, const step_result *r) {
+    const config *c = s->setup.c;
+    return c->guard.action == CONFIG_GUARD_LOG && !c->train.deterministic && !r->has_digest &&
+           isfinite(r->loss_sum) && comm_world_size(s->setup.peers.m.world) == 1;
+}
+
+/* ahead: where the device has the factor, or NULL. */
+static optim_hyper hyper_of(const session *s, const step_result *r, const float *ahead) {
     const config *c = s->stage.now;
-    return (optim_hyper){
-        .lr = r->lr,
-        .beta1 = c->optim.betas.items[0],
-        .beta2 = c->optim.betas.items[1],
-        .eps = c->optim.eps,
-        .weight_decay = c->optim.weight_decay,
-        .step = s->at.step + 1 - s->scale.skipped -
-                course_stage_of(s->setup.course, s->at.step + 1)->optim_base,
-        .grad_scale = (float)(optim_clip_factor(r->norm, c->optim.clip_norm) / r->grads_scale)};
+    return (optim_hyper){.lr = r->lr,
+                         .beta1 = c->optim.betas.items[0],
+                         .beta2 = c->optim.betas.items[1],
+                         .eps = c->optim.eps,
+                         .weight_decay = c->optim.weight_decay,
+                         .step = s->at.step + 1 - s->scale.skipped -
+                                 course_stage_of(s->setup.course, s->at.step + 1)->optim_base,
+                         .grad_scale =
+                             (float)(clip_factor(r->norm, c->optim.clip_norm) / r->grads_scale),
+                         .grad_scale_at = ahead};
 }
 
 /* Updates the shards that this rank owns, unit by unit. Where other ranks need the weights, a unit
  * is gathered while the next one is updated. */
-static void update_units(session *s, step_result *r) {
-    optim_hyper h = hyper_of(s, r);
+static void update_units(session *s, step_result *r, const float *ahead) {
+    optim_hyper h = hyper_of(s, r, ahead);
     bool sends = !param_weights_in_slots(s->setup.plan->store);
     int n = param_units(s->setup.plan->store);
     for (int u = 0; u < n; u++) {
@@ -99,33 +120,43 @@ static double grad_norm(session *s) {
     return overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
 }
 
-static void sum_over_ranks(session *s, step_result *r) {
+static void sum_over_ranks(session *s, step_result *r, bool ahead) {
     setup *u = &s->setup;
     if (u->c->train.deterministic) {
         r->loss_fixed = peers_sum_count(&u->peers, r->loss_fixed, "the loss");
         r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
     } else
         r->loss_sum = peers_sum_samples(&u->peers, r->loss_sum);
+    if (u->objective->loss) peers_sum_counts(&u->peers, r->sums, SUM_COUNT, "rewards");
     if (s->watches && u->c->guard.repeated > 0)
         r->repeated_tokens = peers_sum_count(&u->peers, r->repeated_tokens, "repeated tokens");
     r->repeated = (double)r->repeated_tokens / (double)(s->stage.batch * s->stage.T);
-    r->norm = grad_norm(s) / r->grads_scale;
+    r->norm = (ahead ? sqrt(vec_norm_squares(u->dev)) : grad_norm(s)) / r->grads_scale;
+}
+
+static void measure_and_judge(session *s, step_result *r, bool ahead) {
+    sum_over_ranks(s, r, ahead);
+    judge(s, r);
 }
 
 static status update(session *s, step_times *times, step_result *r, err *e) {
     setup *u = &s->setup;
     int64_t began = clock_now_ns(), step = s->at.step + 1, every = s->stage.now->train.digest_every;
-    sum_over_ranks(s, r);
+    const float *ahead = NULL;
+    r->has_digest = every > 0 && step % every == 0;
+    if (may_go_ahead(s, r))
+        ahead = optim_norm(u->dev, u->plan->store, s->stage.now->optim.clip_norm, r->grads_scale);
+    if (!ahead) measure_and_judge(s, r, false);
+    end_timed(s, times);
     trace_span(s->trace, began, "norm of gradients", NULL);
     int64_t normed = clock_now_ns();
-    judge(s, r);
     r->lr = course_lr(u->course, step) * watch_rate(&s->watch, u->c, step);
-    r->has_digest = every > 0 && step % every == 0;
     bool skips = r->verdict == WATCH_SKIP || r->verdict == WATCH_REWIND;
-    if (r->finite && !skips)
-        update_units(s, r);
+    if (ahead || (r->finite && !skips))
+        update_units(s, r, ahead);
     else if (r->has_digest)
         r->digest = param_digest(u->plan->store);
+    if (ahead) measure_and_judge(s, r, true);
     end_timed(s, times);
     trace_span(s->trace, normed, "optimizer", NULL);
     if (times) {
@@ -137,22 +168,43 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
     return comm_check(u->peers.m.world, e);
 }
 
+/* Tokens of row b before the padding at its end, which is id 0 without targets. */
+static int64_t without_padding(const stage *g, int b) {
+    const int32_t *ids = g->rows.ids + (int64_t)b * g->T;
+    const int32_t *targets = g->rows.targets + (int64_t)b * g->T;
+    int64_t n = g->T;
+    while (n > 0 && ids[n - 1] == 0 && targets[n - 1] < 0) n--;
+    return n;
+}
+
 /* Tokens of this micro-batch that repeat themselves. A stretch shorter than LEAST_REPEATED is a
  * ruler or a table, not a document. */
 static int64_t count_repeated(const stage *g) {
     enum { LEAST_REPEATED = 64 };
     int64_t sum = 0, least = g->T < LEAST_REPEATED ? g->T : LEAST_REPEATED;
     for (int b = 0; b < g->B; b++) {
-        int64_t n = suspects_count_repeated(g->rows.ids + (int64_t)b * g->T, g->T, g->marks);
+        const int32_t *ids = g->rows.ids + (int64_t)b * g->T;
+        int64_t n = suspects_count_repeated(ids, without_padding(g, b), g->marks);
         if (n >= least) sum += n;
     }
     return sum;
 }
 
+/* In the order of the data; a sequence that is not learned has no loss. */
 static void keep_nll(const session *s, int micro_batch) {
     const stage *g = &s->stage;
-    int64_t n = (int64_t)g->B * g->T, first = s->setup.peers.m.rank[MESH_DP] * g->share * g->T;
-    if (g->nll) memcpy(g->nll + first + micro_batch * n, g->rows.nll, (size_t)n * sizeof *g->nll);
+    const objective *o = s->setup.objective;
+    int64_t first = s->setup.peers.m.rank[MESH_DP] * g->share + (int64_t)micro_batch * g->B;
+    if (!g->nll) return;
+    if (o->learned == o->sequences) {
+        memcpy(g->nll + first * g->T, g->rows.nll, sizeof *g->nll * (size_t)(g->B * g->T));
+        return;
+    }
+    memset(g->nll + first * g->T, 0, sizeof *g->nll * (size_t)(g->B * g->T));
+    int samples = g->B / o->sequences;
+    for (int i = 0; i < samples * o->learned; i++)
+        memcpy(g->nll + (first + i % samples * o->sequences + i / samples) * g->T,
+               g->rows.nll + (int64_t)i * g->T, sizeof *g->nll * (size_t)g->T);
 }
 
 /* ---- inputs and losses ---- */
@@ -182,19 +234,38 @@ static status fill(session *s, const step_source *from, const step_entry *t, ste
     return ST_OK;
 }
 
-double execute_loss(const objective *o, const stage *g, const step_entry *t, float scale) {
+int execute_pass_rows(const stage *g) {
+    const objective *o = objective_of(g->now);
+    return g->B / o->sequences * o->learned;
+}
+
+/* The first n sequences, after their forward passes. */
+static void sum_rows(const stage *g, const batch_rows *r, int n, objective_row *out) {
+    for (int b = 0; b < n; b++) {
+        out[b] = (objective_row){.desirable = r->label[b] != 0};
+        for (int64_t i = (int64_t)b * r->T; i < (int64_t)(b + 1) * r->T; i++)
+            out[b].targets += r->targets[i] >= 0;
+        out[b].logp = batch_row_logp(r, r->nll, b);
+        if (objective_of(g->now)->reference)
+            out[b].ref_logp = g->parts.looks ? batch_row_logp(r, r->ref_nll, b) : r->ref_logp[b];
+    }
+}
+
+static void spread_gradients(const batch_rows *r, int n, const double *d_logp, float scale) {
+    for (int64_t i = 0; i < (int64_t)n * r->T; i++)
+        r->d_nll[i] = r->targets[i] >= 0 ? (float)(-d_logp[i / r->T] * (double)scale) : 0.0f;
+}
+
+double execute_loss(const objective *o, const stage *g, const step_entry *t, float scale,
+                    int64_t sums[SUM_COUNT]) {
     const batch_ports *last = execute_ports_of(g, t);
     double sum = batch_take_nll(last, t->frame, &g->rows);
     if (!o->loss) return sum;
-    if (o->reference) prog_get(g->looks[0].p, 0, g->looks[0].nll, g->rows.ref_nll);
-    objective_batch b = {.c = g->now,
-                         .B = g->B,
-                         .T = g->T,
-                         .targets = g->rows.targets,
-                         .nll = g->rows.nll,
-                         .ref_nll = g->rows.ref_nll,
-                         .scale = scale};
-    sum = o->loss(&b, g->rows.d_nll);
+    int n = execute_pass_rows(g);
+    if (g->parts.looks) prog_get(g->looks[0].p, 0, g->looks[0].nll, g->rows.ref_nll);
+    sum_rows(g, &g->rows, n, g->learned);
+    sum = objective_loss(o, g->now, g->learned, n / o->learned, g->kl, g->d_logp, sums);
+    spread_gradients(&g->rows, n, g->d_logp, scale);
     prog_put(last->p, t->frame, last->d_nll, g->rows.d_nll);
     return sum;
 }
@@ -211,7 +282,7 @@ static void add_fixed_loss(session *s, double sum, step_result *r) {
 }
 
 static void take_loss(session *s, const step_entry *t, step_result *r) {
-    double sum = execute_loss(s->setup.objective, &s->stage, t, r->grad_scale);
+    double sum = execute_loss(s->setup.objective, &s->stage, t, r->grad_scale, r->sums);
     if (s->setup.c->train.deterministic)
         add_fixed_loss(s, sum, r);
     else
@@ -255,6 +326,39 @@ static void wait_for(session *s, const step_entry *t) {
     trace_span(s->trace, began, "wait for", weights ? u->weights : u->grads);
 }
 
+/* ---- objectives that look at the whole step first ---- */
+
+void execute_look(setup *u, const stage *g, int first, objective_row *rows) {
+    op_run run = {.dev = u->dev, .mesh = &u->peers.m, .first_micro = true};
+    batch_rows part = batch_rows_from(&g->rows, first);
+    if (rows) batch_put(&g->validation, 0, &part);
+    execute_pass(u, g, g->validation.p, &run);
+    if (!rows) return;
+    batch_take_nll(&g->validation, 0, &part);
+    if (g->parts.looks) {
+        batch_put(&g->looks[0], 0, &part);
+        prog_replay(g->looks[0].p, PROG_ALL, &run);
+        prog_get(g->looks[0].p, 0, g->looks[0].nll, part.ref_nll);
+    }
+    sum_rows(g, &part, execute_pass_rows(g), rows);
+}
+
+/* An estimate of KL(model, reference): the mean log ratio of the sequences that are not learned,
+ * and not below 0. */
+static status estimate_kl(session *s, const step_source *from, err *e) {
+    stage *g = &s->stage;
+    int n = execute_pass_rows(g);
+    int64_t sum = 0;
+    for (int m = 0; m < g->share / g->B; m++) {
+        TRY((from->peek ? from->peek : from->fill)(s, m, e));
+        execute_look(&s->setup, g, n, g->learned);
+        for (int i = 0; i < n; i++) sum += objective_fixed(objective_ratio(&g->learned[i]));
+    }
+    sum = peers_sum_count(&s->setup.peers, sum, "the divergence");
+    g->kl = fmax(0, objective_average(sum, g->batch / s->setup.objective->sequences));
+    return ST_OK;
+}
+
 /* How many targets or samples the step's loss is a mean over. */
 static int64_t count_of(const session *s, int64_t targets) {
     return s->setup.objective->loss ? s->stage.batch / s->setup.objective->sequences : targets;
@@ -291,6 +395,7 @@ status execute_step(session *s, const step_source *from, step_times *times, step
                            peers_sum_count(&s->setup.peers, from->count_targets(s), "targets")};
     r->count = count_of(s, r->targets);
     *dev_flag(s->setup.dev) = false; /* the step before was waited for */
+    if (s->setup.objective->kl) TRY(estimate_kl(s, from, e));
     r->wait_ns = clock_now_ns() - began;
     r->loss_scale = s->scale.scale;
     r->grads_scale = execute_grads_scale(s);

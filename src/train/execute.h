@@ -16,6 +16,9 @@ typedef struct step_source {
     int64_t (*count_targets)(session *s);
     /* Fills s->stage.rows with a micro-batch (0, 1, ... within the step). */
     status (*fill)(session *s, int micro_batch, err *e);
+    /* The same before the first fill of a step, for objectives that look at all samples first; NULL:
+     * fill may be called twice. */
+    status (*peek)(session *s, int micro_batch, err *e);
     /* Called when gradients are summed over micro-batches and ranks, before the update; may be
      * NULL. */
     void (*reduced)(session *s, void *ctx);
@@ -38,6 +41,7 @@ typedef struct step_result {
     spike_score score;
     int64_t repeated_tokens; /* tokens in repeated runs (suspects.h); 0 unless steps are judged */
     double repeated;         /* their share of the step's tokens */
+    int64_t sums[SUM_COUNT]; /* of all ranks, for metrics of objectives with a loss of their own */
     bool has_digest;         /* train.digest_every wants a digest after this step */
     uint64_t digest;         /* of the weights after the step */
 } step_result;
@@ -66,12 +70,23 @@ op_run execute_run_of(session *s, int micro_batch, float grad_scale);
 double execute_grads_scale(const session *s);
 /* Fills g->rows with a micro-batch of samples; returns the number of targets. */
 int64_t execute_fill(const stage *g, loader *l, uint64_t first_sample);
+/* Adds to the tokens of g->rows, from first_sample on, what an objective needs: what the reference
+ * says of them, and the order of rows in which programs run. execute_fill does it, too. l NULL: the
+ * rows have it from elsewhere. */
+void execute_complete(const stage *g, const loader *l, uint64_t first_sample);
 /* Runs a program without backward: validation, sampling. All ranks that share the weights call it
  * together, since they may have to gather them. */
 void execute_pass(setup *u, const stage *g, const prog *p, const op_run *run);
 /* The loss of a micro-batch after its forward pass, as a sum. If the objective computes the
- * gradient, this copies it to the program, so that the backward can begin. */
-double execute_loss(const objective *o, const stage *g, const step_entry *t, float scale);
+ * gradient, this copies it to the program, so that the backward can begin, and adds to sums. */
+double execute_loss(const objective *o, const stage *g, const step_entry *t, float scale,
+                    int64_t sums[SUM_COUNT]);
+/* The learned sequences that follow each other in a pass of a program. */
+int execute_pass_rows(const stage *g);
+/* Runs the model without backward, and the reference where that is in memory, over the sequences of
+ * g->rows from `first` on: execute_pass_rows of them. All ranks that share the weights call it
+ * together; rows NULL: this rank only helps. */
+void execute_look(setup *u, const stage *g, int first, objective_row *rows);
 /* Does the copy between two chunks of a STEP_PASS_ON or STEP_PASS_BACK. */
 void execute_pass_on(dev *d, const stage *g, const step_entry *t);
 /* Inputs and outputs of the entry's program. */

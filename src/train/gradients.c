@@ -103,7 +103,7 @@ static status run_batch(setup *u, const npy_i32 *ids, const char *out_file, doub
     TRY(plan_new(&u->plan, u->dev, &spec, e));
     TRY(plan_check_fits(u->plan, u->c->train.memory_limit, e));
     TRY(plan_commit(u->plan, e));
-    TRY(setup_make_weights(u, u->plan->store, u->models[0].from, e));
+    TRY(setup_make_weights(u, u->plan->store, &u->models[0], e));
     batch_ports io = batch_ports_of(plan_prog(u->plan, USE_TRAIN, 0));
     batch_rows rows = rows_of(u->a, ids);
     batch_put(&io, 0, &rows);

@@ -78,14 +78,26 @@ static int64_t count_targets(session *s) {
     return n;
 }
 
+/* The first sample of a micro-batch of the coming step. */
+static uint64_t sample_of(const session *s, int micro_batch) {
+    uint64_t first = stage_own_sample(&s->setup, &s->watch, s->at.step + 1);
+    return first + (uint64_t)micro_batch * (uint64_t)s->stage.B;
+}
+
 static status fill(session *s, int micro_batch, err *e) {
     const batch_rows *r = &s->stage.rows;
-    prefetch_take(s->stage.ahead, micro_batch, r->ids, r->targets, r->start, r->pos);
+    prefetch_take(s->stage.ahead, micro_batch, r->ids, r->targets, r->start, r->pos, r->label);
+    execute_complete(&s->stage, s->stage.train, sample_of(s, micro_batch));
+    return loader_error(s->stage.train, e);
+}
+
+static status peek(session *s, int micro_batch, err *e) {
+    execute_fill(&s->stage, s->stage.train, sample_of(s, micro_batch));
     return loader_error(s->stage.train, e);
 }
 
 static status run_step(session *s, step_result *r, err *e) {
-    static const step_source loaded = {.count_targets = count_targets, .fill = fill};
+    static const step_source loaded = {.count_targets = count_targets, .fill = fill, .peek = peek};
     TRY(enter(s, e));
     TRY(begin_stage(s, e));
     TRY(execute_step(s, &loaded, NULL, r, e));
@@ -114,6 +126,21 @@ static bool save_is_due(const session *s) {
     return minutes > 0 && peers_first(&s->setup.peers, since_s >= 60 * minutes);
 }
 
+/* A signal that comes while the checkpoint is evaluated ends the run: that is saved. */
+static status evaluate(session *s, err *e) {
+    status st = evaluation_run(s, e);
+    if (st != ST_STOPPED) return st;
+    TRY(state_settle(s, true, e));
+    TRY(events_end(s, e));
+    err_set(e, ST_STOPPED, "stopped in the evaluation of step %ld", (long)s->at.step);
+    return err_hint(e, "start the same command again to go on");
+}
+
+static status save_and_evaluate(session *s, bool wait, err *e) {
+    TRY(state_save(s, wait, e));
+    return evaluate(s, e);
+}
+
 static status after_step(session *s, err *e) {
     setup *u = &s->setup;
     const config *c = u->c;
@@ -129,7 +156,7 @@ static status after_step(session *s, err *e) {
     }
     bool saves = save_is_due(s);
     comm_at(u->peers.m.world, saves ? "the save" : "what follows a step", s->at.step);
-    return saves ? state_save(s, is_last(s), e) : state_poll(s, false, e);
+    return saves ? save_and_evaluate(s, is_last(s), e) : state_poll(s, false, e);
 }
 
 static bool stops_early(const session *s) {
@@ -145,7 +172,7 @@ static status stop_now(session *s, err *e) {
 
 static status stop_early(session *s, err *e) {
     TRY(events_early_stop(s, e));
-    return is_last(s) ? ST_OK : state_save(s, true, e);
+    return is_last(s) ? ST_OK : save_and_evaluate(s, true, e);
 }
 
 /* When the data of a stage cannot be opened, the steps before it are saved first. */
@@ -167,6 +194,7 @@ static status loop_steps(session *s, err *e) {
         execute_advance(s, &r);
         if (s->at.step % s->stage.now->train.log_every == 0 || is_last(s))
             TRY(events_step(s, &r, e));
+        TRY(events_rewards(s, &r, e));
         TRY(after_step(s, e));
         if (stops_early(s)) TRY(stop_early(s, e));
         bool stop = peers_any(&s->setup.peers, s->opt->stop && *s->opt->stop);
@@ -181,6 +209,7 @@ status loop_run(session *s, err *e) {
     TRY(enter(s, e));
     TRY(events_start(s, e));
     TRY(events_late(s, e));
+    TRY(evaluate(s, e)); /* of the checkpoint from which the run goes on */
     if (is_last(s) || stops_early(s))
         log_info("run %s already has its %ld steps", s->setup.c->run, (long)s->at.step);
     status st = loop_steps(s, e);

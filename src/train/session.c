@@ -34,6 +34,7 @@ void session_close(session *s) {
     run_close(s->folder);
     stage_close(&s->stage);
     json_decref(s->data.record);
+    json_decref(s->parents);
     watch_free(&s->watch);
     setup_close(&s->setup);
 }

@@ -34,6 +34,7 @@ typedef struct session {
     bool watches;       /* whether steps are judged; not in trials */
     loss_scale scale;   /* of fp16 (guard/loss_scale.h) */
     saving saving;      /* the save under way, uploads (save/save.h) */
+    json_t *parents;    /* of the ledger: the models that the run began with (save/origins.h) */
     journal journal;    /* where events go */
     trace *trace;       /* NULL: no --trace */
     run_folder *folder; /* locked; NULL on all ranks but rank 0, and in trials */
@@ -56,9 +57,17 @@ status loop_run(session *s, err *e) ATH_MUST_USE;
 
 /* validate.c: emits a `valid` event, sets at.val_loss. */
 status validate(session *s, err *e) ATH_MUST_USE;
+/* validate_rewards.c: the same of objectives with a loss of their own; batches: of the whole set. */
+status validate_rewards(session *s, uint64_t batches, err *e) ATH_MUST_USE;
 
 /* samples.c: emits a `sample` event for each prompt. */
 status samples_encode(setup *u, err *e) ATH_MUST_USE;
 status samples_write(session *s, err *e) ATH_MUST_USE;
+
+/* evaluate.c: the tasks of eval.tasks (see there). evaluation_open reads them and finds out what they
+ * need of the plan; evaluation_run evaluates the current weights, of which there is a checkpoint, if
+ * that is due and not done. ST_STOPPED: by a signal; a later call goes on. */
+status evaluation_open(setup *u, err *e) ATH_MUST_USE;
+status evaluation_run(session *s, err *e) ATH_MUST_USE;
 
 #endif

@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "io/hf/hf_weights.h"
 #include "op/gemm.h"
 #include "op/peak.h"
 #include "data/order/prefetch.h"
 #include "train/batch.h"
+#include "train/vocabulary.h"
 
 /* ---- model ---- */
 
@@ -81,6 +83,7 @@ static status read_model(setup *u, const config *c, model_config *out, err *e) {
     status st = model_config_read(u->a, o, u->tok ? tok_vocab_size(u->tok) : 0, out, e);
     json_decref(o);
     TRY(locate_error(c, st, e));
+    TRY(vocabulary_settle(c, u->tok, out, e));
     TRY(check_vocab(u, c, out, e));
     return check_length(c, out, e);
 }
@@ -91,6 +94,10 @@ status setup_open_tokenizer(setup *u, int32_t *vocab_size, err *e) {
     if (u->c->tokenizer) TRY(tok_load(&u->tok, u->c->tokenizer, e));
     model_config first;
     TRY(read_model(u, u->c, &first, e));
+    u->added_tokens = vocabulary_added(u->c, u->tok, &first);
+    bool fresh = u->lora.adapters.rank && !u->lora.from.a; /* not what lora.from says */
+    if (fresh && u->c->lora.train_embeddings == CONFIG_TRAIN_AUTO)
+        u->lora.adapters.embeddings = u->added_tokens > 0;
     *vocab_size = (int32_t)first.vocab_size;
     TRY(choice_make(&u->choice, u->c, &u->peers, &first, u->dev, e));
     resolve_precision(u);
@@ -99,7 +106,9 @@ status setup_open_tokenizer(setup *u, int32_t *vocab_size, err *e) {
 
 /* Sequence-parallel ranks share the rows of a micro-batch. */
 static status share_rows(const setup *u, const course_stage *k, err *e) {
-    int64_t tp = u->peers.m.size[MESH_TP], rows = (int64_t)k->B * k->T;
+    const objective *o = u->objective;
+    int64_t tp = u->peers.m.size[MESH_TP];
+    int64_t rows = (int64_t)k->B / o->sequences * o->learned * k->T;
     if (!u->c->parallel.sp || rows % tp == 0) return ST_OK;
     config_error(u->c, e, "parallel.sp",
                  "a micro-batch of %d sequences of %d tokens does not divide over %ld "
@@ -120,16 +129,10 @@ static int samples_up(int n, int sequences) {
     return (n / sequences + 1) * sequences;
 }
 
-/* Refuses what does not work together: an objective with its own loss and tensor parallelism or
- * z_loss; more chunks than layers; micro-batches that are not whole samples. */
+/* Refuses what does not work together: an objective with its own loss and z_loss; more chunks than
+ * layers; micro-batches that are not whole samples. */
 static status check_parts(const setup *u, err *e) {
     int64_t layers = u->models[0].num_hidden_layers;
-    if (u->objective->loss && u->peers.m.size[MESH_TP] > 1) {
-        config_error(u->c, e, "parallel.tp",
-                     "train.objective=%s does not run on tensor-parallel ranks yet",
-                     u->objective->name);
-        return err_hint(e, "parallel.tp=1; dp and zero share it out");
-    }
     if (u->objective->loss && u->c->optim.z_loss > 0) {
         config_error(u->c, e, "optim.z_loss", "train.objective=%s has no z_loss",
                      u->objective->name);
@@ -189,13 +192,14 @@ status setup_open_course(setup *u, uint64_t epoch_sequences, const course_origin
 
 enum { PREFILL_T = 16 };
 
-/* Longest sample: prompt and continuation, rounded up to whole prefill passes. */
+/* Longest sample or answer: prompt and continuation, rounded up to whole prefill passes. */
 static int cache_tok(const setup *u) {
     int64_t most = 0;
     for (int i = 0; u->prompts && i < u->c->sample.prompts.n; i++)
         if (u->prompts[i].n > most) most = u->prompts[i].n;
-    if (most == 0) return 0;
-    int64_t rounded = (most + u->c->sample.max_new + PREFILL_T - 1) / PREFILL_T * PREFILL_T;
+    if (most > 0) most += u->c->sample.max_new;
+    if (u->tasks.cache_tok > most) most = u->tasks.cache_tok;
+    int64_t rounded = (most + PREFILL_T - 1) / PREFILL_T * PREFILL_T;
     int64_t most_tok = model_max_tokens(&u->models[0]);
     return (int)(rounded < most_tok ? rounded : most_tok);
 }
@@ -228,18 +232,20 @@ static plan_spec spec_of(const setup *u, int stage) {
                        /* on one pipeline rank 1f1b is one forward, one backward */
                        .frames = c->parallel.pp_schedule == CONFIG_PP_AFAB ? PLAN_ALL_FRAMES : 1,
                        .sequences = u->objective->sequences,
+                       .learned = u->objective->learned,
                        .deferred_loss = u->objective->loss != NULL,
                        .others = &u->reference,
-                       .n_others = u->objective->reference,
-                       .valid_B = c->data.valid ? k->B : 0,
+                       .n_others = u->objective->reference && !u->knows_reference,
+                       .valid_B = c->data.valid || u->objective->kl ? k->B : 0,
                        .cache_tok = cache_tok(u),
                        .prefill_T = PREFILL_T,
+                       .score = u->tasks.score,
                        .optim = u->optim,
                        .recompute = (recompute_policy)c->train.recompute,
                        .document_mask = c->data.document_mask,
                        .chunk_rows = c->train.head_chunk_rows,
                        .z_loss = (float)c->optim.z_loss,
-                       .host_bytes = host_bytes(k, dp),
+                       .host_bytes = host_bytes(k, dp) + u->tasks.host_bytes,
                        .fixed_grads = u->c->train.deterministic,
                        .snapshot = setup_saves_on_the_way(u) && u->peers.first_copy,
                        .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
@@ -248,10 +254,20 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .sharing = peers_sharding(&u->peers, u->c)};
 }
 
+/* A reference that lacks the run's new tokens grows as the model does. */
+static status grow_reference(const setup *u, model_config *ref, err *e) {
+    bool known;
+    if (!u->tok || ref->vocab_size >= u->models[0].vocab_size) return ST_OK;
+    TRY(vocabulary_extends(u->c, u->tok, ref->from, &known, e));
+    if (known) ref->vocab_size = u->models[0].vocab_size;
+    return ST_OK;
+}
+
 /* The reference computes the same sequences as the model: its vocabulary and length must
  * suffice. */
-static status check_reference(const setup *u, const model_config *ref, err *e) {
+static status check_reference(const setup *u, model_config *ref, err *e) {
     int64_t vocab = u->models[0].vocab_size, longest = 0;
+    TRY(grow_reference(u, ref, e));
     for (int i = 0; i < u->course->n_stages; i++)
         if (u->course->stage[i].T > longest) longest = u->course->stage[i].T;
     if (ref->vocab_size != vocab) {
@@ -299,18 +315,30 @@ status setup_commit(setup *u, err *e) {
     return ST_OK;
 }
 
-status setup_make_weights(const setup *u, param_store *store, const char *from, err *e) {
+status setup_make_weights(const setup *u, param_store *store, const model_config *m, err *e) {
     if (u->lora.adapters.rank && store == u->plan->store)
         return lora_make_weights(&u->lora, store, (uint64_t)u->c->train.seed, e);
-    if (from) return hf_load_weights(store, from, e);
-    param_init_all(store, (uint64_t)u->c->train.seed);
-    return ST_OK;
+    if (!m || !m->from) {
+        param_init_all(store, (uint64_t)u->c->train.seed);
+        return ST_OK;
+    }
+    if (m->vocab_size == m->from_vocab) return hf_load_weights(store, m->from, e);
+    if (setup_leads(u))
+        log_info("%s has %ld tokens, the model %ld: the new rows of %s are the mean of the old",
+                 m->from, (long)m->from_vocab, (long)m->vocab_size,
+                 m->tie_word_embeddings ? "the embedding" : "embedding and head");
+    return hf_load_grown(store, m->from, m->from_vocab, e);
 }
 
-status setup_load_reference(const setup *u, const char *initial, err *e) {
-    if (!u->objective->reference) return ST_OK;
-    const char *from = u->c->train.reference;
-    return setup_make_weights(u, u->plan->model[1].store, from ? from : initial, e);
+status setup_make_reference(const setup *u, param_store *store, const model_config *initial,
+                            err *e) {
+    const model_config *own = u->c->train.reference ? &u->reference.config : initial;
+    return setup_make_weights(u, store, own, e);
+}
+
+status setup_load_reference(const setup *u, const model_config *initial, err *e) {
+    if (!u->objective->reference || u->knows_reference) return ST_OK;
+    return setup_make_reference(u, u->plan->model[1].store, initial, e);
 }
 
 status setup_digest(setup *u, uint64_t *digest, err *e) {
@@ -326,6 +354,7 @@ void setup_clear_optimizer(const setup *u) {
 
 void setup_close(setup *u) {
     peers_settle(&u->peers);
+    evaluation_close(u);
     for (int i = 0; u->prompts && i < u->c->sample.prompts.n; i++) tok_ids_free(&u->prompts[i]);
     plan_free(u->plan);
     lora_close(&u->lora);

@@ -9,6 +9,7 @@
 #ifndef TRAIN_SETUP_H
 #define TRAIN_SETUP_H
 
+#include "eval/task.h"
 #include "plan/plan.h"
 #include "tok/tok.h"
 #include "train/choice.h"
@@ -17,14 +18,24 @@
 #include "train/objective/objective.h"
 #include "train/ranks/peers.h"
 
+/* Tasks on which checkpoints are evaluated. */
+typedef struct setup_tasks {
+    eval_task *list; /* [n]; their results are those of the last evaluation */
+    int n;
+    scorer_size score;  /* what they need of the plan */
+    int64_t cache_tok;  /* the generator's longest sequence; 0: none */
+    int64_t host_bytes; /* of their texts */
+} setup_tasks;
+
 typedef struct setup {
     config *c; /* of the run; a stage has its own (course_stage) */
     arena *a;  /* as long as the run */
     peers peers;
     uint64_t attempt; /* a number of this start of the run: the same on all ranks, new each time */
     dev *dev;
-    choice choice; /* what `auto` stands for; its first members are set before opening */
-    tok *tok;      /* NULL: the config names none, and none is needed */
+    choice choice;        /* what `auto` stands for; its first members are set before opening */
+    tok *tok;             /* NULL: the config names none, and none is needed */
+    int32_t added_tokens; /* tokens that the weights it starts from lack (vocabulary.h) */
     course *course;
     model_config *models; /* one a stage: rotary bases differ */
     lora lora;            /* what a run of adapters has beside */
@@ -32,8 +43,11 @@ typedef struct setup {
     const optim_class *optim;
     const objective *objective;
     plan_other reference; /* the reference model, if the objective has one */
-    tok_ids *prompts;     /* of the samples */
-    double peak_flops;    /* of this machine, for MFU */
+    bool knows_reference; /* what it says is computed before training: it is not in the plan */
+    struct reference_sets *references; /* [stages] that, when it is known; NULL (reference.h) */
+    tok_ids *prompts;                  /* of the samples */
+    setup_tasks tasks;                 /* evaluate.c opens them */
+    double peak_flops;                 /* of this machine, for MFU */
 } setup;
 
 /* Needs c, a, peers and dev. Reads the model's config once, so that an error in it is found before
@@ -47,14 +61,20 @@ status setup_make_plan(setup *u, err *e) ATH_MUST_USE;
 /* Reserves the memory. Its contents are set later. */
 status setup_commit(setup *u, err *e) ATH_MUST_USE;
 void setup_close(setup *u);
+void evaluation_close(setup *u); /* evaluate.c */
 
-/* Gives a model its first weights: those of the folder `from`; if that is NULL, by the rules of
- * param_init. The trained model of a run of adapters: those of its base model, whatever `from`. */
-status setup_make_weights(const setup *u, param_store *store, const char *from,
+/* Gives the store of model m its first weights: those of the folder m->from, with rows for new
+ * tokens where the model has more than the folder (vocabulary.h). If it has no such folder, or m is
+ * NULL, by the rules of param_init. The trained model of a run of adapters: those of its base model,
+ * whatever m says. */
+status setup_make_weights(const setup *u, param_store *store, const model_config *m,
                           err *e) ATH_MUST_USE;
-/* Gives the reference model its weights, if the objective has one: those of train.reference. If
- * that is not set, those with which the model begins, from `initial`. */
-status setup_load_reference(const setup *u, const char *initial, err *e) ATH_MUST_USE;
+/* Gives a store the weights of the reference model: those of train.reference. If that is not set,
+ * those with which the model begins, as `initial` says. */
+status setup_make_reference(const setup *u, param_store *store, const model_config *initial,
+                            err *e) ATH_MUST_USE;
+/* The same for the reference of the plan, if that has one. */
+status setup_load_reference(const setup *u, const model_config *initial, err *e) ATH_MUST_USE;
 /* Sets the optimizer's state to that before the first step. */
 void setup_clear_optimizer(const setup *u);
 /* The weights' digest, the same on all ranks. */

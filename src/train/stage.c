@@ -15,11 +15,12 @@ uint64_t stage_own_sample(const setup *u, const watch *w, int64_t step) {
 }
 
 void stage_init(stage *g) {
-    *g = (stage){.number = -1, .mem = arena_new("part of a run")};
+    *g = (stage){.number = -1, .chat = {.stop = -1}, .mem = arena_new("part of a run")};
 }
 
 void stage_close(stage *g) {
     stage_leave(g);
+    teaching_close(&g->chat);
     arena_free(g->mem);
 }
 
@@ -62,6 +63,8 @@ static void make_ways(stage *g, const setup *u) {
     for (int i = 0; i < g->parts.looks; i++) g->looks[i] = batch_ports_of(g->parts.look[i]);
     g->validation = batch_ports_of(plan_prog(u->plan, USE_VALID, 0));
     g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask);
+    g->learned = ARENA_ARRAY(a, objective_row, g->B);
+    g->d_logp = ARENA_ARRAY(a, double, g->B);
     g->marks = ARENA_ARRAY(a, uint8_t, g->T);
 }
 
@@ -110,11 +113,16 @@ static status enter_stage(stage *g, const setup *u, stage_data *d, const course_
     bool is_open = g->number < 0 && g->train && p->stage == 0;
     if (!is_open) stage_leave(g);
     status st = is_open ? ST_OK : stage_open_data(g, u, d, p->stage, e);
+    if (st == ST_OK) st = teaching_open(&g->chat, u, g->train, e);
     if (st != ST_OK) {
         stage_leave(g);
         return u->c->stages.n ? err_context(e, "stage %s", k->name) : st;
     }
     stage_enter_shape(g, u, p->stage, p->batch);
+    if (u->references) {
+        g->train_reference = &u->references[p->stage].train;
+        g->valid_reference = &u->references[p->stage].valid;
+    }
     g->ahead = prefetch_new(g->train, g->B, k->max_batch / u->peers.m.size[MESH_DP],
                             g->now->data.document_mask);
     g->nll = xcalloc((size_t)(k->max_batch * g->T), sizeof *g->nll);

@@ -14,7 +14,9 @@
 #include "step/step.h"
 #include "train/batch.h"
 #include "train/course/stage_data.h"
+#include "train/reference.h"
 #include "train/setup.h"
+#include "train/teaching.h"
 
 /* Where a run is: how many steps are finished, and what they took. Which samples come next follows
  * from the step (course/course.h). execute_advance moves it; loading a checkpoint sets it
@@ -46,7 +48,9 @@ typedef struct stage {
 
     /* Its data; NULL in trials, where samples come from elsewhere. */
     loader *train, *valid;
+    teaching chat; /* what checkpoints say of conversations; stays until another stage is entered */
     prefetch *ahead;
+    const reference_set *train_reference, *valid_reference; /* NULL: not known (reference.h) */
     float *nll; /* [batch,T] losses of the step's tokens: they show which documents make a spike */
 
     /* The current part. */
@@ -58,6 +62,9 @@ typedef struct stage {
     batch_ports *looks;     /* [parts.looks] of other models; the first is the reference */
     batch_ports validation; /* of the validation program */
     batch_rows rows;        /* the micro-batch that was filled last */
+    objective_row *learned; /* its sequences, as a loss sees them; memory for [B] */
+    double *d_logp;         /* their gradients; memory for [B] */
+    double kl;              /* of objectives that need it: of the step under way */
     pass_table *passes;     /* [n_passes] programs that run between steps */
     int n_passes;
     uint8_t *marks;    /* [T] memory for suspects_count_repeated */

@@ -11,6 +11,7 @@
 #include "run/config/config_device.h"
 #include "run/report/report.h"
 #include "train/layouts/matrix.h"
+#include "train/save/origins.h"
 #include "train/save/state.h"
 
 /* What was looked up when the run began still holds, also on another machine. */
@@ -151,6 +152,8 @@ static status open_course(session *s, err *e) {
     course_origin origin = {0};
     uint64_t sequences;
     TRY(open_record(s, &origin, e));
+    s->data.run = s->setup.c->run;
+    s->data.builds = true;
     TRY(stage_data_count(&s->data, s->setup.c, &sequences, e));
     TRY(session_open_course(s, sequences, &origin, e));
     if (s->opt->fork) forget_stages(s, &origin);
@@ -169,17 +172,6 @@ static status open_trace(session *s, err *e) {
     if (first > s->setup.course->total_steps) first = s->at.step + 1;
     return trace_open(&s->trace, s->opt->trace, first, first + s->opt->trace_steps - 1,
                       &s->setup.peers, e);
-}
-
-/* Shards hold texts, so a sample has one sequence; objectives with more cannot train on them
- * yet. */
-static status check_samples(const session *s, err *e) {
-    const setup *u = &s->setup;
-    if (u->objective->sequences == 1) return ST_OK;
-    config_error(u->c, e, "train.objective",
-                 "shards hold texts, not samples of %d sequences, from which %s learns",
-                 u->objective->sequences, u->objective->name);
-    return err_hint(e, "train.objective=lm learns from them");
 }
 
 /* ---- weights and state ---- */
@@ -201,8 +193,9 @@ static status start_state(session *s, err *e) {
     TRY(setup_commit(u, e));
     status st = setup_leads(u) ? checkpoint_clean(u->c->run, e) : ST_OK;
     TRY(peers_agree(&u->peers, st, e));
-    TRY(setup_load_reference(u, u->models[0].from, e));
+    TRY(setup_load_reference(u, &u->models[0], e));
     TRY(state_load_newest(s, e));
+    TRY(peers_agree(&u->peers, setup_leads(u) ? origins_open(s, e) : ST_OK, e));
     peers_gather_all(&u->peers);
     return check_begun(s, e);
 }
@@ -210,15 +203,17 @@ static status start_state(session *s, err *e) {
 static status run_session(session *s, err *e) {
     setup *u = &s->setup;
     TRY(config_check_train(u->c, e));
-    TRY(check_samples(s, e));
     TRY(open_course(s, e));
     if (setup_leads(u)) course_warn(u->course);
     TRY(samples_encode(u, e));
+    u->knows_reference = reference_is_kept(u);
+    TRY(evaluation_open(u, e));
     TRY(peers_agree(&u->peers, setup_make_plan(u, e), e)); /* they may need unequally much */
     TRY(check_layout(u, e));
     TRY(open_folder(s, e));
     share_peaks(u);
     TRY(peers_agree(&u->peers, write_plan(s, e), e));
+    TRY(reference_prepare(s, e));
     TRY(start_state(s, e));
     if (u->c->checkpoint.upload && setup_leads(u))
         s->saving.upload = upload_new(u->c->run, u->c->checkpoint.upload);
@@ -235,7 +230,7 @@ status train_run(config *c, const train_options *opt, err *e) {
         err report = {0};
         metrics_close(s.journal.metrics);
         s.journal.metrics = NULL;
-        if (report_write(c->run, &report) != ST_OK)
+        if (report_write(c->run, NULL, &report) != ST_OK)
             log_warn("report.html was not written: %s", report.message);
     }
     if (st != ST_OK && st != ST_STOPPED && opt->world) comm_fail(opt->world, e);
@@ -249,6 +244,7 @@ static uint64_t sequences_if_there(session *s) {
     uint64_t n = 0;
     if (!s->setup.tok) return 0;
     s->data.record = json_pack("{s:[]}", "stages");
+    s->data.run = s->setup.c->run;
     return stage_data_count(&s->data, s->setup.c, &n, NULL) == ST_OK ? n : 0;
 }
 
@@ -300,6 +296,8 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     if (st == ST_OK) st = session_open(&s, e);
     if (st == ST_OK && s.setup.tok) st = samples_encode(&s.setup, e);
     if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
+    if (st == ST_OK) s.setup.knows_reference = reference_is_kept(&s.setup);
+    if (st == ST_OK) st = evaluation_open(&s.setup, e);
     *out = NULL;
     if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.setup.course);
     if (st == ST_OK) st = plan_ranks(&s.setup, out, e);

@@ -25,12 +25,14 @@ static int64_t length_of(const setup *u, int32_t id) {
     return tok_bytes(u->tok, id, &n) ? (int64_t)n : 0;
 }
 
-/* Each token of a source but its last one is an input of one row; that one ends the last row. */
+/* Each token of a source is an input of one row, but that concat leaves the last one of the source,
+ * which ends the last row. */
 static void tally_row(const session *s, uint64_t sample, const int32_t *ids, const int32_t *targets,
                       tally *t) {
     loader_place p = loader_place_of(s->stage.valid, sample);
-    bool last =
-        p.n_inputs > 0 && p.sequence + 1 == loader_source_sequences(s->stage.valid, p.source);
+    bool cut = loader_get_packing(s->stage.valid) == PACKING_CONCAT;
+    bool last = cut && p.n_inputs > 0 &&
+                p.sequence + 1 == loader_source_sequences(s->stage.valid, p.source);
     t->tokens += p.n_inputs + last;
     for (int64_t i = 0; i < p.n_inputs; i++) {
         t->length += length_of(&s->setup, ids[i]);
@@ -80,6 +82,11 @@ status validate(session *s, err *e) {
     uint64_t B = (uint64_t)s->stage.B, n = loader_sequences(set), batches = (n + B - 1) / B;
     if (s->setup.c->eval.batches > 0 && (uint64_t)s->setup.c->eval.batches < batches)
         batches = (uint64_t)s->setup.c->eval.batches;
+    if (s->setup.objective->loss) {
+        TRY(validate_rewards(s, batches, e));
+        early_stop_take(&s->watch.stop, s->at.step, s->at.val_loss);
+        return ST_OK;
+    }
     uint64_t dp = (uint64_t)m->size[MESH_DP], own = (uint64_t)m->rank[MESH_DP];
     tally t = {0};
     for (uint64_t i = 0; i < batches; i += dp) /* a rank without a batch helps to gather weights */

@@ -14,6 +14,8 @@ optim: {lr: 3.0e-3, schedule: {kind: constant, warmup_steps: 2}}
 eval: {every: 10, batches: 2}
 sample: {every: 10, prompts: ["the fire"], max_new: 6}
 END
+grep -v '^model:' c.yaml >dropout.yaml
+echo 'model: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 4, vocab_size: auto, max_position_embeddings: 32}' >>dropout.yaml
 
 # ---- no GPU, and no driver that would be one ----
 if ! ls /usr/lib*/*/libcuda.so.1 /usr/lib*/libcuda.so.1 >/dev/null 2>&1; then
@@ -62,6 +64,11 @@ for precision in bf16 fp16; do
     expect 0 train c.yaml run=cuda-$precision device=cuda train.precision=$precision train.steps=4
     close cuda-$precision cpu-$precision 3e-3
 done
+# Graphs repeat a step's kernels; what differs between steps and micro-batches, as the draws of dropout do, reaches them.
+dropped='model.model_type=gpt2 model.embd_pdrop=0.2 model.attn_pdrop=0.2 model.resid_pdrop=0.2 train.steps=5 train.micro_batch_size=2'
+expect 0 train dropout.yaml run=cpu-dropout device=cpu $dropped
+expect 0 train dropout.yaml run=cuda-dropout device=cuda $dropped
+close cuda-dropout cpu-dropout 1e-5
 ATHANOR_CUDA_SEED=7 expect 0 train c.yaml run=seed device=cuda train.steps=4
 losses cuda | head -n 4 | cmp -s - <(losses seed | head -n 4) || fail "another order of threads gives other losses"
 

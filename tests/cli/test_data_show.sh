@@ -63,6 +63,28 @@ lacks out "$(printf '\033')"
 expect 0 data show --run run --step 3 --limit 2
 has out 'more rows'
 
+# Token by token, of a set and of a step; and as a page without network.
+expect 0 data show set --from 1 --limit 2 --tokens
+has out '#1  docs.jsonl:2'
+has out '#2  docs.jsonl:3'
+lacks out '#0  '
+lacks out '#3  '
+has out '│'
+has out '«<|endoftext|>»'
+expect 0 data show set --limit 3 --html set.html
+has out 'set.html: 3 samples'
+has set.html '<h2><a href="#s2">sample 2</a></h2>'
+lacks set.html 'http'
+expect 0 data show --run run --step 3 --tokens
+has out '--- docs.jsonl:'
+has out '[['
+has out '│'
+expect 0 data show --run run --step 3 --html step.html
+has out 'step.html: 8 samples'
+has step.html 'How documents lie in the rows'
+has step.html '<span class="off">'
+has step.html '<span class="on">'
+
 # The same step says the same, before and after, and another says something else.
 expect 0 train c.yaml train.steps=7 eval.every=0 sample.every=0
 expect 0 data show --run run --step 3 --json
@@ -93,6 +115,15 @@ expect 2 data show
 expect 3 data show --run nowhere --step 1
 has err 'nowhere'
 expect 2 data show set --step 3
+expect 2 data show set --from -1
+expect 1 data show set --html nowhere/page.html
+has err 'nowhere/page.html'
+cp -r set bare
+rm bare/tokenizer.json
+expect 2 data show bare --tokens
+has err 'bare has no tokenizer beside it'
+expect 0 data show bare --tokens --json
+has out '"pieces": null'
 expect 2 data show --run run --step 1 --verify
 expect 2 train c.yaml run=other 'data.train=[{path: set, format: olmo}]'
 has err 'it is not of format=olmo'

@@ -28,7 +28,7 @@ static void rows_free(rows *r) {
 }
 
 static int64_t rows_fill(rows *r, loader *l, uint64_t first) {
-    return loader_fill(l, first, r->B, r->ids, r->targets, r->start, r->pos);
+    return loader_fill(l, first, r->B, r->ids, r->targets, r->start, r->pos, NULL);
 }
 
 static loader *open_one(const char *dir, int T, bool mask, bool shuffle, uint64_t seed) {

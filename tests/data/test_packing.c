@@ -127,7 +127,7 @@ static void check_pass(const char *dir, const truth *k, int T, loader_packing pa
     for (uint64_t i = 0; i < n; i++) {
         loader_place p = loader_place_of(l, n + i); /* the second epoch */
         assert_int_equal(p.epoch, 1);
-        int64_t live = loader_fill(l, n + i, 1, r.ids, r.targets, r.start, r.pos);
+        int64_t live = loader_fill(l, n + i, 1, r.ids, r.targets, r.start, r.pos, NULL);
         assert_int_equal(p.first_tok, r.ids[0]);
         tokens += check_row(&r, k, seen, mask, (int)p.n_inputs);
         targets += live;
@@ -169,7 +169,7 @@ static void test_describe_pieces(void **state) {
     for (uint64_t i = 0; i < loader_sequences(l); i++) {
         loader_span *span;
         int n, t = 0;
-        loader_fill(l, i, 1, r.ids, r.targets, r.start, r.pos);
+        loader_fill(l, i, 1, r.ids, r.targets, r.start, r.pos, NULL);
         assert_ok(loader_describe(l, i, sc->mem, &span, &n, e));
         for (int s = 0; s < n; s++) {
             assert_int_equal(span[s].row_first, t);
@@ -272,7 +272,7 @@ static void check_order(loader *l, const truth *k, int T, bool descending) {
     for (uint64_t i = 0; i < n; i++) {
         loader_place p = loader_place_of(l, i), again = loader_place_of(l, 3 * n + i);
         assert_int_equal(p.first_tok, again.first_tok); /* the same each epoch */
-        loader_fill(l, i, 1, r.ids, r.targets, r.start, r.pos);
+        loader_fill(l, i, 1, r.ids, r.targets, r.start, r.pos, NULL);
         double score = packed_score(k, &r, p.n_inputs);
         if (isnan(score)) {
             seen_none++;
@@ -418,7 +418,7 @@ static void test_damaged_pieces(void **state) {
         loader *l;
         assert_ok(open_packed(&l, dir, 32, PACKING_BESTFIT, ORDER_SHUFFLE, true, e));
         for (uint64_t i = 0; i < n; i += 1) {
-            loader_fill(l, i, 1, r.ids, r.targets, r.start, r.pos);
+            loader_fill(l, i, 1, r.ids, r.targets, r.start, r.pos, NULL);
             for (int t = 0; t < 32; t++) assert_in_range(r.start[t], 0, t);
         }
         err e = {0};
@@ -501,7 +501,8 @@ static void test_files_without_index(void **state) {
         loader *l;
         assert_ok(loader_open(&l, &cfg, e));
         row r = row_new(64);
-        for (uint64_t k = 0; k < 500; k++) loader_fill(l, k, 1, r.ids, r.targets, r.start, r.pos);
+        for (uint64_t k = 0; k < 500; k++)
+            loader_fill(l, k, 1, r.ids, r.targets, r.start, r.pos, NULL);
         row_free(&r);
         assert_ok(loader_error(l, e));
         loader_close(l);

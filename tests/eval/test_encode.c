@@ -80,7 +80,7 @@ static void test_windows(void **state) {
     err e = {0};
     open_model m = {.tok = characters()};
     eval_doc d = {.text = text("abcdefgha b"), .file = "task"};
-    eval_task t = {.kind = EVAL_TEXT, .doc = &d, .n = 1};
+    eval_task t = {.a = arena_new("task"), .kind = EVAL_TEXT, .doc = &d, .n = 1};
     eval_requests r = {0};
     assert_int_equal(eval_encode(&t, &m, 4, &r, &e), ST_OK);
     assert_int_equal(r.n, 3);
@@ -88,7 +88,10 @@ static void test_windows(void **state) {
     assert_string_equal(shown(m.tok, &r.item[1]), "d|efgh");
     assert_string_equal(shown(m.tok, &r.item[2]), "gh|a b");
     assert_int_equal(d.n_tokens, 11);
+    assert_memory_equal(d.token + 8, r.item[2].ids + 2, 3 * sizeof(int32_t));
+    assert_true(r.item[2].nll == d.token_nll + 8);
     eval_requests_free(&r);
+    arena_free(t.a);
     tok_free(m.tok);
 }
 
@@ -130,6 +133,7 @@ static void test_run(void **state) {
                        .doc = asks,
                        .n = 1,
                        .max_new = 5,
+                       .repeats = 1,
                        .until = until,
                        .n_until = 1,
                        .filter = &none,
@@ -140,7 +144,7 @@ static void test_run(void **state) {
     assert_int_equal(eval_run(&m, t, 2, &(eval_options){0}, &stats, &e), ST_OK);
     if (fabs(texts[0].loglik - want) > 1e-4)
         fail_msg("%.9g instead of %.9g", texts[0].loglik, want);
-    assert_true(asks[0].written.s && asks[0].answer[0].s);
+    assert_true(asks[0].attempt->written.len == 5 && asks[0].attempt->answer[0].s);
     assert_true(stats.passes > 0 && stats.rows_alone == 8 + 4);
     open_model_close(&m);
     arena_free(t[0].a);

@@ -4,6 +4,7 @@
 
 #include "eval/answer.h"
 #include "eval/metric.h"
+#include "eval/slices.h"
 
 static void near(double got, double want, double tolerance) {
     if (!(fabs(got - want) <= tolerance)) fail_msg("%.12g instead of %.12g", got, want);
@@ -65,6 +66,97 @@ static void test_perplexity(void **state) {
     near(bits.stderr_, sqrt(2 * a * a * 2) / (double)bytes / log(2), 1e-9);
 }
 
+static double at(const json_t *o, const char *a, const char *b, const char *c) {
+    const json_t *v = json_object_get(json_object_get(o, a), b);
+    if (c) v = json_object_get(v, c);
+    if (!json_is_number(v)) fail_msg("no %s of %s", b, a);
+    return json_number_value(v);
+}
+
+/* Ids 5 and 6 are there once, 7 three times. */
+static void test_slices(void **state) {
+    (void)state;
+    static const int32_t first[] = {5, 7, 7}, second[] = {7, 6};
+    float a[] = {4, 1, 2}, b[] = {3, 8};
+    eval_doc d[2] = {{.text = text("abcd"),
+                      .loglik = -7,
+                      .token = first,
+                      .token_nll = a,
+                      .n_tokens = 3,
+                      .source = "web",
+                      .language = "en"},
+                     {.text = text("ef"),
+                      .loglik = -11,
+                      .token = second,
+                      .token_nll = b,
+                      .n_tokens = 2,
+                      .language = "en"}};
+    eval_task t = {.kind = EVAL_TEXT, .doc = d, .n = 2, .name = "t", .repeats = 1};
+    json_t *o = eval_slices_json(&t);
+    near(at(o, "token_loss", "mean", NULL), 18.0 / 5, 1e-12);
+    near(at(o, "token_loss", "p50", NULL), 3, 1e-12);
+    near(at(o, "token_loss", "p10", NULL), 1.4, 1e-6);
+    near(at(o, "token_loss", "max", NULL), 8, 1e-12);
+    near(at(o, "by_frequency", "1", "loss"), 6, 1e-12);
+    near(at(o, "by_frequency", "1", "tokens"), 2, 0);
+    near(at(o, "by_frequency", "2-9", "loss"), 2, 1e-12);
+    near(at(o, "by_source", "web", "bits_per_byte"), 7 / log(2) / 4, 1e-12);
+    near(at(o, "by_source", "unknown", "bits_per_byte"), 11 / log(2) / 2, 1e-12);
+    near(at(o, "by_language", "en", "bits_per_byte"), 18 / log(2) / 6, 1e-12);
+    near(at(o, "by_language", "en", "sample_len"), 2, 0);
+    json_decref(o);
+    d[0].language = d[1].language = NULL;
+    o = eval_slices_json(&t);
+    assert_null(json_object_get(o, "by_language"));
+    json_decref(o);
+}
+
+/* Several answers of a document: its score is the mean of theirs. */
+static void test_repeats(void **state) {
+    (void)state;
+    eval_text yes = text("yes"), no = text("no"), target = text("yes");
+    eval_attempt a[2][3] = {{{.answer = &yes}, {.answer = &no}, {.answer = &yes}},
+                            {{.answer = &no}, {.answer = &no}, {.answer = &no}}};
+    eval_doc d[2];
+    for (int i = 0; i < 2; i++)
+        d[i] = (eval_doc){.attempt = a[i], .target = &target, .n_targets = 1};
+    eval_task t = {.kind = EVAL_ANSWER, .doc = d, .n = 2, .repeats = 3};
+    eval_score s = eval_measure(&t, METRIC_EXACT_MATCH, 0);
+    near(s.value, 1.0 / 3, 1e-12);
+    near(s.stderr_, 1.0 / 3, 1e-12); /* of 2/3 and 0 */
+}
+
+static void thought(const char *prompt, const char *written, const char *reasoning,
+                    const char *answer) {
+    eval_thought t = eval_split_thought(text(prompt), text(written));
+    bool same = t.reasoning.len == strlen(reasoning) && t.answer.len == strlen(answer) &&
+                memcmp(t.reasoning.s, reasoning, t.reasoning.len) == 0 &&
+                memcmp(t.answer.s, answer, t.answer.len) == 0;
+    if (!same) fail_msg("\"%s\" after \"%s\"", written, prompt);
+}
+
+static void test_reasoning(void **state) {
+    (void)state;
+    thought("", "plain", "", "plain");
+    thought("", " <think>a</think>\n\n b", "a", "b");
+    thought("", "a</think>b</think>c", "a</think>b", "c"); /* the last one counts */
+    thought("x <think>\n", "a</think> b", "a", "b");
+    thought("x <think>\n", "never ends", "never ends", "");
+    thought("", "<reasoning>a", "a", "");
+    thought("", "<thinking>a</thinking>b", "a", "b");
+    thought("<think></think>", "b", "", "b");
+    eval_filter f = {.name = "none"};
+    eval_task t = {.a = arena_new("task"), .filter = &f, .n_filters = 1};
+    eval_doc d = {0};
+    eval_attempt a = {.written = text("<think>40 or 41</think>42")};
+    assert_int_equal(eval_find_answers(&t, &d, &a, NULL), ST_OK);
+    assert_string_equal(a.answer->s, "42");
+    t.keep_reasoning = true;
+    assert_int_equal(eval_find_answers(&t, &d, &a, NULL), ST_OK);
+    assert_true(a.answer->len == a.written.len);
+    arena_free(t.a);
+}
+
 /* exp of the mean over continuations, whose standard error is that of a mean. */
 static void test_likelihood(void **state) {
     (void)state;
@@ -84,10 +176,11 @@ static void check_answer(const eval_step *steps, int n, const char *written, con
     err e = {0};
     eval_filter f = {.name = "f", .step = (eval_step *)steps, .n_steps = n};
     eval_task t = {.a = arena_new("task"), .filter = &f, .n_filters = 1};
-    eval_doc d = {.written = text(written)};
-    assert_int_equal(eval_find_answers(&t, &d, &e), ST_OK);
-    if (d.answer[0].len != strlen(want) || memcmp(d.answer[0].s, want, strlen(want)) != 0)
-        fail_msg("\"%.*s\" instead of \"%s\"", (int)d.answer[0].len, d.answer[0].s, want);
+    eval_doc d = {0};
+    eval_attempt a = {.written = text(written)};
+    assert_int_equal(eval_find_answers(&t, &d, &a, &e), ST_OK);
+    if (a.answer->len != strlen(want) || memcmp(a.answer->s, want, strlen(want)) != 0)
+        fail_msg("\"%.*s\" instead of \"%s\"", (int)a.answer->len, a.answer->s, want);
     arena_free(t.a);
 }
 
@@ -151,6 +244,7 @@ int main(void) {
         cmocka_unit_test(test_choices),    cmocka_unit_test(test_mean),
         cmocka_unit_test(test_perplexity), cmocka_unit_test(test_likelihood),
         cmocka_unit_test(test_filters),    cmocka_unit_test(test_exact_match),
-        cmocka_unit_test(test_compare)};
+        cmocka_unit_test(test_compare),    cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_repeats),    cmocka_unit_test(test_reasoning)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,7 +218,7 @@ static void test_yaml_refused(void **state) {
          "q.yaml"},
         {HEAD FIELDS "fewshot_split: test\n", ST_USAGE, "fewshot_split", "q.yaml:9"},
         {HEAD FIELDS "metric_list: [{metric: f1}]\n", ST_USAGE, "metric_list", "q.yaml:9"},
-        {HEAD FIELDS "repeats: 2\n", ST_USAGE, "repeats", "q.yaml:9"},
+        {HEAD FIELDS "repeats: 0\n", ST_USAGE, "repeats", "q.yaml:9"},
         {"task: x\noutput_type: loglikelihoods\n", ST_USAGE, "output_type", "q.yaml:2"},
         {"task: x\noutput_type: multiple_choice\n" FIELDS, ST_USAGE, "neither test_split",
          "q.yaml"},
@@ -252,9 +252,14 @@ static const known sets[] = {
      "{\"passage\": \"P.\", \"question\": \"is it\", \"answer\": true}",
      "P.\nQuestion: is it?\nAnswer:", " yes", 1},
     {"ceval-valid_law", "val/law_val.csv", "id,question,A,B,C,D,answer\n0, Q ,a,b,c,d,C\n",
-     "Q\nA. a\nB. b\nC. c\nD. d\n\u7b54\u6848\uff1a", " B", 2},
-    {"cmmlu_law", "test/law.csv", ",Question,A,B,C,D,Answer\n0,Q,a,b,c,d,D\n",
-     "Q\nA. a\nB. b\nC. c\nD. d\n\u7b54\u6848\uff1a", " B", 3},
+     "以下是中国关于法学的单项选择题，请选出其中的正确答案。\n\n"
+     "Q\nA. a\nB. b\nC. c\nD. d\n答案：",
+     " B", 2},
+    {"cmmlu_professional_law", "test/professional_law.csv",
+     ",Question,A,B,C,D,Answer\n0,Q,a,b,c,d,D\n",
+     "以下是关于专业法学的单项选择题，请直接给出正确答案的选项。\n\n"
+     "Q\nA. a\nB. b\nC. c\nD. d\n答案：",
+     " B", 3},
     {"commonsense_qa", "commonsense_qa/validation.jsonl",
      "{\"question\": \"Q? \", \"choices\": {\"text\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}, "
      "\"answerKey\": \"E\"}",
@@ -285,6 +290,31 @@ static const known sets[] = {
      "The jug", " is red.", 1},
 };
 
+/* Files other than JSONL, by their own path. */
+static void test_tables(void **state) {
+    (void)state;
+    arena *a = arena_new("test");
+    err e = {0};
+    eval_task t;
+    eval_source from = {.n_few = -1, .limit = 5}; /* a later row has no text */
+    const char *parquet = TEST_DIR "/golden/parquet/documents.parquet";
+    assert_int_equal(eval_task_open(&t, parquet, &from, &e), ST_OK);
+    assert_true(t.kind == EVAL_TEXT && t.n > 1 && t.doc[1].line == 2 && t.doc[1].text.len > 0);
+    assert_string_equal(t.name, "documents");
+    eval_task_close(&t);
+    put(a, "asks.csv", "id,prompt,answer\nx,\"1, 1?\",2\ny,2 + 2?,4\n");
+    assert_int_equal(eval_task_open(&t, path_join(a, dir, "asks.csv"), &from, &e), ST_OK);
+    assert_true(t.kind == EVAL_ANSWER && t.n == 2);
+    same(t.doc[0].prompt, "1, 1?");
+    same(t.doc[1].target[0], "4");
+    eval_task_close(&t);
+    const char *other = TEST_DIR "/golden/parquet/delta.parquet";
+    assert_int_equal(eval_task_open(&t, other, &from, &e), ST_FORMAT);
+    assert_non_null(strstr(e.where, "delta.parquet:1"));
+    eval_task_close(&t);
+    arena_free(a);
+}
+
 static void test_known(void **state) {
     (void)state;
     arena *a = arena_new("test");
@@ -305,6 +335,8 @@ static void test_known(void **state) {
         assert_int_equal(t.doc[0].gold[0], k->gold);
         eval_task_close(&t);
     }
+    assert_int_equal(eval_task_open(&t, "cmmlu_law", &from, &e), ST_USAGE); /* no such subject */
+    eval_task_close(&t);
     put(a, "winogrande/train.jsonl",
         sets[10].row); /* an example: its right context, and what follows */
     from.n_few = 1;
@@ -418,6 +450,7 @@ int main(void) {
         cmocka_unit_test(test_olmes),        cmocka_unit_test(test_olmes_refused),
         cmocka_unit_test(test_jsonl),        cmocka_unit_test(test_yaml),
         cmocka_unit_test(test_yaml_refused), cmocka_unit_test(test_known),
-        cmocka_unit_test(test_parquet),      cmocka_unit_test(test_parquet_named)};
+        cmocka_unit_test(test_tables),       cmocka_unit_test(test_parquet),
+        cmocka_unit_test(test_parquet_named)};
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -78,7 +78,7 @@ static void use(loader *l) {
     int32_t ids[2 * T], targets[2 * T], start[2 * T], pos[2 * T];
     arena *a = arena_new("fuzz");
     for (uint64_t i = 0; i < 12; i++) {
-        loader_fill(l, i, 2, ids, targets, start, pos);
+        loader_fill(l, i, 2, ids, targets, start, pos, NULL);
         for (int t = 0; t < 2 * T; t++)
             if (ids[t] < 0 || ids[t] >= VOCAB || start[t] < 0 || start[t] > t % T) abort();
         if (loader_place_of(l, i).n_inputs > T) abort();

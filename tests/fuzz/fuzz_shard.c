@@ -101,7 +101,7 @@ static void load(const char *dir, bool mask, bool shuffle) {
     int32_t vocab = loader_source_shards(l, 0)->vocab_size;
     arena *a = arena_new("fuzz");
     for (uint64_t i = 0; i < 16; i++) {
-        loader_fill(l, i, 2, ids, targets, start, pos);
+        loader_fill(l, i, 2, ids, targets, start, pos, NULL);
         for (int t = 0; t < 2 * T; t++)
             if (ids[t] < 0 || ids[t] >= vocab || pos[t] < 0 || pos[t] >= T) abort();
         loader_span *spans;

@@ -2,7 +2,7 @@
  *   one letter (y: a task YAML, j: JSONL, o: OLMES requests, c, t: CSV, TSV of a fixed YAML) | file
  *   | NUL | its data
  * Files are written to a folder of their own. What opens has documents, whose answers can be looked
- * for. */
+ * for, and turns of dialogues, which can be judged: the data are also what a model said. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/utf8.h"
 #include "eval/answer.h"
+#include "eval/dialogue.h"
 #include "eval/metric.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -48,8 +49,17 @@ static const char *write_files(arena *a, uint8_t kind, const char *text, size_t 
     return put(a, "t.yaml", table_task, sizeof table_task - 1);
 }
 
-static void use(eval_task *t) {
-    static const char written[] = "a 12 #### -3,4. b";
+static void judge(eval_dialogue *d, eval_text said) {
+    for (int i = 0; i < d->n_turns; i++) {
+        err e = {0};
+        d->turn[i].seen = d->turn[i].said;
+        d->turn[i].written = said;
+        if (eval_judge(&d->turn[i], &e) != ST_OK) CHECK(e.message[0], "an error without words");
+    }
+}
+
+static void use(eval_task *t, eval_text said) {
+    json_t *result = NULL;
     CHECK(t->n > 0 && t->n_filters > 0 && t->metrics, "a task without something");
     for (int32_t i = 0; i < t->n; i++) {
         eval_doc *d = &t->doc[i];
@@ -57,12 +67,15 @@ static void use(eval_task *t) {
         CHECK(t->kind != EVAL_CHOICES || (d->n_choices > 0 && d->n_gold > 0), "no choices");
         for (int g = 0; g < d->n_gold; g++)
             CHECK(d->gold[g] >= 0 && d->gold[g] < d->n_choices, "gold %d", d->gold[g]);
+        if (t->kind == EVAL_DIALOGUE) judge(d->dialogue, said);
         if (t->kind != EVAL_ANSWER) continue;
-        d->written = (eval_text){written, sizeof written - 1};
-        if (eval_find_answers(t, d, &e) != ST_OK) return;
+        eval_attempt a = {.written = said};
+        if (eval_find_answers(t, d, &a, &e) != ST_OK) return;
         for (int k = 0; k < d->n_targets; k++)
-            eval_match_exactly(&t->match, d->answer[0], d->target[k]);
+            eval_match_exactly(&t->match, a.answer[0], d->target[k]);
     }
+    if (t->kind == EVAL_DIALOGUE) result = eval_result_json(t);
+    json_decref(result);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -72,13 +85,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 1) return 0;
     const char *text = (const char *)data + 1, *end = memchr(text, 0, size - 1);
     size_t n = end ? (size_t)(end - text) : size - 1, n_rest = end ? size - 2 - n : 0;
+    static const char written[] = "a 12 #### -3,4. b";
     arena *a = arena_new("fuzz");
     err e = {0};
     eval_task t;
     eval_source from = {.limit = 3, .n_few = -1};
     const char *path = write_files(a, data[0], text, n, end ? end + 1 : "", n_rest);
     if (eval_task_open(&t, path, &from, &e) == ST_OK)
-        use(&t);
+        use(&t, n_rest ? (eval_text){end + 1, n_rest} : (eval_text){written, sizeof written - 1});
     else
         CHECK(e.message[0], "an error without words");
     eval_task_close(&t);

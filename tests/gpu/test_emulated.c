@@ -185,8 +185,63 @@ static void test_missing_event_shows(void **state) {
     assert_true(right < SEEDS);
 }
 
+/* ---- graphs ---- */
+
+static int32_t value_at(two_streams *t, cu_ptr p) {
+    int32_t got = 0;
+    t->api.copy_out(&got, p, 4, t->a);
+    t->api.stream_sync(t->a);
+    return got;
+}
+
+/* What is captured happens at each launch, in its place among other work, and not before. */
+static void test_graphs_repeat(void **state) {
+    (void)state;
+    two_streams t;
+    cu_graph graph = NULL;
+    cu_graph_exec exec = NULL;
+    open_streams(&t, "1");
+    t.api.fill(t.q, 0, 4, t.a);
+    assert_int_equal(t.api.capture_begin(t.a, CU_CAPTURE_THREAD_LOCAL), 0);
+    t.api.copy(t.q, t.p, 4, t.a);
+    assert_int_equal(t.api.capture_end(t.a, &graph), 0);
+    assert_int_equal(t.api.graph_make(&exec, graph, 0), 0);
+    t.api.graph_destroy(graph);
+    assert_int_equal(value_at(&t, t.q), 0);
+    for (int32_t n = 5; n < 8; n++) {
+        t.api.copy_in(t.p, &n, 4, t.a);
+        assert_int_equal(t.api.graph_launch(exec, t.a), 0);
+        t.api.fill(t.p, 0, 4, t.a);
+        assert_int_equal(value_at(&t, t.q), n);
+    }
+    t.api.graph_exec_destroy(exec);
+    close_streams(&t);
+}
+
+/* Waiting, and bytes from the host, are no part of a graph: the driver refuses them, and the graph. */
+static void test_captures_refuse_the_host(void **state) {
+    (void)state;
+    two_streams t;
+    int32_t seven = 7;
+    open_streams(&t, "1");
+    for (int what = 0; what < 4; what++) {
+        cu_graph graph = NULL;
+        assert_int_equal(t.api.capture_begin(t.a, CU_CAPTURE_THREAD_LOCAL), 0);
+        cu_result r = what == 0   ? t.api.stream_sync(t.a)
+                      : what == 1 ? t.api.copy_in(t.p, &seven, 4, t.a)
+                      : what == 2 ? t.api.event_record(t.copied, t.a)
+                                  : t.api.mem_free(t.p);
+        assert_int_equal(r, CU_NOT_IN_CAPTURE);
+        assert_int_not_equal(t.api.capture_end(t.a, &graph), 0);
+        t.api.graph_destroy(graph);
+    }
+    close_streams(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_graphs_repeat),
+        cmocka_unit_test(test_captures_refuse_the_host),
         cmocka_unit_test(test_mistakes_are_found),
         cmocka_unit_test(test_rows_in_gaps_are_named),
         cmocka_unit_test(test_impossible_grids_are_refused),

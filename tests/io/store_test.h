@@ -14,7 +14,7 @@ typedef struct held_lab {
     float *state[2];
 } held_lab;
 
-static inline void held_lab_declare(param_store *s, const char *kind, arena *a) {
+static inline model_config *held_lab_config(const char *kind, arena *a) {
     bool pairs = strcmp(kind, "pairs") == 0;
     const char *type = strncmp(kind, "llama", 5) == 0 || pairs ? "llama" : kind;
     json_t *o = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "model_type", type, "hidden_size", 32,
@@ -30,7 +30,11 @@ static inline void held_lab_declare(param_store *s, const char *kind, arena *a) 
     err e = {0};
     assert_ok(model_config_read(a, o, 0, mc, &e), e);
     json_decref(o);
-    model_declare(mc, s);
+    return mc;
+}
+
+static inline void held_lab_declare(param_store *s, const char *kind, arena *a) {
+    model_declare(held_lab_config(kind, a), s);
 }
 
 static inline void *held_lab_array(int64_t bytes) {

@@ -344,6 +344,90 @@ static void test_weights_of_a_folder(void **state) {
     }
 }
 
+/* ---- files of fewer tokens ---- */
+
+enum { FEWER = 5 };
+
+static bool is_of_tokens(const param *p) {
+    return p->part == PART_EMBED || p->part == PART_HEAD;
+}
+
+/* The last rows of embedding and head become the mean of those before. */
+static void put_means(const held_lab *whole) {
+    for (int i = 0; i < param_count(whole->s); i++) {
+        const param *p = param_at(whole->s, i);
+        float *m = whole->at.master + p->offset;
+        int64_t cols = p->rank == 1 ? 1 : p->cols, rows = param_elems(p) / cols, old = rows - FEWER;
+        for (int64_t k = 0; k < cols && is_of_tokens(p); k++) {
+            double sum = 0;
+            for (int64_t r = 0; r < old; r++) sum += (double)m[r * cols + k];
+            for (int64_t r = old; r < rows; r++) m[r * cols + k] = (float)(sum / (double)old);
+        }
+    }
+}
+
+/* The same of a folder that is opened to be read where it lies: embedding and head are not there. */
+static void check_mapped(test_dir *d, const char *kind, const held_lab *whole) {
+    err e;
+    hf_model m;
+    held_lab got = {.a = arena_new("mapped")};
+    model_config *mc = held_lab_config(kind, got.a);
+    mc->from_vocab = mc->vocab_size - FEWER;
+    assert_ok(hf_model_open(&m, d->path, mc, &e), e);
+    got.s = param_store_new(got.a, DT_F32);
+    param_store_map(got.s, hf_model_locate, &m);
+    model_declare(mc, got.s);
+    got.at.master = held_lab_array(param_store_sizes(got.s).master_bytes);
+    param_store_bind(got.s, NULL, &got.at);
+    assert_ok(hf_model_load_rest(&m, got.s, &e), e);
+    for (int i = 0; i < param_count(got.s); i++) {
+        const param *p = param_at(got.s, i), *w = param_at(whole->s, i);
+        if (is_of_tokens(p)) assert_false(p->mapped);
+        if (!p->mapped)
+            assert_memory_equal(got.at.master + p->offset, whole->at.master + w->offset,
+                                sizeof(float) * (size_t)param_elems(p));
+    }
+    hf_model_close(&m);
+    free(got.at.master);
+    arena_free(got.a);
+}
+
+static void check_fewer_tokens(test_dir *d, const char *kind, const layout *l) {
+    err e;
+    held_lab whole = held_lab_open(kind, DT_F32, NULL, NULL);
+    held_lab_fill(&whole);
+    st_tensor *t = whole_tensors(d->mem, whole.s, param_master(whole.s), "", DT_F32, HF_FILES);
+    int64_t vocab = 0;
+    for (int i = 0; i < param_count(whole.s); i++)
+        if (is_of_tokens(param_at(whole.s, i))) vocab = t[i].dims[0] -= FEWER;
+    write_whole(d, "model.safetensors", t, param_count(whole.s));
+    put_means(&whole);
+    for (int rank = 0; rank < ranks_of(l); rank++) {
+        held_lab got = open_rank(kind, DT_F32, l, rank, &whole);
+        held_lab want = open_rank(kind, DT_F32, l, rank, &whole);
+        held_lab_copy(&want, &whole);
+        assert_int_equal(hf_load_weights(got.s, d->path, &e), ST_FORMAT);
+        assert_int_equal(hf_load_grown(got.s, d->path, vocab - 1, &e), ST_FORMAT);
+        assert_ok(hf_load_grown(got.s, d->path, vocab, &e), e);
+        assert_memory_equal(param_master(got.s), param_master(want.s),
+                            param_store_sizes(got.s).master_bytes);
+        held_lab_close(&got);
+        held_lab_close(&want);
+    }
+    if (ranks_of(l) == 1) check_mapped(d, kind, &whole);
+    held_lab_close(&whole);
+}
+
+static void test_fewer_tokens(void **state) {
+    const layout layouts[] = {{1, {.shards = 1}, 0},
+                              {4, {.shards = 1}, 0},
+                              {1, {.shards = 3, .zero = 3, .bucket_elems = 500}, 0},
+                              {2, {.shards = 2, .zero = 2, .bucket_elems = 3000}, 2}};
+    const char *const more[] = {"llama", "llama-untied", "gpt2", "gpt_neox", "pairs", "phi"};
+    for (int i = 0; i < ARRAY_LEN(layouts); i++)
+        for (int k = 0; k < ARRAY_LEN(more); k++) check_fewer_tokens(*state, more[k], &layouts[i]);
+}
+
 /* ---- pieces of files ---- */
 
 static void test_patches(void **state) {
@@ -385,13 +469,10 @@ static void test_patches(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_run),
-        IO_TEST(test_sharded),
-        IO_TEST(test_tensor_parallel),
-        IO_TEST(test_layers),
-        IO_TEST(test_layers_of_a_wrong_file),
-        IO_TEST(test_weights_of_a_folder),
-        IO_TEST(test_patches),
+        cmocka_unit_test(test_every_run),     IO_TEST(test_sharded),
+        IO_TEST(test_tensor_parallel),        IO_TEST(test_layers),
+        IO_TEST(test_layers_of_a_wrong_file), IO_TEST(test_weights_of_a_folder),
+        IO_TEST(test_fewer_tokens),           IO_TEST(test_patches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,7 @@ typedef struct layout {
     recompute_policy recompute;
     int64_t chunk_rows;
     bool valid;      /* no gradients */
+    bool deferred;   /* the gradient of each nll is given */
     bool logits;     /* of all tokens, through a cache, instead of losses */
     bool forget_sum; /* partial gradients are taken as they are */
 } layout;
@@ -136,6 +137,12 @@ static inline void layout_inputs(rank_work *w) {
         }
         int32_t target = (int32_t)(rng_uniform(key, 1) * (double)w->mc->vocab_size);
         layout_ints(w, "targets")[n] = n % 5 == 3 ? -1 : target;
+        if (!w->l->deferred) continue;
+        double d = 2 * (double)rng_uniform(key, 2) - 1;
+        if (w->l->dt == DT_F64)
+            ((double *)prog_at(w->p, "grad.nll"))[n] = d;
+        else
+            ((float *)prog_at(w->p, "grad.nll"))[n] = (float)d;
     }
 }
 
@@ -157,11 +164,11 @@ static inline status layout_record(rank_work *w, err *e) {
     model_rec r = {.g = graph_new(w->a, &opt),
                    .mc = w->mc,
                    .params = w->store,
-                   .task = TASK_LM,
+                   .task = l->deferred ? TASK_NLL : TASK_LM,
                    .B = LAYOUT_B,
                    .T = LAYOUT_T,
                    .chunk_rows = l->chunk_rows,
-                   .z_loss = l->valid ? 0.0f : 0.01f};
+                   .z_loss = l->valid || l->deferred ? 0.0f : 0.01f};
     if (l->logits) r.task = TASK_LOGITS, r.n_logits = LAYOUT_N, r.Tmax = LAYOUT_CACHE;
     model_record(&r);
     return prog_finish(&w->p, r.g, e);

@@ -48,8 +48,9 @@ static double distance_of(const char *name, const model_config *mc, const outcom
     return d;
 }
 
+/* bf16 is compared with fp32. */
 static void check_layouts(const char *name, const model_config *mc, dtype dt, double most) {
-    layout one = {.dt = dt, .tp = 1};
+    layout one = {.dt = dt == DT_BF16 ? DT_F32 : dt, .tp = 1};
     outcome want = layout_run(mc, &one);
     for (int i = 0; i < 4; i++) {
         layout l = {.dt = dt, .tp = i < 2 ? 2 : 4, .sequence_parallel = i % 2, .chunk_rows = 5};
@@ -105,8 +106,9 @@ static void test_norms_of_all_heads(void **state) {
 }
 
 /* How far bf16 is from fp32 on one rank. */
-static double rounding_of(const model_config *mc) {
-    layout exact = {.dt = DT_F32, .tp = 1}, narrow = {.dt = DT_BF16, .tp = 1};
+static double rounding_of(const model_config *mc, bool deferred) {
+    layout exact = {.dt = DT_F32, .tp = 1, .deferred = deferred}, narrow = exact;
+    narrow.dt = DT_BF16;
     outcome a = layout_run(mc, &exact), b = layout_run(mc, &narrow);
     const char *where;
     double d = outcome_distance(&b, &a, &where);
@@ -125,7 +127,7 @@ static void test_narrow_types(void **state) {
         model_config mc = config_for(a, some[m], 0);
         if (m == 5) mc.qk_norm = QK_NORM_FULL; /* a LayerNorm */
         check_layouts(some[m], &mc, DT_F32, 1e-5);
-        check_layouts(some[m], &mc, DT_BF16, 2 * rounding_of(&mc));
+        check_layouts(some[m], &mc, DT_BF16, 2 * rounding_of(&mc, false));
     }
     arena_free(a);
 }
@@ -155,6 +157,29 @@ static void test_validation(void **state) {
     outcome want = layout_run(&mc, &one);
     assert_true(distance_of("gemma2 validation", &mc, &want, &four) < 1e-13);
     arena_free(want.a);
+    arena_free(a);
+}
+
+/* A loss that is computed outside, from what the head says: tied and untied, with a bias, with a
+ * cap, in narrow types, and where layers are recomputed. */
+static void test_deferred_loss(void **state) {
+    (void)state;
+    arena *a = arena_new("deferred");
+    static const char *const some[] = {"llama-gqa-tied", "gpt2-erf-untied", "phi", "gemma2"};
+    static const dtype types[] = {DT_F64, DT_F32, DT_BF16};
+    for (int k = 0; k < 3 * ARRAY_LEN(some); k++) {
+        model_config mc = config_for(a, some[k / 3], 0);
+        double most = k % 3 == 0 ? 1e-12 : k % 3 == 1 ? 1e-5 : 2 * rounding_of(&mc, true);
+        layout one = {.dt = types[k % 3], .tp = 1, .deferred = true};
+        outcome want = layout_run(&mc, &one);
+        for (int i = 0; i < 4; i++) {
+            layout l = one;
+            l.tp = i < 2 ? 2 : 4, l.sequence_parallel = i % 2, l.chunk_rows = i == 3 ? 0 : 5;
+            l.recompute = (recompute_policy)(i % 3);
+            assert_true(distance_of(some[k / 3], &mc, &want, &l) < most);
+        }
+        arena_free(want.a);
+    }
     arena_free(a);
 }
 
@@ -247,6 +272,7 @@ int main(void) {
         cmocka_unit_test(test_narrow_types),
         cmocka_unit_test(test_eight_ranks),
         cmocka_unit_test(test_validation),
+        cmocka_unit_test(test_deferred_loss),
         cmocka_unit_test(test_forgotten_sums_show),
         cmocka_unit_test(test_recomputed_collectives),
         cmocka_unit_test(test_logits),

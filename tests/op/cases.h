@@ -119,6 +119,15 @@ static void cases_COPY(case_list *l) {
     cases_elementwise(l, OP_COPY, 1, (op_attr){0}, 0, 0);
 }
 
+/* Every other case from number `first` on has a residual as input `slot`, another half where `odd`. */
+static void add_residuals(case_list *l, int first, int at, bool odd) {
+    for (int i = first + odd; i < l->n; i += 2) {
+        op_case *c = &l->items[i];
+        c->in[at] = (slot){ACTIVATION, c->in[0].rows, c->in[0].cols, 0, 0};
+        snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " res");
+    }
+}
+
 static void cases_norm(case_list *l, op_kind kind, bool w, bool b, bool unit_offset) {
     op_attr attr = {.norm = {.eps = 1e-5f, .unit_offset = unit_offset}};
     int first = l->n;
@@ -127,6 +136,7 @@ static void cases_norm(case_list *l, op_kind kind, bool w, bool b, bool unit_off
         if (w) c->in[1] = (slot){VECTOR, 1, c->in[0].cols, 0, 0};
         if (b) c->in[2] = (slot){VECTOR, 1, c->in[0].cols, 0, 0};
     }
+    add_residuals(l, first, kind == OP_LAYERNORM ? 3 : 2, w);
 }
 
 /* One norm per head: rows, heads, width. The largest once per op: it takes time. */
@@ -135,6 +145,7 @@ static void cases_norm_of_heads(case_list *l, op_kind kind, bool w, bool b, bool
                                        {4, 3, 80},  {7, 4, 64},  {9, 3, 128},
                                        {5, 2, 256}, {2, 2, 300}, {130, 4, 64}};
     bool again = l->n > 0 && l->items[l->n - 1].attr.norm.width > 0;
+    int first = l->n;
     for (int i = 0; i < ARRAY_LEN(sizes) - again; i++) {
         const int32_t *s = sizes[i];
         op_case *c = case_add(l, kind);
@@ -145,6 +156,7 @@ static void cases_norm_of_heads(case_list *l, op_kind kind, bool w, bool b, bool
         if (w) c->in[1] = (slot){VECTOR, 1, s[2], 0, 0};
         if (b) c->in[2] = (slot){VECTOR, 1, s[2], 0, 0};
     }
+    add_residuals(l, first, kind == OP_LAYERNORM ? 3 : 2, w);
 }
 
 static void cases_RMSNORM(case_list *l) {
@@ -287,7 +299,10 @@ static void cases_ACT(case_list *l) {
 }
 
 static void cases_SCALE(case_list *l) {
+    int first = l->n;
     cases_elementwise(l, OP_SCALE, 1, (op_attr){.scale = {.c = -0.37f}}, 37, 0);
+    cases_elementwise(l, OP_SCALE, 1, (op_attr){.scale = {.c = 0.7f}}, 70, 0);
+    add_residuals(l, first, 1, false);
 }
 
 static void cases_FILL(case_list *l) {
@@ -306,11 +321,13 @@ static void cases_GATED(case_list *l) {
 }
 
 static void cases_DROPOUT(case_list *l) {
+    int first = l->n;
     cases_elementwise(l, OP_DROPOUT, 1, (op_attr){.dropout = {.p = 0.3f, .stream = 9}}, 30, 0);
     cases_elementwise(l, OP_DROPOUT, 1, (op_attr){.dropout = {.p = 0, .stream = 9}}, 0, 0);
     op_attr rows_of_more = {
         .dropout = {.p = 0.3f, .stream = 9, .all_rows = 1000, .first_row = 130}};
     cases_elementwise(l, OP_DROPOUT, 1, rows_of_more, 31, 0);
+    add_residuals(l, first, 1, false);
 }
 
 static void cases_HEAD_CE(case_list *l) {
@@ -362,7 +379,7 @@ static void cases_HEAD_NLL(case_list *l) {
 }
 
 /* Logits `first` and on of a vocabulary of 2 V + 3; the stats of HEAD_GRAD are of 3 ranks. */
-static void cases_of_part(case_list *l, op_kind kind, bool grad, float softcap) {
+static void cases_of_part(case_list *l, op_kind kind, bool grad, float softcap, bool dnll) {
     static const int64_t sizes[][2] = {{1, 2}, {3, 7}, {17, 65}, {9, 300}, {111, 301}};
     for (int i = 0; i < ARRAY_LEN(sizes); i++) {
         int64_t N = sizes[i][0], V = sizes[i][1];
@@ -370,23 +387,26 @@ static void cases_of_part(case_list *l, op_kind kind, bool grad, float softcap) 
         c->attr.head.with_grad = grad, c->attr.head.softcap = softcap;
         c->attr.head.z_loss = i % 2 ? 0.01f : 0;
         c->attr.head.all_rows = (int32_t)(2 * V + 3), c->attr.head.first = (int32_t)(i % 3 * V / 2);
-        LABEL(c, "%s N=%d V=%d first=%d grad=%d softcap=%g", op_classes[kind].name, (int)N, (int)V,
-              (int)c->attr.head.first, grad, (double)softcap);
+        LABEL(c, "%s N=%d V=%d first=%d grad=%d softcap=%g dnll=%d", op_classes[kind].name, (int)N,
+              (int)V, (int)c->attr.head.first, grad, (double)softcap, dnll);
         c->in[0] = (slot){VECTOR, N, V, 0, kind == OP_HEAD_GRAD && softcap > 0 ? softcap : 0};
         c->in[1] = (slot){N > 1 ? TARGETS : INTEGERS, N, 1, 2 * V + 3, 0};
         if (kind == OP_HEAD_GRAD) c->in[2] = (slot){LIKE_STATS, 3 * N, OP_HEAD_STATS_COLS, 0, 0};
+        if (dnll) c->in[3] = (slot){VECTOR, N, 1, 0, 0};
     }
 }
 
 static void cases_HEAD_STATS(case_list *l) {
-    cases_of_part(l, OP_HEAD_STATS, false, 0);
-    cases_of_part(l, OP_HEAD_STATS, false, 1.3f);
+    cases_of_part(l, OP_HEAD_STATS, false, 0, false);
+    cases_of_part(l, OP_HEAD_STATS, false, 1.3f, false);
 }
 
 static void cases_HEAD_GRAD(case_list *l) {
-    cases_of_part(l, OP_HEAD_GRAD, true, 0);
-    cases_of_part(l, OP_HEAD_GRAD, true, 1.3f);
-    cases_of_part(l, OP_HEAD_GRAD, false, 0);
+    for (int dnll = 0; dnll < 2; dnll++) {
+        cases_of_part(l, OP_HEAD_GRAD, true, 0, dnll);
+        cases_of_part(l, OP_HEAD_GRAD, true, 1.3f, dnll);
+    }
+    cases_of_part(l, OP_HEAD_GRAD, false, 0, false);
 }
 
 /* Collectives need ranks: test_comm.c. */

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "dev/dev_int.h"
 #include "op/gemm.h"
+#include "op/gemm_choice.h"
 #include "sanitizer.h"
 
 enum { PAD = 5, GUARD = 0x7b };
@@ -204,11 +205,43 @@ static void test_amx(void **state) {
     pretending = false;
 }
 
+/* What is held for our own kernels is theirs to the bit, and afterwards the rule's again. */
+static void test_hold_own(void **state) {
+    (void)state;
+    enum { M = 128, N = 256, K = 2000 };
+    arena *mem = arena_new("test");
+    dev *d;
+    unsetenv("ATHANOR_GEMM");
+    assert_int_equal(dev_open(&d, DEV_CPU, 2, NULL), ST_OK);
+    gemm_args g = {.m = M, .n = N, .k = K, .lda = K, .ldb = K, .ldc = N, .b_trans = true};
+    float *a = arena_alloc(mem, sizeof *a * M * K), *b = arena_alloc(mem, sizeof *b * N * K);
+    size_t bytes = sizeof(float) * M * N;
+    float *own = arena_alloc(mem, bytes), *ruled = arena_alloc(mem, bytes);
+    float *c = arena_alloc(mem, bytes);
+    void *ws = arena_alloc(mem, (size_t)gemm_ws_bytes(d, M, N, K, DT_F32, DT_F32));
+    for (int i = 0; i < M * K; i++) a[i] = (float)sin(i);
+    for (int i = 0; i < N * K; i++) b[i] = (float)cos(3 * i);
+    g.a = a, g.b = b, g.ab_dt = g.c_dt = DT_F32;
+    gemm_rule onednn = {{{GEMM_ONEDNN, GEMM_ONEDNN, GEMM_ONEDNN}}};
+    gemm_use(d, &onednn, &(gemm_choices){0});
+    g.c = own, gemm_run_with(d, GEMM_OWN, &g, ws);
+    g.c = ruled, gemm_run(d, &g, ws);
+    g.c = c, gemm_hold_own(d, true), gemm_run(d, &g, ws);
+    assert_memory_equal(c, own, bytes);
+    gemm_hold_own(d, false), gemm_run(d, &g, ws);
+    assert_memory_equal(c, ruled, bytes);
+    bool differ = memcmp(own, ruled, bytes) != 0;
+    dev_close(d);
+    arena_free(mem);
+    if (!differ) skip(); /* on this machine both add in the same order */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_base),        cmocka_unit_test(test_amx),
         cmocka_unit_test(test_avx2),        cmocka_unit_test(test_avx512),
         cmocka_unit_test(test_avx512_bf16), cmocka_unit_test(test_onednn),
+        cmocka_unit_test(test_hold_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

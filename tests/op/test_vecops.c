@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/dtype.h"
+#include "op/clip.h"
 #include "op/vecops.h"
 
 static const char *const ISAS[] = {"base", "avx2", "avx512", "avx512_bf16"};
@@ -712,6 +713,53 @@ static void test_cuda_values(void **state) {
     dev_close(cpu), close_cuda(d), arena_free(a);
 }
 
+/* An update by a norm that stays on the device has the bits of one whose factor the host made. A norm
+ * that is not finite leaves everything as it was. */
+static void check_update_by_norm(dev *d) {
+    arena *a = arena_new("test");
+    vec_spans s = make_spans(a);
+    vec_update_args old = make_step(a), one = step_to_device(d, &old),
+                    two = step_to_device(d, &old);
+    double sum = vec_sum_squares(d, &s, one.grad), loss_scale = 8, most = 0.01;
+    float infinite = INFINITY, *grad = (float *)(uintptr_t)two.grad;
+    vec_update_args by_host = one, by_norm = two;
+    by_host.grad_scale = clip_scale(sum + sum, most, loss_scale);
+    vec_update(d, &s, &by_host, NULL);
+    vec_norm_begin(d);
+    vec_norm_add(d, &s, grad);
+    vec_norm_add(d, &s, grad);
+    by_norm.grad_scale_at = vec_norm_end(d, most, loss_scale);
+    vec_update(d, &s, &by_norm, NULL);
+    assert_true(vec_norm_squares(d) == sum + sum && by_host.grad_scale < 1 / (float)loss_scale);
+    uint64_t now = vec_digest(d, &s, one.param);
+    assert_true(vec_digest(d, &s, two.param) == now && now != digest(&s, old.param));
+    dev_write(d, grad + s.item[2].at, &infinite, sizeof infinite);
+    vec_norm_begin(d);
+    vec_norm_add(d, &s, grad);
+    by_norm.grad_scale_at = vec_norm_end(d, most, loss_scale);
+    vec_update(d, &s, &by_norm, NULL);
+    assert_true(isinf(vec_norm_squares(d)) && vec_digest(d, &s, two.param) == now);
+    for (int k = 0; k < 2; k++) {
+        vec_update_args *x = k ? &two : &one;
+        dev_release(d, x->param, LEN * sizeof(float));
+        dev_release(d, x->state[0], LEN * sizeof(float));
+        dev_release(d, x->state[1], LEN * sizeof(float));
+        dev_release(d, (void *)(uintptr_t)x->grad, LEN * sizeof(float));
+        dev_release(d, x->param_copy, LEN * sizeof(uint16_t));
+    }
+    arena_free(a);
+}
+
+static void test_update_by_norm(void **state) {
+    (void)state;
+    dev *cpu = open_dev("avx2", 2), *twin, *cuda = open_cuda("4");
+    assert_int_equal(dev_open(&twin, DEV_TWIN, 2, NULL), ST_OK);
+    check_update_by_norm(cpu);
+    check_update_by_norm(twin);
+    check_update_by_norm(cuda);
+    dev_close(cpu), dev_close(twin), close_cuda(cuda);
+}
+
 static void test_add(void **state) {
     (void)state;
     dev *d = open_dev("base", 1);
@@ -742,6 +790,7 @@ int main(void) {
         cmocka_unit_test(test_cuda_updates),
         cmocka_unit_test(test_cuda_sums),
         cmocka_unit_test(test_cuda_values),
+        cmocka_unit_test(test_update_by_norm),
         cmocka_unit_test(test_add),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

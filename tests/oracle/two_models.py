@@ -236,7 +236,7 @@ def dpo_loss(policy, reference, ids, targets, grads):
 # Optimizer
 
 class AdamW:
-    """src/op/vecops.h; clipping as optim_clip_factor of src/optim/optim.h."""
+    """src/op/vecops.h; clipping as clip_factor of src/op/clip.h."""
 
     def __init__(self, model, lr, betas, eps, weight_decay, no_decay, clip_norm):
         self.model, self.lr, self.betas, self.eps, self.clip_norm = model, lr, betas, eps, clip_norm

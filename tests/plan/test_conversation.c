@@ -50,6 +50,7 @@ static void lab_open(lab *l) {
     MUST(chat_template_parse(&l->template, LINES, strlen(LINES), NULL, E));
     l->gen = plan_generator(l->g.p, l->tok);
     conversation_init(&l->c, &l->gen, l->tok, l->template, &(generation_settings){0});
+    l->c.Tmax = l->gen.Tmax;
     l->options = (generate_request){.max_new = 4, .sample = {.top_p = 1, .repetition_penalty = 1}};
 }
 

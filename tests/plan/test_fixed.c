@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include "base/rng.h"
+#include "op/clip.h"
 #include "plan/plan.h"
 #include "prog_memory.h"
 
@@ -145,7 +146,7 @@ static outcome train(const model_case *c, dtype compute, const way *w) {
                          .beta2 = 0.95,
                          .eps = 1e-8,
                          .step = step + 1,
-                         .grad_scale = (float)optim_clip_factor(r.norm[step], 1.0)};
+                         .grad_scale = (float)clip_factor(r.norm[step], 1.0)};
         l.p->spec.optim->update(l.dev, l.p->store, 0, l.decay, l.p->optim_state, &h,
                                 &r.digest[step]);
     }

@@ -7,6 +7,7 @@
 
 #include "infer/generate.h"
 #include "io/whole_tensors.h"
+#include "op/clip.h"
 
 static const double LOGITS = 1e-5, GRADS = 1e-4, CURVE = 1e-4, CURVE_BF16 = 2e-2, CURVE_F16 = 4e-3;
 
@@ -284,7 +285,7 @@ static double curve_distance(const char *name, dtype compute) {
                          .eps = 1e-8,
                          .weight_decay = 0.1,
                          .step = k + 1,
-                         .grad_scale = (float)(optim_clip_factor(norm, 1.0) / g.loss_scale)};
+                         .grad_scale = (float)(clip_factor(norm, 1.0) / g.loss_scale)};
         optim_find("adamw")->update(g.dev, g.p->store, 0, decay, g.p->optim_state, &h, NULL);
         golden_wait(&g); /* `decay` is read until then */
     }

@@ -14,7 +14,7 @@ static const char CONFIG[] = "{\"run\": \"runs/a&b\", \"model\": {\"hidden_size\
 static char *report_of(const char *dir, const char *metrics) {
     put_file(dir, "config.json", CONFIG);
     put_file(dir, "metrics.jsonl", metrics);
-    OK(report_write(dir, NULL));
+    OK(report_write(dir, NULL, NULL));
     return get_file(dir, "report.html");
 }
 
@@ -45,6 +45,14 @@ static void put_run(strbuf *out, int64_t n) {
                   "{\"event\": \"end\", \"steps\": %lld, \"peak_rss_bytes\": 90000000, "
                   "\"planned_peak_bytes\": 100000000}\n",
                   (long long)n, (long long)n, (long long)n);
+}
+
+static void put_eval(strbuf *out, int64_t step, const char *task, double acc) {
+    strbuf_printf(out,
+                  "{\"event\": \"eval\", \"step\": %lld, \"task\": \"%s\", \"metrics\": "
+                  "{\"alias\": \"x\", \"acc,none\": %g, \"acc_stderr,none\": 0.1, "
+                  "\"sample_len\": 20, \"chance\": 0.25}}\n",
+                  (long long)step, task, acc);
 }
 
 /* Length of the tag name at s. */
@@ -293,7 +301,7 @@ static void test_hostile_events(void **state) {
 
 static void test_no_run(void **state) {
     err e = {0};
-    assert_int_equal(report_write(*state, &e), ST_FORMAT);
+    assert_int_equal(report_write(*state, NULL, &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "is not a run folder"));
 }
 
@@ -375,6 +383,29 @@ static void test_terminal_curve(void **state) {
 
 #define T(f) cmocka_unit_test_setup_teardown(f, make_scratch, remove_scratch)
 
+/* A task that was not evaluated at a step has a gap in its curve, and a dash in the table. */
+static void test_tasks(void **state) {
+    strbuf metrics = {0};
+    put_run(&metrics, 30);
+    for (int64_t step = 10; step <= 30; step += 10) {
+        put_eval(&metrics, step, "whole", 0.5);
+        if (step != 20) put_eval(&metrics, step, "<gap>", 0.25 + 0.01 * (double)step);
+    }
+    put_eval(&metrics, 31, "whole", 0.75);
+    char *html = report_of(*state, metrics.data);
+    expect_well_formed(html);
+    const char *whole = strstr(html, "whole: acc</figcaption>");
+    const char *gap = strstr(html, "&lt;gap&gt;: acc</figcaption>");
+    assert_true(whole && gap && gap > whole);
+    const char *line = strstr(gap, "<path class=\"line task\""), *end = strstr(line, "/>");
+    assert_null(memchr(line, 'L', (size_t)(end - line)));
+    assert_non_null(memchr(strstr(whole, "<path class=\"line task\""), 'L', 200));
+    assert_non_null(strstr(gap, "Scores at step 31"));
+    assert_non_null(strstr(gap, "0.75 <small>\xc2\xb1 0.1</small>"));
+    free(html);
+    strbuf_free(&metrics);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         T(test_whole_report),
@@ -384,6 +415,7 @@ int main(void) {
         T(test_many_alarms_are_folded),
         T(test_rewound_steps),
         T(test_hostile_events),
+        T(test_tasks),
         T(test_no_run),
         cmocka_unit_test(test_many_steps_stay_small),
         cmocka_unit_test(test_gaps),

@@ -259,12 +259,33 @@ static void test_gguf(void **state) {
     strbuf_free(&file);
 }
 
+static void expect_stop(const tok *k, const char *text, const char *stop) {
+    chat_template *t = parse(text);
+    int32_t found = chat_find_stop(t, k, NULL);
+    assert_int_equal(found, stop ? tok_id(k, stop) : -1);
+    chat_template_free(t);
+}
+
+static void test_stop(void **state) {
+    (void)state;
+    tok *k = load_golden(GOLDEN("bpe_gpt2.json"));
+    expect_stop(k, "{% for m in messages %}{{ m.role }}: {{ m.content }}</s>\n{% endfor %}",
+                "</s>");
+    expect_stop(k, "{% for m in messages %}{{ m.content }} \n<|endoftext|>x{% endfor %}",
+                "<|endoftext|>");
+    expect_stop(k, "{% for m in messages %}{{ m.content }}\n{% endfor %}", NULL);
+    expect_stop(k, "{% for m in messages %}{{ m.content }} and</s>{% endfor %}", NULL);
+    expect_stop(k, "{{ messages[0].content }}</s>", NULL);
+    expect_stop(k, "{{ raise_exception('no') }}", NULL);
+    tok_free(k);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder),    cmocka_unit_test(test_names),
         cmocka_unit_test(test_variables), cmocka_unit_test(test_reasoning),
         cmocka_unit_test(test_continue),  cmocka_unit_test(test_marks),
-        cmocka_unit_test(test_gguf),
+        cmocka_unit_test(test_gguf),      cmocka_unit_test(test_stop),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

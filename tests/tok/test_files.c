@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "tok/tok_edit.h"
 #include "tok/tok_test.h"
 
 static char dir[256];
@@ -94,6 +95,62 @@ static void test_save_dir(void **state) {
     tok_free(t);
 }
 
+static char *member(const char *file, const char *key) {
+    char path[512];
+    json_t *j = json_load_file(in_dir(path, sizeof(path), file), 0, NULL);
+    const json_t *v = json_object_get(j, key);
+    char *text = xstrdup(json_is_string(v) ? json_string_value(v) : "");
+    json_decref(j);
+    return text;
+}
+
+static void expect_member(const char *file, const char *key, const char *want) {
+    char *got = member(file, key);
+    assert_string_equal(got, want);
+    free(got);
+}
+
+/* What a taught model keeps beside its weights, and what a larger vocabulary takes along. */
+static void test_save_chat(void **state) {
+    (void)state;
+    static const char chat[] = "{{ messages[0].content }}<|user|>";
+    err e = {0};
+    char path[512], *text;
+    size_t n;
+    tok *t = load_golden(GOLDEN("bpe_gpt2.json")), *taught, *more, *back;
+    tok_new_token user = {.content = "<|user|>", .special = true};
+    tok_new_token tool = {.content = "<|tool|>", .special = true};
+    assert_int_equal(tok_edit_add(t, &(tok_add_options){.token = &user, .n = 1}, &taught, &e),
+                     ST_OK);
+    int32_t stop = tok_id(taught, "<|user|>");
+    in_dir(path, sizeof(path), "taught");
+    assert_int_equal(tok_save_chat(taught, path, 64, chat, stop, &e), ST_OK);
+    expect_member("taught/tokenizer_config.json", "eos_token", "<|user|>");
+    expect_member("taught/tokenizer_config.json", "chat_template", chat);
+    expect_member("taught/special_tokens_map.json", "eos_token", "<|user|>");
+    in_dir(path, sizeof(path), "taught/chat_template.jinja");
+    assert_int_equal(file_read_all(path, &text, &n, &e), ST_OK);
+    assert_string_equal(text, chat);
+    free(text);
+
+    assert_int_equal(tok_load(&back, in_dir(path, sizeof(path), "taught"), &e), ST_OK);
+    assert_int_equal(tok_eos(back), stop);
+    assert_int_equal(tok_edit_add(back, &(tok_add_options){.token = &tool, .n = 1}, &more, &e),
+                     ST_OK);
+    in_dir(path, sizeof(path), "more");
+    assert_int_equal(tok_save_dir(more, path, 0, &e), ST_OK);
+    expect_member("more/tokenizer_config.json", "eos_token", "<|user|>");
+    expect_member("more/tokenizer_config.json", "chat_template", chat);
+    in_dir(path, sizeof(path), "more/tokenizer_config.json");
+    assert_int_equal(file_read_all(path, &text, &n, &e), ST_OK);
+    assert_non_null(strstr(text, "<|tool|>")); /* among the added tokens */
+    free(text);
+    tok_free(more);
+    tok_free(back);
+    tok_free(taught);
+    tok_free(t);
+}
+
 static void test_config_names_specials(void **state) {
     (void)state;
     err e = {0};
@@ -176,9 +233,13 @@ static void test_finish_twice(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_identical_bytes), cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_save_dir),        cmocka_unit_test(test_config_names_specials),
-        cmocka_unit_test(test_missing_file),    cmocka_unit_test(test_training_options),
+        cmocka_unit_test(test_identical_bytes),
+        cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_save_dir),
+        cmocka_unit_test(test_save_chat),
+        cmocka_unit_test(test_config_names_specials),
+        cmocka_unit_test(test_missing_file),
+        cmocka_unit_test(test_training_options),
         cmocka_unit_test(test_finish_twice),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

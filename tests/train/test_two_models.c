@@ -50,7 +50,8 @@ static void write_config(const lab *l, char path[]) {
     fprintf(f, "model: {from: %s}\n", POLICY);
     fprintf(f,
             "train: {steps: 5, seq_len: %d, global_batch_size: %d, micro_batch_size: 4, "
-            "precision: fp32, objective: dpo, beta: %g, reference: %s/reference}\n",
+            "precision: fp32, objective: dpo, beta: %g, reference: %s/reference, "
+            "reference_cache: false}\n",
             (int)l->ids.dims[2], (int)l->sequences, number(l, "beta"), GOLDEN);
     fprintf(f,
             "optim: {lr: %g, betas: [%g, %g], eps: %g, weight_decay: %g, clip_norm: %g, "
@@ -70,7 +71,8 @@ static void lab_open(lab *l, const char *const *keys, int n_keys) {
     status st = config_load(&l->c, path, keys, n_keys, &e);
     unlink(path);
     if (st == ST_OK) st = trial_open(&l->s, a, l->c, NULL, false, &e);
-    if (st == ST_OK) st = setup_make_weights(&l->s.setup, l->s.setup.plan->store, POLICY, &e);
+    setup *u = &l->s.setup;
+    if (st == ST_OK) st = setup_make_weights(u, u->plan->store, &u->models[0], &e);
     if (st != ST_OK) fail_msg("%s", e.message);
 }
 

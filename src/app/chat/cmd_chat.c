@@ -33,6 +33,7 @@ static status load(chat *c, const cli_args *args, err *e) {
     }
     TRY(open_model_load(&c->model, (int)ctx, 0, e));
     c->gen = open_model_generator(&c->model);
+    c->talk.Tmax = c->gen.Tmax;
     return ST_OK;
 }
 

@@ -27,7 +27,7 @@ static status bad_key(const char *key, const char *value, const char *hint, err 
     return err_hint(e, "%s", hint);
 }
 
-static status get_number(const cli_args *args, const char *key, double hi, double *out, err *e) {
+status data_get_number(const cli_args *args, const char *key, double hi, double *out, err *e) {
     const char *value = cli_override(args, key);
     if (!value) return ST_OK;
     if (text_parse_number(value, out) && *out >= 0 && *out < hi) return ST_OK;
@@ -36,7 +36,7 @@ static status get_number(const cli_args *args, const char *key, double hi, doubl
     return bad_key(key, value, hint, e);
 }
 
-static status get_count(const cli_args *args, const char *key, int64_t hi, uint64_t *out, err *e) {
+status data_get_count(const cli_args *args, const char *key, int64_t hi, uint64_t *out, err *e) {
     const char *value = cli_override(args, key);
     int64_t n;
     char hint[96] = "give a whole number, not negative";
@@ -93,7 +93,7 @@ static status read_reader_options(const cli_args *args, arena *a, reader_options
     int format = READER_AUTO;
     TRY(data_get_word(args, "format", FORMATS, ARRAY_LEN(FORMATS), &format, e));
     opt->format = (reader_format)format;
-    return get_number(args, "max_bad", 1.000001, &opt->max_bad, e);
+    return data_get_number(args, "max_bad", 1.000001, &opt->max_bad, e);
 }
 
 /* Keys that do nothing beside the others that were given. */
@@ -120,10 +120,10 @@ static status read_build_options(const cli_args *args, arena *a, data_build_opti
     TRY(cli_check_overrides(args, BUILD_KEYS, e));
     TRY(check_effects(args, e));
     TRY(read_reader_options(args, a, &opt->reader, e));
-    TRY(get_number(args, "valid", 1, &opt->valid_fraction, e));
-    TRY(get_count(args, "threads", 1024, &threads, e));
-    TRY(get_count(args, "seed", INT64_MAX, &opt->seed, e));
-    TRY(get_count(args, "shard_tokens", INT64_MAX, &opt->shard_tokens, e));
+    TRY(data_get_number(args, "valid", 1, &opt->valid_fraction, e));
+    TRY(data_get_count(args, "threads", 1024, &threads, e));
+    TRY(data_get_count(args, "seed", INT64_MAX, &opt->seed, e));
+    TRY(data_get_count(args, "shard_tokens", INT64_MAX, &opt->shard_tokens, e));
     TRY(data_get_word(args, "eos", BOOLS, ARRAY_LEN(BOOLS), &eos, e));
     TRY(data_get_word(args, "append", BOOLS, ARRAY_LEN(BOOLS), &append, e));
     opt->append = append;
@@ -220,12 +220,15 @@ static void print_result(const char *out, const data_build_result *r) {
 static status build(const cli_args *args, arena *a, err *e) {
     data_build_options opt = {0};
     const char *tokenizer = cli_override(args, "tokenizer");
-    TRY(read_build_options(args, a, &opt, e));
+    bool chat;
     if (!tokenizer) {
         err_at(e, ST_USAGE, "tokenizer", "data build needs tokenizer");
         return err_hint(e,
                         "give tokenizer=FILE; train one with `athanor tok train IN -o tok.json`");
     }
+    TRY(data_build_is_chat(args, &chat, e));
+    if (chat) return data_build_chat(args, tokenizer, e);
+    TRY(read_build_options(args, a, &opt, e));
     if (args->json) log_set_quiet(true);
     bool live = !args->json && isatty(STDERR_FILENO);
     if (live) opt.progress = show_progress;
@@ -252,11 +255,17 @@ static status run_build(const cli_args *args, err *e) {
     return st;
 }
 
+static const cli_option OPTIONS[] = {
+    {"chat", "FORM", "conversations: messages, sharegpt, alpaca, preference, kto; auto, no"},
+    {"template", "FILE", "another chat template than the tokenizer's; chatml is built in"},
+    {NULL, NULL, NULL}};
+
 const cli_command command_data_build = {
     .name = "data build",
-    .summary = "turn text into token shards",
+    .summary = "turn text or conversations into token shards",
     .usage = "IN... -o SHARDS tokenizer=FILE [valid=0.1] [key=value...]",
     .run = run_build,
+    .options = OPTIONS,
     .min_inputs = 1,
     .max_inputs = -1,
     .needs_output = true,
@@ -268,6 +277,10 @@ const cli_command command_data_build = {
         "valid= to SHARDS/train and\n"
         "SHARDS/valid; what is there stays until the new set is complete. A build that was\n"
         "interrupted goes on when the same command is given again.\n"
+        "\n"
+        "Conversations (.json, .jsonl, .parquet with messages, questions and answers, or\n"
+        "preferences) are known by their columns: the chat template renders them, and only\n"
+        "what the assistant says is trained. docs/teaching.md says more.\n"
         "\n"
         "Keys:\n"
         "  tokenizer=FILE     tokenizer.json, or a folder that holds one\n"
@@ -286,5 +299,10 @@ const cli_command command_data_build = {
         "  max_bad=0.01       share of unreadable records above which the build stops\n"
         "  eos=true           put the tokenizer's end-of-text token after each document\n"
         "  shard_tokens=100M  size of one shard file\n"
-        "  threads=N          default: all; the shards are the same for any number\n",
+        "  threads=N          default: all; the shards are the same for any number\n"
+        "Keys for conversations: tokenizer, valid, seed, shard_tokens, threads, and\n"
+        "  train_on=all       all answers of a conversation; last: the last one; each: every\n"
+        "                     answer as a sample of its own\n"
+        "  variables=JSON     of the template: '{\"enable_thinking\": false}'\n"
+        "  allow=NAMES        hard stops that are accepted: system_dropped,two_bos\n",
 };

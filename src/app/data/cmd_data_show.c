@@ -1,6 +1,7 @@
 /* athanor data show: what is in token shards, or in a step of a run (data_show_step.c). */
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "app/data/data_view.h"
 #include "app/frame/cli.h"
@@ -72,8 +73,8 @@ static status decode_preview(const shards *s, const tok *t, const shard_place *r
     return ST_OK;
 }
 
-static status document_json(const shards *s, const tok *t, const shard_place *p, json_t **out,
-                            err *e) {
+status data_document_json(const shards *s, const tok *t, const shard_place *p, json_t **out,
+                          err *e) {
     strbuf text = {0};
     status st = t ? decode_preview(s, t, p, &text, e) : ST_OK;
     if (st == ST_OK) {
@@ -103,7 +104,7 @@ static status list_documents(const shards *s, const tok *t, int64_t limit, json_
         shard_place p;
         json_t *o = NULL;
         st = shards_locate(s, at, a, &p, e);
-        if (st == ST_OK) st = document_json(s, t, &p, &o, e);
+        if (st == ST_OK) st = data_document_json(s, t, &p, &o, e);
         if (st == ST_OK) json_array_append_new(list, o);
         at = st == ST_OK ? p.end_tok : at;
         arena_reset(a);
@@ -114,7 +115,7 @@ static status list_documents(const shards *s, const tok *t, int64_t limit, json_
 
 /* ---- output ---- */
 
-static json_t *set_json(const shards *s, json_t *documents) {
+json_t *data_set_json(const shards *s, json_t *documents) {
     json_t *o = data_totals_json(&s->totals), *sources = json_array(), *list = json_array();
     char hex[17];
     hash_format(s->tok_hash, hex);
@@ -129,7 +130,7 @@ static json_t *set_json(const shards *s, json_t *documents) {
     json_object_set_new(o, "vocab_size", json_integer(s->vocab_size));
     json_object_set_new(o, "sources", sources);
     json_object_set_new(o, "shards", list);
-    json_object_set(o, "documents", documents);
+    json_object_set_new(o, "documents", documents);
     return o;
 }
 
@@ -183,16 +184,43 @@ static void print_set(const shards *s, const json_t *documents) {
                s->totals.documents - json_array_size(documents));
 }
 
+static status read_look(const cli_args *args, int64_t limit, data_look *look, err *e) {
+    *look = (data_look){.html = cli_value(args, "html"), .json = args->json};
+    look->style.color = isatty(STDOUT_FILENO);
+    look->style.tokens = cli_has(args, "tokens");
+    TRY(cli_int(args, "from", 0, 0, INT64_MAX, &look->from, e));
+    return cli_int(args, "limit", limit, 0, INT32_MAX, &look->limit, e);
+}
+
+/* Whether tokens are shown, rather than a line of each document. */
+static bool looks_closely(const cli_args *args, const shards *s) {
+    return s->chat.marks || cli_has(args, "render") || cli_has(args, "html") ||
+           cli_has(args, "tokens");
+}
+
+static status need_tokenizer(const shards *s, const tok *t, const data_look *look, err *e) {
+    if (t || (look->json && !look->html)) return ST_OK;
+    err_set(e, ST_USAGE, "%s has no tokenizer beside it, so its tokens have no text", s->dir);
+    return err_hint(e, "give tokenizer=FILE, or --json for the ids");
+}
+
+static status list_set(const shards *s, const tok *t, const data_look *look, err *e) {
+    json_t *documents = json_array();
+    status st = list_documents(s, t, look->limit, documents, e);
+    if (st == ST_OK && look->json) cli_print_json(data_set_json(s, json_incref(documents)));
+    if (st == ST_OK && !look->json) print_set(s, documents);
+    json_decref(documents);
+    return st;
+}
+
 static status show_set(const cli_args *args, const shards *s, tok *given, err *e) {
-    int64_t limit;
-    TRY(cli_int(args, "limit", SHOWN_DOCUMENTS, 0, INT32_MAX, &limit, e));
+    data_look look;
+    TRY(read_look(args, SHOWN_DOCUMENTS, &look, e));
     if (cli_has(args, "verify")) TRY(shards_verify(s, e));
     tok *t = load_tokenizer(s, given);
-    json_t *documents = json_array();
-    status st = list_documents(s, t, limit, documents, e);
-    if (st == ST_OK && args->json) cli_print_json(set_json(s, documents));
-    if (st == ST_OK && !args->json) print_set(s, documents);
-    json_decref(documents);
+    bool closely = looks_closely(args, s);
+    status st = closely ? need_tokenizer(s, t, &look, e) : list_set(s, t, &look, e);
+    if (st == ST_OK && closely) st = data_show_set(s, t, &look, e);
     if (t != given) tok_free(t);
     return st;
 }
@@ -221,46 +249,62 @@ static status run_show_set(const cli_args *args, err *e) {
 /* ---- the command ---- */
 
 static status run_show_step(const cli_args *args, err *e) {
-    int64_t step, limit;
+    int64_t step;
+    data_look look;
     bool more = args->n_inputs || args->n_overrides || cli_has(args, "verify");
     if (more || !cli_has(args, "step")) {
         err_set(e, ST_USAGE, "--run shows one step of a run, and needs --step N and nothing else");
         return err_hint(e, "athanor data show --run %s --step 1", cli_value(args, "run"));
     }
     TRY(cli_int(args, "step", 1, 1, INT64_MAX, &step, e));
-    TRY(cli_int(args, "limit", INT32_MAX, 1, INT32_MAX, &limit, e));
-    return data_show_step(cli_value(args, "run"), step, limit, cli_has(args, "render"), args->json,
-                          e);
+    TRY(read_look(args, INT32_MAX, &look, e));
+    look.render = cli_has(args, "render") || look.style.tokens || look.html;
+    return data_show_step(cli_value(args, "run"), step, &look, e);
+}
+
+static status run_show_input(const cli_args *args, err *e) {
+    bool chats = false;
+    data_look look;
+    if (!file_is_dir(args->inputs[0])) TRY(data_build_is_chat(args, &chats, e));
+    if (!chats) return run_show_set(args, e);
+    TRY(read_look(args, SHOWN_DOCUMENTS, &look, e));
+    return data_show_chats(args, &look, e);
 }
 
 static status run_show(const cli_args *args, err *e) {
     if (cli_has(args, "run")) return run_show_step(args, e);
-    if (args->n_inputs == 1 && !cli_has(args, "step") && !cli_has(args, "render"))
-        return run_show_set(args, e);
+    if (args->n_inputs == 1 && !cli_has(args, "step")) return run_show_input(args, e);
     err_set(e, ST_USAGE, "data show needs token shards, or --run RUN --step N");
     return err_hint(e, "athanor data show SHARDS");
 }
 
 static const cli_option SHOW_OPTIONS[] = {
-    {"limit", "N", "documents to show (default 10; with --run all)"},
+    {"limit", "N", "documents or samples to show (default 10; with --run all)"},
+    {"from", "N", "of a set: the first sample to show, from 0"},
     {"verify", NULL, "also check every checksum, token id and document bound"},
     {"run", "RUN", "show what this run reads"},
     {"step", "N", "in this step, from 1"},
-    {"render", NULL, "with the text and the loss mask"},
+    {"render", NULL, "with the text and the loss mask (conversations are always shown so)"},
+    {"tokens", NULL, "with the text of each token by itself"},
+    {"html", "OUT", "as a page: one file, no network"},
+    {"chat", "FORM", "of conversations that no set was made of yet; as in data build"},
+    {"template", "FILE", "for these: another chat template than the tokenizer's"},
     {0},
 };
 
 const cli_command command_data_show = {
     .name = "data show",
     .summary = "what is in token shards, or in a training step",
-    .usage = "SHARDS [key=value...] [--limit N] [--verify] | --run RUN --step N [--render]",
+    .usage = "SHARDS [key=value...] [--limit N] [--html OUT] | --run RUN --step N [--render]",
     .run = run_show,
     .options = SHOW_OPTIONS,
     .max_inputs = 1,
     .takes_keys = true,
     .about =
         "SHARDS is a folder that `data build` wrote, or token files of another program (a file, a\n"
-        "folder or a glob).\n"
+        "folder or a glob). It may also be a file of conversations: they are shown as `data "
+        "build`\n"
+        "would make a set of them, with the hard stops at which it would end.\n"
         "\n"
         "Keys, for token files of others:\n"
         "  format=auto      athanor, nanogpt, llm.c, megatron, nanotron or olmo\n"
@@ -270,5 +314,10 @@ const cli_command command_data_show = {
         "--run shows which documents each sequence of a step holds: record of the source, shard,\n"
         "number in the set, tokens, and the positions of the row. --render adds the text; what is\n"
         "not learned (the first token, beginnings behind a document mask) is dim on a terminal,\n"
-        "else in [[ ]].\n",
+        "else in [[ ]].\n"
+        "\n"
+        "Of conversations every token is shown, with who wrote it: what is learned is underlined "
+        "on a\n"
+        "terminal, elsewhere what is not learned stands in [[ ]] and special tokens in « ». Bytes\n"
+        "that are no character, and characters that cannot be seen, stand as numbers in ‹ ›.\n",
 };

@@ -1,12 +1,13 @@
 /* What a training step reads: `data show --run RUN --step N`.
  *
  * One pass over the samples of a step: each is described, and with --render filled as for training.
- * Both forms of output are made from the same walk. */
+ * All forms of output are made from the same walk. Rows of conversations, pages and single tokens
+ * are drawn by the inspector (inspect.h). */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <string.h>
 
 #include "app/data/data_view.h"
 #include "app/frame/cli.h"
@@ -21,10 +22,11 @@ typedef struct step_view {
     arena *a; /* of one sample */
     const char *run;
     int64_t step;
-    int64_t left; /* documents that may still be shown */
-    bool render, json, color;
+    const data_look *look;
+    int64_t left;           /* documents that may still be shown */
     int32_t *ids, *targets; /* [T], as loader_fill gives them */
     json_t *documents, *samples;
+    inspection x;
 } step_view;
 
 typedef struct sample_view {
@@ -58,7 +60,7 @@ typedef struct row_writer {
 static void set_masked(row_writer *w, bool masked) {
     if (masked == w->masked) return;
     static const char *const marks[2][2] = {{"]]", "[["}, {"\033[0m", "\033[2m"}};
-    strbuf_puts(w->out, marks[w->v->color][masked]);
+    strbuf_puts(w->out, marks[w->v->look->style.color][masked]);
     w->masked = masked;
 }
 
@@ -142,6 +144,79 @@ static status append_text(const step_view *v, const sample_view *s, const char *
     return st;
 }
 
+/* ---- the inspector's row ---- */
+
+static const shards *set_of(const step_view *v, const sample_view *s) {
+    return loader_source_shards(v->d->loader, s->place.source);
+}
+
+/* Roles of a document's part, and of the token behind it where the row has that as a target. */
+static status read_marks(const step_view *v, const sample_view *s, const loader_span *span, int n,
+                         uint8_t *marks, err *e) {
+    int64_t left = n - span->row_first, part = (int64_t)(span->place.end_tok - span->first_tok);
+    if (span->row_first + (int64_t)(span->end_tok - span->first_tok) < v->d->T)
+        part = (int64_t)(span->end_tok - span->first_tok);
+    return shards_copy_marks(set_of(v, s), span->first_tok, part < left ? part : left,
+                             marks + span->row_first, e);
+}
+
+static void put_spans(const step_view *v, const sample_view *s, inspect_row *r) {
+    arena *a = v->x.a;
+    r->spans = ARENA_ARRAY(a, inspect_span, s->n_spans);
+    r->n_spans = s->n_spans;
+    for (int i = 0; i < s->n_spans; i++) {
+        const loader_span *p = &s->spans[i];
+        int end = p->row_first + (int)(p->end_tok - p->first_tok);
+        r->spans[i] = (inspect_span){p->row_first, end < v->d->T ? end : v->d->T,
+                                     data_title(a, &p->place, p->shard)};
+    }
+}
+
+static status make_row(const step_view *v, const sample_view *s, inspect_row *r, err *e) {
+    arena *a = v->x.a;
+    int T = v->d->T, n = used_positions(s, T);
+    bool last = n == T && v->targets[T - 1] >= 0;
+    *r = (inspect_row){.title = arena_printf(a, "%s, epoch %" PRIu64, s->set, s->place.epoch),
+                       .ids = ARENA_ARRAY(a, int32_t, n + 1),
+                       .marks = ARENA_ARRAY(a, uint8_t, n + 1),
+                       .n = n + last,
+                       .room = T};
+    memcpy(r->ids, v->ids, sizeof *r->ids * (size_t)n);
+    if (last) r->ids[n] = v->targets[T - 1];
+    memset(r->marks, mark_of((mark_role)INSPECT_TEXT, false), (size_t)n + 1);
+    for (int i = 0; i < s->n_spans && set_of(v, s)->chat.marks; i++)
+        TRY(read_marks(v, s, &s->spans[i], r->n, r->marks, e));
+    r->label = data_label(set_of(v, s), (int)(s->place.sequence % 2), r->marks, r->n);
+    for (int t = 0; t < r->n; t++) {
+        bool trained = t > 0 && v->targets[t - 1] >= 0;
+        r->marks[t] = (uint8_t)((r->marks[t] & ~MARK_TRAINED) | (trained ? MARK_TRAINED : 0));
+    }
+    put_spans(v, s, r);
+    return ST_OK;
+}
+
+/* Rows of a pair stand beside each other. */
+static status keep_row(step_view *v, const sample_view *s, err *e) {
+    inspection *x = &v->x;
+    const shards *set = set_of(v, s);
+    inspect_row row, *r = &row;
+    TRY(make_row(v, s, r, e));
+    bool second = set->chat.sequences == 2 && s->place.sequence % 2 && x->n &&
+                  x->sample[x->n - 1].n_rows == 1;
+    for (int i = 0; i < r->n_spans; i++) {
+        const inspect_span *p = &r->spans[i];
+        int end = i + 1 < r->n_spans ? p->end : r->n; /* with the last target */
+        inspect_count(inspect_source_of(x, s->set), r->marks + p->first, end - p->first);
+    }
+    if (second) {
+        x->sample[x->n - 1].row[x->sample[x->n - 1].n_rows++] = *r;
+        return ST_OK;
+    }
+    x->sample = arena_grow(x->a, x->sample, x->n, &x->cap, sizeof *x->sample);
+    x->sample[x->n++] = (inspect_sample){.number = (uint64_t)s->row, .n_rows = 1, .row = {*r}};
+    return ST_OK;
+}
+
 /* ---- JSON ---- */
 
 static json_t *document_json(const sample_view *s, const loader_span *span) {
@@ -175,6 +250,16 @@ static status sample_json(const step_view *v, const sample_view *s, json_t **out
     return st;
 }
 
+/* Who wrote the tokens, and the text of each. */
+static status add_tokens(step_view *v, const sample_view *s, json_t *o, err *e) {
+    inspect_row r;
+    TRY(make_row(v, s, &r, e));
+    json_t *tokens = inspect_row_json(&v->x, &r);
+    json_object_del(tokens, "ids"); /* those of the row may be padded */
+    json_object_update_new(o, tokens);
+    return ST_OK;
+}
+
 static json_t *step_json(const step_view *v) {
     const step_data *d = v->d;
     json_t *o = json_pack("{s:o,s:I,s:I,s:i,s:o,s:i,s:I,s:I,s:O}", "run", json_cstr(v->run), "step",
@@ -182,7 +267,7 @@ static json_t *step_json(const step_view *v) {
                           d->stage, "stage_name", json_cstr(d->stage_name), "seq_len", d->T,
                           "first_sample", (json_int_t)d->first_sample, "sequences",
                           (json_int_t)d->n_samples, "documents", v->documents);
-    if (v->render) json_object_set(o, "samples", v->samples);
+    if (v->look->render) json_object_set(o, "samples", v->samples);
     return o;
 }
 
@@ -212,11 +297,28 @@ static void print_document(const loader_span *span) {
     putchar('\n');
 }
 
-static status print_row(const step_view *v, const sample_view *s, int n, err *e) {
+/* Whether the inspector draws the row. */
+static bool is_inspected(const step_view *v, const sample_view *s) {
+    return set_of(v, s)->chat.marks || v->look->style.tokens;
+}
+
+static status print_inspected(step_view *v, const sample_view *s, err *e) {
+    strbuf text = {0};
+    inspect_row r;
+    TRY(make_row(v, s, &r, e));
+    inspect_text_row(&text, &v->x, &r, &v->look->style);
+    if (r.label) printf("  %s\n", inspect_label_name(r.label));
+    fwrite(text.data, 1, text.len, stdout);
+    strbuf_free(&text);
+    return ST_OK;
+}
+
+static status print_row(step_view *v, const sample_view *s, int n, err *e) {
     printf("\nrow %d  sample %" PRIu64 "  %s  epoch %" PRIu64 "\n", s->row, s->sample, s->set,
            s->place.epoch);
     for (int i = 0; i < n; i++) print_document(&s->spans[i]);
-    if (!v->render) return ST_OK;
+    if (!v->look->render) return ST_OK;
+    if (is_inspected(v, s)) return print_inspected(v, s, e);
     strbuf text = {0};
     status st = append_text(v, s, "    ", &text, e);
     if (st == ST_OK) fputs(strbuf_cstr(&text), stdout);
@@ -233,8 +335,8 @@ static status read_sample(const step_view *v, int row, sample_view *s, err *e) {
     s->place = loader_place_of(l, s->sample);
     s->set = loader_source_shards(l, s->place.source)->dir;
     TRY(loader_describe(l, s->sample, v->a, &s->spans, &s->n_spans, e));
-    if (!v->render) return ST_OK;
-    loader_fill(l, s->sample, 1, v->ids, v->targets, NULL, NULL);
+    if (!v->look->render) return ST_OK;
+    loader_fill(l, s->sample, 1, v->ids, v->targets, NULL, NULL, NULL);
     return loader_error(l, e);
 }
 
@@ -243,36 +345,76 @@ static status show_sample(step_view *v, int row, err *e) {
     TRY(read_sample(v, row, &s, e));
     int n = s.n_spans < v->left ? s.n_spans : (int)v->left;
     v->left -= n;
-    if (!v->json) return print_row(v, &s, n, e);
+    if (v->look->html) TRY(keep_row(v, &s, e));
+    if (v->look->html && !v->look->json) return ST_OK;
+    if (!v->look->json) return print_row(v, &s, n, e);
     for (int i = 0; i < n; i++) json_array_append_new(v->documents, document_json(&s, &s.spans[i]));
-    if (!v->render) return ST_OK;
+    if (!v->look->render) return ST_OK;
     json_t *o;
     TRY(sample_json(v, &s, &o, e));
     json_array_append_new(v->samples, o);
+    return is_inspected(v, &s) ? add_tokens(v, &s, o, e) : ST_OK;
+}
+
+static void print_legend(const step_view *v) {
+    strbuf out = {0};
+    if (v->x.marks || v->look->style.tokens) inspect_text_legend(&out, &v->x, &v->look->style);
+    inspect_text_stops(&out, &v->x, &v->look->style);
+    fputs(strbuf_cstr(&out), stdout);
+    strbuf_free(&out);
+}
+
+/* What is known of the sets that the step may read. */
+static status read_sets(step_view *v, err *e) {
+    for (int i = 0; i < loader_n_sources(v->d->loader); i++) {
+        const shards *s = loader_source_shards(v->d->loader, i);
+        v->x.marks |= s->chat.marks;
+        if (s->chat.marks) TRY(inspect_read_stops(&v->x, s->dir, e));
+    }
     return ST_OK;
+}
+
+/* The head line of the page, as print_head. */
+static const char *about(const step_view *v) {
+    const step_data *d = v->d;
+    return arena_printf(v->x.a,
+                        "step %" PRId64 " of %" PRId64 ": %" PRId64
+                        " sequences of %d tokens, samples %" PRIu64 " to %" PRIu64,
+                        v->step, d->total_steps, d->n_samples, d->T, d->first_sample,
+                        d->first_sample + (uint64_t)d->n_samples - 1);
+}
+
+static status write_page(step_view *v, int64_t left_out, err *e) {
+    v->x.title = v->run;
+    v->x.about = about(v);
+    v->x.step = true;
+    v->x.left_out = (uint64_t)left_out;
+    return data_write_page(&v->x, v->look->html, e);
 }
 
 static status show_samples(step_view *v, err *e) {
     int64_t row = 0;
-    if (!v->json) print_head(v);
+    bool text = !v->look->json && !v->look->html;
+    TRY(read_sets(v, e));
+    if (text) print_head(v);
+    if (text && v->look->render) print_legend(v);
     for (; row < v->d->n_samples && v->left > 0; row++) {
         TRY(show_sample(v, (int)row, e));
         arena_reset(v->a);
     }
-    if (v->json)
-        cli_print_json(step_json(v));
-    else if (row < v->d->n_samples)
+    if (v->look->html) TRY(write_page(v, v->d->n_samples - row, e));
+    if (v->look->json) cli_print_json(step_json(v));
+    if (text && row < v->d->n_samples)
         printf("\n... and %" PRId64 " more rows (--limit N shows N documents)\n",
                v->d->n_samples - row);
     return ST_OK;
 }
 
-status data_show_step(const char *run, int64_t step, int64_t limit, bool render, bool json,
-                      err *e) {
-    step_view v = {.run = run, .step = step, .left = limit, .render = render, .json = json};
+status data_show_step(const char *run, int64_t step, const data_look *look, err *e) {
+    step_view v = {.run = run, .step = step, .look = look, .left = look->limit};
     TRY(step_data_open(&v.d, run, step, e));
     v.a = arena_new("data show");
-    v.color = isatty(STDOUT_FILENO);
+    v.x = (inspection){.a = arena_new("inspector"), .t = v.d->tok, .built = true};
     v.ids = xcalloc((size_t)v.d->T, sizeof *v.ids);
     v.targets = xcalloc((size_t)v.d->T, sizeof *v.targets);
     v.documents = json_array();
@@ -282,6 +424,7 @@ status data_show_step(const char *run, int64_t step, int64_t limit, bool render,
     json_decref(v.samples);
     free(v.ids);
     free(v.targets);
+    arena_free(v.x.a);
     arena_free(v.a);
     step_data_close(v.d);
     return st;

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "eval/adapters.h"
 #include "eval/run.h"
+#include "op/machine.h"
 #include "run/folder.h"
 
 enum { MOST_TASKS = 256 };
@@ -24,14 +25,20 @@ typedef struct evaluation {
     int n;
     int64_t threads, most_tok, shown; /* shown: documents of each task that are printed */
     score_stats stats;
-    bool live; /* standard error is a terminal */
+    const char *precision; /* in which the model has computed */
+    bool live;             /* standard error is a terminal */
 } evaluation;
 
 /* ---- tasks ---- */
 
 static status open_tasks(evaluation *v, err *e) {
     eval_source from = {.data = cli_value(v->args, "data"),
-                        .no_alone = cli_has(v->args, "no-unconditional")};
+                        .no_alone = cli_has(v->args, "no-unconditional"),
+                        .keep_reasoning = cli_has(v->args, "keep-reasoning")};
+    double temperature;
+    TRY(cli_num(v->args, "temperature", 0, 0, 100, &temperature, e));
+    if (cli_has(v->args, "temperature")) from.temperature = &temperature;
+    TRY(cli_int(v->args, "repeats", 0, 1, 1024, &from.repeats, e));
     TRY(cli_int(v->args, "num-fewshot", -1, 0, 1024, &from.n_few, e));
     TRY(cli_int(v->args, "limit", 0, 1, INT32_MAX, &from.limit, e));
     if (!cli_has(v->args, "tasks")) {
@@ -60,14 +67,8 @@ static char *run_of(const evaluation *v, const char *model) {
 }
 
 /* What a run is compared by while it is made must not be what it is judged by in the end. */
-static status check_lock(const evaluation *v, const char *model, err *e) {
-    char *run = run_of(v, model);
-    config *c;
-    if (!run) return ST_OK;
-    TRY(run_load_config(&c, run, e));
-    bool locked = c->eval.lock_test;
-    config_free(c);
-    for (int i = 0; locked && i < v->n; i++) {
+static status check_lock(const evaluation *v, const config *run, const char *model, err *e) {
+    for (int i = 0; run && run->eval.lock_test && i < v->n; i++) {
         if (!v->task[i].test_split) continue;
         err_at(e, ST_USAGE, "eval.lock_test",
                "the task %s is of a test split, which the run %s keeps locked", v->task[i].name,
@@ -122,18 +123,49 @@ static status run_tasks(evaluation *v, open_model *m, const char *path, eval_opt
     return st;
 }
 
+/* The model's chat template, where a task or an option asks for it. */
+static status open_template(const evaluation *v, const open_model *m, const char *path,
+                            chat_template **out, err *e) {
+    const char *file = cli_value(v->args, "template");
+    bool wanted = cli_has(v->args, "chat");
+    for (int i = 0; i < v->n; i++) wanted |= v->task[i].kind == EVAL_DIALOGUE;
+    *out = NULL;
+    if (!wanted) return ST_OK;
+    return chat_template_load_open(out, m->dir ? m->dir : path, m->gguf ? m->tok : NULL, file, e);
+}
+
+/* A run that widens bf16 to multiply it has other bits than one that multiplies it as it is. */
+static void multiply_as(const config *run, open_model *m) {
+    bool widens =
+        run && m->compute == DT_BF16 && run->train.precision.arithmetic == CONFIG_ARITHMETIC_FP32;
+    if (widens) dev_limit(m->dev, machine_isa(dev_isa(m->dev), ARITH_WIDE), 0);
+}
+
 static status run_model(evaluation *v, const char *path, err *e) {
     open_model m = {0};
+    chat_template *template = NULL;
     eval_options opt = {.most_tok = v->most_tok,
+                        .chat = cli_has(v->args, "chat"),
+                        .system = cli_value(v->args, "system"),
                         .interrupt = train_stop_flag(),
                         .progress = show_progress,
                         .ctx = v};
     for (int i = 0; i < v->n; i++) eval_task_reset(&v->task[i]);
-    status st = check_lock(v, path, e);
     const char *base = cli_value(v->args, "base");
+    char *run = run_of(v, path);
+    config *c = NULL;
+    status st = run ? run_load_config(&c, run, e) : ST_OK;
+    if (st == ST_OK) st = check_lock(v, c, path, e);
     if (st == ST_OK) st = open_model_read_on(&m, path, base, (int)v->threads, e);
+    if (st == ST_OK) st = open_model_set_precision(&m, cli_value(v->args, "precision"), e);
+    if (st == ST_OK) multiply_as(c, &m);
+    if (st == ST_OK) st = open_template(v, &m, path, &template, e);
+    opt.template = template;
+    v->precision = open_model_precision(m.compute);
     if (st == ST_OK) st = run_tasks(v, &m, path, &opt, e);
+    chat_template_free(template);
     open_model_close(&m);
+    config_free(c);
     return st;
 }
 
@@ -156,6 +188,7 @@ static status write_samples(const evaluation *v, const char *path, err *e) {
 static void report(const evaluation *v, json_t *out) {
     if (out) {
         json_object_set_new(out, "results", eval_results_json(v->task, v->n));
+        json_object_set_new(out, "precision", json_string(v->precision));
         json_object_set_new(out, "scored",
                             json_pack("{s:I,s:I,s:I}", "passes", (json_int_t)v->stats.passes,
                                       "rows", (json_int_t)v->stats.rows, "rows_alone",
@@ -224,11 +257,21 @@ static const cli_option options[] = {
     {"show", "N", "print the first N documents of each task as the model sees them"},
     {"against", "MODEL",
      "the same with another model, and the differences with a paired bootstrap"},
+    {"chat", NULL, "prompts of answers are what a user says, in the model's chat template"},
+    {"system", "TEXT", "with --chat: a system message before each prompt"},
+    {"template", "FILE", "another chat template than the model's"},
+    {"repeats", "K", "answers of a document; their mean is its score (as the task says, or 1)"},
+    {"temperature", "T", "of answers (as the task says, or 0: the most likely one)"},
+    {"keep-reasoning", NULL, "filters see what was thought before the answer, too"},
     {"no-unconditional", NULL, "do not score continuations alone; no acc_mutual_info"},
     {"max-length", "N", "tokens of context at most (what the model was made for)"},
     {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
+    {"precision", "FORMAT", "auto, fp32, bf16 or fp16: what the model computes in (auto)"},
     {"threads", "N", "threads (all cores)"},
     {0}};
+
+static const cli_rule rules[] = {{"system", CLI_NEEDS, "chat", "add --chat, or leave --system out"},
+                                 {0}};
 
 const cli_command command_eval = {
     .name = "eval",
@@ -237,5 +280,6 @@ const cli_command command_eval = {
         "MODEL --tasks A,B [--limit N] [--data FOLDER] [--samples OUT.jsonl] [--against MODEL]",
     .run = cmd_eval,
     .options = options,
+    .rules = rules,
     .details = eval_adapter_list,
     .about = "A score depends on the model and the document alone, not on the other documents.\n"};

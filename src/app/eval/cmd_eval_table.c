@@ -10,16 +10,17 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "eval/quality.h"
+#include "run/scores.h"
 
 /* A row is a file, a column a task; NaN: the file lacks the task or its metric. */
 typedef struct table {
     arena *a;
     const char *metric; /* "acc,none" */
     const char **row;
-    int rows;
+    int32_t rows;
     int64_t runs; /* the rows are checkpoints of so many runs, one run after the other */
     const char **column;
-    int32_t columns, cap;
+    int32_t columns, cap, cap_rows;
     json_t **file;                   /* [rows] */
     int missing_row, missing_column; /* the first missing cell; -1: none */
 } table;
@@ -30,20 +31,12 @@ static const json_t *results_of(const table *t, int row, int column) {
     return json_object_get(json_object_get(t->file[row], "results"), t->column[column]);
 }
 
-static double number(const json_t *o, const char *key) {
-    const json_t *v = json_object_get(o, key);
-    return json_is_number(v) ? json_number_value(v) : NAN;
-}
-
 static double cell(const table *t, int row, int column) {
-    return number(results_of(t, row, column), t->metric);
+    return score_value(results_of(t, row, column), t->metric);
 }
 
 static double stderr_of(const table *t, int row, int column) {
-    const char *comma = strchr(t->metric, ',');
-    char key[256];
-    snprintf(key, sizeof key, "%.*s_stderr%s", (int)(comma - t->metric), t->metric, comma);
-    return number(results_of(t, row, column), key);
+    return score_error(results_of(t, row, column), t->metric);
 }
 
 static void add_columns(table *t, const json_t *results) {
@@ -58,9 +51,47 @@ static void add_columns(table *t, const json_t *results) {
     }
 }
 
-static status read_files(table *t, const cli_args *args, err *e) {
-    t->rows = args->n_inputs;
-    t->row = args->inputs;
+static void add_row(table *t, const char *path) {
+    t->row = arena_grow(t->a, t->row, t->rows, &t->cap_rows, sizeof *t->row);
+    t->row[t->rows++] = path;
+}
+
+/* "step-40.json" is 40; -1: it is no such name. */
+static int64_t step_of(const char *name) {
+    long step = -1;
+    int end = 0;
+    return sscanf(name, "step-%ld.json%n", &step, &end) == 1 && end && !name[end] ? step : -1;
+}
+
+static int by_step(const void *a, const void *b) {
+    int64_t x = step_of(*(char *const *)a), y = step_of(*(char *const *)b);
+    return (x > y) - (x < y);
+}
+
+/* The checkpoints of a run that it has evaluated itself, in their order. */
+static status add_run(table *t, const char *run, err *e) {
+    char **name, *dir = path_join(t->a, run, "eval");
+    int n = 0, before = t->rows;
+    if (file_is_dir(dir)) TRY(file_list_dir(t->a, dir, &name, &n, e));
+    if (n) qsort(name, (size_t)n, sizeof *name, by_step);
+    for (int i = 0; i < n; i++)
+        if (step_of(name[i]) >= 0) add_row(t, path_join(t->a, dir, name[i]));
+    if (t->rows > before) return ST_OK;
+    err_at(e, ST_USAGE, run, "%s has no checkpoint that was evaluated", run);
+    return err_hint(e, "a run evaluates its checkpoints by the tasks of eval.tasks");
+}
+
+static status list_rows(table *t, const cli_args *args, err *e) {
+    for (int i = 0; i < args->n_inputs; i++) {
+        if (file_is_dir(args->inputs[i]))
+            TRY(add_run(t, args->inputs[i], e));
+        else
+            add_row(t, args->inputs[i]);
+    }
+    return ST_OK;
+}
+
+static status read_files(table *t, err *e) {
     t->file = ARENA_ARRAY(t->a, json_t *, t->rows);
     for (int i = 0; i < t->rows; i++) {
         TRY(json_read_file(&t->file[i], t->row[i], JSON_FILE_MAX_BYTES, e));
@@ -90,7 +121,7 @@ static double average(const table *t, int row) {
 static eval_quality quality_of_run(const table *t, int column, const double *score, int first,
                                    int n) {
     int last = first + n - 1;
-    double chance = number(results_of(t, last, column), "chance");
+    double chance = score_chance(results_of(t, last, column));
     return eval_quality_of(score + first, n, stderr_of(t, last, column), chance);
 }
 
@@ -186,10 +217,17 @@ static json_t *table_json(const table *t, bool judge) {
 
 /* ---- the command ---- */
 
+/* Folders are runs, so their number is known. */
+static int64_t count_runs(const cli_args *args) {
+    for (int i = 0; i < args->n_inputs; i++)
+        if (!file_is_dir(args->inputs[i])) return 1;
+    return cli_has(args, "quality") ? args->n_inputs : 1;
+}
+
 static status read_runs(table *t, const cli_args *args, err *e) {
-    TRY(cli_int(args, "runs", 1, 1, INT32_MAX, &t->runs, e));
-    if (args->n_inputs % t->runs == 0 && (t->runs == 1 || args->n_inputs > t->runs)) return ST_OK;
-    err_at(e, ST_USAGE, "--runs", "%d files are not the checkpoints of %ld runs", args->n_inputs,
+    TRY(cli_int(args, "runs", count_runs(args), 1, INT32_MAX, &t->runs, e));
+    if (t->rows % t->runs == 0 && (t->runs == 1 || t->rows > t->runs)) return ST_OK;
+    err_at(e, ST_USAGE, "--runs", "%d files are not the checkpoints of %ld runs", t->rows,
            (long)t->runs);
     return err_hint(e, "give as many files for each run, two at least, one run after the other");
 }
@@ -198,10 +236,11 @@ static status cmd_eval_table(const cli_args *args, err *e) {
     table t = {.a = arena_new("table"), .metric = cli_value(args, "metric")};
     bool judge = cli_has(args, "quality");
     if (!t.metric) t.metric = "acc,none";
-    status st = read_runs(&t, args, e);
+    status st = list_rows(&t, args, e);
+    if (st == ST_OK) st = read_runs(&t, args, e);
     if (st == ST_OK && !strchr(t.metric, ','))
         st = err_at(e, ST_USAGE, "--metric", "%s is no key of results such as acc,none", t.metric);
-    if (st == ST_OK) st = read_files(&t, args, e);
+    if (st == ST_OK) st = read_files(&t, e);
     if (st == ST_OK && args->json) cli_print_json(table_json(&t, judge));
     if (st == ST_OK && !args->json) print_table(&t);
     if (st == ST_OK && !args->json && judge) print_quality(&t);
@@ -219,10 +258,11 @@ static const cli_option options[] = {
 const cli_command command_eval_table = {
     .name = "eval table",
     .summary = "results side by side, and how well tasks tell models apart",
-    .usage = "RESULTS.json... [--metric KEY] [--quality [--runs N]]",
+    .usage = "RESULTS.json|RUN... [--metric KEY] [--quality [--runs N]]",
     .run = cmd_eval_table,
     .options = options,
     .min_inputs = 1,
     .max_inputs = -1,
-    .about = "RESULTS.json is what athanor eval --json printed. Where a score is missing there is "
-             "no average.\n"};
+    .about = "RESULTS.json is what athanor eval --json printed; RUN stands for its checkpoints "
+             "that it has "
+             "evaluated\nitself. Where a score is missing there is no average.\n"};

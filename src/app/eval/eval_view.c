@@ -6,6 +6,8 @@
 
 #include "app/frame/cli.h"
 #include "base/json.h"
+#include "eval/dialogue.h"
+#include "eval/slices.h"
 
 /* Calls `visit` for each metric and filter of each task. */
 typedef void (*visit_score)(void *ctx, const eval_task *t, eval_metric m, int filter);
@@ -25,9 +27,32 @@ static void print_score(void *ctx, const eval_task *t, eval_metric m, int f) {
            s.value, s.stderr_, (long)s.n);
 }
 
+static void print_list(const char *before, const json_t *list) {
+    size_t i;
+    json_t *v;
+    json_array_foreach((json_t *)list, i, v) {
+        printf("  %s", before);
+        cli_print_text(stdout, json_string_value(v), json_string_length(v));
+        putchar('\n');
+    }
+}
+
+static void print_verdict(const eval_task *t) {
+    json_t *o = json_object();
+    eval_put_verdict(t, o);
+    printf("\n%s: %s\n", t->name, json_string_value(json_object_get(o, "verdict")));
+    print_list("", json_object_get(o, "causes"));
+    print_list("left out: ", json_object_get(o, "left_out"));
+    json_decref(o);
+}
+
 void eval_print_results(const eval_task *tasks, int n) {
     printf("%-24s %-16s %-16s %9s %9s %7s\n", "task", "metric", "filter", "value", "+-", "items");
     each_score(tasks, n, print_score, NULL);
+    for (int i = 0; i < n; i++)
+        if (tasks[i].kind == EVAL_DIALOGUE) print_verdict(&tasks[i]);
+    for (int i = 0; i < n; i++)
+        if (tasks[i].kind == EVAL_TEXT) eval_print_slices(&tasks[i]);
 }
 
 json_t *eval_results_json(const eval_task *tasks, int n) {
@@ -125,6 +150,20 @@ static void print_choice(const eval_doc *d, int i) {
     print_bytes(name, c->pair.continuation);
 }
 
+static void print_dialogue(const eval_dialogue *d) {
+    if (d->left_out) printf("---- left out: %s\n", d->left_out);
+    for (int i = 0; i < d->n_turns && !d->left_out; i++) {
+        const eval_turn *k = &d->turn[i];
+        strbuf rule = {0};
+        print_bytes("prompt", k->seen);
+        print_bytes(k->ended ? "answer" : "answer, which does not end", k->written);
+        if (k->failed >= 0) eval_rule_words(&k->rule[k->failed], &rule);
+        printf("---- turn %d %s%s\n", i + 1,
+               k->failed < 0 ? "passes" : "fails: ", strbuf_cstr(&rule));
+        strbuf_free(&rule);
+    }
+}
+
 void eval_print_doc(const eval_task *t, const eval_doc *d) {
     char *id = json_dumps(d->id, JSON_ENCODE_ANY);
     printf("\n==== %s, document %s (%s:%ld)\n", t->name, id, d->file, (long)d->line);
@@ -134,9 +173,13 @@ void eval_print_doc(const eval_task *t, const eval_doc *d) {
         printf("---- %s\n",
                d->greedy ? "the model would write it" : "the model would not write it");
     if (t->kind == EVAL_TEXT) print_bytes("text", d->text);
+    if (t->kind == EVAL_DIALOGUE) print_dialogue(d->dialogue);
     if (t->kind != EVAL_ANSWER) return;
-    print_bytes("prompt", d->prompt);
-    print_bytes("written", d->written);
-    for (int f = 0; f < t->n_filters; f++) print_bytes(t->filter[f].name, d->answer[f]);
+    print_bytes("prompt", d->seen);
+    for (int k = 0; k < t->repeats; k++) {
+        print_bytes("written", d->attempt[k].written);
+        for (int f = 0; f < t->n_filters; f++)
+            print_bytes(t->filter[f].name, d->attempt[k].answer[f]);
+    }
     for (int i = 0; i < d->n_targets; i++) print_bytes("right answer", d->target[i]);
 }

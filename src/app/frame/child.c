@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +16,8 @@
 
 extern char **environ;
 
-static const char SELF[] = "/proc/self/exe", FAULT[] = "ATHANOR_FAULT=";
+static const char SELF[] = "/proc/self/exe",
+                  FAULT[] = "ATHANOR_FAULT=", PARENT[] = "ATHANOR_PARENT=";
 
 struct child {
     pid_t pid;
@@ -27,9 +29,12 @@ struct child {
 static char **child_environment(arena *a, const char *fault) {
     int n = 0, kept = 0;
     while (environ[n]) n++;
-    char **env = ARENA_ARRAY(a, char *, n + 2);
+    char **env = ARENA_ARRAY(a, char *, n + 3);
     for (int i = 0; i < n; i++)
-        if (strncmp(environ[i], FAULT, sizeof FAULT - 1) != 0) env[kept++] = environ[i];
+        if (strncmp(environ[i], FAULT, sizeof FAULT - 1) != 0 &&
+            strncmp(environ[i], PARENT, sizeof PARENT - 1) != 0)
+            env[kept++] = environ[i];
+    env[kept++] = arena_printf(a, "%s%ld", PARENT, (long)getpid());
     if (fault) env[kept] = arena_printf(a, "%s%s", FAULT, fault);
     return env;
 }
@@ -71,6 +76,10 @@ status child_start(child **out, const char *const *args, const char *fault, cons
 status child_read(child *c, json_t **line, err *e) {
     ssize_t len = getline(&c->line, &c->cap, c->out);
     *line = NULL;
+    if (len < 1 && ferror(c->out) && errno == EINTR) {
+        clearerr(c->out);
+        return err_set(e, ST_STOPPED, "a signal came");
+    }
     if (len < 1 || c->line[len - 1] != '\n') return ST_OK;
     json_error_t why;
     *line = json_loadb(c->line, (size_t)len, 0, &why);
@@ -78,6 +87,14 @@ status child_read(child *c, json_t **line, err *e) {
     return err_at(e, ST_FORMAT, "standard output of a child",
                   "a child process wrote a line that is no JSON (%s): %.*s", why.text,
                   len < 200 ? (int)len - 1 : 200, c->line);
+}
+
+void child_follow_parent(void) {
+    const char *parent = getenv("ATHANOR_PARENT");
+    if (!parent) return;
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != atol(parent)) raise(SIGTERM); /* it died before */
+    unsetenv("ATHANOR_PARENT");                    /* that of this process, not of its children */
 }
 
 void child_signal(child *c, int signal_number) {

@@ -84,6 +84,8 @@ status cli_int(const cli_args *args, const char *name, int64_t fallback, int64_t
                int64_t *out, err *e) ATH_MUST_USE;
 status cli_num(const cli_args *args, const char *name, double fallback, double lo, double hi,
                double *out, err *e) ATH_MUST_USE;
+/* --max-shard-size: "5GB", "500MB", or a number with the usual suffixes; 5 GB when it was not given. */
+status cli_shard_bytes(const cli_args *args, uint64_t *out, err *e) ATH_MUST_USE;
 /* The value of an override by key, the last one given; NULL when absent. */
 const char *cli_override(const cli_args *args, const char *key);
 /* Sets each override in an object: JSON where the value is that, otherwise a text. */

@@ -245,6 +245,23 @@ status cli_num(const cli_args *args, const char *name, double fallback, double l
     return err_where(e, "command line (--%s)", name);
 }
 
+status cli_shard_bytes(const cli_args *args, uint64_t *out, err *e) {
+    const char *text = cli_value(args, "max-shard-size");
+    char number[64];
+    int64_t bytes = 5000000000;
+    if (text) {
+        size_t n = strlen(text);
+        if (n > 1 && (text[n - 1] == 'B' || text[n - 1] == 'b')) n--; /* 5G and 5GB */
+        snprintf(number, sizeof number, "%.*s", (int)n, text);
+        if (!text_parse_int(number, &bytes) || bytes <= 0) {
+            err_at(e, ST_USAGE, "--max-shard-size", "--max-shard-size %s is no size", text);
+            return err_hint(e, "write it like 5GB or 500MB");
+        }
+    }
+    *out = (uint64_t)bytes;
+    return ST_OK;
+}
+
 const char *cli_override(const cli_args *args, const char *key) {
     size_t n = strlen(key);
     for (int i = args->n_overrides - 1; i >= 0; i--)

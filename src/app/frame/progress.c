@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "run/metrics.h"
 #include "run/record.h"
+#include "run/scores.h"
 
 void progress_init(progress *p, FILE *out) {
     *p = (progress){.out = out, .live = isatty(fileno(out)), .began_ns = clock_now_ns()};
@@ -46,6 +47,13 @@ static void show_bar(FILE *out, double share, int width) {
     for (int i = 0; i < width; i++) fputs(i < full ? "━" : i == full ? "╸" : " ", out);
 }
 
+/* Of preferences. */
+static void put_margin(const progress *p, const json_t *o) {
+    double margin = metrics_num(o, "margin"), accuracy = metrics_num(o, "accuracy");
+    if (isfinite(margin)) fprintf(p->out, "  margin %.3f", margin);
+    if (isfinite(accuracy)) fprintf(p->out, "  %.0f%% right", 100 * accuracy);
+}
+
 static void on_step(progress *p, const json_t *o) {
     int64_t step = metrics_int(o, "step", 0), now = clock_now_ns();
     bool last = step == p->total_steps, narrow = is_narrow(p);
@@ -63,6 +71,7 @@ static void on_step(progress *p, const json_t *o) {
         fprintf(p->out, "  overflow at loss scale %g: left out", scale);
     else if (!narrow)
         fprintf(p->out, "  norm %.2f  lr %.2e", norm, metrics_num(o, "lr"));
+    put_margin(p, o);
     fprintf(p->out, "  %.0f tok/s", metrics_num(o, "tok_per_s"));
     if (!narrow)
         fprintf(p->out, "  mfu %.0f%%  %.0f ms", 100 * metrics_num(o, "mfu"),
@@ -138,6 +147,22 @@ static void on_valid(progress *p, const json_t *o) {
             metrics_num(o, "val_loss"));
     double bpb = metrics_num(o, "val_bpb");
     if (isfinite(bpb)) fprintf(p->out, "  %.3f bits per byte", bpb);
+    put_margin(p, o);
+    fputc('\n', p->out);
+}
+
+/* The main score of the task, with its standard error. */
+static void on_eval(progress *p, const json_t *o) {
+    const json_t *scores = json_object_get(o, "metrics");
+    const char *key = score_main_key(scores);
+    char name[SCORE_NAME_BYTES];
+    if (!key) return;
+    score_name(key, name);
+    double error = score_error(scores, key), chance = score_chance(scores);
+    fprintf(p->out, "  step %ld  %s: %s %.4f", (long)metrics_int(o, "step", 0),
+            metrics_text(o, "task"), name, score_value(scores, key));
+    if (isfinite(error)) fprintf(p->out, " +- %.4f", error);
+    if (isfinite(chance)) fprintf(p->out, "  (chance %.4f)", chance);
     fputc('\n', p->out);
 }
 
@@ -152,6 +177,7 @@ void progress_event(void *ctx, const json_t *o) {
     settle(p);
     if (strcmp(kind, "start") == 0) on_start(p, o);
     if (strcmp(kind, "valid") == 0) on_valid(p, o);
+    if (strcmp(kind, "eval") == 0) on_eval(p, o);
     if (strcmp(kind, "sample") == 0) on_sample(p, o);
     if (strcmp(kind, "checkpoint") == 0) fprintf(p->out, "  saved %s\n", metrics_text(o, "path"));
     if (strcmp(kind, "alarm") == 0) on_alarm(p, o);

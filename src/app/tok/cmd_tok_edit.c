@@ -25,7 +25,8 @@ static status check_output(const cli_args *args, int n_toks, err *e) {
 }
 
 static status save(const tok *t, const char *path, err *e) {
-    return file_is_dir(path) ? tok_save_dir(t, path, 0, e) : tok_save_file(t, path, e);
+    bool folder = file_is_dir(path) || (*path && path[strlen(path) - 1] == '/');
+    return folder ? tok_save_dir(t, path, 0, e) : tok_save_file(t, path, e);
 }
 
 static json_t *sizes_json(const tok *before, const tok *after) {
@@ -391,9 +392,10 @@ static const cli_option add_option_table[] = {
 };
 
 static char *edit_help(void) {
-    return xstrdup("The old tokenizer stays as it is. Shards and checkpoints of the old one are "
-                   "not taken for the\nnew one's. An existing folder as OUT also gets "
-                   "tokenizer_config.json.\n");
+    return xstrdup(
+        "The old tokenizer stays as it is. Shards and checkpoints of the old one are "
+        "not taken for the\nnew one's. A folder as OUT (new/) also gets tokenizer_config.json and "
+        "the chat template.\n");
 }
 
 const cli_command command_tok_add = {

@@ -214,7 +214,7 @@ static status diff_runs(const cli_args *args, err *e) {
 
 static status report_run(const cli_args *args, err *e) {
     const char *run = args->inputs[0];
-    TRY(report_write(run, e));
+    TRY(report_write(run, cli_value(args, "reference"), e));
     arena *a = arena_new("runs");
     const char *path = path_join(a, run, "report.html");
     if (args->json)
@@ -249,9 +249,13 @@ const cli_command command_runs_diff = {
     .max_inputs = 2,
 };
 
+static const cli_option report_options[] = {
+    {"reference", "RUN", "whose curves of tasks stand beside these (eval.reference)"}, {0}};
+
 const cli_command command_runs_report = {
     .name = "runs report",
     .summary = "writes RUN/report.html again",
-    .usage = "RUN",
+    .usage = "RUN [--reference RUN]",
     .run = report_run,
+    .options = report_options,
 };

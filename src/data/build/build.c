@@ -2,13 +2,11 @@
  * beginning or going on, the end, data_build. */
 #include "data/build/build.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -45,7 +43,7 @@ typedef struct build {
     reader *reader;
     bool can_resume; /* not from standard input, which has passed by */
     int lock_fd;
-    bool made_out_dir, locked, resumed;
+    bool made_out_dir, resumed;
     reader_report report;
     build_place place;    /* where this build began, then where it could go on */
     uint64_t n_docs;      /* begun */
@@ -402,16 +400,10 @@ static status read_text(build *b, err *e) {
     return check_sides(b, e);
 }
 
-/* Two builds in one folder would write the same files. Where locks do not exist nothing is lost. */
+/* Two builds in one folder would write the same files. */
 static status lock_out_dir(build *b, err *e) {
     b->made_out_dir = !file_exists(b->out_dir);
-    TRY(file_make_dirs(b->out_dir, e));
-    b->lock_fd = open(b->out_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (b->lock_fd < 0) return err_errno(e, b->out_dir, "cannot open folder %s", b->out_dir);
-    b->locked = flock(b->lock_fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-    if (b->locked) return ST_OK;
-    err_at(e, ST_FAILED, b->out_dir, "another build is writing %s", b->out_dir);
-    return err_hint(e, "wait for it, or name another folder");
+    return place_lock(b->out_dir, false, &b->lock_fd, e);
 }
 
 static void resolve_split(build *b) {
@@ -454,7 +446,7 @@ static status run(build *b, data_build_result *result, err *e) {
 
 /* After an error: what cannot be gone on with is removed. */
 static void clean_up(build *b) {
-    if (!b->locked || file_exists(b->state_path)) return;
+    if (b->lock_fd < 0 || file_exists(b->state_path)) return;
     bool ok = remove_work(b);
     for (int i = 0; b->opt->append && i < b->n_sides; i++)
         ok = place_remove_strays(b->side[i].dir, NULL) == ST_OK && ok;

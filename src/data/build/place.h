@@ -7,6 +7,10 @@
 
 #include "base/status.h"
 
+/* Makes the folder if need be and keeps other builds out of it until *fd is closed; where locks do not
+ * exist nothing is lost. When another build has it: waits until that is over, or ST_FAILED. *fd is -1 on
+ * an error. */
+status place_lock(const char *dir, bool wait, int *fd, err *e) ATH_MUST_USE;
 /* Moves the set in `from` over that in `to`; nothing to do when `from` has no manifest: it was
  * moved before. Files of `to` that belong to no shard set stay. */
 status place_set(const char *from, const char *to, err *e) ATH_MUST_USE;

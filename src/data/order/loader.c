@@ -74,6 +74,40 @@ static status open_sequences(loader *l, source_state *src, err *e) {
     return ST_OK;
 }
 
+/* ---- what samples are ---- */
+
+static const char *samples_of(int sequences, bool labels) {
+    if (labels) return "single answers with labels";
+    return sequences > 1 ? "pairs of a chosen and a rejected conversation" : "single sequences";
+}
+
+static status check_samples(const loader_config *cfg, const shards *s, err *e) {
+    int want = cfg->sequences ? cfg->sequences : 1, have = s->chat.marks ? s->chat.sequences : 1;
+    bool uneven = s->totals.documents % (uint64_t)have != 0;
+    if (uneven) return err_at(e, ST_FORMAT, s->dir, "%s holds half a sample at its end", s->dir);
+    if (have == want && s->chat.labels == cfg->labels) return ST_OK;
+    err_at(e, ST_USAGE, "train.objective", "%s holds %s, the objective learns from %s", s->dir,
+           samples_of(have, s->chat.labels), samples_of(want, cfg->labels));
+    return err_hint(e, "take an objective that learns from them: %s",
+                    s->chat.labels ? "kto"
+                    : have > 1     ? "dpo"
+                                   : "lm");
+}
+
+/* Which packing, now that the sets are known. */
+static status choose_packing(loader *l, const loader_config *cfg, err *e) {
+    bool chat = false;
+    for (int i = 0; i < l->n_sources; i++) chat = chat || l->source[i].shards->chat.marks;
+    l->packing = cfg->packing;
+    if (cfg->packing == PACKING_AUTO) l->packing = chat ? PACKING_BESTFIT : PACKING_CONCAT;
+    if (cfg->packing == PACKING_AUTO && l->parts > 1) l->packing = PACKING_NONE;
+    if (!cfg->shuffle) l->packing = chat ? PACKING_NONE : PACKING_CONCAT;
+    if (l->parts == 1 || (l->packing == PACKING_NONE && l->order == ORDER_SHUFFLE)) return ST_OK;
+    err_at(e, ST_USAGE, l->packing == PACKING_NONE ? "data.order" : "data.packing",
+           "pairs stay together: one conversation a row, shuffled");
+    return err_hint(e, "leave data.packing and data.order out");
+}
+
 /* A sum in which one unknown part makes the whole unknown. */
 static void add_known(uint64_t *sum, uint64_t part, bool first) {
     *sum = part && (first || *sum) ? *sum + part : 0;
@@ -81,7 +115,6 @@ static void add_known(uint64_t *sum, uint64_t part, bool first) {
 
 static status open_source(loader *l, int i, const loader_config *cfg, err *e) {
     source_state *src = &l->source[i];
-    TRY(open_shards(l, cfg, i, &src->shards, e));
     const shard_totals *t = &src->shards->totals;
     src->n_tok = t->tokens;
     src->consumed = cfg->sources[i].consumed;
@@ -123,7 +156,7 @@ status loader_open(loader **out, const loader_config *cfg, err *e) {
     l->seq_len = cfg->seq_len;
     l->document_mask = cfg->document_mask;
     l->shuffle = cfg->shuffle;
-    l->packing = cfg->shuffle ? cfg->packing : PACKING_CONCAT;
+    l->parts = cfg->sequences ? cfg->sequences : 1;
     l->order = cfg->shuffle ? cfg->order : ORDER_SHUFFLE;
     l->n_sources = cfg->n_sources;
     l->source = xcalloc((size_t)cfg->n_sources, sizeof *l->source);
@@ -131,6 +164,11 @@ status loader_open(loader **out, const loader_config *cfg, err *e) {
     l->fault = xcalloc(1, sizeof *l->fault);
     atomic_flag_clear(&l->fault->claimed);
     status st = ST_OK;
+    for (int i = 0; st == ST_OK && i < cfg->n_sources; i++) {
+        st = open_shards(l, cfg, i, &l->source[i].shards, e);
+        if (st == ST_OK) st = check_samples(cfg, l->source[i].shards, e);
+    }
+    if (st == ST_OK) st = choose_packing(l, cfg, e);
     for (int i = 0; st == ST_OK && i < cfg->n_sources; i++) st = open_source(l, i, cfg, e);
     if (st == ST_OK && cfg->shuffle) st = open_mixture(l, cfg, e);
     if (st == ST_OK)
@@ -184,6 +222,9 @@ shard_totals loader_totals(const loader *l) {
 int loader_n_sources(const loader *l) {
     return l->n_sources;
 }
+loader_packing loader_get_packing(const loader *l) {
+    return l->packing;
+}
 const shards *loader_source_shards(const loader *l, int i) {
     return l->source[i].shards;
 }
@@ -194,7 +235,8 @@ double loader_source_share(const loader *l, int i) {
 }
 
 uint64_t loader_samples_of(const loader *l, int i, uint64_t n) {
-    if (l->mix) return mixture_count(l->mix, i, n);
+    uint64_t parts = (uint64_t)l->parts;
+    if (l->mix) return mixture_count(l->mix, i, n / parts) * parts;
     for (int k = 0; k < i; k++) {
         uint64_t before = l->source[k].sequences;
         n -= n < before ? n : before;
@@ -202,10 +244,14 @@ uint64_t loader_samples_of(const loader *l, int i, uint64_t n) {
     return n < l->source[i].sequences ? n : l->source[i].sequences;
 }
 
+packing_totals loader_source_packing_totals(const loader *l, int i) {
+    return loader_is_packed(l) ? packing_get_totals(l->source[i].packing) : (packing_totals){0};
+}
+
 packing_totals loader_packing_totals(const loader *l) {
     packing_totals sum = {0};
-    for (int i = 0; loader_is_packed(l) && i < l->n_sources; i++) {
-        packing_totals t = packing_get_totals(l->source[i].packing);
+    for (int i = 0; i < l->n_sources; i++) {
+        packing_totals t = loader_source_packing_totals(l, i);
         sum.sequences += t.sequences;
         sum.documents += t.documents;
         sum.documents_cut += t.documents_cut;

@@ -31,7 +31,12 @@
  *                 epoch has the same rows in another order. The rest of a row is padding.
  *   by score      order = ORDER_ASCENDING or ORDER_DESCENDING, with any packing: the index also has
  *                 the order, which is the same in each epoch. concat then cuts from token 0 on.
- * Validation (shuffle = false), always concat
+ *   conversations A set with marks (shards.h): a target counts if its token is MARK_TRAINED. Each
+ *                 document is one piece: what is behind its first T + 1 tokens is cut off and
+ *                 counted (packing_totals). Where a sample is two sequences (pairs), packing is
+ *                 none, and sequences 2i and 2i + 1 are documents 2i and 2i + 1: they are shuffled
+ *                 together and lie in rows that follow each other.
+ * Validation (shuffle = false), concat, or none for conversations
  *   Sources one after the other, sequences in order, without overlap: every token but the first of
  *   a source is a target exactly once. The last row of a source ends in padding. Rows past the last
  *   sequence are all padding, so the last batch need not be smaller.
@@ -54,11 +59,13 @@ enum { LOADER_IGNORE = -100, LOADER_MAX_SOURCES = 256, LOADER_MAX_SEQ_LEN = 1 <<
 /* ---- opening ---- */
 
 /* concat: documents end to end, cut at T. bestfit: pieces of at most T tokens, fitted into rows, so
- * that few documents are cut. none: one piece of one document a row. */
+ * that few documents are cut. none: one piece of one document a row. auto: bestfit for
+ * conversations, none for pairs of them, else concat. */
 #define LOADER_PACKINGS(W)                                                                         \
     W(PACKING_CONCAT, "concat")                                                                    \
     W(PACKING_BESTFIT, "bestfit")                                                                  \
-    W(PACKING_NONE, "none")
+    W(PACKING_NONE, "none")                                                                        \
+    W(PACKING_AUTO, "auto")
 typedef enum loader_packing { LOADER_PACKINGS(LIST_ENUMERATOR) } loader_packing;
 
 /* ascending, descending: a curriculum, by the documents' scores, the same in each epoch. */
@@ -84,6 +91,8 @@ typedef struct loader_config {
     int seq_len;        /* T */
     bool document_mask; /* attention, positions and targets stay inside a document */
     bool shuffle;       /* true: training; false: validation */
+    int sequences;      /* documents of a sample, which the sets must have, too; 0: 1 */
+    bool labels;        /* samples must be such with labels */
     loader_packing packing;
     loader_order order;
     uint64_t seed;
@@ -96,7 +105,8 @@ typedef struct loader_config {
 typedef struct loader loader;
 
 /* ST_USAGE: another tokenizer, a vocabulary larger than the model's, a weight that is not positive,
- * a source shorter than one sequence, an order by score without scores. ST_FORMAT: broken shards.
+ * a source shorter than one sequence, an order by score without scores, a set whose samples are of
+ * another kind than `sequences` and `labels` say. ST_FORMAT: broken shards.
  * ST_FAILED: an index cannot be written. */
 status loader_open(loader **out, const loader_config *cfg, err *e) ATH_MUST_USE;
 void loader_close(loader *l); /* NULL is fine */
@@ -113,12 +123,14 @@ void loader_close(loader *l); /* NULL is fine */
  *   start    [B,T]  the first position of the row that position t may attend to (<= t): where its
  *                   document begins. All 0 without document_mask. NULL: not wanted
  *   pos      [B,T]  t - start[b,t]: positions begin anew with each document. NULL: not wanted
+ *   label    [B]    0: the row has tokens of a rejected or undesirable answer; else 1. NULL: not
+ *                   wanted
  *
  * It always returns rows. A token that cannot be read, or is outside of the vocabulary, becomes id
  * 0, and its row (bestfit, none: its document) has no targets. The loader notes the error: ask
  * loader_error before the batch is used. */
 int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
-                    int32_t *start, int32_t *pos);
+                    int32_t *start, int32_t *pos, int32_t *label);
 /* The first error that any call met, which names the file; ST_OK when there was none. */
 status loader_error(const loader *l, err *e) ATH_MUST_USE;
 
@@ -151,6 +163,8 @@ status loader_describe(const loader *l, uint64_t sample, arena *a, loader_span *
 
 int loader_seq_len(const loader *l);
 int loader_n_sources(const loader *l);
+/* What was chosen for PACKING_AUTO, or what was asked for. */
+loader_packing loader_get_packing(const loader *l);
 const shards *loader_source_shards(const loader *l, int i);
 /* Sequences of one epoch of all sources, and of source i. */
 uint64_t loader_sequences(const loader *l);
@@ -167,9 +181,10 @@ shard_totals loader_totals(const loader *l);
  * padding is 1 - tokens / (sequences * T). */
 typedef struct packing_totals {
     uint64_t sequences;
-    uint64_t documents, documents_cut; /* cut: in more than one piece */
+    uint64_t documents, documents_cut; /* cut: in more than one piece; conversations: at the end */
     uint64_t tokens, targets;          /* in the rows of one epoch, without padding */
 } packing_totals;
 packing_totals loader_packing_totals(const loader *l);
+packing_totals loader_source_packing_totals(const loader *l, int i);
 
 #endif

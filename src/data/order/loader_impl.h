@@ -30,7 +30,8 @@ typedef struct loader_fault {
 struct loader {
     int seq_len;
     bool document_mask, shuffle;
-    loader_packing packing; /* concat unless shuffle */
+    int parts;              /* sequences of a sample: 1, or 2 in pairs */
+    loader_packing packing; /* not PACKING_AUTO */
     loader_order order;
     uint32_t vocab_size; /* every id is below it */
     source_state *source;
@@ -44,7 +45,8 @@ struct loader {
 
 /* Notes an error; only the first one is kept. */
 void loader_set_fault(const loader *l, const err *e);
-/* The place of a sample, by arithmetic alone. If an index of sequences is needed for first_tok and
+/* The place of a sample, by arithmetic alone. Behind the last sample of validation its sequence is
+ * behind the last one of the last source. If an index of sequences is needed for first_tok and
  * n_inputs, these are 0. */
 loader_place place_compute(const loader *l, uint64_t sample);
 /* Fills in first_tok of a sequence that is ordered by an index but cut by arithmetic. */

@@ -9,7 +9,9 @@
  *
  * Pieces. A document of more than T tokens is cut into pieces of T tokens and a rest. The last
  * target of a piece is the first token of the next one. A rest of one token has nothing to predict
- * and is left out.
+ * and is left out. Of a conversation (a set with marks) there is the first piece only, since an
+ * answer without its question teaches nothing; in sets of pairs every document has a piece, so that
+ * sequence i is document i.
  *   none      every piece is a row of its own
  *   bestfit   pieces of T are rows of their own; the others are packed by best fit decreasing (Ding
  *             et al. 2024, "Fewer Truncations Improve Language Modeling"), a million at a time

@@ -233,17 +233,19 @@ static status window_add(maker *m, const packing_piece *piece, float score, err 
 
 static status add_document(maker *m, const document_bounds *d, err *e) {
     const int64_t T = m->seq_len;
+    const shard_chat *chat = &m->spec->set->chat;
     packing_piece piece = {.first_tok = d->first_tok, .n = T, .goes_on = true};
     int64_t left = (int64_t)(d->end_tok - d->first_tok);
     m->totals.documents++;
     m->totals.documents_cut += left > T + 1;
     for (; left > T; left -= T) {
         TRY(write_alone(m, &piece, d->score, e));
+        if (chat->marks) return ST_OK;
         piece.first_tok += (uint64_t)T;
     }
     piece.n = left;
     piece.goes_on = false;
-    if (left == 1) return ST_OK; /* nothing to predict */
+    if (left == 1 && chat->sequences < 2) return ST_OK; /* nothing to predict */
     if (m->spec->packing == PACKING_NONE || left == T) return write_alone(m, &piece, d->score, e);
     return window_add(m, &piece, d->score, e);
 }

@@ -4,15 +4,20 @@
 
 #include "base/rng.h"
 
+/* What is dealt and shuffled are whole samples: the parts of one stay together. */
 static loader_place place_shuffled(const loader *l, uint64_t sample) {
     loader_place p = {0};
-    p.source = mixture_source(l->mix, sample, &p.ordinal);
+    uint64_t parts = (uint64_t)l->parts, part = sample % parts, whole;
+    p.source = mixture_source(l->mix, sample / parts, &whole);
     const source_state *src = &l->source[p.source];
-    p.ordinal += src->consumed;
-    p.epoch = p.ordinal / src->sequences;
-    p.sequence = p.ordinal % src->sequences;
+    uint64_t of_epoch = src->sequences / parts;
+    whole += src->consumed / parts;
+    p.ordinal = whole * parts + part;
+    p.epoch = whole / of_epoch;
+    p.sequence = whole % of_epoch * parts + part;
     if (l->order != ORDER_SHUFFLE) return p;
-    p.sequence = rng_permute(rng_key_numbered(src->seed, p.epoch), src->sequences, p.sequence);
+    whole = rng_permute(rng_key_numbered(src->seed, p.epoch), of_epoch, whole % of_epoch);
+    p.sequence = whole * parts + part;
     if (src->packing) return p;
     uint32_t bits[4];
     rng_block(rng_key_named(src->seed, "data.phase"), p.epoch, 0, bits);
@@ -28,8 +33,10 @@ static loader_place place_in_order(const loader *l, uint64_t sample) {
     loader_place p = {.source = k, .ordinal = sample, .sequence = sample};
     if (k == l->n_sources) {
         p.source = k - 1;
+        p.sequence = l->source[k - 1].sequences;
         return p;
     }
+    if (loader_is_packed(l)) return p;
     uint64_t T = (uint64_t)l->seq_len, left = l->source[k].n_tok - 1 - sample * T;
     p.first_tok = sample * T;
     p.n_inputs = left < T ? (int64_t)left : (int64_t)T;
@@ -79,6 +86,8 @@ status place_walk_begin(const loader *l, const loader_place *p, place_walk *w, e
     w->tok = p->first_tok;
     w->left = (uint64_t)p->n_inputs;
     if (!w->packed) return ST_OK;
+    w->pieces.last = true; /* of a sample behind the last one there is no piece */
+    if (p->sequence >= w->src->sequences) return ST_OK;
     return packing_walk_begin(w->src->packing, p->sequence, &w->pieces, e);
 }
 

@@ -10,18 +10,21 @@
 
 typedef struct row {
     int32_t *ids, *targets, *start; /* [T]; start may be NULL */
+    int32_t *label;                 /* [1]; may be NULL */
 } row;
 
 /* Memory of one call. */
 typedef struct scratch {
-    int32_t *tok;  /* [T + 1] */
-    int32_t *ends; /* [T] */
+    int32_t *tok;   /* [T + 1] */
+    int32_t *ends;  /* [T] */
+    uint8_t *marks; /* [T] */
 } scratch;
 
 static scratch scratch_new(const loader *l) {
     size_t T = (size_t)l->seq_len;
-    scratch s = {.tok = xmalloc((2 * T + 1) * sizeof *s.tok)};
+    scratch s = {.tok = xmalloc((2 * T + 1) * sizeof *s.tok + T)};
     s.ends = s.tok + T + 1;
+    s.marks = (uint8_t *)(s.ends + T);
     return s;
 }
 
@@ -81,6 +84,38 @@ static bool read_ring(const loader *l, const source_state *src, uint64_t first, 
     return good;
 }
 
+/* ---- marks ---- */
+
+/* The targets `at` .. `at` + n - 1 of a row are the n tokens of the set from `first` on: those that
+ * are not trained become LOADER_IGNORE. False: the marks cannot be read. */
+static bool apply_marks(const loader *l, const shards *s, uint64_t first, int64_t n, int64_t at,
+                        const row *r, const scratch *mem) {
+    err e = {0};
+    if (!s->chat.marks || n == 0) return true;
+    if (shards_copy_marks(s, first, n, mem->marks, &e) != ST_OK) {
+        loader_set_fault(l, &e);
+        return false;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (!(mem->marks[i] & MARK_TRAINED)) r->targets[at + i] = LOADER_IGNORE;
+        if ((mem->marks[i] & MARK_REJECTED) && r->label) *r->label = 0;
+    }
+    return true;
+}
+
+static bool apply_ring_marks(const loader *l, const source_state *src, uint64_t first, int64_t n,
+                             const row *r, const scratch *mem) {
+    bool good = true;
+    for (int64_t at = 0; at < n;) {
+        uint64_t left = src->n_tok - first;
+        int64_t take = (uint64_t)(n - at) < left ? n - at : (int64_t)left;
+        good &= apply_marks(l, src->shards, first, take, at, r, mem);
+        at += take;
+        first = 0;
+    }
+    return good;
+}
+
 /* ---- rows cut by arithmetic ---- */
 
 /* Starts and ignored targets of the inputs `at` .. `at` + n - 1 of a row, a piece of the set. */
@@ -114,11 +149,13 @@ static status mask_documents(const loader *l, const loader_place *p, const row *
 static int64_t fill_cut(const loader *l, loader_place *p, const row *r, const scratch *mem,
                         err *e) {
     if (place_look_up(l, p, e) != ST_OK) loader_set_fault(l, e);
+    const source_state *src = &l->source[p->source];
     int64_t n = p->n_inputs;
     if (n == 0) return 0;
-    bool good = read_ring(l, &l->source[p->source], p->first_tok, n + 1, mem->tok);
+    bool good = read_ring(l, src, p->first_tok, n + 1, mem->tok);
     memcpy(r->ids, mem->tok, (size_t)n * sizeof *r->ids);
     memcpy(r->targets, mem->tok + 1, (size_t)n * sizeof *r->targets);
+    good &= apply_ring_marks(l, src, (p->first_tok + 1) % src->n_tok, n, r, mem);
     fill_starts(r, 0, n, 0);
     if (l->document_mask && mask_documents(l, p, r, mem, e) != ST_OK) {
         loader_set_fault(l, e);
@@ -137,6 +174,7 @@ static void fill_piece(const loader *l, const shards *s, const packing_piece *pi
     bool good = read_tokens(l, s, piece->first_tok, targets + 1, mem->tok);
     memcpy(r->ids + at, mem->tok, (size_t)n * sizeof *r->ids);
     memcpy(r->targets + at, mem->tok + 1, (size_t)targets * sizeof *r->targets);
+    good &= apply_marks(l, s, piece->first_tok + 1, targets, at, r, mem);
     ignore_targets(r, at + (good ? targets : 0), at + n);
     fill_starts(r, at, at + n, l->document_mask ? at : 0);
 }
@@ -162,6 +200,7 @@ static int64_t fill_row(const loader *l, uint64_t sample, const row *r, const sc
     err e = {0};
     loader_place p = place_compute(l, sample);
     int64_t T = l->seq_len, live = 0;
+    if (r->label) *r->label = 1;
     int64_t n = loader_is_packed(l) ? fill_packed(l, &p, r, mem, &e) : fill_cut(l, &p, r, mem, &e);
     memset(r->ids + n, 0, (size_t)(T - n) * sizeof *r->ids);
     ignore_targets(r, n, T);
@@ -177,12 +216,13 @@ void rows_fill_positions(int32_t *pos, const int32_t *start, int64_t n, int64_t 
 }
 
 int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
-                    int32_t *start, int32_t *pos) {
+                    int32_t *start, int32_t *pos, int32_t *label) {
     const int64_t T = l->seq_len;
     int64_t live = 0;
     scratch mem = scratch_new(l);
     for (int64_t b = 0; b < B; b++) {
-        row r = {ids + b * T, targets + b * T, start ? start + b * T : NULL};
+        row r = {ids + b * T, targets + b * T, start ? start + b * T : NULL,
+                 label ? label + b : NULL};
         live += fill_row(l, first_sample + (uint64_t)b, &r, &mem);
     }
     if (pos) rows_fill_positions(pos, start, B, T);

@@ -20,7 +20,7 @@ void shards_hint_rebuild(err *e) {
 }
 
 void shard_file_name(char out[32], int number, shard_kind kind) {
-    static const char *const SUFFIX[SHARD_KINDS] = {"bin", "idx", "ids"};
+    static const char *const SUFFIX[SHARD_KINDS] = {"bin", "idx", "ids", "mrk"};
     snprintf(out, 32, "shard-%05d.%s", number, SUFFIX[kind]);
 }
 
@@ -104,6 +104,7 @@ static status parse_shard(manifest_in *in, const shards *s, const json_t *o, int
     TRY(get_totals(in, o, 1, &sh->totals));
     TRY(get_hash(in, o, "xxh3", &sh->bin_hash));
     TRY(get_hash(in, o, "index_xxh3", &sh->idx_hash));
+    if (s->chat.marks) TRY(get_hash(in, o, "marks_xxh3", &sh->mrk_hash));
     if (!s->has_ids) return ST_OK;
     TRY(get_count(in, o, "id_bytes", 0, SHARD_MAX_TEXT_BYTES, &sh->id_bytes));
     return get_hash(in, o, "ids_xxh3", &sh->ids_hash);
@@ -137,6 +138,21 @@ static status parse_shards(manifest_in *in, const json_t *root, shards *s) {
     return ST_OK;
 }
 
+/* "chat" stands in the manifests of sets with marks, and only there. */
+static status parse_chat(manifest_in *in, const json_t *root, uint64_t version, shards *s) {
+    const json_t *o = json_object_get(root, "chat");
+    uint64_t sequences;
+    if (version != SHARD_VERSION_MARKS)
+        return o ? manifest_error(in, "version", "is not that of a set with marks") : ST_OK;
+    if (!json_is_object(o)) return manifest_error(in, "chat", "is missing or not an object");
+    s->chat.marks = true;
+    TRY(get_count(in, o, "sequences", 1, 2, &sequences));
+    s->chat.sequences = (int)sequences;
+    TRY(get_flag(in, o, "labels", &s->chat.labels));
+    TRY(get_hash(in, o, "template_hash", &s->chat.template_hash));
+    return get_hash(in, o, "variables_hash", &s->chat.variables_hash);
+}
+
 static status parse_head(manifest_in *in, const json_t *root, shards *s) {
     const char *format = json_string_value(json_object_get(root, "format"));
     if (!format || strcmp(format, FORMAT_NAME) != 0)
@@ -145,8 +161,9 @@ static status parse_head(manifest_in *in, const json_t *root, shards *s) {
     TRY(get_count(in, root, "version", 0, INT32_MAX, &version));
     if (version < SHARD_VERSION)
         return manifest_error(in, "version", "says that it was built by an earlier version");
-    if (version > SHARD_VERSION)
-        return manifest_error(in, "version", "is not one this program reads (2)");
+    if (version > SHARD_VERSION_MARKS)
+        return manifest_error(in, "version", "is not one this program reads (2 or 3)");
+    TRY(parse_chat(in, root, version, s));
     TRY(get_hash(in, root, "tokenizer_hash", &s->tok_hash));
     TRY(get_count(in, root, "vocab_size", 1, INT32_MAX, &vocab));
     s->vocab_size = (int32_t)vocab;
@@ -207,6 +224,7 @@ static json_t *shard_to_json(const shards *s, const shard *sh) {
     manifest_put_totals(o, &sh->totals);
     json_object_set_new(o, "xxh3", json_hash(sh->bin_hash));
     json_object_set_new(o, "index_xxh3", json_hash(sh->idx_hash));
+    if (s->chat.marks) json_object_set_new(o, "marks_xxh3", json_hash(sh->mrk_hash));
     if (s->has_ids)
         json_object_update_new(o, json_pack("{s:I,s:o}", "id_bytes", (json_int_t)sh->id_bytes,
                                             "ids_xxh3", json_hash(sh->ids_hash)));
@@ -215,10 +233,17 @@ static json_t *shard_to_json(const shards *s, const shard *sh) {
 
 json_t *manifest_to_json(const shards *s) {
     json_t *root = json_pack("{s:s,s:i,s:o,s:i,s:s,s:o,s:b,s:b}", "format", FORMAT_NAME, "version",
-                             SHARD_VERSION, "tokenizer_hash", json_hash(s->tok_hash), "vocab_size",
-                             s->vocab_size, "dtype", s->width_bytes == 2 ? "u16" : "u32",
-                             "end_of_text", s->eos < 0 ? json_null() : json_integer(s->eos),
-                             "has_ids", s->has_ids, "has_scores", s->has_scores);
+                             s->chat.marks ? SHARD_VERSION_MARKS : SHARD_VERSION, "tokenizer_hash",
+                             json_hash(s->tok_hash), "vocab_size", s->vocab_size, "dtype",
+                             s->width_bytes == 2 ? "u16" : "u32", "end_of_text",
+                             s->eos < 0 ? json_null() : json_integer(s->eos), "has_ids", s->has_ids,
+                             "has_scores", s->has_scores);
+    if (s->chat.marks)
+        json_object_set_new(root, "chat",
+                            json_pack("{s:i,s:b,s:o,s:o}", "sequences", s->chat.sequences, "labels",
+                                      s->chat.labels, "template_hash",
+                                      json_hash(s->chat.template_hash), "variables_hash",
+                                      json_hash(s->chat.variables_hash)));
     manifest_put_totals(root, &s->totals);
     json_t *sources = json_array(), *list = json_array();
     for (int i = 0; i < s->n_sources; i++) json_array_append_new(sources, json_cstr(s->source[i]));

@@ -7,7 +7,7 @@
  *         40  u64 tokenizer hash
  *         48  u32 vocabulary    52  u32 shard number   56  u64 zero
  *
- * The .ids file has no header: its length and checksum are in the manifest. The manifest repeats
+ * The .ids and .mrk files have no header: length and checksum are in the manifest. The manifest repeats
  * every field, so a header is checked by comparing it with the expected one: no value of a header
  * is ever trusted. */
 #ifndef DATA_SHARD_FORMAT_H
@@ -34,7 +34,7 @@ typedef struct shard_document {
 } shard_document;
 _Static_assert(sizeof(shard_document) == SHARD_DOCUMENT_BYTES, "records are read as they are");
 
-/* "shard-00000.bin", ".idx" or ".ids" */
+/* "shard-00000.bin", ".idx", ".ids" or ".mrk" */
 void shard_file_name(char out[32], int number, shard_kind kind);
 /* The number in such a name, -1 for others. */
 long shard_file_number(const char *name);
@@ -43,6 +43,14 @@ void shard_path(const shards *s, int number, shard_kind kind, char out[SHARD_PAT
 /* Notes which file this is now: from here on shard_read takes no other one for it. False with errno
  * when it cannot be looked at. */
 bool shard_note_file(shards *s, int number, shard_kind kind);
+/* Bytes before the body of a file of ours. */
+static inline size_t shard_header_bytes(shard_kind kind) {
+    return kind == SHARD_IDS || kind == SHARD_MARKS ? 0 : SHARD_HEADER_BYTES;
+}
+/* Whether shards of this set of ours have such a file. */
+static inline bool shard_has_kind(const shards *s, shard_kind kind) {
+    return kind == SHARD_IDS ? s->has_ids : kind != SHARD_MARKS || s->chat.marks;
+}
 status shard_read(const shards *s, int number, shard_kind kind, uint64_t offset, void *buf,
                   size_t n, err *e) ATH_MUST_USE;
 /* ST_FORMAT "PATH is corrupt: what"; the hint is to rebuild or, for files of others, to restore. */

@@ -25,7 +25,8 @@ static const header_field HEADER_FIELDS[] = {
 void shard_header_make(uint8_t out[SHARD_HEADER_BYTES], const shards *s, int number,
                        shard_kind kind) {
     const shard_totals *t = &s->shard[number].totals;
-    uint32_t version = SHARD_VERSION, vocab = (uint32_t)s->vocab_size, n = (uint32_t)number;
+    uint32_t version = s->chat.marks ? SHARD_VERSION_MARKS : SHARD_VERSION;
+    uint32_t vocab = (uint32_t)s->vocab_size, n = (uint32_t)number;
     uint32_t width = kind == SHARD_TOKENS ? (uint32_t)s->width_bytes : SHARD_DOCUMENT_BYTES;
     memset(out, 0, SHARD_HEADER_BYTES);
     memcpy(out, kind == SHARD_TOKENS ? "ATHSHRD1" : "ATHSIDX1", 8);
@@ -42,6 +43,7 @@ void shard_header_make(uint8_t out[SHARD_HEADER_BYTES], const shards *s, int num
 static uint64_t expected_bytes(const shards *s, int number, shard_kind kind) {
     const shard *sh = &s->shard[number];
     if (kind == SHARD_IDS) return sh->id_bytes;
+    if (kind == SHARD_MARKS) return sh->totals.tokens;
     return SHARD_HEADER_BYTES + (kind == SHARD_TOKENS
                                      ? sh->totals.tokens * (uint64_t)s->width_bytes
                                      : sh->totals.documents * SHARD_DOCUMENT_BYTES);
@@ -84,6 +86,7 @@ status own_check_shard(shards *s, int number, err *e) {
         TRY(check_header(s, number, k, e));
     }
     if (s->has_ids) TRY(check_size(s, number, SHARD_IDS, e));
+    if (s->chat.marks) TRY(check_size(s, number, SHARD_MARKS, e));
     shard_document last;
     TRY(read_records(s, number, sh->totals.documents - 1, 1, &last, e));
     if (last.end_tok != sh->totals.tokens || last.id_end != sh->id_bytes)
@@ -133,7 +136,10 @@ static uint64_t fingerprint(const shards *s) {
         const uint64_t one[] = {sh->totals.tokens, sh->totals.documents, sh->bin_hash, sh->idx_hash,
                                 sh->ids_hash};
         XXH3_64bits_update(h, one, sizeof one);
+        if (s->chat.marks) XXH3_64bits_update(h, &sh->mrk_hash, sizeof sh->mrk_hash);
     }
+    const uint64_t chat[] = {(uint64_t)s->chat.sequences, s->chat.labels};
+    if (s->chat.marks) XXH3_64bits_update(h, chat, sizeof chat);
     uint64_t hash = XXH3_64bits_digest(h);
     XXH3_freeState(h);
     return hash;
@@ -234,7 +240,7 @@ static status hash_rest(const shards *s, int number, shard_kind kind, uint64_t o
 
 static status check_hash(const shards *s, int number, shard_kind kind, uint64_t want, err *e) {
     uint64_t hash;
-    TRY(hash_rest(s, number, kind, kind == SHARD_IDS ? 0 : SHARD_HEADER_BYTES, &hash, e));
+    TRY(hash_rest(s, number, kind, shard_header_bytes(kind), &hash, e));
     if (hash == want) return ST_OK;
     return shard_error(s, number, kind, e, "is corrupt: its checksum is not the manifest's");
 }
@@ -258,6 +264,7 @@ status own_verify(const shards *s, int number, err *e) {
     TRY(check_hash(s, number, SHARD_TOKENS, sh->bin_hash, e));
     TRY(check_hash(s, number, SHARD_DOCUMENTS, sh->idx_hash, e));
     if (s->has_ids) TRY(check_hash(s, number, SHARD_IDS, sh->ids_hash, e));
+    if (s->chat.marks) TRY(check_hash(s, number, SHARD_MARKS, sh->mrk_hash, e));
     shard_document block[64];
     uint64_t id_end = 0;
     for (uint64_t doc = 0; doc < sh->totals.documents; doc += ARRAY_LEN(block)) {

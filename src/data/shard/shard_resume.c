@@ -18,6 +18,18 @@ static status check_closed(shards *s, err *e) {
     return ST_OK;
 }
 
+static bool same_chat(const shard_chat *a, const shard_chat *b) {
+    return a->marks == b->marks && a->labels == b->labels && a->sequences == b->sequences &&
+           a->template_hash == b->template_hash && a->variables_hash == b->variables_hash;
+}
+
+static const char *chat_difference(const shard_chat *have, const shard_chat *want) {
+    if (have->marks != want->marks) return have->marks ? "conversations" : "texts";
+    if (have->labels != want->labels || have->sequences != want->sequences)
+        return "samples of another kind";
+    return "conversations of another chat template";
+}
+
 static status open_existing(shards **out, const char *dir, const shard_writer_options *opt,
                             err *e) {
     TRY(own_open(out, dir, 0, e));
@@ -28,6 +40,7 @@ static status open_existing(shards **out, const char *dir, const shard_writer_op
     if (s->eos != opt->eos) what = "another end-of-text token";
     if (s->has_ids != opt->ids) what = s->has_ids ? "ids of documents" : "no ids of documents";
     if (s->has_scores != opt->scores) what = s->has_scores ? "scores" : "no scores";
+    if (!same_chat(&s->chat, &opt->chat)) what = chat_difference(&s->chat, &opt->chat);
     if (!what) return check_closed(s, e);
     err_at(e, ST_USAGE, dir, "%s cannot be appended to: it has %s", dir, what);
     return err_hint(e, "append with the options that the set was built with");
@@ -38,6 +51,7 @@ status shard_writer_open(shard_writer **out, const char *dir, const shard_writer
     *out = NULL;
     CHECK(opt->vocab_size > 0 && opt->eos < opt->vocab_size, "vocab_size %d, eos %d",
           opt->vocab_size, opt->eos);
+    CHECK(!opt->chat.marks || (opt->eos < 0 && opt->chat.sequences > 0), "a template ends texts");
     TRY(file_make_dirs(dir, e));
     shards *s = NULL;
     status st;
@@ -57,7 +71,7 @@ status shard_writer_open(shard_writer **out, const char *dir, const shard_writer
 
 /* ---- stopping ---- */
 
-static const char *const HASH_KEYS[SHARD_KINDS] = {"xxh3", "index_xxh3", "ids_xxh3"};
+static const char *const HASH_KEYS[SHARD_KINDS] = {"xxh3", "index_xxh3", "ids_xxh3", "marks_xxh3"};
 
 static void subtract(shard_totals *t, const shard_totals *part) {
     t->tokens -= part->tokens;
@@ -82,8 +96,9 @@ static status open_to_json(shard_writer *w, json_t **out, err *e) {
     manifest_put_totals(o, &sh->totals);
     json_object_set_new(o, "id_bytes", json_integer((json_int_t)sh->id_bytes));
     json_object_set_new(o, "pending", json_integer((json_int_t)w->pending));
-    for (int k = 0; k < writer_kinds(w); k++) {
+    for (shard_kind k = 0; k < SHARD_KINDS; k++) {
         uint64_t hash;
+        if (!shard_has_kind(w->set, k)) continue;
         TRY(shard_out_sync(&w->out[k], &hash, e));
         json_object_set_new(o, HASH_KEYS[k], json_hash(hash));
     }
@@ -116,7 +131,7 @@ static status bad_state(const char *dir, const char *what, err *e) {
 static bool fits_options(const shards *s, const shard_writer_options *opt) {
     return s->tok_hash == opt->tok_hash && s->vocab_size == opt->vocab_size && s->eos == opt->eos &&
            s->has_ids == opt->ids && s->has_scores == opt->scores &&
-           s->width_bytes == (opt->vocab_size <= 65536 ? 2 : 4);
+           same_chat(&s->chat, &opt->chat) && s->width_bytes == (opt->vocab_size <= 65536 ? 2 : 4);
 }
 
 /* Puts the unfinished shard behind the closed ones. */
@@ -132,8 +147,8 @@ static bool add_open(shard_writer *w, const json_t *open, uint64_t hash[SHARD_KI
                             &w->pending) ||
         !manifest_get_count(open, "id_bytes", SHARD_MAX_TEXT_BYTES, &id_bytes))
         return false;
-    for (int k = 0; k < writer_kinds(w); k++)
-        if (!manifest_get_hash(open, HASH_KEYS[k], &hash[k])) return false;
+    for (shard_kind k = 0; k < SHARD_KINDS; k++)
+        if (shard_has_kind(s, k) && !manifest_get_hash(open, HASH_KEYS[k], &hash[k])) return false;
     char name[32];
     shard_file_name(name, s->n_shards, SHARD_TOKENS);
     shard sh = {.file = xstrdup(name),
@@ -152,10 +167,11 @@ static bool add_open(shard_writer *w, const json_t *open, uint64_t hash[SHARD_KI
 static status reopen(shard_writer *w, const uint64_t hash[SHARD_KINDS], err *e) {
     char path[SHARD_PATH_BYTES];
     w->open = true;
-    for (int k = 0; k < writer_kinds(w); k++) {
-        shard_path(w->set, w->set->n_shards - 1, (shard_kind)k, path);
-        TRY(shard_out_reopen(&w->out[k], path, writer_header_bytes((shard_kind)k),
-                             writer_body_bytes(w, (shard_kind)k), hash[k], e));
+    for (shard_kind k = 0; k < SHARD_KINDS; k++) {
+        if (!shard_has_kind(w->set, k)) continue;
+        shard_path(w->set, w->set->n_shards - 1, k, path);
+        TRY(shard_out_reopen(&w->out[k], path, shard_header_bytes(k), writer_body_bytes(w, k),
+                             hash[k], e));
     }
     return ST_OK;
 }

@@ -25,8 +25,9 @@ long shard_file_number(const char *name) {
     size_t digits = strspn(name + 6, "0123456789");
     const char *end = name + 6 + digits;
     if (digits < 5 || digits > 9) return -1;
-    if (strcmp(end, ".bin") != 0 && strcmp(end, ".idx") != 0 && strcmp(end, ".ids") != 0) return -1;
-    return strtol(name + 6, NULL, 10);
+    bool known = strcmp(end, ".bin") == 0 || strcmp(end, ".idx") == 0 || strcmp(end, ".ids") == 0 ||
+                 strcmp(end, ".mrk") == 0;
+    return known ? strtol(name + 6, NULL, 10) : -1;
 }
 
 static status remove_shards(arena *scratch, const char *dir, int from, err *e) {
@@ -62,6 +63,7 @@ shards *writer_new_set(const char *dir, const shard_writer_options *opt) {
     s->has_index = true;
     s->has_ids = opt->ids;
     s->has_scores = opt->scores;
+    s->chat = opt->chat;
     s->tok_hash = opt->tok_hash;
     s->vocab_size = opt->vocab_size;
     s->width_bytes = opt->vocab_size <= 65536 ? 2 : 4;
@@ -80,29 +82,24 @@ shard_writer *writer_new(shards *set, const shard_writer_options *opt) {
     return w;
 }
 
-int writer_kinds(const shard_writer *w) {
-    return w->opt.ids ? SHARD_KINDS : SHARD_IDS;
-}
-
-size_t writer_header_bytes(shard_kind kind) {
-    return kind == SHARD_IDS ? 0 : SHARD_HEADER_BYTES;
-}
-
 uint64_t writer_body_bytes(const shard_writer *w, shard_kind kind) {
     const shard *sh = &w->set->shard[w->set->n_shards - 1];
     if (kind == SHARD_IDS) return sh->id_bytes;
     if (kind == SHARD_DOCUMENTS) return sh->totals.documents * SHARD_DOCUMENT_BYTES;
-    return (sh->totals.tokens + w->pending) * (uint64_t)w->set->width_bytes;
+    uint64_t width = kind == SHARD_MARKS ? 1 : (uint64_t)w->set->width_bytes;
+    return (sh->totals.tokens + w->pending) * width;
 }
 
 static status begin_shard(shard_writer *w, err *e) {
     shards *s = w->set;
     char name[32], path[SHARD_PATH_BYTES];
-    for (int k = 0; k < writer_kinds(w); k++) {
-        shard_path(s, s->n_shards, (shard_kind)k, path);
-        status st = shard_out_create(&w->out[k], path, writer_header_bytes((shard_kind)k), e);
+    for (shard_kind k = 0; k < SHARD_KINDS; k++) {
+        if (!shard_has_kind(s, k)) continue;
+        shard_path(s, s->n_shards, k, path);
+        status st = shard_out_create(&w->out[k], path, shard_header_bytes(k), e);
         if (st == ST_OK) continue;
-        while (k-- > 0) shard_out_abandon(&w->out[k], true);
+        while (k-- > 0)
+            if (shard_has_kind(s, k)) shard_out_abandon(&w->out[k], true);
         return st;
     }
     shard_file_name(name, s->n_shards, SHARD_TOKENS);
@@ -116,12 +113,13 @@ static status begin_shard(shard_writer *w, err *e) {
 static status end_shard(shard_writer *w, err *e) {
     int number = w->set->n_shards - 1;
     shard *sh = &w->set->shard[number];
-    uint64_t *hash[SHARD_KINDS] = {&sh->bin_hash, &sh->idx_hash, &sh->ids_hash};
+    uint64_t *hash[SHARD_KINDS] = {&sh->bin_hash, &sh->idx_hash, &sh->ids_hash, &sh->mrk_hash};
     status result = ST_OK;
     w->open = false;
-    for (int k = 0; k < writer_kinds(w); k++) {
+    for (shard_kind k = 0; k < SHARD_KINDS; k++) {
         uint8_t header[SHARD_HEADER_BYTES];
-        shard_header_make(header, w->set, number, (shard_kind)k);
+        if (!shard_has_kind(w->set, k)) continue;
+        shard_header_make(header, w->set, number, k);
         status st = shard_out_finish(&w->out[k], header, hash[k], result == ST_OK ? e : NULL);
         if (result == ST_OK) result = st;
     }
@@ -179,6 +177,7 @@ status shard_writer_add(shard_writer *w, const shard_record *r, err *e) {
     if (r->n == 0 && (r->more || w->pending == 0)) return ST_OK;
     TRY(check_ids(w, r, e));
     if (!w->open) TRY(begin_shard(w, e));
+    if (w->opt.chat.marks) TRY(shard_out_write(&w->out[SHARD_MARKS], r->marks, (size_t)r->n, e));
     if (r->more) {
         w->pending += (uint64_t)r->n;
         return write_tokens(w, r->ids, r->n, e);
@@ -222,7 +221,8 @@ status shard_writer_finish(shard_writer *w, err *e) {
 
 void shard_writer_free(shard_writer *w) {
     if (!w) return;
-    for (int k = 0; w->open && k < writer_kinds(w); k++) shard_out_abandon(&w->out[k], !w->synced);
+    for (shard_kind k = 0; w->open && k < SHARD_KINDS; k++)
+        if (shard_has_kind(w->set, k)) shard_out_abandon(&w->out[k], !w->synced);
     shards_close(w->set);
     arena_free(w->scratch);
     free(w);

@@ -51,11 +51,8 @@ struct shard_writer {
     arena *scratch;
 };
 
-/* Bytes of the file's header, and of its body as the unfinished shard stands. */
-size_t writer_header_bytes(shard_kind kind);
+/* Bytes of a file's body as the unfinished shard stands. */
 uint64_t writer_body_bytes(const shard_writer *w, shard_kind kind);
-/* The kinds of files that this writer writes are 0 .. n - 1. */
-int writer_kinds(const shard_writer *w);
 /* An empty set as the options say. */
 shards *writer_new_set(const char *dir, const shard_writer_options *opt);
 /* Takes `set` over. */

@@ -273,6 +273,22 @@ status shards_copy(const shards *s, uint64_t first, int64_t n, int32_t *ids, uin
     return ST_OK;
 }
 
+status shards_copy_marks(const shards *s, uint64_t first, int64_t n, uint8_t *marks, err *e) {
+    CHECK(s->chat.marks, "%s has no marks", s->dir);
+    CHECK(n >= 0 && first <= s->totals.tokens && (uint64_t)n <= s->totals.tokens - first,
+          "marks %" PRIu64 " + %" PRId64 " of %" PRIu64, first, n, s->totals.tokens);
+    for (int i = shard_find(s, first, false); n > 0; i++) {
+        const shard *sh = &s->shard[i];
+        uint64_t at = first - sh->first_tok, left = sh->totals.tokens - at;
+        int64_t take = (uint64_t)n < left ? n : (int64_t)left;
+        TRY(shard_read(s, i, SHARD_MARKS, at, marks, (size_t)take, e));
+        marks += take;
+        first += (uint64_t)take;
+        n -= take;
+    }
+    return ST_OK;
+}
+
 /* ---- the check of every byte: what is common to all formats ---- */
 
 static status verify_ids(const shards *s, int number, err *e) {

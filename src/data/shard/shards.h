@@ -13,6 +13,7 @@
  *   shard-00000.bin  64-byte header, then the tokens (u16 or u32, little-endian)
  *   shard-00000.idx  64-byte header, then one 40-byte record per document (shard_format.h)
  *   shard-00000.ids  the documents' own ids as text, one after the other; absent without ids
+ *   shard-00000.mrk  a byte for each token: its marks (below); only in sets of conversations
  *   tokenizer.json   the tokenizer that made the tokens (written by `data build`)
  * A document lies wholly in one shard and has at least one token; with a tokenizer that has an
  * end-of-text token, that token is its last.
@@ -38,7 +39,9 @@
 #include "base/status.h"
 #include "data/shard/shard_files.h"
 
-enum { SHARD_VERSION = 2, SHARD_MAX_ID_BYTES = 4096 };
+/* Sets with marks have a version of their own: a program that does not know marks must not read
+ * them, it would train on every token. */
+enum { SHARD_VERSION = 2, SHARD_VERSION_MARKS = 3, SHARD_MAX_ID_BYTES = 4096 };
 
 /* auto       by magic, sidecar files and name
  * athanor    a folder that `data build` wrote
@@ -87,8 +90,47 @@ typedef enum shard_item {
     ITEM_I64,
 } shard_item;
 
-/* The files of a shard. Others' formats: SHARD_DOCUMENTS is their index, there are no ids. */
-typedef enum shard_kind { SHARD_TOKENS, SHARD_DOCUMENTS, SHARD_IDS, SHARD_KINDS } shard_kind;
+/* The files of a shard. Others' formats: SHARD_DOCUMENTS is their index, there are no ids and no
+ * marks. */
+typedef enum shard_kind {
+    SHARD_TOKENS,
+    SHARD_DOCUMENTS,
+    SHARD_IDS,
+    SHARD_MARKS,
+    SHARD_KINDS
+} shard_kind;
+
+/* Marks of a token, in one byte: two bits and, above them, who wrote it. */
+enum { MARK_TRAINED = 1, MARK_REJECTED = 2, MARK_ROLE_SHIFT = 2, MARK_END = 1 << 5 };
+typedef enum mark_role {
+    ROLE_TEMPLATE, /* what the template puts around messages */
+    ROLE_SYSTEM,
+    ROLE_USER,
+    ROLE_ASSISTANT,
+    ROLE_TOOL,
+    ROLE_REASONING, /* of the assistant */
+    MARK_ROLES
+} mark_role;
+static inline uint8_t mark_of(mark_role role, bool trained) {
+    return (uint8_t)(((int)role << MARK_ROLE_SHIFT) | (trained ? MARK_TRAINED : 0));
+}
+static inline mark_role mark_get_role(uint8_t mark) {
+    return (mark_role)((mark & (MARK_END - 1)) >> MARK_ROLE_SHIFT);
+}
+
+/* What a set of conversations is; all zero for a set of texts.
+ *
+ * A sample is a document, or two that follow each other (sequences = 2). Without labels such two are
+ * a chosen conversation and a rejected one. With labels the first is an answer that is desirable or
+ * not, and the second has the same prompt with the answer of the next sample, from which KTO
+ * estimates its KL term (Ethayarajh et al. 2024, section 4). The trained tokens of a rejected or
+ * undesirable answer have MARK_REJECTED. */
+typedef struct shard_chat {
+    bool marks;                             /* there are .mrk files */
+    bool labels;                            /* samples are desirable or undesirable */
+    int sequences;                          /* documents of a sample: 1 or 2 */
+    uint64_t template_hash, variables_hash; /* of the chat template, and of what it was given */
+} shard_chat;
 
 typedef struct shard {
     char *file; /* "shard-00000.bin", or the path of a file of others */
@@ -96,7 +138,7 @@ typedef struct shard {
     uint64_t first_tok; /* tokens and documents of the shards before this one */
     uint64_t first_doc;
     /* XXH3-64 of what follows the headers (of the whole .ids); 0 for files of others */
-    uint64_t bin_hash, idx_hash, ids_hash;
+    uint64_t bin_hash, idx_hash, ids_hash, mrk_hash;
     file_identity known[SHARD_KINDS]; /* its files as they were when the set was opened */
     uint64_t id_bytes;                /* of the .ids file */
     uint64_t data_offset;             /* of the first token in its file */
@@ -109,9 +151,10 @@ typedef struct shard {
 typedef struct shards {
     char *dir; /* as given */
     shards_format format;
-    bool has_index;     /* documents are known without reading tokens */
-    bool has_scores;    /* documents have a score */
-    bool has_ids;       /* documents have an id */
+    bool has_index;  /* documents are known without reading tokens */
+    bool has_scores; /* documents have a score */
+    bool has_ids;    /* documents have an id */
+    shard_chat chat;
     uint64_t tok_hash;  /* tok_hash() of the tokenizer; 0: unknown */
     int32_t vocab_size; /* every id is below it; files of others: the spec's, else 2^16 or 2^31-1 */
     int width_bytes;    /* of a stored id: 2 or 4; Megatron: 1 and 8 as well */
@@ -152,6 +195,9 @@ status shards_check_tokenizer(const shards *s, uint64_t tok_hash, err *e) ATH_MU
  * file cannot be read any more. */
 status shards_copy(const shards *s, uint64_t first, int64_t n, int32_t *ids, uint32_t *largest,
                    err *e) ATH_MUST_USE;
+/* The marks of n tokens from `first` on. Sets with marks only. */
+status shards_copy_marks(const shards *s, uint64_t first, int64_t n, uint8_t *marks,
+                         err *e) ATH_MUST_USE;
 /* Where documents end in the n tokens from `first` on: ascending counts of tokens 1..n after which
  * a document ends, into ends[n] (the caller's); *n_ends of them. The end of the set is always one.
  * `ids` are those n tokens, for sets without index (NULL: they are read). ST_FORMAT: impossible
@@ -189,11 +235,13 @@ typedef struct shard_writer_options {
     uint64_t shard_tokens; /* a shard is closed when it holds this many; 0: 100 million */
     bool ids;              /* documents have ids: .ids files are written */
     bool scores;
-    bool append; /* new shards after those of an existing set with the same tokenizer */
+    shard_chat chat; /* with marks eos must be -1: the template ends what it renders */
+    bool append;     /* new shards after those of an existing set with the same tokenizer */
 } shard_writer_options;
 
 typedef struct shard_record {
-    const int32_t *ids; /* tokens, without end-of-text */
+    const int32_t *ids;   /* tokens, without end-of-text */
+    const uint8_t *marks; /* of each id, in sets with marks */
     int64_t n;
     const char *source; /* path; equal paths in a row share one entry of the manifest */
     uint32_t line;

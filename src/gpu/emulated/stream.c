@@ -24,13 +24,19 @@ typedef struct item {
     /* A wait: it is done when `after` has done so much. */
     cu_stream after;
     uint64_t after_number;
+    size_t bytes; /* of args */
     alignas(max_align_t) char args[];
 } item;
+
+typedef struct item_list {
+    item *first, *last;
+} item_list;
 
 struct cu_stream_handle {
     cu_context context;
     cu_stream next;
-    item *first, *last;
+    item_list work;
+    item_list *captured; /* where items go instead, during a capture */
     uint64_t given, done;
 };
 
@@ -39,6 +45,14 @@ struct cu_event_handle {
     /* Guarded by the context's lock. */
     cu_stream stream; /* NULL: never recorded */
     uint64_t number;
+};
+
+struct cu_graph_handle {
+    item_list work;
+};
+
+struct cu_graph_exec_handle {
+    item_list work;
 };
 
 typedef struct reservation {
@@ -57,6 +71,14 @@ struct cu_context_handle {
 };
 
 static _Thread_local cu_context current;
+/* The stream whose work this thread captures, and whether it has called what a capture forbids. */
+static _Thread_local cu_stream capturing;
+static _Thread_local bool capture_is_broken;
+
+static bool forbidden_now(void) {
+    if (capturing) capture_is_broken = true;
+    return capturing != NULL;
+}
 
 enum { FENCE = 4096 };
 
@@ -83,6 +105,7 @@ static void close_memory(cu_context c) {
 
 static cu_result emu_mem_alloc(cu_ptr *p, size_t bytes) {
     cu_context c = current;
+    if (forbidden_now()) return CU_NOT_IN_CAPTURE;
     char *at =
         mmap(NULL, mapped_bytes(bytes) + 2 * FENCE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return CU_OUT_OF_MEMORY;
@@ -103,6 +126,7 @@ static void run_all(cu_context c);
 /* What was given may still want it. */
 static cu_result emu_mem_free(cu_ptr p) {
     cu_context c = current;
+    if (forbidden_now()) return CU_NOT_IN_CAPTURE;
     pthread_mutex_lock(&c->lock);
     run_all(c);
     reservation **at = &c->reserved;
@@ -140,7 +164,8 @@ static cu_result emu_mem_host_free(void *p) {
 /* ---- streams; with the lock held ---- */
 
 static bool is_ready(const struct cu_stream_handle *s) {
-    return s->first && (!s->first->after || s->first->after->done >= s->first->after_number);
+    const item *i = s->work.first;
+    return i && (!i->after || i->after->done >= i->after_number);
 }
 
 static cu_stream draw_ready(cu_context c) {
@@ -155,9 +180,9 @@ static cu_stream draw_ready(cu_context c) {
 }
 
 static void run_first(cu_stream s) {
-    item *i = s->first;
-    s->first = i->next;
-    if (!s->first) s->last = NULL;
+    item *i = s->work.first;
+    s->work.first = i->next;
+    if (!s->work.first) s->work.last = NULL;
     if (i->run) i->run(s->context, i->args);
     s->done++;
     free(i);
@@ -182,26 +207,30 @@ static void run_all(cu_context c) {
 static item *new_item(void (*run)(cu_context, const void *), const void *head, size_t head_bytes,
                       const void *tail, size_t tail_bytes) {
     item *i = xmalloc(sizeof *i + head_bytes + tail_bytes);
-    *i = (item){.run = run};
+    *i = (item){.run = run, .bytes = head_bytes + tail_bytes};
     if (head_bytes) memcpy(i->args, head, head_bytes);
     if (tail_bytes) memcpy(i->args + head_bytes, tail, tail_bytes);
     return i;
 }
 
-static void append(cu_stream s, item *i) {
-    if (s->last)
-        s->last->next = i;
+static void append(item_list *l, item *i) {
+    if (l->last)
+        l->last->next = i;
     else
-        s->first = i;
-    s->last = i;
-    s->given++;
+        l->first = i;
+    l->last = i;
+}
+
+static void append_to(cu_stream s, item *i) {
+    append(s->captured ? s->captured : &s->work, i);
+    if (!s->captured) s->given++;
 }
 
 /* ---- streams and events, as they are called ---- */
 
 static void give(cu_stream s, item *i) {
     pthread_mutex_lock(&s->context->lock);
-    append(s, i);
+    append_to(s, i);
     pthread_mutex_unlock(&s->context->lock);
 }
 
@@ -221,6 +250,7 @@ static cu_result emu_stream_create(cu_stream *out, unsigned flags) {
 }
 
 static cu_result emu_stream_sync(cu_stream s) {
+    if (forbidden_now()) return CU_NOT_IN_CAPTURE;
     pthread_mutex_lock(&s->context->lock);
     run_until(s, s->given);
     pthread_mutex_unlock(&s->context->lock);
@@ -252,15 +282,17 @@ static cu_result emu_event_destroy(cu_event e) {
 }
 
 static cu_result emu_event_record(cu_event e, cu_stream s) {
+    if (forbidden_now()) return CU_NOT_IN_CAPTURE;
     item *i = new_item(NULL, NULL, 0, NULL, 0);
     pthread_mutex_lock(&e->context->lock);
-    append(s, i);
+    append_to(s, i);
     e->stream = s, e->number = s->given;
     pthread_mutex_unlock(&e->context->lock);
     return 0;
 }
 
 static cu_result emu_event_sync(cu_event e) {
+    if (forbidden_now()) return CU_NOT_IN_CAPTURE;
     pthread_mutex_lock(&e->context->lock);
     if (e->stream) run_until(e->stream, e->number);
     pthread_mutex_unlock(&e->context->lock);
@@ -276,12 +308,75 @@ static cu_result emu_event_elapsed(float *ms, cu_event from, cu_event to) {
 
 static cu_result emu_stream_wait(cu_stream s, cu_event e, unsigned flags) {
     (void)flags;
+    if (forbidden_now()) return CU_NOT_IN_CAPTURE;
     item *i = new_item(NULL, NULL, 0, NULL, 0);
     pthread_mutex_lock(&e->context->lock);
     i->after = e->stream;
     i->after_number = e->number;
-    append(s, i);
+    append_to(s, i);
     pthread_mutex_unlock(&e->context->lock);
+    return 0;
+}
+
+/* ---- graphs: lists of items, which are copied into the stream at each launch ---- */
+
+static void free_items(item_list *l) {
+    for (item *i = l->first, *next; i; i = next) {
+        next = i->next;
+        free(i);
+    }
+    *l = (item_list){NULL, NULL};
+}
+
+static cu_result emu_capture_begin(cu_stream s, int mode) {
+    (void)mode;
+    if (forbidden_now()) return CU_NOT_IN_CAPTURE;
+    pthread_mutex_lock(&s->context->lock);
+    s->captured = xcalloc(1, sizeof *s->captured);
+    pthread_mutex_unlock(&s->context->lock);
+    capturing = s, capture_is_broken = false;
+    return 0;
+}
+
+static cu_result emu_capture_end(cu_stream s, cu_graph *g) {
+    if (capturing != s) return CU_NOT_IN_CAPTURE;
+    capturing = NULL;
+    *g = xcalloc(1, sizeof **g);
+    pthread_mutex_lock(&s->context->lock);
+    (*g)->work = *s->captured;
+    free(s->captured);
+    s->captured = NULL;
+    pthread_mutex_unlock(&s->context->lock);
+    return capture_is_broken ? CU_NOT_IN_CAPTURE : 0;
+}
+
+static void copy_items(item_list *to, const item_list *from) {
+    for (const item *i = from->first; i; i = i->next)
+        append(to, new_item(i->run, i->args, i->bytes, NULL, 0));
+}
+
+static cu_result emu_graph_make(cu_graph_exec *x, cu_graph g, unsigned long long flags) {
+    (void)flags;
+    *x = xcalloc(1, sizeof **x);
+    copy_items(&(*x)->work, &g->work);
+    return 0;
+}
+
+static cu_result emu_graph_launch(cu_graph_exec x, cu_stream s) {
+    for (const item *i = x->work.first; i; i = i->next)
+        give(s, new_item(i->run, i->args, i->bytes, NULL, 0));
+    return 0;
+}
+
+static cu_result emu_graph_destroy(cu_graph g) {
+    free_items(&g->work);
+    free(g);
+    return 0;
+}
+
+static cu_result emu_graph_exec_destroy(cu_graph_exec x) {
+    free_items(&x->work);
+    free(x);
     return 0;
 }
 
@@ -304,19 +399,21 @@ static void *host_of(cu_ptr p) {
 }
 
 static cu_result emu_copy_in(cu_ptr to, const void *from, size_t bytes, cu_stream s) {
+    if (forbidden_now()) return CU_NOT_IN_CAPTURE;
     move m = {host_of(to), NULL, bytes};
     give(s, new_item(run_move, &m, sizeof m, from, bytes));
     return 0;
 }
 
-static cu_result emu_copy_out(void *to, cu_ptr from, size_t bytes, cu_stream s) {
-    move m = {to, host_of(from), bytes};
+static cu_result emu_copy(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s) {
+    move m = {host_of(to), host_of(from), bytes};
     give(s, new_item(run_move, &m, sizeof m, NULL, 0));
     return 0;
 }
 
-static cu_result emu_copy(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s) {
-    return emu_copy_out(host_of(to), from, bytes, s);
+static cu_result emu_copy_out(void *to, cu_ptr from, size_t bytes, cu_stream s) {
+    if (forbidden_now()) return CU_NOT_IN_CAPTURE;
+    return emu_copy((cu_ptr)(uintptr_t)to, from, bytes, s);
 }
 
 typedef struct filling {
@@ -514,6 +611,12 @@ void emu_driver_fill(cu_driver *d) {
         .copy_out = emu_copy_out,
         .copy = emu_copy,
         .fill = emu_fill,
+        .capture_begin = emu_capture_begin,
+        .capture_end = emu_capture_end,
+        .graph_make = emu_graph_make,
+        .graph_launch = emu_graph_launch,
+        .graph_destroy = emu_graph_destroy,
+        .graph_exec_destroy = emu_graph_exec_destroy,
         .stream_create = emu_stream_create,
         .stream_destroy = emu_stream_destroy,
         .stream_sync = emu_stream_sync,

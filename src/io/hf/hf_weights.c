@@ -53,8 +53,15 @@ const st_view *hf_find_view(const st_reader *r, const char *name) {
     return NULL;
 }
 
-static status check_shape(const param *p, const st_view *v, err *e) {
+/* Whether it has a row (of a vector: an element) for each token. */
+static bool is_of_tokens(const param *p) {
+    return p->part == PART_EMBED || p->part == PART_HEAD;
+}
+
+/* vocab: tokens that the files have; 0: those of the store. */
+static status check_shape(const param *p, const st_view *v, int64_t vocab, err *e) {
     int64_t rows = param_whole_rows(p), cols = param_whole_cols(p);
+    if (vocab && is_of_tokens(p)) *(p->rank == 1 ? &cols : &rows) = vocab;
     int64_t a = p->transposed ? cols : rows, b = p->transposed ? rows : cols;
     bool ok = p->rank == 1 ? v->rank == 1 && v->dims[0] == cols
                            : v->rank == 2 && v->dims[0] == a && v->dims[1] == b;
@@ -135,13 +142,13 @@ static bool is_head(const char *name) {
     return false;
 }
 
-static status find_weight(const st_reader *r, const param *p, hf_weight *w, err *e) {
+static status find_weight(const st_reader *r, const param *p, int64_t vocab, hf_weight *w, err *e) {
     *w = (hf_weight){.v = hf_find_view(r, p->name)};
     status st = w->v ? ST_OK : st_require(r, p->name, &w->v, e);
     if (st != ST_OK && is_head(p->name))
         err_hint(e, "where the head is the embedding, config.json says tie_word_embeddings: true");
     TRY(st);
-    TRY(check_shape(p, w->v, e));
+    TRY(check_shape(p, w->v, vocab, e));
     return find_scale(r, w, e);
 }
 
@@ -181,13 +188,14 @@ static status check_extra(const st_reader *r, const st_view *v, const st_view *t
     return err_where(e, "%s", v->path);
 }
 
-status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list, err *e) {
+static status find_weights(const param_store *s, const st_reader *r, int64_t vocab, hf_weight *list,
+                           err *e) {
     const param_store *whole = param_store_whole(s);
     bool *wanted = xcalloc((size_t)st_count(r) + 1, sizeof *wanted);
     const st_view *first = st_count(r) ? st_get(r, 0) : NULL;
     status st = ST_OK;
     for (int i = 0; i < param_count(whole) && st == ST_OK; i++) {
-        st = find_weight(r, param_at(whole, i), &list[i], e);
+        st = find_weight(r, param_at(whole, i), vocab, &list[i], e);
         if (st != ST_OK) break;
         wanted[list[i].v - first] = true;
         if (list[i].scale) wanted[list[i].scale - first] = true;
@@ -201,6 +209,50 @@ status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list
     return st;
 }
 
+status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list, err *e) {
+    return find_weights(s, r, 0, list, e);
+}
+
+/* ---- rows of new tokens ---- */
+
+/* The mean of the rows of a matrix [rows,cols], or of the elements of a vector (cols 1), summed in
+ * double in the order of the file. */
+static status read_mean(const hf_weight *w, int64_t cols, float *mean, err *e) {
+    double *sum = xcalloc((size_t)cols, sizeof *sum);
+    float *row = xmalloc((size_t)cols * sizeof *row);
+    int64_t rows = w->v->numel / cols;
+    status st = ST_OK;
+    for (int64_t i = 0; i < rows && st == ST_OK; i++) {
+        st = hf_weight_read(w, i * cols, cols, row, DT_F32, e);
+        for (int64_t k = 0; k < cols && st == ST_OK; k++) sum[k] += (double)row[k];
+    }
+    for (int64_t k = 0; k < cols; k++) mean[k] = (float)(sum[k] / (double)rows);
+    free(sum);
+    free(row);
+    return st;
+}
+
+static status add_means(const param_store *s, hf_weight *list, arena *a, err *e) {
+    const param_store *whole = param_store_whole(s);
+    for (int i = 0; i < param_count(whole); i++) {
+        const param *p = param_at(whole, i);
+        if (!is_of_tokens(p)) continue;
+        int64_t cols = p->rank == 1 ? 1 : param_whole_cols(p);
+        float *mean = ARENA_ARRAY(a, float, (int)cols);
+        TRY(read_mean(&list[i], cols, mean, e));
+        list[i].mean = mean;
+    }
+    return ST_OK;
+}
+
+/* As hf_weight_read in fp32, also behind the last element that is stored. */
+static status read_grown(const hf_weight *w, int64_t first, int64_t n, float *dst, err *e) {
+    int64_t left = w->v->numel - first, cols = w->v->rank == 1 ? 1 : w->v->dims[1];
+    int64_t stored = !w->mean || n < left ? n : left > 0 ? left : 0;
+    for (int64_t i = stored; i < n; i++) dst[i] = w->mean[(first + i) % cols];
+    return stored ? hf_weight_read(w, first, stored, dst, DT_F32, e) : ST_OK;
+}
+
 /* ---- loading ---- */
 
 typedef struct filling {
@@ -212,11 +264,11 @@ typedef struct filling {
 static status fill_run(void *ctx, const held_run *r, err *e) {
     const filling *f = ctx;
     float *dst = f->host + (r->held - f->first);
-    if (r->step == 1) return hf_weight_read(f->w, r->file, r->n, dst, DT_F32, e);
+    if (r->step == 1) return read_grown(f->w, r->file, r->n, dst, e);
     float piece[1024];
     for (int64_t done = 0; done < r->n;) {
         int64_t take = r->n - done < ARRAY_LEN(piece) ? r->n - done : ARRAY_LEN(piece);
-        TRY(hf_weight_read(f->w, r->file + done, take, piece, DT_F32, e));
+        TRY(read_grown(f->w, r->file + done, take, piece, e));
         for (int64_t k = 0; k < take; k++) dst[(done + k) * r->step] = piece[k];
         done += take;
     }
@@ -260,16 +312,22 @@ static status fill_masters(const param_store *s, const hf_weight *list, int n, h
     return st;
 }
 
-status hf_load_weights(const param_store *s, const char *path, err *e) {
+status hf_load_grown(const param_store *s, const char *path, int64_t rows, err *e) {
     st_reader *r;
     TRY(st_open(&r, path, e));
+    arena *a = arena_new("weights of files");
     int n = param_count(param_store_whole(s));
-    hf_weight *list = xcalloc((size_t)n, sizeof *list);
-    status st = hf_find_weights(s, r, list, e);
+    hf_weight *list = ARENA_ARRAY(a, hf_weight, n);
+    status st = find_weights(s, r, rows, list, e);
+    if (st == ST_OK && rows) st = add_means(s, list, a, e);
     if (st == ST_OK) st = fill_masters(s, list, n, hf_order_of(path), e);
-    free(list);
+    arena_free(a);
     st_close(r);
     return st;
+}
+
+status hf_load_weights(const param_store *s, const char *path, err *e) {
+    return hf_load_grown(s, path, 0, e);
 }
 
 /* ---- other files ---- */
@@ -322,7 +380,9 @@ static status find_all(hf_model *m, const model_config *mc, err *e) {
     model_declare(mc, s);
     m->n = param_count(s);
     m->weights = ARENA_ARRAY(m->a, hf_weight, m->n);
-    status st = hf_find_weights(s, m->file, m->weights, e);
+    int64_t vocab = mc->from_vocab < mc->vocab_size ? mc->from_vocab : 0;
+    status st = find_weights(s, m->file, vocab, m->weights, e);
+    if (st == ST_OK && vocab) st = add_means(s, m->weights, m->a, e);
     arena_free(a);
     return st;
 }
@@ -363,7 +423,7 @@ bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_b
         return false;
     const st_view *v = hf_find_view(m->file, p->name);
     CHECK(v, "tensor %s was checked", p->name);
-    if (!is_computed_with(v)) return false;
+    if (!is_computed_with(v) || v->dims[0] != param_whole_rows(p)) return false;
     *stored = v->dt;
     *offset_bytes = (int64_t)((uintptr_t)v->data - (uintptr_t)m->base);
     return true;

@@ -15,6 +15,7 @@
 typedef struct hf_weight {
     const st_view *v;
     const st_view *scale; /* fp8: NAME_scale_inv, the factors of its blocks (fp8.h); else NULL */
+    const float *mean;    /* every row behind those that are stored; NULL: all are stored */
 } hf_weight;
 
 /* Finds the tensor of every parameter of the whole model (param_store_whole): list[i] is that of
@@ -39,6 +40,12 @@ hf_order hf_order_of(const char *dir);
  * file or folder. */
 status hf_load_weights(const param_store *s, const char *path, err *e) ATH_MUST_USE;
 
+/* The same where the files have a smaller vocabulary, of `rows` tokens. The rows of new tokens, of
+ * the embedding and of a head of its own, are the mean of those that are stored, as in transformers'
+ * resize_token_embeddings(mean_resizing=True), but without its noise: they depend on the files
+ * alone. */
+status hf_load_grown(const param_store *s, const char *path, int64_t rows, err *e) ATH_MUST_USE;
+
 /* The order of rows: row i of the file is row out[i] of the store. In the arena; NULL: the same. */
 const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);
 
@@ -46,8 +53,8 @@ const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);
  *
  * Matrices that lie in its files as they are computed with stay there, what does not is read into
  * masters. A matrix stays when it is F32, BF16 or F16, aligned, and has rows and their order in
- * common with memory: not where it is transposed (GPT-2), has rotary pairs in another order, or is
- * fp8. */
+ * common with memory: not where it is transposed (GPT-2), has rotary pairs in another order, is
+ * fp8, or has fewer tokens than the model (hf_load_grown). */
 
 typedef struct hf_model {
     arena *a;
@@ -58,7 +65,8 @@ typedef struct hf_model {
     const uint8_t *base; /* locations are counted from here, through all files */
 } hf_model;
 
-/* Maps the files and checks that they hold the model of the config, as hf_find_weights says. */
+/* Maps the files and checks that they hold the model of the config, as hf_find_weights says; its
+ * vocabulary may be larger than theirs (mc->from_vocab). */
 status hf_model_open(hf_model *m, const char *dir, const model_config *mc, err *e) ATH_MUST_USE;
 void hf_model_close(hf_model *m); /* also after a failure */
 

@@ -158,15 +158,9 @@ static bool may_be_weights(const char *name) {
     return strncmp(name, "model", 5) == 0 && n > n_end && strcmp(name + n - n_end, end) == 0;
 }
 
-typedef struct cut {
-    int64_t *first; /* [n + 1] first tensor of each shard, and the end */
-    int n;
-    uint64_t bytes; /* of all tensors */
-} cut;
-
 /* A tensor that does not fit beside those before it begins the next shard. */
-static cut plan_cut(const st_tensor *tensors, int64_t n, uint64_t max_bytes) {
-    cut c = {.first = xcalloc((size_t)n + 2, sizeof *c.first)};
+shard_cut shards_plan(arena *a, const st_tensor *tensors, int64_t n, uint64_t max_bytes) {
+    shard_cut c = {.first = ARENA_ARRAY(a, int64_t, n + 2)};
     uint64_t filled = 0;
     for (int64_t i = 0; i < n; i++) {
         uint64_t bytes = st_tensor_bytes(&tensors[i]);
@@ -178,17 +172,19 @@ static cut plan_cut(const st_tensor *tensors, int64_t n, uint64_t max_bytes) {
         c.bytes += bytes;
     }
     c.first[++c.n] = n;
+    c.name = ARENA_ARRAY(a, const char *, c.n);
+    for (int k = 0; k < c.n; k++)
+        c.name[k] = c.n == 1 ? "model.safetensors"
+                             : arena_printf(a, "model-%05d-of-%05d.safetensors", k + 1, c.n);
     return c;
 }
 
-static status write_index(const char *dir, const st_tensor *tensors, const cut *c, err *e) {
+status shards_write_index(const char *dir, const st_tensor *tensors, const shard_cut *c, err *e) {
+    if (c->n == 1) return ST_OK;
     json_t *map = json_object();
-    char name[64];
-    for (int k = 0; k < c->n; k++) {
-        snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", k + 1, c->n);
+    for (int k = 0; k < c->n; k++)
         for (int64_t i = c->first[k]; i < c->first[k + 1]; i++)
-            json_object_set_new(map, tensors[i].name, json_string(name));
-    }
+            json_object_set_new(map, tensors[i].name, json_string(c->name[k]));
     json_t *o = json_pack("{s:{s:I},s:o}", "metadata", "total_size", (json_int_t)c->bytes,
                           "weight_map", map);
     arena *a = arena_new("index");
@@ -200,19 +196,15 @@ static status write_index(const char *dir, const st_tensor *tensors, const cut *
 
 status shards_write(const char *dir, const st_tensor *tensors, int64_t n, uint64_t max_bytes,
                     int *n_files, err *e) {
-    cut c = plan_cut(tensors, n, max_bytes);
-    char path[4200];
+    arena *a = arena_new("shards");
+    shard_cut c = shards_plan(a, tensors, n, max_bytes);
     status st = ST_OK;
-    for (int k = 0; k < c.n && st == ST_OK; k++) {
-        if (c.n == 1)
-            snprintf(path, sizeof path, "%s/model.safetensors", dir);
-        else
-            snprintf(path, sizeof path, "%s/model-%05d-of-%05d.safetensors", dir, k + 1, c.n);
-        st = st_write(path, tensors + c.first[k], c.first[k + 1] - c.first[k], e);
-    }
-    if (st == ST_OK && c.n > 1) st = write_index(dir, tensors, &c, e);
+    for (int k = 0; k < c.n && st == ST_OK; k++)
+        st = st_write(path_join(a, dir, c.name[k]), tensors + c.first[k],
+                      c.first[k + 1] - c.first[k], e);
+    if (st == ST_OK) st = shards_write_index(dir, tensors, &c, e);
     if (n_files) *n_files = c.n;
-    free(c.first);
+    arena_free(a);
     return st;
 }
 
@@ -241,14 +233,21 @@ static void describe(const model_source *s, const st_tensor *list, model_folder_
     }
 }
 
+status model_folder_write_rest(const model_source *s, const char *dir, dtype dt, err *e) {
+    arena *a = arena_new("model folder");
+    status st = write_configs(s, a, dir, dt, e);
+    if (st == ST_OK) st = write_tokenizer(s, a, dir, e);
+    arena_free(a);
+    return st;
+}
+
 status model_folder_write(const model_source *s, const char *dir, const model_folder_options *opt,
                           model_folder_report *out, err *e) {
     arena *a = arena_new("model folder");
     *out = (model_folder_report){0};
     st_tensor *list = model_source_folder_tensors(s, a, opt->dt);
     describe(s, list, out);
-    status st = write_configs(s, a, dir, out->dt, e);
-    if (st == ST_OK) st = write_tokenizer(s, a, dir, e);
+    status st = model_folder_write_rest(s, dir, out->dt, e);
     if (st == ST_OK)
         st =
             shards_write(dir, list, param_count(s->params), opt->max_shard_bytes, &out->n_files, e);
@@ -261,7 +260,7 @@ status model_folder_write(const model_source *s, const char *dir, const model_fo
 /* Whether a folder that is written here may have an entry of this name. */
 static bool may_hold(const char *name) {
     static const char *const others[] = {"README.md", "config.json", "generation_config.json",
-                                         MORE_TEMPLATES};
+                                         "athanor_ledger.json", MORE_TEMPLATES};
     for (int i = 0; i < ARRAY_LEN(others); i++)
         if (strcmp(name, others[i]) == 0) return true;
     for (int i = 0; i < ARRAY_LEN(tokenizer_files); i++)
@@ -312,11 +311,11 @@ static bool is_taken(const char *path) {
     return lstat(path, &st) == 0;
 }
 
-/* "DIR/.tmp-PID-NAME" for DIR/NAME. */
-static const char *hidden_name(arena *a, const char *path) {
+/* "DIR/PREFIXNAME" for DIR/NAME. */
+static const char *hidden_name(arena *a, const char *path, const char *prefix) {
     const char *slash = strrchr(path, '/');
     int folder = slash ? (int)(slash - path + 1) : 0;
-    return arena_printf(a, "%.*s.tmp-%ld-%s", folder, path, (long)getpid(), path + folder);
+    return arena_printf(a, "%.*s%s%s", folder, path, prefix, path + folder);
 }
 
 /* Without slashes at the end. */
@@ -326,9 +325,9 @@ static const char *plain_path(arena *a, const char *path) {
     return arena_strndup(a, path, n);
 }
 
-status staged_begin(staged *s, arena *a, const char *path, bool folder, bool force, err *e) {
-    path = plain_path(a, path);
-    *s = (staged){.path = path, .temp = hidden_name(a, path)};
+/* Whether the result's place is free, or may be replaced; and the folder that it lies in. */
+static status claim_place(staged *s, arena *a, const char *path, bool force, err *e) {
+    s->path = path = plain_path(a, path);
     if (is_taken(path) && !is_empty_folder(a, path)) {
         const char *other;
         if (!force) return refuse_existing(path, e);
@@ -336,10 +335,23 @@ status staged_begin(staged *s, arena *a, const char *path, bool folder, bool for
         s->replace = true;
     }
     const char *slash = strrchr(path, '/');
-    if (slash && slash > path)
-        TRY(file_make_dirs(arena_strndup(a, path, (size_t)(slash - path)), e));
+    if (!slash || slash == path) return ST_OK;
+    return file_make_dirs(arena_strndup(a, path, (size_t)(slash - path)), e);
+}
+
+status staged_begin(staged *s, arena *a, const char *path, bool folder, bool force, err *e) {
+    *s = (staged){0};
+    TRY(claim_place(s, a, path, force, e));
+    s->temp = hidden_name(a, s->path, arena_printf(a, ".tmp-%ld-", (long)getpid()));
     TRY(file_remove_tree(s->temp, e));
     return folder ? file_make_dirs(s->temp, e) : ST_OK;
+}
+
+status staged_resume(staged *s, arena *a, const char *path, bool force, err *e) {
+    *s = (staged){0};
+    TRY(claim_place(s, a, path, force, e));
+    s->temp = hidden_name(a, s->path, ".part-");
+    return file_make_dirs(s->temp, e);
 }
 
 status staged_commit(const staged *s, err *e) {

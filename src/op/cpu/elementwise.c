@@ -1,4 +1,4 @@
-/* ADD, COPY, SCALE and BIAS: y = a + b, x, c x, and x + a row. Bandwidth-bound. */
+/* ADD, COPY, SCALE and BIAS: y = a + b, x, c x + res, and x + a row. Bandwidth-bound. */
 #include "op/cpu/column_sums.h"
 #include "op/cpu/ops.h"
 #include "op/cpu/rows.h"
@@ -34,22 +34,30 @@ const op_impl CPU_FN(cpu_copy) = {copy_fwd, copy_bwd, NULL, NULL};
 
 /* ---- SCALE ---- */
 
-V_INLINE void scale_row(const tensor *x, const tensor *y, int64_t i, float by, bool add, dtype dt) {
-    FOR_VECTORS(y->cols, j, n) row_put(y, i, j, row_get(x, i, j, n, dt) * by, n, add, dt);
+V_INLINE void scale_row(const tensor *x, const tensor *res, const tensor *y, int64_t i, float by,
+                        bool add, dtype dt) {
+    FOR_VECTORS(y->cols, j, n) {
+        vf v = row_get(x, i, j, n, dt) * by;
+        if (res) v += row_get(res, i, j, n, dt);
+        row_put(y, i, j, v, n, add, dt);
+    }
 }
 
-static void scale_rows(const op_call *c, const tensor *x, const tensor *y, bool add) {
+/* res may be NULL. */
+static void scale_rows(const op_call *c, const tensor *x, const tensor *res, const tensor *y,
+                       bool add) {
     float by = c->attr->scale.c;
     dtype dt = y->dt;
 #pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
-    for (int64_t i = 0; i < y->rows; i++) WITH_DTYPE(dt, scale_row, x, y, i, by, add);
+    for (int64_t i = 0; i < y->rows; i++) WITH_DTYPE(dt, scale_row, x, res, y, i, by, add);
 }
 
 static void scale_fwd(const op_call *c) {
-    scale_rows(c, &c->in[0], &c->out[0], false);
+    const tensor *res = c->in[1].data ? &c->in[1] : NULL;
+    scale_rows(c, &c->in[0], res, &c->out[0], false);
 }
 static void scale_bwd(const op_call *c) {
-    if (c->din[0].data) scale_rows(c, &c->dout[0], &c->din[0], op_accumulates(c, 0));
+    if (c->din[0].data) scale_rows(c, &c->dout[0], NULL, &c->din[0], op_accumulates(c, 0));
 }
 
 const op_impl CPU_FN(cpu_scale) = {scale_fwd, scale_bwd, NULL, NULL};

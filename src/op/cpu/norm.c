@@ -1,4 +1,5 @@
-/* RMSNORM and LAYERNORM, one body: xhat = (x - mean) rstd with mean = 0 for the first.
+/* RMSNORM and LAYERNORM, one body: xhat = (x - mean) rstd with mean = 0 for the first, and
+ * y = xhat w + b + res.
  *
  * Backward, with g = dy w:  dx = rstd (g - [mean(g)] - xhat mean(g xhat));  dw = sum dy xhat;
  * db = sum dy, summed over rows (and the groups of a row) in slices of fixed size, then over the
@@ -35,6 +36,7 @@ V_INLINE void forward_group(norm_view v, int64_t i, int64_t group, int64_t width
     FOR_VECTORS(width, j, n) {
         vf r = (row_get(&v.x, i, from + j, n, dt) - mean) * rstd * weight_at(&v, j, n);
         if (center && v.b.data) r += get_upto(v.b.data, j, n, DT_F32);
+        if (v.res.data) r += row_get(&v.res, i, from + j, n, dt);
         row_put(&v.y, i, from + j, r, n, false, dt);
     }
 }

@@ -13,7 +13,7 @@ enum { NORM_SLICE = 128 }; /* rows per partial sum of dw, db */
 /* Inside a loop over rows this is a local copy: its members then stay in registers, whatever is
  * written. */
 typedef struct norm_view {
-    tensor x, y, w, b, mean, rstd, dy, dx;
+    tensor x, y, w, b, res, mean, rstd, dy, dx;
     int64_t width, groups; /* columns of a group, groups of a row */
     float eps, offset;     /* weight is w + offset */
     bool add;              /* to dx */
@@ -21,6 +21,7 @@ typedef struct norm_view {
 
 static inline norm_view norm_open(const op_call *c, bool center) {
     norm_view v = {.x = c->in[0], .y = c->out[0], .w = c->in[1], .rstd = c->out[center ? 2 : 1]};
+    v.res = c->in[center ? 3 : 2];
     v.dy = c->dout[0], v.dx = c->din[0], v.add = op_accumulates(c, 0);
     v.width = op_norm_width(c->attr, v.x.cols);
     v.groups = v.x.cols / v.width;

@@ -84,10 +84,7 @@ static attention_args open_call(const op_call *c) {
              heads_are_wide(&c->in[2], a.Dv) && heads_are_wide(&c->dout[0], a.Dv);
     a.all_heads = s->all_heads ? s->all_heads : a.H, a.first_head = s->first_head;
     if (s->dropout <= 0) return a;
-    dropout_draw draw = dropout_open(c->run, s->dropout, s->stream);
-    a.key = draw.key, a.threshold = draw.threshold, a.dropout_scale = dropout_scale(s->dropout);
-    a.before =
-        (uint64_t)c->run->micro_batch * (uint64_t)a.B * (uint64_t)a.all_heads * (uint64_t)a.Tq;
+    a.draw = draws_of(c, s->dropout, s->stream);
     return a;
 }
 

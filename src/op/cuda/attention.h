@@ -20,11 +20,7 @@ typedef struct attention_args {
     int32_t window, causal, by_head;
     int32_t narrow; /* keys and values are f16, whatever STORE is */
     int32_t wide;   /* all rows and heads begin at 16 bytes */
-    /* dropout 0: none */
-    float dropout_scale; /* 0: none; of probabilities that are kept */
-    uint32_t threshold;
-    rng_key key;
-    uint64_t before; /* counter of the call's first row of probabilities, in rows */
+    drawing draw;
     int32_t all_heads, first_head;
     int32_t pack;   /* heads of a row of blocks: 1, or H / K */
     int32_t tiles;  /* blocks of rows; backward of keys: of keys */
@@ -89,12 +85,14 @@ GPU_FN float score_slope(const attention_args *a, float t) {
 
 /* The number of the row of probabilities of query i and head h, for dropout. */
 GPU_FN uint64_t draw_row(const attention_args *a, int32_t b, int32_t h, int32_t i) {
-    uint64_t head = (uint64_t)b * (uint64_t)a->all_heads + (uint64_t)(a->first_head + h);
-    return (a->before + head * (uint64_t)a->Tq + (uint64_t)i) * (uint64_t)a->Tk;
+    if (a->draw.scale <= 0) return 0;
+    uint64_t sequence = a->draw.run->micro_batch * (uint64_t)a->B + (uint64_t)b;
+    uint64_t head = sequence * (uint64_t)a->all_heads + (uint64_t)(a->first_head + h);
+    return (head * (uint64_t)a->Tq + (uint64_t)i) * (uint64_t)a->Tk;
 }
 /* 0, or the factor of what is kept. */
 GPU_FN float keep_factor(const attention_args *a, uint64_t row, int32_t j) {
-    return philox_u32(a->key, row + (uint64_t)j) >= a->threshold ? a->dropout_scale : 0;
+    return draw_factor(&a->draw, draw_key(&a->draw), row + (uint64_t)j);
 }
 
 /* Of row x of a block, whose first head is h. */

@@ -234,7 +234,7 @@ GPU_FN void soften(const attention_args *a, const any_block *t, any_soft *f, flo
         for (int j = 0; j < 4; j++) {
             float p = fast_exp2(s[i][j] - base);
             f->sum[i] += p;
-            if (a->dropout_scale > 0) p *= keep_factor(a, f->draws[i], j0 + t->tx + 8 * j);
+            if (a->draw.scale > 0) p *= keep_factor(a, f->draws[i], j0 + t->tx + 8 * j);
             s[i][j] = p;
         }
     }
@@ -414,7 +414,7 @@ KERNEL(attention_seen, attention_args, GPU_WARP) {
 GPU_FN void pair_gradient(const attention_args *a, float *s, float *dp, bool seen, float lse,
                           float delta, uint64_t draws, int32_t key) {
     float t = score_of(a, *s), p = seen ? fast_exp2(t - lse) : 0, m = 1;
-    if (a->dropout_scale > 0) m = keep_factor(a, draws, key);
+    if (a->draw.scale > 0) m = keep_factor(a, draws, key);
     *dp = p * (m * *dp - delta) * score_slope(a, t);
     *s = m * p;
 }

@@ -204,23 +204,25 @@ GPU_FN int32_t mma_column(int j, int e) {
 GPU_FN uint32_t keep_bits(mma_form f, const attention_args *a, const any_place *p, int m,
                           int32_t key) {
     uint32_t bits = 0;
+    rng_key key_of_draws = draw_key(&a->draw);
     NO_UNROLL
     for (int x = 0; x < f.columns / 2; x++) {
         int32_t r = mma_row(f, p, 2 * m + x / 2 % 2);
         uint64_t row = draw_row(a, p->b, head_of(a, p->h, r), query_of(a, r));
         uint64_t at = row + (uint64_t)(key + mma_column(x / 4, x));
-        bits |= (uint32_t)(philox_u32(a->key, at) >= a->threshold) << x;
+        bits |= (uint32_t)(philox_u32(key_of_draws, at) >= a->draw.threshold) << x;
     }
     return bits;
 }
 /* The same where rows are keys, from `key` on each eighth; row is the counter of the tile's first query. */
 GPU_FN uint32_t keep_bits_of_keys(mma_form f, const attention_args *a, uint64_t row, int32_t key) {
     uint32_t bits = 0;
+    rng_key key_of_draws = draw_key(&a->draw);
     NO_UNROLL
     for (int x = 0; x < f.columns / 2; x++) {
         uint64_t at = row + (uint64_t)mma_column(x / 4, x) * (uint64_t)a->Tk +
                       (uint64_t)(key + x / 2 % 2 * 8);
-        bits |= (uint32_t)(philox_u32(a->key, at) >= a->threshold) << x;
+        bits |= (uint32_t)(philox_u32(key_of_draws, at) >= a->draw.threshold) << x;
     }
     return bits;
 }
@@ -228,7 +230,7 @@ GPU_FN uint32_t keep_bits_of_keys(mma_form f, const attention_args *a, uint64_t 
 GPU_FN void drop_some(mma_form f, const attention_args *a, float s[MMA_N][4], uint32_t bits) {
     UNROLL
     for (int x = 0; x < f.columns / 2; x++)
-        s[x / 4][x % 4] = bits >> x & 1 ? s[x / 4][x % 4] * a->dropout_scale : 0;
+        s[x / 4][x % 4] = bits >> x & 1 ? s[x / 4][x % 4] * a->draw.scale : 0;
 }
 
 GPU_FN float quad_sum(float v) {
@@ -330,7 +332,7 @@ GPU_FN void mma_forward(mma_form f, const attention_args *a, STORE *room) {
                 mma_soften(f, s[i / 2], o[i / 2], i % 2, &max[i], &sum[i]);
             }
             UNROLL
-            for (int m = 0; m < f.bands && a->dropout_scale > 0; m++)
+            for (int m = 0; m < f.bands && a->draw.scale > 0; m++)
                 drop_some(f, a, s[m], keep_bits(f, a, &at, m, j0));
             add_rows_of(f, o, s, mine + tile, a->Dv);
         }
@@ -415,7 +417,7 @@ GPU_FN void mma_queries(mma_form f, const attention_args *a, STORE *room) {
             UNROLL
             for (int m = 0; m < f.bands; m++) {
                 scale_scores(f, a, s[m]);
-                if (a->dropout_scale > 0) drop_some(f, a, dp[m], keep_bits(f, a, &at, m, j0));
+                if (a->draw.scale > 0) drop_some(f, a, dp[m], keep_bits(f, a, &at, m, j0));
                 UNROLL
                 for (int x = 0; x < f.columns / 2; x++) {
                     int32_t i = 2 * m + x / 2 % 2, key = j0 + mma_column(x / 4, x);
@@ -489,9 +491,9 @@ GPU_FN void mma_pairs(mma_form f, const attention_args *a, const mma_walk *k, co
                       float s[MMA_N][4], float dp[MMA_N][4], int32_t key, int32_t i) {
     uint32_t bits = UINT32_MAX;
     float kept = 1;
-    if (a->dropout_scale > 0) {
+    if (a->draw.scale > 0) {
         uint64_t row = draw_row(a, k->b, k->first_head + i / k->tiles, i % k->tiles * k->columns);
-        bits = keep_bits_of_keys(f, a, row, key), kept = a->dropout_scale;
+        bits = keep_bits_of_keys(f, a, row, key), kept = a->draw.scale;
     }
     scale_scores(f, a, s);
     UNROLL

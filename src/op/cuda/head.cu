@@ -13,12 +13,14 @@
  * read and 2 to 4 written for each logit. Rows of the chunk are a multiple of 8 numbers apart, so
  * that they are read 16 bytes at a time, and cuBLASLt has its fast kernels, whatever V is. */
 #include "op/cuda/column_sums.h"
+#include "op/cuda/numbers.h"
 
 typedef struct head_args {
     float *logits; /* [rows, ld], the chunk's */
     mat targets, nll, lse, dnll;
     int64_t V, ld;
-    float cap, z_loss, grad_scale;
+    const run_numbers *run;
+    float cap, z_loss;
     int32_t grad;
 } head_args;
 
@@ -78,7 +80,7 @@ KERNEL(head_rows, head_args, HEAD_THREADS) {
         if (a->lse.p) *f32_row_of(a->lse, n) = lse;
     }
     if (!a->grad) return;
-    float s = target < 0 ? 0.0f : a->dnll.p ? *f32_row_of(a->dnll, n) : a->grad_scale;
+    float s = target < 0 ? 0.0f : a->dnll.p ? *f32_row_of(a->dnll, n) : a->run->grad_scale;
     float scale = s * (1.0f + 2.0f * a->z_loss * lse) / sum;
     for (int64_t first = 0; first < a->ld; first += step) {
         int64_t v = first + (int64_t)thread_x() * HEAD_STEP;
@@ -184,7 +186,7 @@ static void head_softmax(const head *h, int64_t n0, int64_t rows, bool grad) {
     a.targets = rows_from(&c->in[2], n0);
     a.nll = rows_from(&c->out[0], n0), a.lse = rows_from(&c->out[1], n0);
     if (h->dnll) a.dnll = rows_from(h->dnll, n0);
-    a.z_loss = c->attr->head.z_loss, a.grad_scale = c->run->grad_scale, a.grad = grad;
+    a.z_loss = c->attr->head.z_loss, a.run = cuda_numbers(c->run->dev), a.grad = grad;
     uint32_t threads = GPU_WARP;
     while (threads < HEAD_THREADS && (int64_t)threads * HEAD_STEP < V) threads *= 2;
     launch(c, &head_rows, (gpu_grid){(uint32_t)rows, 1, 1, threads, 0}, &a);

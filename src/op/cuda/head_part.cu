@@ -6,15 +6,17 @@
  *
  * A block takes a row. HEAD_STATS reads each logit once and writes it (in place without a cap: not at
  * all), HEAD_GRAD reads and writes it once; about 10 FLOPs each, with a cap 30. */
+#include "op/cuda/numbers.h"
 #include "op/cuda/store.h"
 
 typedef struct part_args {
     mat x, targets, y; /* logits; y: capped logits f32, or dlogits */
-    mat stats, nll, lse;
+    mat stats, nll, lse, dnll;
     int64_t rows;
     int32_t cols, ranks;
     int32_t first, all_rows;
-    float cap, scale, z_loss;
+    const run_numbers *run;
+    float cap, z_loss;
     int32_t write; /* y is wanted, and not there already */
 } part_args;
 
@@ -107,7 +109,8 @@ KERNEL(head_grad, part_args, PART_THREADS) {
     if (!a->write) return;
     const float *x = f32_row_of(a->x, n);
     STORE *y = row_of(a->y, n);
-    float scale = target < 0 ? 0.0f : a->scale, each = scale * (1 + 2 * a->z_loss * lse);
+    float given = a->dnll.p ? *f32_row_of(a->dnll, n) : a->run->grad_scale;
+    float scale = target < 0 ? 0.0f : given, each = scale * (1 + 2 * a->z_loss * lse);
     int32_t threads = (int32_t)threads_x();
     for (int32_t v = (int32_t)thread_x(); v - (int32_t)thread_x() < a->cols;
          v += AT_ONCE * threads) {
@@ -151,9 +154,10 @@ static void head_stats_fwd(const op_call *c) {
 
 static void head_grad_fwd(const op_call *c) {
     part_args a = part_open(c);
-    a.stats = mat_of(&c->in[2]), a.nll = mat_of(&c->out[1]), a.lse = mat_of(&c->out[2]);
+    a.stats = mat_of(&c->in[2]), a.dnll = mat_of(&c->in[3]), a.nll = mat_of(&c->out[1]),
+    a.lse = mat_of(&c->out[2]);
     a.ranks = (int32_t)(c->in[2].rows / a.rows);
-    a.scale = c->run->grad_scale;
+    a.run = cuda_numbers(c->run->dev);
     a.write = c->out[0].data != NULL;
     run_rows(c, &head_grad, &a);
 }

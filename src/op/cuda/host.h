@@ -7,6 +7,7 @@
 #define OP_CUDA_HOST_H
 
 #include "dev/cuda.h"
+#include "op/cuda/numbers.h"
 #include "op/cuda/store.h"
 #include "op/op.h"
 
@@ -14,6 +15,9 @@
 #define CUDA_CAT(a, b, c) CUDA_CAT_(a, b, c)
 /* The symbol of an op's kernels for this storage: op_cuda_RMSNORM_bf16. */
 #define CUDA_IMPL(ID) CUDA_CAT(op_cuda_, ID, KERNEL_SUFFIX)
+
+/* Where the numbers of the run lie on the device (tables.c). */
+const run_numbers *cuda_numbers(dev *d);
 
 static inline mat mat_of(const tensor *t) {
     return (mat){t->data, t->ld};

@@ -1,19 +1,19 @@
 /* RMSNORM and LAYERNORM: of each group of `width` columns
  *   xn = (x - mean) rstd, rstd = 1/sqrt(mean((x - mean)^2) + eps), with mean = 0 in RMSNORM
- *   y = xn w + b, or xn (1 + w); absent w = 1, absent b = 0
+ *   y = xn w + b + res, or xn (1 + w) + res; absent w = 1, absent b and res = 0
  * Backward, with g = dy w, within a group:
  *   dx = rstd (g - mean(g) - xn mean(g xn)), in RMSNORM without mean(g)
  *   dw = sum over rows and groups of dy xn;  db = the same sum of dy
  *
  * A group is the work of a warp, or of a block if it is wide. Forward: x is read twice, the second time
- * from the cache (LAYERNORM: three times); y is written once. Backward: dx in one kernel like the
+ * from the cache (LAYERNORM: three times); res is read and y written once. Backward: dx in one kernel like the
  * forward, with x and dy. dw and db: a block takes a piece of columns for each lane, and a slice of the
  * groups, and adds up in a fixed order; a last kernel adds the slices. So x and dy come from memory
  * twice, dx goes there once. 5 FLOPs forward, 13 backward (LAYERNORM 7 and 15). */
 #include "op/cuda/pieces.h"
 
 typedef struct norm_args {
-    mat x, y, dy, dx, mean, rstd; /* mean absent: RMSNORM */
+    mat x, y, res, dy, dx, mean, rstd; /* mean absent: RMSNORM */
     const float *w, *b;
     float *sum_w, *sum_b; /* [slices, width] */
     float *dw, *db;
@@ -78,6 +78,7 @@ KERNEL(norm_fwd, norm_args, NORM_THREADS) {
     if (t.group >= a->n) return;
     const STORE *x = norm_at(a, a->x, t.group);
     STORE *y = (STORE *)norm_at(a, a->y, t.group);
+    const STORE *res = a->res.p ? norm_at(a, a->res, t.group) : NULL;
     float v[VEC], gain[VEC], bias[VEC], mean = 0, sum = 0;
     if (a->center) {
         for (int32_t c = t.first; c < a->width; c += t.step) {
@@ -103,6 +104,10 @@ KERNEL(norm_fwd, norm_args, NORM_THREADS) {
         for (int k = 0; k < VEC; k++) bias[k] = 0;
         if (a->b) piece_load_f32(bias, a->b + c, a->wide);
         for (int k = 0; k < VEC; k++) v[k] = (v[k] - mean) * rstd * gain[k] + bias[k];
+        if (res) {
+            piece_load(bias, res + c, a->wide);
+            for (int k = 0; k < VEC; k++) v[k] += bias[k];
+        }
         piece_store(y + c, v, a->wide);
     }
 }
@@ -221,7 +226,9 @@ static void launch_groups(const op_call *c, const gpu_kernel *k, norm_args *a) {
 
 static void forward(const op_call *c, bool center) {
     norm_args a = norm_open(c, center);
-    a.wide = is_norm_wide(c, &c->out[0], &c->out[0]);
+    const tensor *res = &c->in[center ? 3 : 2];
+    a.wide = is_norm_wide(c, &c->out[0], &c->out[0]) && (!res->data || is_wide(res));
+    if (res->data) a.res = mat_of(res);
     launch_groups(c, &norm_fwd, &a);
 }
 

@@ -1,7 +1,12 @@
 /* The tables, and what a call of an op lets its kernels touch. */
 #include "op/cuda/tables.h"
 
-#include "dev/cuda.h"
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "op/cuda/host.h"
+#include "op/dropout.h"
 
 #define X(ID) extern const op_impl op_cuda_##ID##_f32, op_cuda_##ID##_bf16, op_cuda_##ID##_f16;
 #include "op/cuda/ops.def"
@@ -22,6 +27,49 @@ const op_impl *const op_cuda_table_f16[OP_COUNT] = {
 #include "op/cuda/ops.def"
 };
 #undef X
+
+/* ---- numbers of the run ---- */
+
+typedef struct numbers_cache {
+    dev *d;
+    void *at; /* on the device; NULL: it has no room, and has taken note */
+    run_numbers there;
+} numbers_cache;
+
+static void *numbers_create(dev *d) {
+    err e;
+    numbers_cache *n = xcalloc(1, sizeof *n);
+    n->d = d;
+    if (dev_reserve(d, &n->at, sizeof n->there, "numbers of a run", &e) != ST_OK)
+        cuda_note_error(d, "numbers of a run", e.message);
+    return n;
+}
+
+static void numbers_destroy(void *cache) {
+    numbers_cache *n = cache;
+    dev_release(n->d, n->at, sizeof n->there);
+    free(n);
+}
+
+static numbers_cache *numbers_of(dev *d) {
+    return dev_kernel_cache(d, numbers_create, numbers_destroy);
+}
+
+const run_numbers *cuda_numbers(dev *d) {
+    return numbers_of(d)->at;
+}
+
+void cuda_set_run(dev *d, const op_run *run) {
+    numbers_cache *n = numbers_of(d);
+    run_numbers now = {.draws = mixed_seed(dropout_seed(run)),
+                       .micro_batch = run->micro_batch,
+                       .fixed_limit = (double)run->fixed_limit,
+                       .grad_scale = run->grad_scale,
+                       .fixed_unscale = run->fixed_unscale};
+    if (!n->at || memcmp(&now, &n->there, sizeof now) == 0) return;
+    n->there = now;
+    dev_write(d, n->at, &now, sizeof now);
+}
 
 /* ---- what a call may touch ---- */
 
@@ -85,8 +133,12 @@ static int32_t scratch_item(const op_call *c) {
 
 void cuda_op_launch(dev *d, op_fn fn, const op_call *c) {
     touched all = {.n = 0};
+    cuda_set_run(d, c->run);
     if (cuda_is_emulated(d)) {
         all = touched_by(c);
+        const run_numbers *n = cuda_numbers(d);
+        all.range[all.n++] =
+            (gpu_range){"numbers of the run", n, 1, sizeof *n, sizeof *n, GPU_READ, 4};
         if (c->ws && c->ws_bytes > 0)
             all.range[all.n++] = (gpu_range){
                 "workspace", c->ws, 1, c->ws_bytes, c->ws_bytes, GPU_SCRATCH, scratch_item(c)};

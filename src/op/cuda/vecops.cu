@@ -8,6 +8,7 @@
  * Integer sums have no order, so blocks add theirs by atomics. */
 #include "base/philox.h"
 #include "gpu/kernel.h"
+#include "op/clip.h"
 
 enum { VECOPS_THREADS = 256, BLOCK = 1 << 14, FOUR = 4, FIXED_BITS = 50, LIMBS = 6 };
 enum { NO_COPY, COPY_BF16, COPY_F16 };
@@ -114,7 +115,8 @@ typedef struct adamw_args {
     const float *grad;
     const int64_t *grad_fixed; /* replaces grad */
     uint16_t *copy;
-    uint64_t *digest; /* NULL: not wanted */
+    uint64_t *digest;      /* NULL: not wanted */
+    const float *scale_at; /* replaces grad_scale; a NaN there: nothing is written */
     float beta1, beta2, add1, add2, grad_scale, decay, step, root, eps;
 } adamw_args;
 
@@ -129,6 +131,8 @@ GPU_FN void gradients_at(const adamw_args *a, float g[FOUR], int64_t at, int32_t
 
 KERNEL(update_adamw, adamw_args, VECOPS_THREADS) {
     SHARED(uint64_t, room, VECOPS_THREADS / GPU_WARP);
+    float grad_scale = a->scale_at ? *a->scale_at : a->grad_scale;
+    if (grad_scale != grad_scale) return;
     my_block b = find_block(&a->s, block_x());
     float decay = b.span->decay ? a->decay : 1.0f;
     uint64_t digest = 0;
@@ -141,7 +145,7 @@ KERNEL(update_adamw, adamw_args, VECOPS_THREADS) {
         get_four(v, a->v + at, left, b.wide);
         gradients_at(a, g, at, left, b.wide);
         for (int k = 0; k < FOUR; k++) {
-            float scaled = g[k] * a->grad_scale;
+            float scaled = g[k] * grad_scale;
             m[k] = fmaf(a->beta1, m[k], a->add1 * scaled);
             v[k] = fmaf(a->beta2, v[k], a->add2 * scaled * scaled);
             p[k] = p[k] * decay - a->step * m[k] / (sqrtf(v[k]) * a->root + a->eps);
@@ -164,6 +168,7 @@ typedef struct sum_args {
     const int64_t *fixed;
     double *part;    /* [blocks] */
     uint64_t *total; /* the digest, or the limbs, or the bits of the sum of squares */
+    double *norm;    /* replaces total: the sum of squares is added */
     uint16_t *copy;
 } sum_args;
 
@@ -196,7 +201,21 @@ KERNEL(sum_parts, sum_args, VECOPS_THREADS) {
     double sum = 0;
     for (int64_t i = thread_x(); i < a->s.blocks; i += threads_x()) sum += a->part[i];
     sum = sum_of_block(sum, room);
-    if (thread_x() == 0) *(double *)(void *)a->total = sum;
+    if (thread_x() != 0) return;
+    if (a->norm)
+        *a->norm += sum;
+    else
+        *(double *)(void *)a->total = sum;
+}
+
+typedef struct scale_args {
+    const double *squares;
+    float *scale;
+    double clip_norm, grads_scale;
+} scale_args;
+
+KERNEL(clip_gradients, scale_args, GPU_WARP) {
+    if (thread_x() == 0) *a->scale = clip_scale(*a->squares, a->clip_norm, a->grads_scale);
 }
 
 /* Sums of the 32-bit digits of squares. With |x| = h * 2^32 + l: x^2 = h^2 * 2^64 + 2 h l * 2^32 + l^2. */
@@ -379,6 +398,7 @@ static adamw_args adamw_of(const vec_update_args *a) {
                         .beta2 = a->beta2,
                         .add1 = 1.0f - a->beta1,
                         .add2 = 1.0f - a->beta2,
+                        .scale_at = a->grad_scale_at,
                         .grad_scale = a->grad_scale,
                         .decay = 1.0f - a->lr * a->weight_decay,
                         .step = a->lr / a->correction1,
@@ -404,6 +424,7 @@ static void cuda_update(dev *d, const vec_spans *s, const vec_update_args *args,
                        range_of("gradients", a.grad, n, 4, GPU_READ),
                        range_of("gradients in fixed point", a.grad_fixed, n, 8, GPU_READ),
                        range_of("rounded parameters", a.copy, n, 2, GPU_UPDATE),
+                       range_of("scale of the gradients", a.scale_at, 1, 4, GPU_READ),
                        range_of("digest", a.digest, 1, 8, GPU_UPDATE)};
     cuda_scope_begin(d, "update", may, ARRAY_LEN(may));
     cuda_launch(d, &update_adamw, grid_of_spans(s), &a);
@@ -413,10 +434,11 @@ static void cuda_update(dev *d, const vec_spans *s, const vec_update_args *args,
 
 /* ---- sums ---- */
 
-/* Runs a kernel over spans, and maybe one that joins the sums of blocks; n words of result. */
+/* Runs a kernel over spans, and maybe one that joins the sums of blocks; n words of result, or, with
+ * a->norm, none for the host. */
 static void sum_spans(dev *d, const vec_spans *s, const gpu_kernel *k, const gpu_kernel *join,
                       sum_args *a, void *result, int words) {
-    memset(result, 0, (size_t)words * sizeof(uint64_t));
+    if (words) memset(result, 0, (size_t)words * sizeof(uint64_t));
     if (s->blocks == 0) return;
     a->s = spans_on(d, s, NULL);
     a->s.aligned = is_aligned(a->x, 16);
@@ -424,21 +446,36 @@ static void sum_spans(dev *d, const vec_spans *s, const gpu_kernel *k, const gpu
     if (!a->s.item || !a->total) return;
     a->part = (double *)(void *)((char *)a->total + RESULT_BYTES);
     int64_t n = reach(s);
-    gpu_range may[] = {spans_range(&a->s), range_of("numbers", a->x, n, 4, GPU_READ),
+    gpu_range may[] = {spans_range(&a->s),
+                       range_of("numbers", a->x, n, 4, GPU_READ),
                        range_of("numbers in fixed point", a->fixed, n, 8, GPU_READ),
                        range_of("sums of blocks", a->part, s->blocks, 8, GPU_SCRATCH),
-                       range_of("sum", a->total, words, 8, GPU_UPDATE)};
+                       range_of("sum", a->total, words, 8, GPU_UPDATE),
+                       range_of("norm", a->norm, 1, 8, GPU_UPDATE)};
     cuda_scope_begin(d, "sum", may, ARRAY_LEN(may));
     cuda_launch(d, k, grid_of_spans(s), a);
     if (join) cuda_launch(d, join, (gpu_grid){1, 1, 1, VECOPS_THREADS, 0}, a);
     cuda_scope_end(d);
-    dev_read(d, result, a->total, (size_t)words * sizeof(uint64_t));
+    if (!a->norm) dev_read(d, result, a->total, (size_t)words * sizeof(uint64_t));
 }
 
 static double cuda_sum_squares(dev *d, const vec_spans *s, const float *x) {
     double sum;
     sum_spans(d, s, &sum_squares, &sum_parts, &(sum_args){.x = x}, &sum, 1);
     return sum;
+}
+
+static void cuda_norm_add(dev *d, const vec_spans *s, const float *x, vec_norm *to) {
+    sum_spans(d, s, &sum_squares, &sum_parts, &(sum_args){.x = x, .norm = &to->squares}, NULL, 0);
+}
+
+static void cuda_norm_end(dev *d, double clip_norm, double grads_scale, vec_norm *to) {
+    scale_args a = {&to->squares, &to->scale, clip_norm, grads_scale};
+    gpu_range may[] = {range_of("squares", a.squares, 1, 8, GPU_READ),
+                       range_of("scale of the gradients", a.scale, 1, 4, GPU_WRITE)};
+    cuda_scope_begin(d, "clip", may, ARRAY_LEN(may));
+    cuda_launch(d, &clip_gradients, (gpu_grid){1, 1, 1, GPU_WARP, 0}, &a);
+    cuda_scope_end(d);
 }
 
 static void cuda_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x,
@@ -521,7 +558,7 @@ static void cuda_add(dev *d, void *to, const void *from, int64_t n, dtype dt) {
 }
 
 const vec_backend vec_backend_cuda = {
-    cuda_update, cuda_sum_squares, cuda_sum_squares_fixed, cuda_digest, cuda_draw,
-    cuda_round,  cuda_add,
+    cuda_update, cuda_sum_squares, cuda_norm_add, cuda_norm_end, cuda_sum_squares_fixed,
+    cuda_digest, cuda_draw,        cuda_round,    cuda_add,
 };
 #endif

@@ -13,12 +13,15 @@ static void add_fwd(const op_call *c) {
 
 const op_impl REF_IMPL(ADD) = {add_fwd, NULL, NULL, NULL};
 
-/* SCALE: y = c x; dx = c dy. x and y may be the same memory. COPY: the same with c = 1. */
-static void scale_rows(const op_call *c, const tensor *from, const tensor *to, ACC by, bool add) {
+/* SCALE: y = c x + res; dx = c dy. x and y may be the same memory. COPY: the same with c = 1. */
+static void scale_rows(const op_call *c, const tensor *from, const tensor *res, const tensor *to,
+                       ACC by, bool add) {
     PARALLEL_FOR
     for (int64_t n = 0; n < to->rows; n++)
-        for (int64_t i = 0; i < to->cols; i++)
-            put(row_of(to, n) + i, by * (ACC)load(row_of(from, n)[i]), add);
+        for (int64_t i = 0; i < to->cols; i++) {
+            ACC more = res && res->data ? (ACC)load(row_of(res, n)[i]) : 0;
+            put(row_of(to, n) + i, by * (ACC)load(row_of(from, n)[i]) + more, add);
+        }
 }
 
 static ACC factor_of(const op_call *c) {
@@ -26,12 +29,12 @@ static ACC factor_of(const op_call *c) {
 }
 
 static void scale_fwd(const op_call *c) {
-    scale_rows(c, &c->in[0], &c->out[0], factor_of(c), false);
+    scale_rows(c, &c->in[0], &c->in[1], &c->out[0], factor_of(c), false);
 }
 
 static void scale_bwd(const op_call *c) {
     if (!c->din[0].data) return;
-    scale_rows(c, &c->dout[0], &c->din[0], factor_of(c), op_accumulates(c, 0));
+    scale_rows(c, &c->dout[0], NULL, &c->din[0], factor_of(c), op_accumulates(c, 0));
 }
 
 const op_impl REF_IMPL(SCALE) = {scale_fwd, scale_bwd, NULL, NULL};

@@ -30,7 +30,9 @@ static void head_stats_fwd(const op_call *c) {
 static void grad_row(const op_call *c, int64_t n, int64_t target, ACC lse) {
     const REAL *logits = real_row_of(&c->in[0], n);
     STORE *d = row_of(&c->out[0], n);
-    ACC cap = c->attr->head.softcap, s = target < 0 ? 0 : (ACC)c->run->grad_scale;
+    ACC cap = c->attr->head.softcap;
+    ACC given = c->in[3].data ? (ACC)*real_row_of(&c->in[3], n) : (ACC)c->run->grad_scale;
+    ACC s = target < 0 ? 0 : given;
     ACC scale = s * (1 + 2 * (ACC)c->attr->head.z_loss * lse);
     for (int64_t v = 0; v < c->in[0].cols; v++) {
         ACC t = cap > 0 ? (ACC)logits[v] / cap : 0;

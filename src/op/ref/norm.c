@@ -1,6 +1,6 @@
 /* RMSNORM and LAYERNORM, and the same over ranks, one body: of each group of `width` columns
  *   xn = (x - mean) rstd, rstd = 1/sqrt(mean((x - mean)^2) + eps), with mean = 0 in RMSNORM
- *   y = xn w + b, or xn (1 + w); absent w = 1, absent b = 0
+ *   y = xn w + b + res, or xn (1 + w) + res; absent w = 1, absent b and res = 0
  *
  * Backward, with g = dy w, within a group:
  *   dx = rstd (g - mean(g) - xn mean(g xn)), in RMSNORM without mean(g)
@@ -51,11 +51,13 @@ static void put_group(const norm_view *v, int64_t n, int64_t h, ACC mean, ACC va
     const op_call *c = v->c;
     const STORE *xr = row_of(&c->in[0], n) + h * v->width;
     STORE *yr = row_of(&c->out[0], n) + h * v->width;
+    const tensor *res = &c->in[v->center ? 3 : 2];
     ACC r = 1 / sqrt(var + (ACC)c->attr->norm.eps);
     *rstd_at(v, n, h) = (REAL)r;
     if (v->center) *mean_at(v, n, h) = (REAL)mean;
     for (int64_t i = 0; i < v->width; i++) {
         ACC b = v->center && c->in[2].data ? (ACC)real_row_of(&c->in[2], 0)[i] : 0.0;
+        if (res->data) b += (ACC)load(row_of(res, n)[h * v->width + i]);
         yr[i] = store(((ACC)load(xr[i]) - mean) * r * gain(c, i) + b);
     }
 }

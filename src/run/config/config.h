@@ -49,7 +49,15 @@
 #define CONFIG_SET_REDUCE_DTYPE(W)                                                                 \
     W(CONFIG_REDUCE_FP32, "fp32")                                                                  \
     W(CONFIG_REDUCE_BF16, "bf16")
-#define CONFIG_SET_OBJECTIVE(W) W(CONFIG_OBJECTIVE_LM, "lm") W(CONFIG_OBJECTIVE_DPO, "dpo")
+#define CONFIG_SET_OBJECTIVE(W)                                                                    \
+    W(CONFIG_OBJECTIVE_LM, "lm")                                                                   \
+    W(CONFIG_OBJECTIVE_SFT, "sft")                                                                 \
+    W(CONFIG_OBJECTIVE_DPO, "dpo")                                                                 \
+    W(CONFIG_OBJECTIVE_IPO, "ipo")                                                                 \
+    W(CONFIG_OBJECTIVE_APO_ZERO, "apo-zero")                                                       \
+    W(CONFIG_OBJECTIVE_APO_DOWN, "apo-down")                                                       \
+    W(CONFIG_OBJECTIVE_KTO, "kto")                                                                 \
+    W(CONFIG_OBJECTIVE_ORPO, "orpo")
 #define CONFIG_SET_TRAIN_EMBEDDINGS(W)                                                             \
     W(CONFIG_TRAIN_AUTO, "auto")                                                                   \
     W(CONFIG_TRAIN_ALWAYS, "always")                                                               \
@@ -146,6 +154,9 @@ typedef struct config {
     config_texts notes;   /* sentences about what was given in vain */
 } config;
 
+/* Applies "key.path=value" to a tree as it was read and to its origins (base/yaml.h), before anything is
+ * typed. */
+status config_apply_override(json_t *root, json_t *origins, const char *text, err *e) ATH_MUST_USE;
 /* Reads a YAML or JSON file ("-": standard input; NULL: nothing but defaults), applies the
  * overrides ("key.path=value", value in YAML flow form; a list element by index) and checks each
  * value. A run's folder in `model.from` becomes its newest good checkpoint, and a file that names no

@@ -125,8 +125,6 @@ status config_check_supported(const config *c, err *e) {
         {c->parallel.cp > 1, "parallel.cp", "context parallelism (cp above 1)", LAYOUTS},
         {c->parallel.pp > 1, "parallel.pp", "pipeline parallelism (pp above 1)", LAYOUTS},
         {c->parallel.ep > 1, "parallel.ep", "expert parallelism (ep above 1)", LAYOUTS},
-        {c->eval.tasks.n > 0, "eval.tasks", "evaluation by tasks during training",
-         "leave eval.tasks empty; the validation loss is always measured"},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++) {
         if (!all[i].refused) continue;

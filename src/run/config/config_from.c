@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "data/order/loader.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/gguf/gguf.h"
 #include "io/hf/peft.h"
@@ -90,6 +91,7 @@ void config_keep_resolved(config *c, const config *stored) {
         c->train.precision.compute = stored->train.precision.compute;
     if (c->train.precision.arithmetic == CONFIG_ARITHMETIC_AUTO)
         c->train.precision.arithmetic = stored->train.precision.arithmetic;
+    if (c->data.packing == PACKING_AUTO) c->data.packing = stored->data.packing;
     if (!is_of_same_run(c, from) || !file_is_dir(from)) return;
     set_from(c, from);
     if (strcmp(config_where(c, "tokenizer"), "model.from") == 0 && stored->tokenizer)

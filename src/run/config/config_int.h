@@ -73,8 +73,6 @@ json_t *config_fallback(const option *o);
 status config_check_keys(const config *c, const json_t *root, err *e) ATH_MUST_USE;
 /* Enters `where` as the origin of `value` at `path` and of everything in it. */
 void config_set_origins(json_t *origins, const char *path, const json_t *value, const char *where);
-/* Applies "key.path=value" to the raw tree and the origins. */
-status config_apply_override(json_t *root, json_t *origins, const char *text, err *e) ATH_MUST_USE;
 /* Whether an option may differ between stages. */
 bool config_stage_may_change(const char *path);
 /* Ends in order, and each stage's config as a whole. */

@@ -7,9 +7,14 @@
 
 /* What a stage may not change: what belongs to the whole run. */
 static const char *const RUN_WIDE[] = {
-    "train.steps",        "train.tokens",        "train.epochs",    "train.precision", "train.seed",
-    "train.threads",      "train.deterministic", "train.objective", "train.reference", "train.beta",
-    "train.memory_limit", "train.loss_scale",    "optim.name",
+    "train.steps",         "train.tokens",
+    "train.epochs",        "train.precision",
+    "train.seed",          "train.threads",
+    "train.deterministic", "train.objective",
+    "train.reference",     "train.beta",
+    "train.memory_limit",  "train.loss_scale",
+    "train.preference",    "train.reference_cache",
+    "optim.name",
 };
 
 bool config_stage_may_change(const char *path) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/chat/encode.h"
 #include "data/order/loader.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
@@ -13,6 +14,7 @@
 SET(DEVICE, CONFIG_SET_DEVICE)
 SET(PACKING, LOADER_PACKINGS)
 SET(DATA_ORDER, LOADER_ORDERS)
+SET(CHAT_TRAIN, CHAT_TRAINS)
 SET(TOKEN_FORMAT, SHARDS_FORMATS)
 SET(TOKEN_DTYPE, CONFIG_SET_TOKEN_DTYPE)
 SET(PRECISION, CONFIG_SET_PRECISION)

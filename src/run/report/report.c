@@ -14,6 +14,12 @@
 
 /* ---- verdict and figures ---- */
 
+static bool has_any(const report_data *d, report_column column) {
+    for (int64_t i = 0; i < d->steps.n; i++)
+        if (isfinite(d->steps.column[column][i])) return true;
+    return false;
+}
+
 static void put_trained(strbuf *out, const report_data *d) {
     double text_bytes = metrics_num(d->start, "text_bytes"), tokens = (double)d->summary.tokens;
     strbuf_puts(out, "Trained");
@@ -36,12 +42,19 @@ static void put_trained(strbuf *out, const report_data *d) {
     report_put_seconds(out, d->train_s);
 }
 
-static void put_outcome(strbuf *out, const run_summary *s) {
+/* Losses of preferences are of samples, and have no unit. */
+static const char *unit_of_loss(const report_data *d) {
+    return has_any(d, COLUMN_REWARD_CHOSEN) ? "" : "nats per token";
+}
+
+static void put_outcome(strbuf *out, const report_data *d) {
+    const run_summary *s = &d->summary;
+    const char *unit = unit_of_loss(d), *space = *unit ? " " : "";
     if (isfinite(s->val_loss)) {
-        strbuf_printf(out, "; validation loss %.3g nats per token", s->val_loss);
+        strbuf_printf(out, "; validation loss %.3g%s%s", s->val_loss, space, unit);
         if (isfinite(s->val_bpb)) strbuf_printf(out, " = %.3g bits per byte", s->val_bpb);
     } else if (isfinite(s->last_loss)) {
-        strbuf_printf(out, "; training loss %.3g nats per token", s->last_loss);
+        strbuf_printf(out, "; training loss %.3g%s%s", s->last_loss, space, unit);
     }
     strbuf_putc(out, '.');
 }
@@ -53,7 +66,7 @@ static void put_verdict(strbuf *out, const report_data *d) {
         strbuf_puts(out, "No step has been recorded yet.");
     } else {
         put_trained(out, d);
-        put_outcome(out, s);
+        put_outcome(out, d);
     }
     if (strcmp(s->state, "failed") == 0)
         strbuf_printf(out, " The run stopped at step %lld: see the alarm below.",
@@ -95,7 +108,7 @@ static void put_figures(strbuf *out, const report_data *d) {
     int64_t n = d->steps.n;
     double mfu = n ? d->steps.column[COLUMN_MFU][n - 1] : (double)NAN;
     strbuf_puts(out, "<dl class=\"figures\">\n");
-    put_number_figure(out, "Validation loss", s->val_loss, "nats per token");
+    put_number_figure(out, "Validation loss", s->val_loss, unit_of_loss(d));
     put_number_figure(out, "Bits per byte", s->val_bpb, "on held-out text");
     put_number_figure(out, "Training loss", s->last_loss, "last step");
     put_steps_figure(out, s);
@@ -124,6 +137,11 @@ static svg_series series_of(const report_data *d, const double *y, const char *n
         .name = name, .css = css, .x = d->steps.column[COLUMN_STEP], .y = y, .n = d->steps.n};
 }
 
+static void put_key(strbuf *out, const svg_series *s) {
+    strbuf_printf(out, "<span class=\"%s\">", s->css);
+    svg_put_between(out, "", s->name, "</span>");
+}
+
 /* Series without a name are the faint background of another. */
 static void put_legend(strbuf *out, const svg_chart *c) {
     int alarms = 0, n = 0;
@@ -132,15 +150,15 @@ static void put_legend(strbuf *out, const svg_chart *c) {
     if (n + alarms < 2) return;
     strbuf_puts(out, "<p class=\"legend\">");
     for (int i = 0; i < c->n_series; i++)
-        if (c->series[i].name)
-            strbuf_printf(out, "<span class=\"%s\">%s</span>", c->series[i].css, c->series[i].name);
+        if (c->series[i].name) put_key(out, &c->series[i]);
     if (alarms > 0)
         strbuf_printf(out, "<span class=\"alarm\">%s</span>", alarms == 1 ? "alarm" : "alarms");
     strbuf_puts(out, "</p>\n");
 }
 
-static void put_chart(strbuf *out, const svg_chart *c, const char *css) {
-    strbuf_printf(out, "<figure class=\"%s\">\n<figcaption>%s</figcaption>\n", css, c->title);
+void report_put_chart(strbuf *out, const svg_chart *c, const char *css) {
+    strbuf_printf(out, "<figure class=\"%s\">\n", css);
+    svg_put_between(out, "<figcaption>", c->title, "</figcaption>\n");
     put_legend(out, c);
     strbuf_puts(out, "<div class=\"frame\">\n");
     svg_chart_write(out, c);
@@ -167,11 +185,15 @@ static double usual_loss(const report_data *d) {
 
 /* The same curves over steps and over their logarithm; the reader picks with two radio buttons. */
 static void put_loss(strbuf *out, const report_data *d) {
-    svg_series valid = {
-        "validation", "valid", d->valid.column[COLUMN_STEP], d->valid.column[COLUMN_LOSS],
-        d->valid.n,   true};
+    svg_series valid = {"validation",
+                        "valid",
+                        d->valid.column[COLUMN_STEP],
+                        d->valid.column[COLUMN_LOSS],
+                        d->valid.n,
+                        true,
+                        NULL};
     svg_chart c = {
-        .title = "Loss, nats per token",
+        .title = has_any(d, COLUMN_REWARD_CHOSEN) ? "Loss" : "Loss, nats per token",
         .x_label = "step",
         .series = {series_of(d, d->steps.column[COLUMN_LOSS], "training, each step", "raw"),
                    series_of(d, d->steps.smooth[COLUMN_LOSS], "training, smoothed", "smooth"),
@@ -189,12 +211,12 @@ static void put_loss(strbuf *out, const report_data *d) {
                          "<label for=\"linear\">steps</label>"
                          "<input type=\"radio\" name=\"scale\" id=\"log\">"
                          "<label for=\"log\">log steps</label>\n");
-    put_chart(out, &c, "wide linear");
+    report_put_chart(out, &c, "wide linear");
     if (both) {
         c.log_x = true;
         c.y_top = NAN;
         c.x_label = "step, logarithmic";
-        put_chart(out, &c, "wide log");
+        report_put_chart(out, &c, "wide log");
     }
     strbuf_puts(out, "</div>\n");
 }
@@ -214,7 +236,7 @@ static void put_small(strbuf *out, const report_data *d, const char *title, repo
                    .marks = d->marks,
                    .n_marks = column == COLUMN_LR ? d->n_stage_marks : d->n_marks,
                    .label_pixels = column == COLUMN_TOK_PER_S ? 0 : 430};
-    put_chart(out, &c, "small");
+    report_put_chart(out, &c, "small");
 }
 
 /* HFU is shown only where it differs, that is where something is computed again. */
@@ -232,7 +254,49 @@ static void put_mfu(strbuf *out, const report_data *d) {
                    .y_top = NAN,
                    .marks = d->marks,
                    .n_marks = d->n_marks};
-    put_chart(out, &c, "small");
+    report_put_chart(out, &c, "small");
+}
+
+/* Of the chosen answers and of the rejected ones. */
+static void put_two(strbuf *out, const report_data *d, const char *title, report_column chosen,
+                    report_column rejected) {
+    svg_chart c = {.title = title,
+                   .series = {series_of(d, d->steps.column[chosen], NULL, "raw"),
+                              series_of(d, d->steps.smooth[chosen], "chosen", "smooth"),
+                              series_of(d, d->steps.smooth[rejected], "rejected", "valid")},
+                   .n_series = 3,
+                   .y_top = NAN,
+                   .marks = d->marks,
+                   .n_marks = d->n_marks};
+    report_put_chart(out, &c, "small");
+}
+
+/* One column over the steps, with its values on the validation set. */
+static void put_validated(strbuf *out, const report_data *d, const char *title,
+                          report_column column) {
+    svg_chart c = {.title = title,
+                   .series = {series_of(d, d->steps.column[column], NULL, "raw"),
+                              series_of(d, d->steps.smooth[column], "training", "smooth"),
+                              {"validation", "valid", d->valid.column[COLUMN_STEP],
+                               d->valid.column[column], d->valid.n, true}},
+                   .n_series = d->valid.n ? 3 : 2,
+                   .y_top = NAN,
+                   .marks = d->marks,
+                   .n_marks = d->n_marks};
+    report_put_chart(out, &c, "small");
+}
+
+/* Of objectives that learn from preferences. */
+static void put_rewards(strbuf *out, const report_data *d) {
+    if (!has_any(d, COLUMN_REWARD_CHOSEN)) return;
+    strbuf_puts(out, "<div class=\"grid4\">\n");
+    put_two(out, d, "Rewards", COLUMN_REWARD_CHOSEN, COLUMN_REWARD_REJECTED);
+    put_validated(out, d, "Margin: reward of chosen less that of rejected", COLUMN_MARGIN);
+    if (has_any(d, COLUMN_ACCURACY))
+        put_validated(out, d, "Pairs with a positive margin, %", COLUMN_ACCURACY);
+    put_two(out, d, "Log-probability of an answer, nats", COLUMN_LOGP_CHOSEN, COLUMN_LOGP_REJECTED);
+    if (has_any(d, COLUMN_KL)) put_small(out, d, "KL to the reference, nats", COLUMN_KL, true);
+    strbuf_puts(out, "</div>\n");
 }
 
 static void put_curves(strbuf *out, const report_data *d) {
@@ -247,6 +311,7 @@ static void put_curves(strbuf *out, const report_data *d) {
         put_small(out, d, "Tokens per second", COLUMN_TOK_PER_S, true);
         put_mfu(out, d);
         strbuf_puts(out, "</div>\n");
+        put_rewards(out, d);
     }
     strbuf_puts(out, "</section>\n");
 }
@@ -516,6 +581,7 @@ static void put_page(strbuf *out, const report_data *d) {
     put_header(out, d);
     report_put_alarms(out, d);
     put_curves(out, d);
+    report_put_tasks(out, d);
     report_put_stages(out, d);
     put_samples(out, d);
     put_memory(out, d);
@@ -528,9 +594,9 @@ static void put_page(strbuf *out, const report_data *d) {
     strbuf_puts(out, "</script>\n</body>\n</html>\n");
 }
 
-status report_write(const char *run_dir, err *e) {
+status report_write(const char *run_dir, const char *reference, err *e) {
     report_data d;
-    TRY(report_data_load(&d, run_dir, e));
+    TRY(report_data_load(&d, run_dir, reference, e));
     strbuf page = {0};
     put_page(&page, &d);
     char *path = path_join(d.memory, run_dir, "report.html");

@@ -13,8 +13,9 @@
 #include "base/strbuf.h"
 
 /* Reads RUN/config.json, RUN/metrics.jsonl and, where present, RUN/plan.json; writes
- * RUN/report.html in one step. A run without any event yet has a report, too. */
-status report_write(const char *run_dir, err *e) ATH_MUST_USE;
+ * RUN/report.html in one step. A run without any event yet has a report, too.
+ * reference: a run whose curves of tasks stand beside those of this one; NULL: eval.reference. */
+status report_write(const char *run_dir, const char *reference, err *e) ATH_MUST_USE;
 
 /* Appends a picture of n values in order, `width` by `height` characters with the axis: a braille
  * curve, highest and lowest value at its left. Values that are not finite are gaps. */

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "run/folder.h"
 #include "run/metrics.h"
 
@@ -40,6 +41,13 @@ static void take_step(report_data *d, const json_t *event) {
         [COLUMN_TOK_PER_S] = metrics_num(event, "tok_per_s"),
         [COLUMN_MFU] = 100 * metrics_num(event, "mfu"),
         [COLUMN_HFU] = 100 * metrics_num(event, "hfu"),
+        [COLUMN_REWARD_CHOSEN] = metrics_num(event, "reward_chosen"),
+        [COLUMN_REWARD_REJECTED] = metrics_num(event, "reward_rejected"),
+        [COLUMN_MARGIN] = metrics_num(event, "margin"),
+        [COLUMN_ACCURACY] = 100 * metrics_num(event, "accuracy"),
+        [COLUMN_LOGP_CHOSEN] = metrics_num(event, "logp_chosen"),
+        [COLUMN_LOGP_REJECTED] = metrics_num(event, "logp_rejected"),
+        [COLUMN_KL] = metrics_num(event, "kl"),
     };
     for (int i = 0; i < COLUMN_COUNT; i++) t->column[i][t->n] = row[i];
     t->n++;
@@ -52,7 +60,9 @@ static void take_valid(report_data *d, const json_t *event) {
     v->n = steps_before(v->column[COLUMN_STEP], v->n, step);
     table_grow(v);
     v->column[COLUMN_STEP][v->n] = step;
-    v->column[COLUMN_LOSS][v->n++] = metrics_num(event, "val_loss");
+    v->column[COLUMN_LOSS][v->n] = metrics_num(event, "val_loss");
+    v->column[COLUMN_MARGIN][v->n] = metrics_num(event, "margin");
+    v->column[COLUMN_ACCURACY][v->n++] = 100 * metrics_num(event, "accuracy");
 }
 
 /* A stage that was begun again after a rewind takes the place of its first beginning. */
@@ -78,6 +88,8 @@ static status take_event(void *user, const json_t *event, err *e) {
         take_valid(d, event);
     } else if (metrics_is(event, "sample")) {
         json_array_append_new(d->samples, json_deep_copy(event));
+    } else if (metrics_is(event, "eval")) {
+        json_array_append_new(d->evals, json_deep_copy(event));
     } else if (metrics_is(event, "alarm")) {
         json_array_append_new(d->alarms, json_deep_copy(event));
     } else if (metrics_is(event, "stage")) {
@@ -125,17 +137,40 @@ static double mean_of(const report_table *t, report_column c) {
     return n ? sum / (double)n : (double)NAN;
 }
 
-status report_data_load(report_data *d, const char *run_dir, err *e) {
+static status take_reference(void *user, const json_t *event, err *e) {
+    report_data *d = user;
+    (void)e;
+    if (metrics_is(event, "eval")) json_array_append_new(d->reference_evals, json_deep_copy(event));
+    return ST_OK;
+}
+
+/* A reference that the config names may be gone: the page says so. */
+static status load_reference(report_data *d, const char *reference, err *e) {
+    const json_t *named = json_object_get(json_object_get(d->config, "eval"), "reference");
+    d->reference_evals = json_array();
+    if (reference && !run_is_run(reference)) {
+        err_at(e, ST_USAGE, reference, "%s is no run", reference);
+        return err_hint(e, "athanor runs list shows the runs of a folder");
+    }
+    if (!reference) reference = json_string_value(named);
+    if (!reference) return ST_OK;
+    d->reference = arena_strdup(d->memory, path_base(reference));
+    return metrics_read(reference, METRICS_ALL, take_reference, d, e);
+}
+
+status report_data_load(report_data *d, const char *run_dir, const char *reference, err *e) {
     *d = (report_data){.memory = arena_new("report"),
                        .samples = json_array(),
                        .alarms = json_array(),
                        .stages = json_array(),
+                       .evals = json_array(),
                        .last_checkpoint = -1};
     status st;
     TRY_GOTO(st, run_summarize(d->memory, run_dir, &d->summary, e), failed);
     TRY_GOTO(st, run_read_config(&d->config, run_dir, e), failed);
     TRY_GOTO(st, run_read_json(&d->plan, run_dir, "plan.json", e), failed);
     TRY_GOTO(st, metrics_read(run_dir, METRICS_ALL, take_event, d, e), failed);
+    TRY_GOTO(st, load_reference(d, reference, e), failed);
     smooth_columns(&d->steps);
     report_set_marks(d);
     d->mean_tok_per_s = mean_of(&d->steps, COLUMN_TOK_PER_S);
@@ -153,6 +188,8 @@ void report_data_free(report_data *d) {
     json_decref(d->samples);
     json_decref(d->alarms);
     json_decref(d->stages);
+    json_decref(d->evals);
+    json_decref(d->reference_evals);
     for (int i = 0; i < COLUMN_COUNT; i++) {
         free(d->steps.column[i]);
         free(d->steps.smooth[i]);

@@ -16,8 +16,15 @@ typedef enum report_column {
     COLUMN_GRAD_NORM,
     COLUMN_LR,
     COLUMN_TOK_PER_S,
-    COLUMN_MFU, /* in percent */
-    COLUMN_HFU, /* in percent */
+    COLUMN_MFU,           /* in percent */
+    COLUMN_HFU,           /* in percent */
+    COLUMN_REWARD_CHOSEN, /* of preference objectives; else NaN */
+    COLUMN_REWARD_REJECTED,
+    COLUMN_MARGIN,
+    COLUMN_ACCURACY, /* in percent */
+    COLUMN_LOGP_CHOSEN,
+    COLUMN_LOGP_REJECTED,
+    COLUMN_KL,
     COLUMN_COUNT
 } report_column;
 
@@ -30,19 +37,23 @@ typedef struct report_table {
 typedef struct report_data {
     arena *memory;
     run_summary summary;
-    json_t *config, *plan;             /* plan may be NULL */
-    json_t *start, *end;               /* the last ones; NULL: none */
-    json_t *samples, *alarms, *stages; /* lists of events */
-    int64_t last_checkpoint;           /* step; -1: none */
-    double train_s;                    /* sum of the steps' times */
-    double mean_tok_per_s;             /* NaN: not known */
+    json_t *config, *plan;                     /* plan may be NULL */
+    json_t *start, *end;                       /* the last ones; NULL: none */
+    json_t *samples, *alarms, *stages, *evals; /* lists of events */
+    const char *reference;                     /* name of another run; NULL: none */
+    json_t *reference_evals;                   /* its events */
+    int64_t last_checkpoint;                   /* step; -1: none */
+    double train_s;                            /* sum of the steps' times */
+    double mean_tok_per_s;                     /* NaN: not known */
     report_table steps;
-    report_table valid;            /* only step and loss */
+    report_table valid;            /* only step, loss, margin and accuracy */
     svg_mark marks[SVG_MAX_MARKS]; /* for the curves: stages, then alarms */
     int n_marks, n_stage_marks;
 } report_data;
 
-status report_data_load(report_data *d, const char *run_dir, err *e) ATH_MUST_USE;
+/* reference: a run that stands beside this one; NULL: that of the config, if it names one. */
+status report_data_load(report_data *d, const char *run_dir, const char *reference,
+                        err *e) ATH_MUST_USE;
 void report_data_free(report_data *d);
 
 /* Quantities in words: "1.1 MB", "2 min 28 s"; counts are svg_put_number's. */
@@ -58,6 +69,10 @@ void report_set_marks(report_data *d);
  * nothing to say. */
 void report_put_alarms(strbuf *out, const report_data *d);
 void report_put_stages(strbuf *out, const report_data *d);
+void report_put_tasks(strbuf *out, const report_data *d); /* report_tasks.c */
+
+/* A chart with its title and legend. css: "wide" or "small". */
+void report_put_chart(strbuf *out, const svg_chart *c, const char *css);
 
 extern const char report_css[];
 extern const char report_js[];

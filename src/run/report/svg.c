@@ -254,8 +254,9 @@ static void widen(const svg_chart *c, const svg_series *s, range *r) {
         r->x0 = fmin(r->x0, s->x[i]);
         r->x1 = fmax(r->x1, s->x[i]);
         if (!isfinite(s->y[i])) continue;
-        r->y0 = fmin(r->y0, s->y[i]);
-        r->y1 = fmax(r->y1, fmin(s->y[i], high));
+        double bar = s->error && isfinite(s->error[i]) ? s->error[i] : 0;
+        r->y0 = fmin(r->y0, s->y[i] - bar);
+        r->y1 = fmax(r->y1, fmin(s->y[i] + bar, high));
     }
 }
 
@@ -347,12 +348,24 @@ static void put_path(strbuf *out, const svg_series *s, const range *r, const int
     strbuf_puts(out, "\"/>\n");
 }
 
+static void put_bars(strbuf *out, const svg_series *s, const range *r) {
+    strbuf_printf(out, "<path class=\"bars %s\" d=\"", s->css);
+    for (int64_t i = 0; i < s->n; i++) {
+        if (!isfinite(s->y[i]) || !isfinite(s->error[i])) continue;
+        strbuf_printf(out, "M%d %dV%d", grid_point(place_x(r, s->x[i])),
+                      grid_point(place_y(r, s->y[i] - s->error[i])),
+                      grid_point(place_y(r, s->y[i] + s->error[i])));
+    }
+    strbuf_puts(out, "\"/>\n");
+}
+
 static void put_series(strbuf *out, const svg_series *s, const range *r) {
     enum { MAX_DOTS = 120 };
     int64_t *points = xmalloc(sizeof *points * (SVG_MAX_POINTS + 2));
     int64_t n = svg_decimate(s->x, s->y, s->n, r->x0, r->x1, r->log_x, SVG_MAX_POINTS, points);
     put_path(out, s, r, points, n, n == 1 && !s->dots ? "line dots" : "line");
     if (s->dots && n <= MAX_DOTS) put_path(out, s, r, points, n, "dots");
+    if (s->error && n <= MAX_DOTS) put_bars(out, s, r);
     free(points);
 }
 

@@ -33,7 +33,8 @@ typedef struct svg_series {
     const char *css;     /* class of its strokes */
     const double *x, *y; /* x ascending; a y that is not finite is a gap */
     int64_t n;
-    bool dots; /* a dot at each point beside the line */
+    bool dots;           /* a dot at each point beside the line */
+    const double *error; /* [n] half the length of a bar at each point, or NULL */
 } svg_series;
 
 /* A vertical line at a step: where a stage begins, or an alarm. */

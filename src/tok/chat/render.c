@@ -25,6 +25,12 @@ bool chat_marks_generation(const chat_template *t, const chat_request *q) {
     return j && jinja_has_generation(j);
 }
 
+bool chat_mentions(const chat_template *t, const char *text) {
+    for (int i = 0; i < t->n; i++)
+        if (jinja_mentions(t->item[i].jinja, text)) return true;
+    return false;
+}
+
 static status no_template(const chat_template *t, const chat_request *q, err *e) {
     char names[400] = "";
     for (int i = 0; i < t->n; i++) {

@@ -19,10 +19,37 @@ void chat_template_free(chat_template *t) {
     if (!t) return;
     for (int i = 0; i < t->n; i++) {
         free(t->item[i].name);
+        free(t->item[i].text);
         jinja_free(t->item[i].jinja);
     }
     json_decref(t->tokens);
     free(t);
+}
+
+/* ---- questions ---- */
+
+const char *chat_template_text(const chat_template *t) {
+    for (int i = 0; i < t->n; i++)
+        if (strcmp(t->item[i].name, "default") == 0) return t->item[i].text;
+    return NULL;
+}
+
+bool chat_template_mentions(const chat_template *t, const char *text) {
+    for (int i = 0; i < t->n; i++)
+        if (jinja_mentions(t->item[i].jinja, text)) return true;
+    return false;
+}
+
+uint64_t chat_template_hash(const chat_template *t) {
+    char *tokens = json_dumps(t->tokens, JSON_SORT_KEYS | JSON_COMPACT);
+    uint64_t hash = hash_bytes(tokens, strlen(tokens));
+    free(tokens);
+    for (int i = 0; i < t->n; i++) {
+        const uint64_t all[] = {hash, hash_bytes(t->item[i].name, strlen(t->item[i].name)),
+                                hash_bytes(t->item[i].text, strlen(t->item[i].text))};
+        hash = hash_bytes(all, sizeof all);
+    }
+    return hash;
 }
 
 /* ---- special tokens ---- */
@@ -56,14 +83,23 @@ static status add(chat_template *t, const char *name, const char *text, size_t l
         return ST_FORMAT;
     }
     t->item[t->n].name = xstrdup(name);
+    t->item[t->n].text = xmalloc(len + 1);
+    memcpy(t->item[t->n].text, text, len);
+    t->item[t->n].text[len] = '\0';
     t->item[t->n].jinja = jinja;
     t->n++;
     return ST_OK;
 }
 
+static const char chatml[] =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] "
+    "+ '<|im_end|>' + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
 static status add_file(chat_template *t, const char *name, const char *path, err *e) {
     char *text;
     size_t len;
+    if (strcmp(path, "chatml") == 0) return add(t, name, chatml, sizeof chatml - 1, path, e);
     TRY(file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e));
     status st = add(t, name, text, len, path, e);
     free(text);
@@ -174,8 +210,9 @@ status chat_template_load_open(chat_template **out, const char *path, const tok 
     arena_free(job.mem);
     if (st == ST_OK && job.t->n == 0) {
         err_set(e, ST_FORMAT, "%s: there is no chat template", path);
-        err_hint(e, "put one beside the tokenizer as chat_template.jinja, or give --template FILE; "
-                    "a base model has none and continues text: athanor generate");
+        err_hint(e,
+                 "put one beside the tokenizer as chat_template.jinja, or give --template FILE or "
+                 "--template chatml; a base model has none and continues text: athanor generate");
         st = err_where(e, "%s", path);
     }
     *out = st == ST_OK ? job.t : NULL;

@@ -13,7 +13,8 @@ typedef struct chat_template chat_template;
  * tokenizer_config.json, a text or a list with names), a file of such a folder, a GGUF file, or a
  * file that is the template itself (.jinja). ST_FORMAT: there is none, or it cannot be read. */
 status chat_template_load(chat_template **out, const char *path, err *e) ATH_MUST_USE;
-/* The special tokens of `path`, with another template: a file. */
+/* The special tokens of `path`, with another template: a file, or the word chatml for the template
+ * that is built in (a turn is <|im_start|>ROLE, a new line, the content and <|im_end|>). */
 status chat_template_load_other(chat_template **out, const char *path, const char *file,
                                 err *e) ATH_MUST_USE;
 /* The same (file NULL: its own template) for a GGUF file whose tokenizer is open already, or NULL.
@@ -24,6 +25,12 @@ status chat_template_load_open(chat_template **out, const char *path, const tok 
 status chat_template_parse(chat_template **out, const char *text, size_t len, const json_t *config,
                            err *e) ATH_MUST_USE;
 void chat_template_free(chat_template *t); /* NULL is fine */
+/* The text of the template that a conversation without tools gets; NULL: there is none of that name. */
+const char *chat_template_text(const chat_template *t);
+/* Whether any of the templates says this, such as "strftime_now". */
+bool chat_template_mentions(const chat_template *t, const char *text);
+/* Names what is rendered: all templates and special tokens. */
+uint64_t chat_template_hash(const chat_template *t);
 /* Sets the text of a special token ("eos_token"); NULL removes it. */
 void chat_template_set_token(chat_template *t, const char *name, const char *text);
 
@@ -44,7 +51,12 @@ typedef struct chat_request {
  * refuses it. */
 status chat_render(const chat_template *t, const chat_request *q, strbuf *out,
                    jinja_spans *generation, err *e) ATH_MUST_USE;
+/* The special token that the template writes after what an assistant says, and which therefore ends an
+ * answer: a trial conversation is rendered to find it. -1: none. now: as in chat_request. */
+int32_t chat_find_stop(const chat_template *t, const tok *k, const struct tm *now);
 /* Whether the template that would be used marks what the assistant writes. */
 bool chat_marks_generation(const chat_template *t, const chat_request *q);
+/* Whether the text stands in one of the templates. */
+bool chat_mentions(const chat_template *t, const char *text);
 
 #endif

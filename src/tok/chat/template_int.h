@@ -9,6 +9,7 @@ enum { CHAT_MAX_TEMPLATES = 16 };
 struct chat_template {
     struct {
         char *name;
+        char *text; /* as it was given */
         jinja_template *jinja;
     } item[CHAT_MAX_TEMPLATES];
     int n;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "tok/format/format.h"
 #include "tok/format/tree.h"
 #include "tok/model/bpe.h"
 
@@ -37,6 +38,7 @@ status edit_finish(edit *d, tok **out, err *e) {
     TRY(tree_to_tok(out, root, "edited tokenizer", e));
     (*out)->bos = same_token(*out, t, t->bos);
     (*out)->eos = same_token(*out, t, t->eos);
+    tok_config_follow(*out, t);
     return ST_OK;
 }
 

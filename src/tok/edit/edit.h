@@ -14,7 +14,8 @@ typedef struct edit {
 } edit;
 
 status edit_open(edit *d, const tok *t, err *e) ATH_MUST_USE;
-/* Makes the tokenizer, with the begin and end tokens of the old one; gives up the tree. */
+/* Makes the tokenizer, with the begin and end tokens, the config and the chat template of the old
+ * one; gives up the tree. */
 status edit_finish(edit *d, tok **out, err *e) ATH_MUST_USE;
 void edit_drop(edit *d);
 

@@ -192,9 +192,8 @@ static json_t *made_config(const tok *t) {
 
 /* ---- writing: files ---- */
 
-static status write_json(const char *path, json_t *j, err *e) {
+static status write_json(const char *path, const json_t *j, err *e) {
     char *text = json_dumps(j, JSON_INDENT(2));
-    json_decref(j);
     CHECK(text, "%s holds text that is not UTF-8", path);
     status st = file_write_atomic(path, text, strlen(text), e);
     free(text);
@@ -211,13 +210,23 @@ static json_t *config_of(const tok *t) {
     return config;
 }
 
-static status write_files(arena *a, const tok *t, const char *dir, json_t *config, err *e) {
-    const struct tok_source *s = t->source;
+/* The map agrees with the config about what ends a text. */
+static json_t *special_map(const tok *t, const json_t *config) {
+    json_t *map = special_tokens(t);
+    const char *eos = tok_config_token(config, "eos_token");
+    if (eos) json_object_set_new(map, "eos_token", json_string(eos));
+    return map;
+}
+
+static status write_files(arena *a, const tok *t, const char *dir, const json_t *config, err *e) {
+    const json_t *template = json_object_get(config, "chat_template");
     TRY(write_json(path_join(a, dir, "tokenizer_config.json"), config, e));
-    TRY(write_json(path_join(a, dir, "special_tokens_map.json"), special_tokens(t), e));
-    if (!s || !s->chat_template) return ST_OK;
-    return file_write_atomic(path_join(a, dir, "chat_template.jinja"), s->chat_template,
-                             strlen(s->chat_template), e);
+    json_t *map = special_map(t, config);
+    status st = write_json(path_join(a, dir, "special_tokens_map.json"), map, e);
+    json_decref(map);
+    if (st != ST_OK || !json_is_string(template)) return st;
+    return file_write_atomic(path_join(a, dir, "chat_template.jinja"), json_string_value(template),
+                             json_string_length(template), e);
 }
 
 status tok_config_write(const tok *t, const char *dir, int64_t model_max_length, json_t *extra,
@@ -230,6 +239,25 @@ status tok_config_write(const tok *t, const char *dir, int64_t model_max_length,
     }
     arena *a = arena_new("tokenizer paths");
     status st = write_files(a, t, dir, config, e);
+    json_decref(config);
     arena_free(a);
     return st;
+}
+
+/* ---- following another tokenizer ---- */
+
+void tok_config_follow(tok *t, const tok *from) {
+    const struct tok_source *old = from->source;
+    if (!old) return;
+    struct tok_source *s = t->source = ARENA_NEW(t->mem, struct tok_source);
+    if (old->chat_template) s->chat_template = arena_strdup(t->mem, old->chat_template);
+    if (old->pad && tok_id(t, old->pad) >= 0) s->pad = arena_strdup(t->mem, old->pad);
+    if (!old->config) return;
+    json_t *config = json_loads(old->config, 0, NULL);
+    json_object_set_new(config, "added_tokens_decoder", added_tokens_decoder(t));
+    char *text = json_dumps(config, JSON_COMPACT);
+    CHECK(text, "a config that was read does not make JSON");
+    s->config = arena_strdup(t->mem, text);
+    free(text);
+    json_decref(config);
 }

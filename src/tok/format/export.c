@@ -127,10 +127,19 @@ status tok_save_file(const tok *t, const char *path, err *e) {
     return file_write_atomic(path, t->json, t->json_len, e);
 }
 
-status tok_save_dir(const tok *t, const char *dir, int64_t model_max_length, err *e) {
+status tok_save_chat(const tok *t, const char *dir, int64_t model_max_length, const char *template,
+                     int32_t stop, err *e) {
     TRY(file_make_dirs(dir, e));
     arena *a = arena_new("tokenizer paths");
     status st = tok_save_file(t, path_join(a, dir, "tokenizer.json"), e);
     arena_free(a);
-    return st == ST_OK ? tok_config_write(t, dir, model_max_length, NULL, e) : st;
+    if (st != ST_OK) return st;
+    json_t *chat = json_object();
+    if (template) json_object_set_new(chat, "chat_template", json_string(template));
+    if (stop >= 0) json_object_set_new(chat, "eos_token", json_string(t->token[stop].text));
+    return tok_config_write(t, dir, model_max_length, chat, e);
+}
+
+status tok_save_dir(const tok *t, const char *dir, int64_t model_max_length, err *e) {
+    return tok_save_chat(t, dir, model_max_length, NULL, -1, e);
 }

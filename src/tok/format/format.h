@@ -47,6 +47,10 @@ status tok_config_read(tok_input *in) ATH_MUST_USE;
 /* Sets what the config decides in a loaded tok (first and last token), and t->source. */
 status tok_config_apply(const tok_input *in, tok_format f, tok *t) ATH_MUST_USE;
 
+/* Gives t, made by changing the vocabulary of `from`, what stands beside that one: the config, with
+ * the added tokens of t, and the chat template. */
+void tok_config_follow(tok *t, const tok *from);
+
 /* Lines of a text file, without their ends. */
 typedef struct line_cursor {
     const char *at, *end;

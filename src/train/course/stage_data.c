@@ -9,6 +9,8 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "train/course/chat_source.h"
+#include "train/objective/objective.h"
 
 /* ---- the record ---- */
 
@@ -69,8 +71,8 @@ static int width_of(int dtype) {
     return dtype == CONFIG_TOKEN_DTYPE_U16 ? 2 : dtype == CONFIG_TOKEN_DTYPE_U32 ? 4 : 0;
 }
 
-static loader_source source_of(const config_source *s, const json_t *record) {
-    return (loader_source){.path = s->path,
+static loader_source source_of(const config_source *s, const char *path, const json_t *record) {
+    return (loader_source){.path = path,
                            .weight = s->weight,
                            .format = (shards_format)s->format,
                            .width_bytes = width_of(s->dtype),
@@ -81,6 +83,8 @@ static loader_source source_of(const config_source *s, const json_t *record) {
 static loader_config loader_config_of(const stage_data *d, const config *c) {
     return (loader_config){.seq_len = (int)c->train.seq_len,
                            .document_mask = c->data.document_mask,
+                           .sequences = objective_of(c)->sequences,
+                           .labels = objective_of(c)->labels,
                            .packing = (loader_packing)c->data.packing,
                            .order = (loader_order)c->data.order,
                            .seed = (uint64_t)c->data.seed,
@@ -90,19 +94,44 @@ static loader_config loader_config_of(const stage_data *d, const config *c) {
                            .eos = tok_eos(d->tok)};
 }
 
+/* Where an objective has targets of its own, the data must say which tokens they are. */
+static status open_marked(const config *c, const loader_config *lc, loader **out, err *e) {
+    TRY(loader_open(out, lc, e));
+    for (int i = 0; objective_of(c)->marks && i < lc->n_sources; i++) {
+        const shards *s = loader_source_shards(*out, i);
+        if (s->chat.marks) continue;
+        config_error(c, e, "train.objective",
+                     "%s holds texts, not conversations, from which train.objective=%s learns",
+                     s->dir, objective_of(c)->name);
+        loader_close(*out);
+        *out = NULL;
+        return err_hint(e, "train.objective=lm learns from texts");
+    }
+    return ST_OK;
+}
+
 /* The sources of a config, from where the record of a stage says; stage -1: from their beginning. */
-static status open_sources(const stage_data *d, const config *c, int stage, loader **out, err *e) {
+static status open_sources(const stage_data *d, const config *c, int stage, bool shuffle,
+                           loader **out, err *e) {
     loader_config lc = loader_config_of(d, c);
     loader_source *sources = xcalloc((size_t)c->data.train.n, sizeof *sources);
-    for (int i = 0; i < c->data.train.n; i++)
-        sources[i] =
-            source_of(&c->data.train.items[i], stage < 0 ? NULL : source_record(d, stage, i));
+    arena *paths = arena_new("paths of data");
+    status st = ST_OK;
+    for (int i = 0; st == ST_OK && i < c->data.train.n; i++) {
+        const config_source *s = &c->data.train.items[i];
+        const json_t *record = stage < 0 ? NULL : source_record(d, stage, i);
+        const char *path = s->path, *began = json_string_value(json_object_get(record, "path"));
+        if (s->format == SHARDS_AUTO) st = chat_source_find(d, c, s->path, began, paths, &path, e);
+        sources[i] = source_of(s, path, record);
+    }
     lc.sources = sources;
     lc.n_sources = c->data.train.n;
-    lc.shuffle = true;
-    status st = loader_open(out, &lc, e);
+    lc.shuffle = shuffle;
+    if (!shuffle) lc.order = ORDER_SHUFFLE;
+    if (st == ST_OK) st = open_marked(c, &lc, out, e);
     free(sources);
-    return st;
+    arena_free(paths);
+    return st == ST_OK ? chat_source_check(c, *out, e) : st;
 }
 
 static bool same_hash(const json_t *o, uint64_t hash) {
@@ -224,9 +253,10 @@ static status find_consumed(const stage_data *d, int stage, json_t *sources, boo
 /* ---- a new stage ---- */
 
 static json_t *describe(const loader *l, const config *c, int i) {
+    static const char *const packings[] = {LOADER_PACKINGS(LIST_WORD)};
     const shards *s = loader_source_shards(l, i);
-    json_t *cut = json_pack("{s:I,s:o,s:o,s:I}", "seq_len", (json_int_t)c->train.seq_len, "packing",
-                            config_get_json(c, "data.packing"), "order",
+    json_t *cut = json_pack("{s:I,s:s,s:o,s:I}", "seq_len", (json_int_t)c->train.seq_len, "packing",
+                            packings[loader_get_packing(l)], "order",
                             config_get_json(c, "data.order"), "seed", (json_int_t)c->data.seed);
     return json_pack("{s:o,s:o,s:I,s:I,s:i,s:o,s:o}", "path", json_cstr(s->dir), "fingerprint",
                      json_hash(s->fingerprint), "tokens", (json_int_t)s->totals.tokens, "sequences",
@@ -264,18 +294,23 @@ status stage_data_open(const stage_data *d, const config *c, int stage, loader *
     TRY(need_sources(c, e));
     loader *l = NULL;
     bool again = false;
-    status st = open_sources(d, c, stage, &l, e);
+    status st = open_sources(d, c, stage, true, &l, e);
     if (st == ST_OK && !*is_new) st = check_unchanged(d, c, stage, l, e);
     if (st == ST_OK && *is_new) st = enter(d, c, stage, l, &again, e);
     if (st == ST_OK && again) { /* the sources go on behind what earlier stages took */
         loader_close(l);
-        st = open_sources(d, c, stage, &l, e);
+        st = open_sources(d, c, stage, true, &l, e);
     }
     if (st == ST_OK)
         *out = l;
     else
         loader_close(l);
     return st;
+}
+
+status stage_data_open_in_order(const stage_data *d, const config *c, int stage, loader **out,
+                                err *e) {
+    return open_sources(d, c, stage < stage_data_begun(d->record) ? stage : -1, false, out, e);
 }
 
 status stage_data_count(const stage_data *d, const config *c, uint64_t *n, err *e) {
@@ -297,11 +332,14 @@ status stage_data_open_valid(const stage_data *d, const config *c, loader **out,
     if (!c->data.valid) return ST_OK;
     loader_source source = {.path = c->data.valid, .weight = 1.0};
     loader_config lc = loader_config_of(d, c);
-    lc.packing = PACKING_CONCAT;
+    arena *paths = arena_new("path of data");
+    status st = chat_source_find(d, c, c->data.valid, NULL, paths, &source.path, e);
     lc.order = ORDER_SHUFFLE;
     lc.sources = &source;
     lc.n_sources = 1;
-    return loader_open(out, &lc, e);
+    if (st == ST_OK) st = open_marked(c, &lc, out, e);
+    arena_free(paths);
+    return st;
 }
 
 /* ---- stages to come ---- */
@@ -320,7 +358,7 @@ status stage_data_probe(const stage_data *d, const config *c, err *e) {
         log_warn("%s, the data of a later stage, does not exist yet", s->path);
     }
     loader *l = NULL;
-    status st = all ? open_sources(d, c, -1, &l, e) : ST_OK;
+    status st = all ? open_sources(d, c, -1, true, &l, e) : ST_OK;
     loader_close(l);
     if (st == ST_OK && c->data.valid && is_there(c->data.valid)) {
         st = stage_data_open_valid(d, c, &l, e);

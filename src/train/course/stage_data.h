@@ -19,6 +19,8 @@
 typedef struct stage_data {
     const course *course; /* NULL: of a run whose length is not known yet */
     const tok *tok;
+    const char *run; /* the folder that files of conversations become shards in (chat_source.h) */
+    bool builds;     /* they may be built now */
     int32_t vocab_size; /* of the model */
     const watch *watch; /* has the samples that rewinds left out */
     json_t *record;     /* {"origin", "stages": [{"name", "sources": [...]}]} */
@@ -37,6 +39,10 @@ void stage_data_set_origin(json_t *record, const course_origin *o);
  * ST_FORMAT: a source is not what it was when the stage began; the error names it. */
 status stage_data_open(const stage_data *d, const config *c, int stage, loader **out, bool *is_new,
                        err *e) ATH_MUST_USE;
+/* The same sources, as the record has them if the stage has begun, but their sequences in order, each
+ * once. Sequence numbers are those of the stage's own loader where samples are whole documents. */
+status stage_data_open_in_order(const stage_data *d, const config *c, int stage, loader **out,
+                                err *e) ATH_MUST_USE;
 /* Sequences in one pass over the data of the first stage, for train.epochs; 0 when the config does
  * not set that. The record stays as it is. */
 status stage_data_count(const stage_data *d, const config *c, uint64_t *n, err *e) ATH_MUST_USE;

@@ -34,7 +34,7 @@ static status read_run(opening *o, step_data *d, const char *run, err *e) {
     watch_init(&o->watch, o->c);
     TRY(read_gaps(o, run, e));
     TRY(tok_load(&d->tok, o->c->tokenizer, e));
-    o->data = (stage_data){.tok = d->tok, .watch = &o->watch};
+    o->data = (stage_data){.tok = d->tok, .run = run, .watch = &o->watch};
     return stage_data_read(&o->data.record, run, e);
 }
 

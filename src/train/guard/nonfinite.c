@@ -112,7 +112,11 @@ static void walk_entry(session *s, const step_entry *t, uint64_t first_sample, f
         case STEP_BACKWARD: prog_walk(io->p, t->first, t->end, &run, visit, f); break;
         case STEP_PASS_ON:
         case STEP_PASS_BACK: execute_pass_on(s->setup.dev, g, t); break;
-        case STEP_LOSS: execute_loss(s->setup.objective, g, t, grad_scale); break;
+        case STEP_LOSS: {
+            int64_t unused[SUM_COUNT] = {0};
+            execute_loss(s->setup.objective, g, t, grad_scale, unused);
+            break;
+        }
         default: break;
     }
 }

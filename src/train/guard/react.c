@@ -13,7 +13,7 @@ static status add_row(const stage *g, suspects *all, uint64_t sample, int row, i
     arena *a = arena_new("documents of a row");
     loader_span *spans;
     int n;
-    loader_fill(g->train, sample, 1, ids, targets, NULL, NULL);
+    loader_fill(g->train, sample, 1, ids, targets, NULL, NULL, NULL);
     status st = loader_describe(g->train, sample, a, &spans, &n, e);
     if (st == ST_OK)
         suspects_add_row(all, sample, row, g->T, ids, targets, g->nll + (int64_t)row * g->T, spans,

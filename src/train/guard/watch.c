@@ -23,6 +23,7 @@ void watch_forget(watch *w) {
 void watch_restart(watch *w) {
     watch_forget(w);
     w->lower_until = 0;
+    w->rewards = (rewards_guard){0};
     early_stop_init(&w->stop);
 }
 
@@ -130,9 +131,10 @@ json_t *watch_to_json(const watch *w) {
         json_array_append_new(gaps,
                               json_pack("{s:i,s:I,s:I}", "stage", w->gap[i].stage, "first",
                                         (json_int_t)w->gap[i].first, "n", (json_int_t)w->gap[i].n));
-    return json_pack("{s:o,s:I,s:i,s:o,s:o}", "window", spike_to_json(&w->window), "lower_until",
-                     (json_int_t)w->lower_until, "in_row", w->in_row, "early_stop",
-                     early_stop_to_json(&w->stop), "left_out", gaps);
+    return json_pack("{s:o,s:I,s:i,s:o,s:o,s:o}", "window", spike_to_json(&w->window),
+                     "lower_until", (json_int_t)w->lower_until, "in_row", w->in_row, "early_stop",
+                     early_stop_to_json(&w->stop), "rewards", rewards_to_json(&w->rewards),
+                     "left_out", gaps);
 }
 
 static bool has_gap(const watch *w, const watch_gap *g) {
@@ -168,5 +170,6 @@ status watch_from_json(watch *w, const json_t *o, err *e) {
     TRY(spike_from_json(&w->window, window, e));
     if (w->window.cap != cap) spike_resize(&w->window, cap); /* guard.window was changed */
     TRY(early_stop_from_json(&w->stop, stop, e));
+    TRY(rewards_from_json(&w->rewards, json_object_get(o, "rewards"), e));
     return read_gaps(w, gaps, e);
 }

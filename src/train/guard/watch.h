@@ -8,6 +8,7 @@
 #define TRAIN_WATCH_H
 
 #include "run/config/config.h"
+#include "train/guard/rewards.h"
 #include "train/guard/spike.h"
 
 /* Early stop: for how many validations the loss has not become lower (eval.patience). */
@@ -50,7 +51,8 @@ typedef struct watch {
     int64_t lower_until; /* last step with a lowered learning rate (guard.action=lower) */
     int in_row;          /* spikes in successive steps, up to the last step */
     early_stop stop;
-    watch_gap *gap; /* ascending */
+    rewards_guard rewards; /* of objectives that learn from preferences */
+    watch_gap *gap;        /* ascending */
     int n_gaps, cap;
     int rewinds; /* since the last checkpoint was written; not part of the state */
 } watch;

@@ -47,9 +47,11 @@ static int64_t common_divisor(int64_t a, int64_t b) {
 /* Sequences of a micro-batch: few, but so many that sequence-parallel ranks can divide its
  * tokens. */
 static int64_t trial_micro(const config *c) {
-    int64_t own = c->train.micro_batch_size, T = c->train.seq_len, tp = c->parallel.tp;
+    const objective *o = objective_of(c);
+    int64_t own = c->train.micro_batch_size, T = o->learned * c->train.seq_len, tp = c->parallel.tp;
     int64_t B = own == CONFIG_AUTO || own > TRIAL_MICRO ? TRIAL_MICRO : own;
-    return c->parallel.sp && B * T % tp != 0 ? tp / common_divisor(T, tp) : B;
+    bool divides = B / o->sequences * T % tp == 0;
+    return c->parallel.sp && !divides ? tp / common_divisor(T, tp) * o->sequences : B;
 }
 
 static void shorten(config *c, int batch) {

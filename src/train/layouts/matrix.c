@@ -32,10 +32,10 @@ static void add_zero(layouts *all, layout l) {
 
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     layouts all = {0};
-    int64_t rows = t->c->train.micro_batch_size * t->c->train.seq_len;
-    bool one_head = objective_of(t->c)->loss != NULL; /* which tensor-parallel ranks do not share */
+    const objective *o = objective_of(t->c);
+    int64_t rows = t->c->train.micro_batch_size / o->sequences * o->learned * t->c->train.seq_len;
     for (int tp = 1; tp <= ranks; tp++) {
-        if (ranks % tp != 0 || (tp > 1 && (one_head || !layout_trial_divides(t, tp)))) continue;
+        if (ranks % tp != 0 || (tp > 1 && !layout_trial_divides(t, tp))) continue;
         layout l = {.dp = ranks / tp, .dp_replicate = 1, .tp = tp};
         add_zero(&all, l);
         l.sp = true;

@@ -1,12 +1,18 @@
 #include "train/layouts/trial.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "base/rng.h"
 #include "run/config/config_device.h"
 
 /* ---- opening ---- */
 
 void trial_trim_config(config *c) {
-    if (!setup_takes_vocab(c)) c->tokenizer = NULL;
+    /* A tokenizer of its own beside model.from may make the vocabulary larger. */
+    bool may_grow = json_object_get(c->model, "from") &&
+                    strcmp(config_where(c, "tokenizer"), "model.from") != 0;
+    if (!setup_takes_vocab(c) && !may_grow) c->tokenizer = NULL;
     c->data.valid = NULL;
     c->sample.prompts.n = 0;
 }
@@ -18,6 +24,7 @@ static status open_model(session *s, comm_world *world, err *e) {
     TRY(config_open_device(u->c, &u->dev, e));
     TRY(session_open(s, e));
     TRY(session_open_course(s, 0, NULL, e));
+    u->knows_reference = reference_is_kept(u);
     return setup_make_plan(u, e);
 }
 
@@ -47,7 +54,8 @@ static int64_t count_targets(session *s) {
     return s->stage.share * s->stage.T;
 }
 
-/* Sequences of T + 1 random ids; all of one document, so attention costs what it can cost. */
+/* Sequences of T + 1 random ids; all of one document, so attention costs what it can cost. A
+ * reference that is not in memory says of them what a model says that knows nothing, nearly. */
 static status fill(session *s, int micro_batch, err *e) {
     stage *g = &s->stage;
     (void)e;
@@ -65,7 +73,10 @@ static status fill(session *s, int micro_batch, err *e) {
             r->pos[at] = t;
             if (r->start) r->start[at] = 0;
         }
+        r->label[b] = (int32_t)(sample / 2 % 2);
+        r->ref_logp[b] = -(1 + 0.1 * rng_uniform(key, first)) * log(vocab) * g->T;
     }
+    execute_complete(g, NULL, 0);
     return ST_OK;
 }
 

@@ -1,37 +1,25 @@
-/* Direct preference optimisation (Rafailov et al. 2023, equation 7). A sample is a pair: the chosen
- * sequence, then the rejected one. With r = log p of a sequence's targets by the policy minus that
- * by the reference, and m = beta (r_chosen - r_rejected),
+/* Direct preference optimisation (Rafailov et al. 2023, equation 7), with the label smoothing of
+ * Mitchell 2023 ("A note on DPO with noisy preferences", equation 3). A sample is a pair: the chosen
+ * answer, then the rejected one. With r = log p - log p_reference of an answer, m = beta (r_chosen -
+ * r_rejected), and s the share of pairs that are the wrong way round,
  *
- *   loss = -log sigmoid(m),   d loss / d nll = beta sigmoid(-m) in chosen targets, minus that in
- *                                              rejected ones. */
-#include <math.h>
-
+ *   loss = -(1 - s) log sigmoid(m) - s log sigmoid(-m),   d loss / d m = s sigmoid(m) - (1 - s) sigmoid(-m) */
 #include "train/objective/objective.h"
 
-/* log p of one sequence's targets, relative to the reference. */
-static double log_ratio(const objective_batch *b, int row) {
-    double sum = 0;
-    for (int64_t i = (int64_t)row * b->T; i < (int64_t)(row + 1) * b->T; i++)
-        if (b->targets[i] >= 0) sum += (double)b->ref_nll[i] - (double)b->nll[i];
-    return sum;
+static double loss(const config *c, const objective_row *rows, double kl, double *d_logp) {
+    (void)kl;
+    double beta = c->train.beta, s = c->train.preference.label_smoothing;
+    double m = beta * (objective_ratio(&rows[0]) - objective_ratio(&rows[1]));
+    double slope = beta * (s * objective_sigmoid(m) - (1 - s) * objective_sigmoid(-m));
+    d_logp[0] = slope;
+    d_logp[1] = -slope;
+    return -(1 - s) * objective_log_sigmoid(m) - s * objective_log_sigmoid(-m);
 }
 
-static void set_gradient(const objective_batch *b, int row, float value, float *d_nll) {
-    for (int64_t i = (int64_t)row * b->T; i < (int64_t)(row + 1) * b->T; i++)
-        d_nll[i] = b->targets[i] >= 0 ? value : 0.0f;
-}
-
-static double loss(const objective_batch *b, float *d_nll) {
-    double sum = 0, beta = b->c->train.beta;
-    for (int chosen = 0; chosen < b->B; chosen += 2) {
-        double margin = beta * (log_ratio(b, chosen) - log_ratio(b, chosen + 1));
-        /* log(1 + exp(-margin)), where neither side overflows */
-        sum += margin > 0 ? log1p(exp(-margin)) : log1p(exp(margin)) - margin;
-        double slope = beta / (1.0 + exp(margin)) * (double)b->scale;
-        set_gradient(b, chosen, (float)slope, d_nll);
-        set_gradient(b, chosen + 1, (float)-slope, d_nll);
-    }
-    return sum;
-}
-
-const objective objective_dpo = {.name = "dpo", .sequences = 2, .reference = true, .loss = loss};
+const objective objective_dpo = {.name = "dpo",
+                                 .sequences = 2,
+                                 .learned = 2,
+                                 .marks = true,
+                                 .reference = true,
+                                 .loss = loss,
+                                 .reward = objective_implicit_reward};

@@ -192,8 +192,11 @@ static void sum(comm *c, void *x, int64_t n, dtype dt, const char *what) {
 }
 
 int64_t peers_sum_count(const peers *p, int64_t x, const char *what) {
-    sum(p->m.axis[MESH_DP], &x, 1, DT_I64, what);
+    peers_sum_counts(p, &x, 1, what);
     return x;
+}
+void peers_sum_counts(const peers *p, int64_t *x, int n, const char *what) {
+    sum(p->m.axis[MESH_DP], x, n, DT_I64, what);
 }
 
 void peers_share_count(const peers *p, int64_t *x) {

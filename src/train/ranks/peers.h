@@ -74,6 +74,7 @@ void peers_reduced(peers *p, int u);
 /* Sums over data-parallel ranks, which have different samples. what: its name in reports of
  * hangs. */
 int64_t peers_sum_count(const peers *p, int64_t x, const char *what);
+void peers_sum_counts(const peers *p, int64_t *x, int n, const char *what);
 double peers_sum_samples(const peers *p, double x);
 /* x[n * dp]: each data-parallel rank has set its own n; afterwards all ranks have all. */
 void peers_share_rows(const peers *p, float *x, int64_t n);

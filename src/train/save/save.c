@@ -10,10 +10,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/thread.h"
+#include "interchange/ledger.h"
 #include "io/hf/hf_weights.h"
 #include "model/config_file.h"
+#include "train/save/origins.h"
 
 /* ---- tensors ---- */
 
@@ -106,17 +109,28 @@ static status add_json(checkpoint_writer *w, const char *name, const json_t *o, 
 
 static status add_tokenizer(const save_job *j, checkpoint_writer *w, err *e) {
     static const char *const files[] = {"tokenizer.json", "tokenizer_config.json",
-                                        "special_tokens_map.json"};
+                                        "special_tokens_map.json", "chat_template.jinja"};
     char *dir = arena_strdup(j->mem, checkpoint_writer_path(w, files[0]));
     *strrchr(dir, '/') = '\0';
-    status st = tok_save_dir(j->tok, dir, j->model.max_position_embeddings, e);
-    for (int i = 0; i < ARRAY_LEN(files) && st == ST_OK; i++)
-        st = checkpoint_writer_add_file(w, files[i], e);
-    return st;
+    TRY(tok_save_chat(j->tok, dir, j->model.max_position_embeddings, j->chat_template, j->stop, e));
+    for (int i = 0; i < ARRAY_LEN(files); i++)
+        if (file_exists(checkpoint_writer_path(w, files[i])))
+            TRY(checkpoint_writer_add_file(w, files[i], e));
+    return ST_OK;
+}
+
+/* A number, or a list of several. */
+static json_t *end_json(const tok_ids *end) {
+    json_t *list = json_array();
+    for (int64_t i = 0; i < end->n; i++) json_array_append_new(list, json_integer(end->id[i]));
+    if (end->n != 1) return list;
+    json_t *only = json_incref(json_array_get(list, 0));
+    json_decref(list);
+    return only;
 }
 
 static status add_configs(const save_job *j, checkpoint_writer *w, err *e) {
-    int32_t bos = tok_bos(j->tok), eos = tok_eos(j->tok);
+    int32_t bos = tok_bos(j->tok), eos = j->stop >= 0 ? j->stop : tok_eos(j->tok);
     json_t *model = j->lora ? peft_config(&j->lora->adapters, j->store, &j->model, j->lora->base)
                             : model_config_json(&j->model, bos, eos, j->compute);
     status st = add_json(w, j->lora ? PEFT_CONFIG : "config.json", model, e);
@@ -124,10 +138,18 @@ static status add_configs(const save_job *j, checkpoint_writer *w, err *e) {
     TRY(st);
     json_t *g = json_pack("{s:b}", "do_sample", 1);
     if (bos >= 0) json_object_set_new(g, "bos_token_id", json_integer(bos));
-    if (eos >= 0) json_object_set_new(g, "eos_token_id", json_integer(eos));
+    if (j->end.n) json_object_set_new(g, "eos_token_id", end_json(&j->end));
     st = add_json(w, "generation_config.json", g, e);
     json_decref(g);
     return st;
+}
+
+/* The card is not in the manifest: people may change it. */
+static status add_origins(const save_job *j, checkpoint_writer *w, err *e) {
+    TRY(add_json(w, LEDGER_FILE, j->ledger, e));
+    char *dir = arena_strdup(j->mem, checkpoint_writer_path(w, LEDGER_FILE));
+    *strrchr(dir, '/') = '\0';
+    return origins_write_card(j, dir, e);
 }
 
 /* ---- the whole ---- */
@@ -143,6 +165,7 @@ static status write_files(const save_job *j, checkpoint_writer *w, err *e) {
     TRY(checkpoint_writer_await_team(w, e));
     TRY(add_configs(j, w, e));
     TRY(add_tokenizer(j, w, e));
+    TRY(add_origins(j, w, e));
     TRY(add_json(w, "state/guard.json", j->guard, e));
     return add_json(w, "state/cursor.json", j->cursor, e);
 }

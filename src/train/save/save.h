@@ -27,6 +27,9 @@ typedef struct save_job {
     bool writes; /* false: this rank's weights are replicas of what others write */
     const param_store *store;
     const tok *tok;
+    const char *chat_template; /* teaching.h, as is what follows */
+    int32_t stop;
+    tok_ids end; /* its ids are in `mem` */
     const optim_class *optim;
     model_config model;
     const lora
@@ -37,7 +40,7 @@ typedef struct save_job {
     int64_t step;
     double val_loss;
     uint64_t need_bytes;
-    json_t *cursor, *guard;
+    json_t *cursor, *guard, *ledger;
     checkpoint_keep keep;
     int64_t began_ns;
     checkpoint_writer *writer; /* of rank 0, from save_begin until it is committed or given up */

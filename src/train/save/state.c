@@ -21,6 +21,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/hf/hf_weights.h"
 #include "train/events.h"
+#include "train/save/origins.h"
 
 /* ---- saving ---- */
 
@@ -79,6 +80,14 @@ static checkpoint_team team_of(const session *s) {
                              .ctx = u->peers.m.world};
 }
 
+/* What the stage says of conversations; the stage may end before the job does. */
+static void keep_teaching(save_job *j, const teaching *t) {
+    j->stop = t->stop;
+    if (t->template) j->chat_template = arena_strdup(j->mem, t->template);
+    j->end = (tok_ids){.id = ARENA_ARRAY(j->mem, int32_t, t->end.n + 1), .n = t->end.n};
+    memcpy(j->end.id, t->end.id, sizeof *t->end.id * (size_t)t->end.n);
+}
+
 static save_job *job_new(session *s, uint64_t digest) {
     setup *u = &s->setup;
     arena *mem = arena_new("checkpoint");
@@ -100,8 +109,10 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .need_bytes = expected_bytes(u),
                     .cursor = cursor_json(s, digest),
                     .guard = watch_to_json(&s->watch),
+                    .ledger = setup_leads(u) ? origins_ledger(s) : NULL,
                     .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
+    keep_teaching(j, &s->stage.chat);
     for (int i = 0; i < u->optim->n_states; i++)
         j->states[i] = held_states(u->plan->store, u->plan->optim_state[i]);
     return j;
@@ -111,6 +122,7 @@ static void job_free(save_job *j) {
     save_abandon(j);
     json_decref(j->cursor);
     json_decref(j->guard);
+    json_decref(j->ledger);
     arena_free(j->mem);
 }
 
@@ -405,5 +417,5 @@ status state_load_newest(session *s, err *e) {
     if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
     watch_restart(&s->watch);
     loss_scale_init(&s->scale, s->setup.c);
-    return setup_make_weights(&s->setup, s->setup.plan->store, s->setup.models[0].from, e);
+    return setup_make_weights(&s->setup, s->setup.plan->store, &s->setup.models[0], e);
 }

@@ -1,0 +1,287 @@
+/* See encode.h. Reading order: rendering, trained stretches, roles, tokens, chat_encode. */
+#include "data/chat/encode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "data/chat/checks.h"
+
+void chat_document_free(chat_document *d) {
+    tok_ids_free(&d->ids);
+    free(d->marks);
+    *d = (chat_document){0};
+}
+
+/* One conversation at work. */
+typedef struct encoding {
+    const chat_encoder *k;
+    const chat_sample *s;
+    const json_t *messages;
+    size_t n;
+    strbuf text;
+    jinja_spans trained;
+    bool stable, system_kept;
+    bool failed;      /* the template did */
+    uint8_t *roles;   /* [text.len] of each byte */
+    tok_spans places; /* beside the ids */
+} encoding;
+
+/* ---- rendering ---- */
+
+/* Messages from..to of the conversation, with the generation prompt or without. */
+static status render(encoding *x, size_t from, size_t to, bool prompt, strbuf *out,
+                     jinja_spans *spans, err *e) {
+    json_t *part = json_array(), *extra = json_object();
+    for (size_t i = from; i < to; i++) json_array_append(part, json_array_get(x->messages, i));
+    if (x->k->variables) json_object_update(extra, (json_t *)x->k->variables);
+    if (x->s->variables) json_object_update(extra, x->s->variables);
+    chat_request q = {.messages = part,
+                      .tools = x->s->tools,
+                      .documents = x->s->documents,
+                      .extra = extra,
+                      .add_generation_prompt = prompt,
+                      .now = x->k->now};
+    status st = chat_render(x->k->template, &q, out, spans, e);
+    json_decref(part);
+    json_decref(extra);
+    if (st == ST_OK) return ST_OK;
+    x->failed = true;
+    err why = *e;
+    return chat_check_error(CHECK_TEMPLATE_FAILS, why.message, e);
+}
+
+static bool marks_generation(const encoding *x) {
+    chat_request q = {.tools = x->s->tools};
+    return chat_marks_generation(x->k->template, &q);
+}
+
+/* ---- what is trained ---- */
+
+static void add_stretch(jinja_spans *v, size_t start, size_t end) {
+    jinja_span span = {start, end};
+    if (end > start) VEC_PUSH(v->span, v->n, v->cap, span);
+}
+
+/* How many bytes of the text the first n messages are, as the template writes them alone. What
+ * follows where the two part is not the prompt. */
+static status prefix_length(encoding *x, size_t n, bool prompt, size_t *out, err *e) {
+    strbuf part = {0};
+    const char *text = strbuf_cstr(&x->text);
+    status st = render(x, 0, n, prompt, &part, NULL, e);
+    size_t most = part.len < x->text.len ? part.len : x->text.len;
+    *out = 0;
+    while (*out < most && part.data[*out] == text[*out]) ++*out;
+    if (st == ST_OK && *out < part.len) x->stable = false;
+    while (*out > 0 && *out < x->text.len && (text[*out] & 0xc0) == 0x80) --*out;
+    strbuf_free(&part);
+    return st;
+}
+
+/* Where answer i begins. Before a conversation's first message no template can be asked. */
+static status answer_start(encoding *x, size_t i, size_t *out, err *e) {
+    if (i > 0) return prefix_length(x, i, true, out, e);
+    const json_t *content = json_object_get(json_array_get(x->messages, 0), "content");
+    const char *text = strbuf_cstr(&x->text);
+    const char *found =
+        memmem(text, x->text.len, json_string_value(content), json_string_length(content));
+    *out = found ? (size_t)(found - text) : 0;
+    return ST_OK;
+}
+
+static status find_answer(encoding *x, size_t i, err *e) {
+    size_t start, end = x->text.len;
+    TRY(answer_start(x, i, &start, e));
+    if (i + 1 < x->n) TRY(prefix_length(x, i + 1, false, &end, e));
+    add_stretch(&x->trained, start, end);
+    return ST_OK;
+}
+
+static status find_answers(encoding *x, err *e) {
+    bool last_only = x->k->train == CHAT_TRAIN_LAST;
+    for (size_t i = x->n; i-- > 0;) {
+        if (!chat_is_role(json_array_get(x->messages, i), "assistant")) continue;
+        TRY(find_answer(x, i, e));
+        if (last_only) break;
+    }
+    return ST_OK;
+}
+
+static status find_trained(encoding *x, const jinja_spans *marked, err *e) {
+    size_t start;
+    if (x->s->n_prompt > 0) {
+        TRY(prefix_length(x, x->s->n_prompt, true, &start, e));
+        add_stretch(&x->trained, start, x->text.len);
+        return ST_OK;
+    }
+    if (!marks_generation(x)) return find_answers(x, e);
+    int64_t first = x->k->train == CHAT_TRAIN_LAST && marked->n > 0 ? marked->n - 1 : 0;
+    for (int64_t i = first; i < marked->n; i++)
+        add_stretch(&x->trained, marked->span[i].start, marked->span[i].end);
+    return ST_OK;
+}
+
+/* ---- roles ---- */
+
+static void set_role(encoding *x, size_t start, size_t end, mark_role role) {
+    memset(x->roles + start, (int)role, end - start);
+}
+
+/* The stretch of a text from `at` on; the template may have trimmed it. */
+static bool find_text(const encoding *x, const json_t *value, size_t at, size_t *start,
+                      size_t *end) {
+    const char *want = json_string_value(value), *text = strbuf_cstr(&x->text);
+    size_t n = json_string_length(value);
+    if (!want || at > x->text.len) return false;
+    jinja_strip(&want, &n, true, true);
+    const char *found = n ? memmem(text + at, x->text.len - at, want, n) : NULL;
+    if (!found) return false;
+    *start = (size_t)(found - text);
+    *end = *start + n;
+    return true;
+}
+
+static mark_role role_of(const json_t *message) {
+    if (chat_is_role(message, "system") || chat_is_role(message, "developer")) return ROLE_SYSTEM;
+    if (chat_is_role(message, "user")) return ROLE_USER;
+    return chat_is_role(message, "tool") ? ROLE_TOOL : ROLE_ASSISTANT;
+}
+
+static void find_messages(encoding *x) {
+    size_t at = 0, start, end;
+    for (size_t i = 0; i < x->n; i++) {
+        const json_t *m = json_array_get(x->messages, i);
+        if (find_text(x, json_object_get(m, "reasoning_content"), at, &start, &end)) {
+            set_role(x, start, end, ROLE_REASONING);
+            at = end;
+        }
+        if (!find_text(x, json_object_get(m, "content"), at, &start, &end)) continue;
+        set_role(x, start, end, role_of(m));
+        at = end;
+    }
+}
+
+/* What stands between <think> and </think> in the text of the assistant. */
+static void find_thoughts(encoding *x, size_t start, size_t end) {
+    static const char open[] = "<think>", close[] = "</think>";
+    const char *text = strbuf_cstr(&x->text);
+    while (start < end) {
+        const char *a = memmem(text + start, end - start, open, sizeof open - 1);
+        const char *b = a ? memmem(a, (size_t)(text + end - a), close, sizeof close - 1) : NULL;
+        if (!b) return;
+        const char *inner = a + sizeof open - 1;
+        set_role(x, (size_t)(inner - text), (size_t)(b - text), ROLE_REASONING);
+        start = (size_t)(b - text) + sizeof close - 1;
+    }
+}
+
+static void find_roles(encoding *x) {
+    x->roles = xcalloc(x->text.len + 1, 1);
+    find_messages(x);
+    for (int64_t k = 0; k < x->trained.n; k++) {
+        jinja_span t = x->trained.span[k];
+        for (size_t i = t.start; i < t.end; i++)
+            if (x->roles[i] != ROLE_REASONING) x->roles[i] = ROLE_ASSISTANT;
+        find_thoughts(x, t.start, t.end);
+    }
+}
+
+/* ---- the system prompt ---- */
+
+/* Dropped when the text is the same without it. */
+static void check_system(encoding *x) {
+    const json_t *first = json_array_get(x->messages, 0),
+                 *content = json_object_get(first, "content");
+    size_t start, end;
+    x->system_kept = true;
+    bool has = role_of(first) == ROLE_SYSTEM && json_string_length(content) > 0;
+    if (!has || x->n < 2 || find_text(x, content, 0, &start, &end)) return;
+    strbuf without = {0};
+    err why = {0};
+    status st = render(x, 1, x->n, false, &without, NULL, &why);
+    x->failed = false; /* one that must have it does not drop it */
+    x->system_kept = st != ST_OK || without.len != x->text.len ||
+                     memcmp(strbuf_cstr(&without), strbuf_cstr(&x->text), without.len) != 0;
+    strbuf_free(&without);
+}
+
+/* ---- tokens ---- */
+
+static bool is_trained(const encoding *x, tok_span t) {
+    for (int64_t k = 0; k < x->trained.n; k++)
+        if ((size_t)t.start < x->trained.span[k].end && (size_t)t.end > x->trained.span[k].start)
+            return true;
+    return false;
+}
+
+/* The role of the first byte of a token that is not the template's. */
+static mark_role token_role(const encoding *x, tok_span t) {
+    for (int32_t i = t.start; i < t.end; i++)
+        if (x->roles[i] != ROLE_TEMPLATE) return (mark_role)x->roles[i];
+    return ROLE_TEMPLATE;
+}
+
+static bool is_blank(const encoding *x, tok_span t) {
+    const char *s = strbuf_cstr(&x->text) + t.start;
+    size_t n = (size_t)(t.end - t.start);
+    jinja_strip(&s, &n, true, true);
+    return n == 0;
+}
+
+static void mark_tokens(const encoding *x, chat_document *out) {
+    bool stops = false;
+    out->marks = xcalloc((size_t)out->ids.n + 1, 1);
+    for (int64_t i = 0; i < out->ids.n; i++) {
+        tok_span t = x->places.span[i];
+        mark_role role = token_role(x, t);
+        bool trained = is_trained(x, t);
+        out->marks[i] = mark_of(role, trained);
+        out->reasons = out->reasons || role == ROLE_REASONING;
+        if (trained && !is_blank(x, t)) stops = tok_is_added(x->k->tok, out->ids.id[i]);
+    }
+    out->ends_by_stop = stops;
+}
+
+/* ---- the whole ---- */
+
+static status encode(encoding *x, chat_document *out, err *e) {
+    jinja_spans marked = {0};
+    status st = render(x, 0, x->n, false, &x->text, &marked, e);
+    if (st == ST_OK) st = find_trained(x, &marked, e);
+    free(marked.span);
+    TRY(st);
+    check_system(x);
+    find_roles(x);
+    TRY(tok_encode_spans(x->k->tok, strbuf_cstr(&x->text), x->text.len, 0, &out->ids, &x->places,
+                         e));
+    out->text_bytes = x->text.len;
+    mark_tokens(x, out);
+    chat_view v = {.k = x->k,
+                   .messages = x->messages,
+                   .n = x->n,
+                   .tools = x->s->tools,
+                   .text = strbuf_cstr(&x->text),
+                   .text_bytes = x->text.len,
+                   .doc = out,
+                   .stable = x->stable,
+                   .system_kept = x->system_kept};
+    return chat_checks_run(&v, &out->found, e);
+}
+
+status chat_encode(const chat_encoder *k, const chat_sample *s, const json_t *messages, size_t n,
+                   chat_document *out, err *e) {
+    encoding x = {.k = k, .s = s, .messages = messages, .n = n, .stable = true};
+    *out = (chat_document){0};
+    err why = {0};
+    status st = encode(&x, out, &why);
+    if (st != ST_OK && e) *e = why;
+    if (st != ST_OK && x.failed && k->allowed & 1u << CHECK_TEMPLATE_FAILS) st = ST_OK;
+    bool left_out = x.failed && st == ST_OK;
+    strbuf_free(&x.text);
+    free(x.trained.span);
+    free(x.roles);
+    tok_spans_free(&x.places);
+    if (st != ST_OK || left_out) chat_document_free(out);
+    if (left_out) out->found = 1u << CHECK_TEMPLATE_FAILS;
+    return st;
+}

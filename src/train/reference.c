@@ -1,0 +1,257 @@
+/* See reference.h. Reading order: reference_prepare, fill_set, compute, the file. */
+#include "train/reference.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "train/session.h"
+
+/* A file is written so many times while it grows. */
+enum { WRITES = 16 };
+
+double reference_logp(const reference_set *set, const loader *l, uint64_t sample) {
+    loader_place p = loader_place_of(l, sample);
+    if (p.sequence >= loader_source_sequences(l, p.source)) return 0;
+    return set->logp[set->first[p.source] + p.sequence];
+}
+
+bool reference_is_kept(const setup *u) {
+    return u->objective->reference && u->c->train.reference_cache;
+}
+
+/* ---- one set ---- */
+
+typedef struct work {
+    session *s;
+    const course_stage *stage;
+    loader *l; /* its sequences in order */
+    reference_set *set;
+    const char *path; /* of the file */
+    json_t *what;     /* what the values are of, without the digest of weights */
+    uint64_t done;    /* values that are known */
+    plan *plan;       /* of the reference alone; NULL: it was not needed yet */
+    uint64_t weights; /* digest */
+} work;
+
+/* ---- the file ---- */
+
+static json_t *describe(const work *w) {
+    json_t *sources = json_array();
+    for (int i = 0; i < loader_n_sources(w->l); i++) {
+        const shards *s = loader_source_shards(w->l, i);
+        json_array_append_new(sources, json_pack("{s:o,s:o}", "path", json_cstr(s->dir),
+                                                 "fingerprint", json_hash(s->fingerprint)));
+    }
+    const config *c = w->stage->c;
+    const char *from = c->train.reference ? c->train.reference : w->s->setup.models[0].from;
+    return json_pack("{s:o,s:o,s:i,s:s,s:b,s:I}", "reference", json_cstr(from ? from : ""),
+                     "sources", sources, "seq_len", w->stage->T, "precision",
+                     dtype_name(setup_compute(w->s->setup.c)), "document_mask",
+                     (int)c->data.document_mask, "sequences", (json_int_t)w->set->n);
+}
+
+static const char *path_of(const work *w) {
+    char *text = json_dumps(w->what, JSON_SORT_KEYS), name[17];
+    hash_format(hash_bytes(text, strlen(text)), name);
+    free(text);
+    return arena_printf(w->s->setup.a, "%s/reference/%s.logp", w->s->setup.c->run, name);
+}
+
+static status write_file(const work *w, err *e) {
+    size_t bytes = (size_t)w->done * sizeof *w->set->logp;
+    strbuf b = {0};
+    json_t *o = json_deep_copy(w->what);
+    json_object_update_new(o, json_pack("{s:o,s:I,s:o}", "weights", json_hash(w->weights), "done",
+                                        (json_int_t)w->done, "checksum",
+                                        json_hash(hash_bytes(w->set->logp, bytes))));
+    json_format(&b, o, 0);
+    strbuf_puts(&b, "\n");
+    strbuf_append(&b, w->set->logp, bytes);
+    json_decref(o);
+    status st = file_write_atomic(w->path, strbuf_cstr(&b), b.len, e);
+    strbuf_free(&b);
+    return st;
+}
+
+/* Takes the values that a file has, if they are of the same set. A file that is damaged has none. */
+static void take_values(work *w, const char *data, size_t len) {
+    const char *end = memchr(data, '\n', len);
+    json_t *o = end ? json_loadb(data, (size_t)(end - data), JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_int_t done = json_integer_value(json_object_get(o, "done"));
+    uint64_t checksum, weights;
+    bool told = hash_parse(json_string_value(json_object_get(o, "checksum")), &checksum) &&
+                hash_parse(json_string_value(json_object_get(o, "weights")), &weights);
+    json_object_del(o, "done");
+    json_object_del(o, "checksum");
+    json_object_del(o, "weights");
+    size_t left = end ? len - (size_t)(end + 1 - data) : 0;
+    if (told && json_equal(o, w->what) && done >= 0 && (uint64_t)done <= w->set->n &&
+        left == (size_t)done * sizeof *w->set->logp && hash_bytes(end + 1, left) == checksum) {
+        memcpy(w->set->logp, end + 1, left);
+        w->done = (uint64_t)done;
+        w->weights = weights;
+    }
+    json_decref(o);
+}
+
+static status read_file(work *w, err *e) {
+    char *data;
+    size_t len;
+    if (!file_exists(w->path)) return ST_OK;
+    TRY(file_read_part(w->path, FILE_TEXT_MAX_BYTES, &data, &len, e));
+    take_values(w, data, len);
+    free(data);
+    return ST_OK;
+}
+
+/* ---- values ---- */
+
+static int rows_of(const work *w) {
+    const objective *o = w->s->setup.objective;
+    return w->stage->B / o->sequences * o->learned;
+}
+
+static status open_model(work *w, err *e) {
+    setup *u = &w->s->setup;
+    plan_spec spec = {.model = u->reference.config,
+                      .compute = setup_compute(u->c),
+                      .T = w->stage->T,
+                      .valid_B = rows_of(w),
+                      .document_mask = w->stage->c->data.document_mask,
+                      .chunk_rows = w->stage->c->train.head_chunk_rows,
+                      .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
+                      .sequence_parallel = u->c->parallel.sp,
+                      .sharing = {.shards = 1}};
+    uint64_t before = w->weights;
+    TRY(plan_new(&w->plan, u->dev, &spec, e));
+    TRY(plan_check_fits(w->plan, u->c->train.memory_limit, e));
+    TRY(plan_commit(w->plan, e));
+    TRY(setup_make_reference(u, w->plan->store, &u->models[0], e));
+    w->weights = param_digest(w->plan->store);
+    if (w->done > 0 && w->weights != before) w->done = 0; /* they are of other weights */
+    return ST_OK;
+}
+
+/* The sums of the sequences of a micro-batch from `first` on; 0 behind the last one. */
+static void look(const work *w, const batch_ports *io, const batch_rows *r, uint64_t first,
+                 double *sums) {
+    setup *u = &w->s->setup;
+    op_run run = {.dev = u->dev, .mesh = &u->peers.m, .first_micro = true};
+    loader_fill(w->l, first, r->B, r->ids, r->targets, r->start, r->pos, NULL);
+    batch_put(io, 0, r);
+    prog_replay(io->p, PROG_ALL, &run);
+    batch_take_nll(io, 0, r);
+    for (int b = 0; b < r->B; b++) sums[b] = batch_row_logp(r, r->nll, b);
+}
+
+/* Adds what all ranks have found; each has its own rows, and 0 elsewhere. Bits are added, so that they
+ * stay what they are. */
+static void share(const work *w, uint64_t n) {
+    peers_sum_counts(&w->s->setup.peers, (int64_t *)(void *)(w->set->logp + w->done), (int)n,
+                     "what the reference says");
+}
+
+static status stop_now(const work *w, err *e) {
+    err_set(e, ST_STOPPED, "stopped after %lu of %lu sequences of the reference, which are kept",
+            (unsigned long)w->done, (unsigned long)w->set->n);
+    return err_hint(e, "start the same command again to go on");
+}
+
+/* Each round, every data-parallel rank looks at a micro-batch. */
+static status compute(work *w, err *e) {
+    setup *u = &w->s->setup;
+    arena *a = arena_new("reference");
+    batch_ports io = batch_ports_of(plan_prog(w->plan, USE_VALID, 0));
+    batch_rows r = batch_rows_new(a, rows_of(w), w->stage->T, w->stage->c->data.document_mask);
+    uint64_t B = (uint64_t)r.B, round = B * (uint64_t)u->peers.m.size[MESH_DP], written = w->done;
+    double *sums = ARENA_ARRAY(a, double, B);
+    status st = ST_OK;
+    while (st == ST_OK && w->done < w->set->n) {
+        uint64_t n = w->set->n - w->done < round ? w->set->n - w->done : round;
+        uint64_t own = (uint64_t)u->peers.m.rank[MESH_DP] * B;
+        look(w, &io, &r, w->done + own, sums);
+        for (uint64_t i = 0; i < n; i++)
+            w->set->logp[w->done + i] = i >= own && i - own < B ? sums[i - own] : 0;
+        share(w, n);
+        w->done += n;
+        st = loader_error(w->l, e);
+        bool stop =
+            peers_any(&u->peers, w->s->opt->stop && *w->s->opt->stop) && w->done < w->set->n;
+        bool due = stop || w->done == w->set->n || w->done - written >= w->set->n / WRITES + 1;
+        if (st == ST_OK && due) {
+            st = peers_agree(&u->peers, setup_leads(u) ? write_file(w, e) : ST_OK, e);
+            written = w->done;
+        }
+        if (st == ST_OK && stop) st = stop_now(w, e);
+    }
+    arena_free(a);
+    return st;
+}
+
+/* ---- all sets ---- */
+
+static void index_sources(work *w) {
+    arena *a = w->s->setup.a;
+    w->set->first = ARENA_ARRAY(a, uint64_t, loader_n_sources(w->l));
+    for (int i = 0; i < loader_n_sources(w->l); i++) {
+        w->set->first[i] = w->set->n;
+        w->set->n += loader_source_sequences(w->l, i);
+    }
+    w->set->logp = ARENA_ARRAY(a, double, w->set->n);
+}
+
+/* Every rank reads the file. Where one does not see what rank 0 sees, all begin anew. */
+static status take_file(work *w, err *e) {
+    setup *u = &w->s->setup;
+    const char *dir = path_join(u->a, u->c->run, "reference");
+    TRY(peers_agree(&u->peers, setup_leads(u) ? file_make_dirs(dir, e) : ST_OK, e));
+    TRY(peers_agree(&u->peers, read_file(w, e), e));
+    bool same = w->done == (uint64_t)peers_first(&u->peers, (int64_t)w->done);
+    if (peers_any(&u->peers, !same)) w->done = 0;
+    return ST_OK;
+}
+
+static status fill_set(work *w, err *e) {
+    setup *u = &w->s->setup;
+    index_sources(w);
+    w->what = describe(w);
+    w->path = path_of(w);
+    status st = take_file(w, e);
+    if (st == ST_OK && w->done < w->set->n) {
+        if (setup_leads(u))
+            log_info("the reference looks at %lu sequences before training",
+                     (unsigned long)(w->set->n - w->done));
+        st = peers_agree(&u->peers, open_model(w, e), e);
+        if (st == ST_OK) st = compute(w, e);
+        plan_free(w->plan);
+    }
+    json_decref(w->what);
+    return st;
+}
+
+static status prepare(session *s, int number, err *e) {
+    setup *u = &s->setup;
+    const course_stage *k = &u->course->stage[number];
+    for (int valid = 0; valid < 2; valid++) {
+        reference_sets *sets = &u->references[number];
+        work w = {.s = s, .stage = k, .set = valid ? &sets->valid : &sets->train};
+        TRY(valid ? stage_data_open_valid(&s->data, k->c, &w.l, e)
+                  : stage_data_open_in_order(&s->data, k->c, number, &w.l, e));
+        if (!w.l) continue;
+        status st = fill_set(&w, e);
+        loader_close(w.l);
+        TRY(st);
+    }
+    return ST_OK;
+}
+
+status reference_prepare(session *s, err *e) {
+    setup *u = &s->setup;
+    if (!u->knows_reference) return ST_OK;
+    u->references = ARENA_ARRAY(u->a, reference_sets, u->course->n_stages);
+    for (int i = 0; i < u->course->n_stages; i++) TRY(prepare(s, i, e));
+    return ST_OK;
+}

@@ -1,0 +1,36 @@
+/* What the reference model says of the sequences of a run's data, computed once, before training, so
+ * that the reference is not in memory while the model is trained (train.reference_cache).
+ *
+ * The sum of the log-probabilities of a sequence's targets is all that objectives need. It is computed
+ * by the program that would compute it in each step, in sequences of the same shape: the bits are the
+ * same. The values of a set of data are kept in RUN/reference/, one file for each set and length: a
+ * line of JSON that says of what they are, then the values as doubles of this machine's order. A run
+ * that was killed goes on with the values that its file has. */
+#ifndef TRAIN_REFERENCE_H
+#define TRAIN_REFERENCE_H
+
+#include "data/order/loader.h"
+
+typedef struct reference_set {
+    uint64_t *first; /* [sources] where the sequences of a source begin in logp */
+    double *logp;    /* [n] */
+    uint64_t n;
+} reference_set;
+
+typedef struct reference_sets {
+    reference_set train, valid; /* of a stage */
+} reference_sets;
+
+/* Of a sample of a loader over the same data; 0 of padding behind the last sequence. */
+double reference_logp(const reference_set *set, const loader *l, uint64_t sample);
+
+struct session;
+struct setup;
+/* Whether what the reference says is to be computed before training. */
+bool reference_is_kept(const struct setup *u);
+/* Fills setup.references for all stages, if that is to be. Before it: the course, and the run folder.
+ * The memory that it takes is free again. All ranks call it. ST_STOPPED: a signal came; what there is
+ * so far is kept. */
+status reference_prepare(struct session *s, err *e) ATH_MUST_USE;
+
+#endif

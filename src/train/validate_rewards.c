@@ -1,0 +1,60 @@
+/* Validation of objectives with a loss of their own: that loss over the validation set, and the rewards
+ * behind it. What a batch says of its sequences is kept until the end, since an estimate of the
+ * divergence needs all of them. Sums are of integers: any number of ranks gets the same. */
+#include <stdlib.h>
+
+#include "train/events.h"
+
+typedef struct tally {
+    uint64_t first, n;   /* the first sequence of the set of a batch; sequences of the set */
+    objective_row *rows; /* learned ones of whole samples */
+    int samples;         /* so far, of this rank */
+    int64_t kl;          /* sum of log ratios of the sequences that are not learned */
+} tally;
+
+/* A batch that is not this rank's needs only its help with gathering weights. */
+static void look(session *s, bool mine, tally *t) {
+    stage *g = &s->stage;
+    const objective *o = s->setup.objective;
+    int rows = execute_pass_rows(g), whole = g->B / o->sequences;
+    uint64_t left = mine ? (t->n - t->first) / (uint64_t)o->sequences : 0;
+    int samples = left < (uint64_t)whole ? (int)left : whole;
+    if (mine) execute_fill(g, g->valid, t->first);
+    execute_look(&s->setup, g, 0, mine ? t->rows + t->samples * o->learned : NULL);
+    t->samples += samples;
+    if (!o->kl) return;
+    execute_look(&s->setup, g, rows, mine ? g->learned : NULL);
+    for (int i = 0; i < samples; i++) t->kl += objective_fixed(objective_ratio(&g->learned[i]));
+}
+
+static void sum(session *s, tally *t, int64_t sums[SUM_COUNT], int64_t *samples) {
+    const objective *o = s->setup.objective;
+    const peers *p = &s->setup.peers;
+    double *unused = xcalloc((size_t)(t->samples * o->learned + 1), sizeof *unused);
+    *samples = peers_sum_count(p, t->samples, "validated samples");
+    t->kl = peers_sum_count(p, t->kl, "the divergence");
+    s->stage.kl = o->kl ? fmax(0, objective_average(t->kl, *samples)) : 0;
+    objective_loss(o, s->stage.now, t->rows, t->samples, s->stage.kl, unused, sums);
+    peers_sum_counts(p, sums, SUM_COUNT, "rewards");
+    free(unused);
+}
+
+status validate_rewards(session *s, uint64_t batches, err *e) {
+    const stage *g = &s->stage;
+    const mesh *m = &s->setup.peers.m;
+    uint64_t dp = (uint64_t)m->size[MESH_DP], own = (uint64_t)m->rank[MESH_DP];
+    tally t = {.n = loader_sequences(g->valid)};
+    int64_t sums[SUM_COUNT] = {0}, samples;
+    t.rows = xcalloc((size_t)((batches / dp + 1) * (uint64_t)g->B), sizeof *t.rows);
+    for (uint64_t i = 0; i < batches; i += dp) {
+        t.first = (i + own) * (uint64_t)g->B;
+        look(s, i + own < batches, &t);
+    }
+    status st = loader_error(g->valid, e);
+    if (st == ST_OK) {
+        sum(s, &t, sums, &samples);
+        s->at.val_loss = objective_average(sums[SUM_LOSS], samples);
+    }
+    free(t.rows);
+    return st == ST_OK ? events_valid_rewards(s, sums, e) : st;
+}
