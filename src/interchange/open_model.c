@@ -30,6 +30,8 @@ static status read_tokenizer(open_model *m, const char *dir, err *e) {
 static status read_weights(open_model *m, const char *dir, err *e) {
     json_t *from = json_object(); /* as a user's `model: {from: DIR}` */
     json_object_set_new(from, "from", json_string_nocheck(dir)); /* a path may be any bytes */
+    if (m->adapter.vocab) /* it may know more tokens than its base model */
+        json_object_set_new(from, "vocab_size", json_integer(m->adapter.vocab));
     status st = model_config_read(m->a, from, 0, &m->config, e);
     json_decref(from);
     if (st != ST_OK) return st;

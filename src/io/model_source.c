@@ -268,12 +268,16 @@ static status open_file(model_source *s, const char *path, err *e) {
 /* ---- adapters ---- */
 
 /* Takes over what the base model is, and its weights as numbers. */
-/* vocab: rows of an embedding that the adapter brings; 0: none. */
-static status read_base(model_source *s, model_source *base, int64_t vocab, err *e) {
+static status read_base(model_source *s, model_source *base, const peft_adapter *p, err *e) {
     int n = param_count(base->params);
     s->config = model_source_folder_config(base);
     s->config.from = NULL;
-    if (vocab > s->config.vocab_size) s->config.vocab_size = vocab;
+    bool grown = p->vocab > s->config.vocab_size; /* the adapter knows more tokens */
+    if (grown && base->kind != MODEL_SOURCE_HF) {
+        err_at(e, ST_USAGE, p->dir, "the adapter %s has more tokens than %s", p->dir, base->path);
+        return err_hint(e, "give a folder as its base model");
+    }
+    if (grown) s->config.vocab_size = p->vocab;
     s->keys = json_incref(base->keys);
     s->tok = base->tok;
     base->tok = NULL;
@@ -282,6 +286,7 @@ static status read_base(model_source *s, model_source *base, int64_t vocab, err 
     s->formats = ARENA_ARRAY(s->a, dtype, n);
     const st_tensor *list = model_source_folder_tensors(base, base->a, DT_COUNT);
     for (int i = 0; i < n; i++) s->formats[i] = list[i].dt;
+    if (grown) return hf_load_grown(s->params, base->path, base->config.vocab_size, e);
     return model_source_load_folder(base, s->params, e);
 }
 
@@ -293,7 +298,7 @@ static status merge(model_source *s, const peft_adapter *p, const char *const *i
         err_at(e, ST_USAGE, s->base, "the base model %s is an adapter itself", s->base);
         st = err_hint(e, "export that first, and give the folder that this makes");
     }
-    if (st == ST_OK) st = read_base(s, &base, p->vocab, e);
+    if (st == ST_OK) st = read_base(s, &base, p, e);
     if (st == ST_OK) s->config = model_config_copy(s->a, &s->config);
     if (st == ST_OK) st = peft_merge(p, s->params, e);
     model_source_close(&base);

@@ -119,6 +119,16 @@ has err "is a GGUF file, whose weights are not trained"
 expect 2 train lora.yaml run=no model.from=Q4_0.gguf train.precision=bf16
 has err "a base model in a GGUF file is read as fp32"
 
+# ---- new tokens: embedding and head are trained, too, and grow ----
+expect 0 tok add bpe.json --special '<|im_start|>,<|im_end|>' -o more.json
+expect 0 data build text.txt -o more tokenizer=more.json valid=0.1
+expect 0 train lora.yaml run=grown model.from=wider tokenizer=more.json data.train=more/train data.valid=more/valid train.steps=3
+grep -q embed_tokens grown/checkpoints/step-3/adapter_config.json || fail "the embedding is not trained"
+expect 0 train lora.yaml run=grown model.from=wider tokenizer=more.json data.train=more/train data.valid=more/valid train.steps=4
+expect 0 generate grown --ids 3,300,301 --max-new 2
+expect 0 export grown -o merged --to hf --force
+has out "verified: logits differ by at most"
+
 # ---- refused, each by its name ----
 expect 2 train lora.yaml run=no lora.targets=[query]
 has err "no matrix of the model's layers is called query"
