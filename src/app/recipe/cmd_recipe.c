@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "run/metrics.h"
 
 static const recipe_class *const recipes[] = {&recipe_miniature};
 
@@ -39,6 +40,20 @@ static void list_recipes(bool as_json) {
         json_decref(list);
 }
 
+static void print_talk(const recipe *r) {
+    size_t i;
+    json_t *v;
+    json_array_foreach(json_object_get(recipe_result(r, "chat"), "turns"), i, v) {
+        if (i == 0) fputs("\nIt answers:\n", r->out);
+        for (int answer = 0; answer < 2; answer++) {
+            const char *text = metrics_text(v, answer ? "assistant" : "user");
+            fputs(answer ? "    " : "  > ", r->out);
+            cli_print_text(r->out, text, strlen(text));
+            fputs("\n", r->out);
+        }
+    }
+}
+
 static void print_end(const recipe *r, double seconds) {
     json_t *list = recipe_promises(r), *v;
     size_t i;
@@ -49,6 +64,7 @@ static void print_end(const recipe *r, double seconds) {
                 json_string_value(json_object_get(v, "name")),
                 json_string_value(json_object_get(v, "detail")));
     json_decref(list);
+    print_talk(r);
     progress_format_duration(seconds, time);
     fprintf(r->out, "\n%s in this start. The report: %s\nTalk with it:  athanor chat %s\n", time,
             recipe_path(r, "recipe.html"), recipe_path(r, "prefer"));

@@ -321,6 +321,6 @@ static const recipe_stage stages[] = {
 
 const recipe_class recipe_miniature = {
     .name = "miniature",
-    .summary = "a small model through its life, in about eight minutes on two cores",
+    .summary = "a small model through its life, in minutes on two cores",
     .stages = stages,
     .n_stages = ARRAY_LEN(stages)};

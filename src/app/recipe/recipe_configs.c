@@ -74,9 +74,9 @@ status recipe_write_teach(const recipe *r, err *e) {
     strbuf_printf(
         &out,
         "  packing: bestfit\n"
-        "train: {objective: sft, epochs: 3, seq_len: %d, global_batch_size: 8, "
+        "train: {objective: sft, epochs: 2, seq_len: %d, global_batch_size: 8, "
         "micro_batch_size: 8}\n"
-        "optim: {lr: 5.0e-4, weight_decay: 0.0, schedule: {kind: cosine, warmup_steps: 10, "
+        "optim: {lr: 6.0e-4, weight_decay: 0.0, schedule: {kind: cosine, warmup_steps: 10, "
         "min_lr: 5.0e-5}}\n"
         "checkpoint: {every: 50, keep: 2}\n"
         "eval: {every: 50}\n",

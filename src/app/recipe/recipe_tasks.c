@@ -8,8 +8,8 @@
  *                  that does not look at the beginning is right in a quarter of the cases.
  *   conversations  "Continue: FIRST HALF" - the second half; "Last word: PIECE" - its last word; "How many
  *                  words: PIECE" - their number. Every third conversation has two turns.
- *   pairs          "Continue: FIRST HALF" - the second half is preferred to the second half that goes on
- *                  with another piece: answers shall end where they are complete. */
+ *   pairs          "Continue: FIRST HALF" - the second half is preferred to one that goes on with another
+ *                  piece, and to its first word alone: answers shall end where they are complete. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +22,9 @@ enum {
     CLOZE = 1000,
     LEAST_CLOZE = 500,
     CHOICES = 4,
-    CHATS = 1600,
+    CHATS = 5000,
     HELDOUT_CHATS = 200,
-    PAIRS = 600,
+    PAIRS = 800,
     HELDOUT_PAIRS = 100,
     SEED = 20
 };
@@ -195,9 +195,9 @@ static status make_chats(const recipe *r, const recipe_pieces *p, const char *pa
 
 /* ---- pairs ---- */
 
-static json_t *answer(const recipe_piece *p, const recipe_piece *more) {
+static json_t *answer(const char *s, int len, const recipe_piece *more) {
     strbuf text = {0};
-    strbuf_append(&text, p->s + p->cut + 1, (size_t)(p->len - p->cut - 1));
+    strbuf_append(&text, s, (size_t)len);
     if (more) {
         strbuf_putc(&text, ' ');
         strbuf_append(&text, more->s, (size_t)more->len);
@@ -206,6 +206,16 @@ static json_t *answer(const recipe_piece *p, const recipe_piece *more) {
     json_array_append_new(list, message("assistant", json_text(text.data, text.len)));
     strbuf_free(&text);
     return list;
+}
+
+/* The complete answer, and one that is too long or, every other time, too short. */
+static json_t *pair(const recipe_piece *p, bool longer, const recipe_piece *more) {
+    const char *half = p->s + p->cut + 1;
+    int len = p->len - p->cut - 1, word = (int)strcspn(half, " ");
+    json_t *prompt = json_array();
+    add_question(prompt, "Continue: ", p->s, p->cut);
+    return json_pack("{s:o, s:o, s:o}", "prompt", prompt, "chosen", answer(half, len, NULL),
+                     "rejected", longer ? answer(half, len, more) : answer(half, word, NULL));
 }
 
 static status make_pairs(const recipe *r, const recipe_pieces *p, const char *part, int most,
@@ -217,10 +227,7 @@ static status make_pairs(const recipe *r, const recipe_pieces *p, const char *pa
     for (int k = 0; k < n; k++) {
         const recipe_piece *a = &p->piece[rng_permute(order, (uint64_t)p->n, (uint64_t)k)];
         const recipe_piece *more = &p->piece[draw(&d, p->n)];
-        json_t *prompt = json_array();
-        add_question(prompt, "Continue: ", a->s, a->cut);
-        put_line(&text, json_pack("{s:o, s:o, s:o}", "prompt", prompt, "chosen", answer(a, NULL),
-                                  "rejected", answer(a, more)));
+        put_line(&text, pair(a, k % 2 == 0, more));
     }
     json_object_set_new(result, part, json_integer(n));
     return write_list(r, arena_printf(r->a, "tasks/%s.jsonl", part), &text, e);
