@@ -34,12 +34,6 @@ static status check_task(const setup *u, int i, err *e) {
     for (int k = 0; k < i; k++)
         if (strcmp(u->tasks.list[k].name, t->name) == 0)
             return config_error(u->c, e, "eval.tasks", "two tasks have the name %s", t->name);
-    if (t->kind == EVAL_DIALOGUE) {
-        config_error(u->c, e, "eval.tasks",
-                     "the task %s is of dialogues, which are not evaluated while a run trains",
-                     t->name);
-        return err_hint(e, "ask a checkpoint: athanor eval %s --tasks %s", u->c->run, t->name);
-    }
     if (!u->c->eval.lock_test || !t->test_split) return ST_OK;
     config_error(u->c, e, "eval.tasks",
                  "the task %s is of a test split, which eval.lock_test keeps locked", t->name);

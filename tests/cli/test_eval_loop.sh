@@ -147,8 +147,6 @@ has err "eval.tasks_every=8"
 mkdir olmes
 printf '{"task_name": "locked", "task_config": {"split": "test"}}' >olmes/config.json
 printf '{"request_type": "loglikelihood", "doc": {}, "request": {"context": "the", "continuation": " fire"}, "idx": 0, "doc_id": 0, "label": 0}\n' | gzip >olmes/requests.jsonl.gz
-expect 2 train tiny.yaml $steps run=none eval.tasks=[vibe]
-has err "the task vibe is of dialogues"; has err "athanor eval none --tasks vibe"
 expect 2 train tiny.yaml $steps run=none eval.tasks=[olmes] eval.lock_test=true
 has err "eval.lock_test"
 [ ! -e none ] || fail "a run that was refused leaves a folder"

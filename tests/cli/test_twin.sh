@@ -57,9 +57,9 @@ done
 
 # ---- whole runs ----
 # saved RUN: the bytes of all files of its checkpoints; the time that a run has taken stands in one of
-# them, and in what sums that one up.
+# them, and in what sums that one up, and the run's name in card and ledger.
 saved() {
-    (cd "$1/checkpoints" && find . -type f ! -name manifest.json ! -name cursor.json -exec cksum {} + | sort -k 3
+    (cd "$1/checkpoints" && find . -type f ! -name manifest.json ! -name cursor.json ! -name README.md ! -name athanor_ledger.json -exec cksum {} + | sort -k 3
         cat $(find . -name cursor.json | sort) | grep -v '"seconds"')
 }
 computed='step|valid|sample|alarm'

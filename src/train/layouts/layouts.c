@@ -103,13 +103,20 @@ static status name_params(layout_trial *t, err *e) {
     return ST_OK;
 }
 
-/* The vocabulary that only a tokenizer knows becomes a number. */
-static status fix_vocab(config *c, err *e) {
+/* The vocabulary that only a tokenizer knows becomes a number, unless that of model.from is as large
+ * (or cannot be read here, as in a GGUF file, which never grows). */
+static status fix_vocab(const layout_trial *t, err *e) {
+    config *c = t->c;
     trial_trim_config(c);
     if (!c->tokenizer) return ST_OK;
     tok *tk;
+    model_config from = {.vocab_size = 0};
+    bool has_from = json_object_get(c->model, "from") != NULL;
+    if (has_from && model_config_read(t->memory, c->model, 0, &from, e) != ST_OK)
+        from.vocab_size = INT32_MAX;
     TRY(tok_load(&tk, c->tokenizer, e));
-    json_object_set_new(c->model, "vocab_size", json_integer(tok_vocab_size(tk)));
+    if (tok_vocab_size(tk) > from.vocab_size)
+        json_object_set_new(c->model, "vocab_size", json_integer(tok_vocab_size(tk)));
     tok_free(tk);
     c->tokenizer = NULL;
     return ST_OK;
@@ -120,7 +127,7 @@ status layout_trial_new(layout_trial **out, const config *c, int depth, int batc
     layout_trial *t = ARENA_NEW(a, layout_trial);
     t->memory = a;
     status st = copy_config(&t->c, c, e);
-    if (st == ST_OK) st = fix_vocab(t->c, e);
+    if (st == ST_OK) st = fix_vocab(t, e);
     if (st == ST_OK) st = lora_open(&t->lora, a, t->c, e);
     if (st == ST_OK) {
         shorten(t->c, batch);
