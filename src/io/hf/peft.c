@@ -55,7 +55,7 @@ static const char *const known[] = {"alpha_pattern",
 static bool is_nothing(const json_t *v) {
     return json_is_null(v) || json_is_false(v) || (json_is_object(v) && !json_object_size(v)) ||
            (json_is_array(v) && !json_array_size(v)) ||
-           (json_is_number(v) && !json_number_value(v));
+           (json_is_number(v) && json_number_value(v) == 0);
 }
 
 static bool is_known(const char *key) {
