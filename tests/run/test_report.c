@@ -324,7 +324,7 @@ static void test_many_steps_stay_small(void **state) {
     assert_true(spike);
     strbuf out = {0};
     svg_chart c = {
-        .title = "t", .series = {{"s", "raw", x, y, N, false}}, .n_series = 1, .y_top = NAN};
+        .title = "t", .series = {{"s", "raw", x, y, N, false, NULL}}, .n_series = 1, .y_top = NAN};
     svg_chart_write(&out, &c);
     assert_true(out.len < 40000);
     strbuf_free(&out);
@@ -337,7 +337,7 @@ static void test_gaps(void **state) {
     const double x[] = {1, 2, 3, 4}, y[] = {1, 2, NAN, 4};
     strbuf out = {0};
     svg_chart c = {
-        .title = "t", .series = {{"s", "raw", x, y, 4, false}}, .n_series = 1, .y_top = NAN};
+        .title = "t", .series = {{"s", "raw", x, y, 4, false, NULL}}, .n_series = 1, .y_top = NAN};
     svg_chart_write(&out, &c);
     const char *path = strstr(out.data, " d=\"");
     assert_int_equal(strcspn(path + 4, "\""), strlen("M0 9464L3333 6488M10000 536"));

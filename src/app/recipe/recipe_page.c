@@ -149,10 +149,10 @@ static void put_curve(strbuf *out, const recipe *r, const char *run, const char 
     svg_chart c = {
         .title = title,
         .x_label = "step",
-        .series = {{"each step", "raw", x, d.steps.column[COLUMN_LOSS], d.steps.n, false},
-                   {"smoothed", "smooth", x, d.steps.smooth[COLUMN_LOSS], d.steps.n, false},
+        .series = {{"each step", "raw", x, d.steps.column[COLUMN_LOSS], d.steps.n, false, NULL},
+                   {"smoothed", "smooth", x, d.steps.smooth[COLUMN_LOSS], d.steps.n, false, NULL},
                    {"held out", "valid", d.valid.column[COLUMN_STEP], d.valid.column[COLUMN_LOSS],
-                    d.valid.n, true}},
+                    d.valid.n, true, NULL}},
         .n_series = d.valid.n ? 3 : 2,
         .y_top = NAN};
     strbuf_printf(
