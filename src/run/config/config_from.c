@@ -72,7 +72,7 @@ status config_resolve_from(config *c, bool take_tokenizer, err *e) {
     if (!from) return ST_OK;
     if (run_is_run(from)) TRY(find_checkpoint(c, from, e));
     TRY(refuse_adapter(c, e));
-    if (gguf_is_file(from)) return resolve_gguf(c, take_tokenizer, e);
+    if (gguf_is_file(model_from(c))) return resolve_gguf(c, take_tokenizer, e);
     const char *tokenizer = path_join(c->memory, model_from(c), "tokenizer.json");
     if (!take_tokenizer || c->tokenizer || !file_exists(tokenizer)) return ST_OK;
     set_tokenizer(c, tokenizer);
