@@ -123,6 +123,7 @@ static status open_known(eval_task *t, const char *name, const eval_source *from
     const char *suite = eval_suite(name);
     if (suite) return eval_dialogues_open(t, name, suite, from, e);
     if (!eval_adapter_text(name, &text)) {
+        strbuf_free(&text);
         err_at(e, ST_USAGE, name, "there is no task %s", name);
         return err_hint(e, "give a folder with requests.jsonl.gz, a task YAML, a JSONL file, or a "
                            "name that athanor eval --help lists");

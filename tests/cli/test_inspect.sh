@@ -1,6 +1,7 @@
 # Conversations, looked at token by token: before a set is made of them, in a set, in a step of a run; and what
 # the run's checkpoints say of the way it was taught. $1 is the program.
 . "$(dirname "$0")/lib.sh"
+export TMPDIR=$PWD # other programs may do the same in /tmp
 make_text 200 3 >text.txt
 expect 0 tok train text.txt -o plain.json --kind bpe --vocab-size 290
 expect 0 tok add plain.json --special '<|im_start|>,<|im_end|>' -o tok.json
@@ -61,7 +62,7 @@ has out '#0  mixed.jsonl:1'
 expect 0 data show mixed.jsonl tokenizer=tok.json --template deaf.jinja --html mixed.html
 has mixed.html '<section class="bad"><h2>A build stops here</h2>'
 has mixed.html '(<a href="#s0">shown below</a>)'
-ls -d "${TMPDIR:-/tmp}"/athanor-show-* >left 2>/dev/null && fail "a folder is left behind: $(cat left)"
+ls -d "$TMPDIR"/athanor-show-* >left 2>/dev/null && fail "a folder is left behind: $(cat left)"
 expect 0 data build mixed.jsonl -o deaf tokenizer=tok.json --template deaf.jinja allow=system_dropped
 expect 0 data show deaf
 has out 'accepted: system_dropped'
