@@ -9,6 +9,7 @@
 #include "op/gemm.h"
 #include "op/peak.h"
 #include "data/order/prefetch.h"
+#include "run/folder.h"
 #include "train/batch.h"
 #include "train/vocabulary.h"
 
@@ -143,11 +144,18 @@ static status check_parts(const setup *u, err *e) {
     }
     for (int i = 0; i < u->course->n_stages; i++) {
         const course_stage *k = &u->course->stage[i];
+        if (u->objective->reference && k->c->train.beta <= 0) {
+            config_error(k->c, e, "train.beta", "with train.beta 0 the loss of %s has no gradient",
+                         u->objective->name);
+            return err_hint(e, "the default is train.beta=0.1");
+        }
         if (k->B % u->objective->sequences == 0) continue;
         config_error(k->c, e, "train.micro_batch_size",
                      "a micro-batch of %d sequences is not of whole samples, which have %d", k->B,
                      u->objective->sequences);
-        return err_hint(e, "train.micro_batch_size=%d", samples_up(k->B, u->objective->sequences));
+        bool whole = k->c->train.global_batch_size % u->objective->sequences == 0;
+        return err_hint(e, "train.%s_batch_size=%d", whole ? "micro" : "global",
+                        samples_up(k->B, u->objective->sequences));
     }
     return ST_OK;
 }
@@ -286,6 +294,12 @@ static status open_reference(setup *u, err *e) {
     const char *dir = u->c->train.reference;
     u->reference = (plan_other){.name = "reference", .config = u->models[0]};
     if (!u->objective->reference || !dir) return ST_OK;
+    if (run_is_run(dir)) {
+        config_error(u->c, e, "train.reference", "%s is a run, which may go on; a reference stays",
+                     dir);
+        return err_hint(e, "name one of its checkpoints: train.reference=%s/checkpoints/step-N",
+                        dir);
+    }
     json_t *o = json_object();
     json_object_set_new(o, "from", json_string_nocheck(dir));
     status st = model_config_read(u->a, o, 0, &u->reference.config, e);

@@ -11,8 +11,25 @@
 #include "run/config/config_device.h"
 #include "run/report/report.h"
 #include "train/layouts/matrix.h"
+#include "train/objective/objective.h"
 #include "train/save/origins.h"
 #include "train/save/state.h"
+
+/* Weights that are read again when a run goes on (those beside adapters, those of a reference) are
+ * those it began with: another checkpoint in their place would make it another run unseen. */
+static status need_same_weights(const config *c, const config *before, const char *run, err *e) {
+    const json_t *then = json_object_get(before->model, "from");
+    bool adapts = c->lora.rank || c->lora.from;
+    bool again = adapts || (objective_of(c)->reference && !c->train.reference);
+    if (!again || !config_is_resolved(c, "model.from", then) ||
+        json_equal(then, json_object_get(c->model, "from")))
+        return ST_OK;
+    config_error(c, e, "model.from", "%s, with which %s began, is gone, and its %s needs it",
+                 json_string_value(then), run, adapts ? "adapter" : "reference");
+    return err_hint(e,
+                    "put it back, or add --fresh to start anew; checkpoint.keep of the other run "
+                    "says how many of its checkpoints stay");
+}
 
 /* What was looked up when the run began still holds, also on another machine. */
 static status keep_resolved(config *c, choice *k, const char *run, err *e) {
@@ -20,8 +37,9 @@ static status keep_resolved(config *c, choice *k, const char *run, err *e) {
     config *before;
     TRY(run_load_config(&before, run, e));
     config_keep_resolved(c, before);
+    status st = need_same_weights(c, before, run, e);
     config_free(before);
-    return choice_read(k, run, e);
+    return st != ST_OK ? st : choice_read(k, run, e);
 }
 
 /* Collectives run on the host, which does not reach the memory of a GPU. */

@@ -66,6 +66,8 @@ ls -d "$TMPDIR"/athanor-show-* >left 2>/dev/null && fail "a folder is left behin
 expect 0 data build mixed.jsonl -o deaf tokenizer=tok.json --template deaf.jinja allow=system_dropped
 expect 0 data show deaf
 has out 'accepted: system_dropped'
+expect 2 data show deaf --from 99
+has err 'there is no sample 99'
 expect 2 data show chats.jsonl
 has err 'give tokenizer=FILE'
 expect 3 data show chats.jsonl tokenizer=tok.json

@@ -153,4 +153,9 @@ refuse 's/"bias": "none"/"bias": "all"/' 'bias \"all'
 expect 0 train c.yaml run=broad train.steps=1 model.hidden_size=48
 expect 3 generate lora --base broad $ask
 has out "it belongs to another base model"
+# A run that goes on needs the weights that it began with; newer ones of the same run are others.
+expect 0 train c.yaml run=base train.steps=9
+mv base/checkpoints/step-8 pruned
+expect 2 train lora.yaml run=lora train.steps=13
+has err "base/checkpoints/step-8, with which lora began, is gone, and its adapter needs it"
 finish

@@ -130,5 +130,9 @@ expect 2 train c.yaml run=no train.micro_batch_size=1
 expect 0 data build text.txt -o texts tokenizer=tok.json
 expect 2 train c.yaml run=no data.train=texts data.valid=null train.objective=sft
 has err "texts holds texts, not conversations, from which train.objective=sft learns"
+expect 2 train c.yaml run=no train.beta=0
+has err "has no gradient"
+expect 2 train c.yaml run=no train.global_batch_size=3 train.micro_batch_size=null
+has err "train.global_batch_size=4"
 [ ! -e no ] || fail "a refused run was begun"
 finish

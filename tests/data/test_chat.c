@@ -459,6 +459,8 @@ static void test_bad_records_are_named(void **state) {
                  "bad.json:2 begins an object that does not");
     expect_error(sc, "[" GOOD, ST_FORMAT, "ends inside a list");
     expect_error(sc, "[]", ST_USAGE, "holds no conversation");
+    expect_error(sc, "{\"prompt\": \"p\", \"completion\": \"c\", \"label\": \"False\"}", ST_USAGE,
+                 "that is true or false");
     strbuf many = {0};
     strbuf_puts(&many, "{\"messages\": [");
     for (int i = 0; i <= CHAT_MAX_MESSAGES; i++)

@@ -122,6 +122,10 @@ static status read_stopped(set_view *v, err *e) {
 
 static status read_samples(set_view *v, err *e) {
     uint64_t number = (uint64_t)v->look->from, at;
+    if (v->s->has_index && number > 0 && number >= v->n_samples) {
+        err_at(e, ST_USAGE, "--from", "there is no sample %" PRIu64, number);
+        return err_hint(e, "there are %" PRIu64 ", counted from 0", v->n_samples);
+    }
     TRY(read_stopped(v, e));
     TRY(find_document(v, number * (uint64_t)v->sequences, &at, e));
     for (int64_t i = 0; i < v->look->limit && at < v->s->totals.tokens; i++, number++)

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/arena.h"
 
@@ -220,9 +221,13 @@ static status read_preference(const json_t *record, chat_sample *out, err *e) {
 
 /* ---- labels ---- */
 
+/* A truth that is written as a text or as 0.0 makes a labelled answer, too, which is then refused:
+ * taken for a conversation, an answer that is not wanted would be learned. */
 static bool is_labelled(const json_t *record) {
     const json_t *label = label_of(record);
-    bool known = json_is_boolean(label) || json_is_integer(label);
+    const char *text = json_string_value(label);
+    bool known = json_is_boolean(label) || json_is_number(label) ||
+                 (text && (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0));
     return known && (list_of(record) || question_of(record) >= 0);
 }
 

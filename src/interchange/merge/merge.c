@@ -155,13 +155,19 @@ static status read_inputs(const merging *m, int i, err *e) {
     return ST_OK;
 }
 
-/* Into the format of the result. An overflow of F16 is no infinity but an error. */
+/* Into the format of the result. An overflow of F16 is no infinity but an error, and so are weights
+ * that cancel out before they divide. */
 static status convert(const merging *m, int i, int64_t n, err *e) {
     const float *x = m->room[m->n];
     dtype_convert(m->bytes, m->out[i].dt, x, DT_F32, n);
-    if (m->out[i].dt != DT_F16) return ST_OK;
+    float most = m->out[i].dt == DT_F16 ? 65520.0f : INFINITY;
     for (int64_t j = 0; j < n; j++) {
-        if (fabsf(x[j]) < 65520.0f) continue;
+        if (fabsf(x[j]) < most) continue;
+        if (!isfinite(x[j])) {
+            err_at(e, ST_NONFINITE, m->out[i].name, "%s of the result holds %g", m->out[i].name,
+                   (double)x[j]);
+            return err_hint(e, "give weights whose sum is not 0, or add `normalize: false`");
+        }
         err_at(e, ST_NONFINITE, m->out[i].name, "%s of the result holds %g, which is beyond F16",
                m->out[i].name, (double)x[j]);
         return err_hint(e, "add `dtype: bf16` or `dtype: f32` to the config");
