@@ -36,6 +36,9 @@ expect 3 data build chats.jsonl -o no tokenizer="$tok"
 has err "--template chatml"
 expect 2 data build chats.jsonl -o no tokenizer="$tok" --template chatml allow=two_bas
 has err "did you mean two_bos?"
+{ cat chats.jsonl; printf '\0\0'; } >torn.jsonl # as a file ends after a power failure
+expect 3 data build torn.jsonl -o no tokenizer="$tok" --template chatml
+has err "is not an object of JSON"
 [ ! -e no ] || fail "a refused build leaves a folder"
 
 # Training from the file: the set is made once, and again when the file changes.

@@ -149,7 +149,7 @@ static status pass_between(records *r, bool *more, err *e) {
         bool begins = c == '[' && !r->in_list, ends = c == ']' && r->in_list;
         if (begins || ends)
             r->in_list = begins;
-        else if (!strchr(" \t\r\n", c) && !(c == ',' && r->in_list))
+        else if ((c == '\0' || !strchr(" \t\r\n", c)) && !(c == ',' && r->in_list))
             return not_a_record(r, "is not an object of JSON", e);
         pass(r, 1);
     }
