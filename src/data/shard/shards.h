@@ -114,8 +114,10 @@ typedef enum mark_role {
 static inline uint8_t mark_of(mark_role role, bool trained) {
     return (uint8_t)(((int)role << MARK_ROLE_SHIFT) | (trained ? MARK_TRAINED : 0));
 }
+/* A role that no mark of ours has is taken as the template's: the byte is out of a file. */
 static inline mark_role mark_get_role(uint8_t mark) {
-    return (mark_role)((mark & (MARK_END - 1)) >> MARK_ROLE_SHIFT);
+    int role = (mark & (MARK_END - 1)) >> MARK_ROLE_SHIFT;
+    return role < MARK_ROLES ? (mark_role)role : ROLE_TEMPLATE;
 }
 
 /* What a set of conversations is; all zero for a set of texts.
