@@ -12,6 +12,13 @@
 
 /* ---- what is asked for ---- */
 
+/* What the adapter says is not changed by a key that says otherwise. */
+static status check_given(const config *c, const char *key, bool same, err *e) {
+    if (same || strcmp(config_where(c, key), "default") == 0) return ST_OK;
+    config_error(c, e, key, "%s is given, but the adapter of lora.from says that itself", key);
+    return err_hint(e, "leave %s out", key);
+}
+
 static status open_from(lora *l, arena *a, const config *c, err *e) {
     char *dir;
     TRY(checkpoint_resolve(a, c->lora.from, &dir, e));
@@ -22,7 +29,11 @@ static status open_from(lora *l, arena *a, const config *c, err *e) {
     TRY(peft_open(&l->from, dir, e));
     l->adapters = l->from.adapters;
     l->adapters.dropout = (float)c->lora.dropout;
-    if (!c->lora.rank || c->lora.rank == l->adapters.rank) return ST_OK;
+    if (!c->lora.rank) return ST_OK; /* then the other keys mean nothing, and a note says so */
+    TRY(check_given(c, "lora.alpha", c->lora.alpha == l->adapters.alpha, e));
+    TRY(check_given(c, "lora.rslora", c->lora.rslora == l->adapters.rslora, e));
+    TRY(check_given(c, "lora.targets", false, e));
+    if (c->lora.rank == l->adapters.rank) return ST_OK;
     config_error(c, e, "lora.rank", "lora.rank is %ld, the adapter of lora.from has rank %d",
                  (long)c->lora.rank, l->adapters.rank);
     return err_hint(e, "leave lora.rank out");

@@ -70,6 +70,8 @@ grep -o '"loss": [^,]*' same/metrics.jsonl | head -n 1 >>loss
 awk '{ x[NR] = $2 } END { d = x[1] - x[2]; exit !(NR == 2 && d * d < 1e-8) }' loss || fail "it begins with another loss than the merged model"
 expect 2 train lora.yaml run=other lora.rank=5 lora.from=lora
 has err "lora.rank is 5, the adapter of lora.from has rank 3"
+expect 2 train lora.yaml run=other lora.alpha=600 lora.from=lora
+has err "lora.alpha is given, but the adapter of lora.from says that itself"
 
 # ---- ranks: every layout learns what one rank does; with embedding and head, which are tied here ----
 expect 0 verify layouts lora.yaml --ranks 4 --steps 4 lora.train_embeddings=always
