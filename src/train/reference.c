@@ -19,6 +19,22 @@ double reference_logp(const reference_set *set, const loader *l, uint64_t sample
     return set->logp[set->first[p.source] + p.sequence];
 }
 
+static uint64_t data_of(const loader *l) {
+    uint64_t hash = 0;
+    for (int i = 0; i < loader_n_sources(l); i++) {
+        const uint64_t one[] = {hash, loader_source_shards(l, i)->fingerprint,
+                                loader_source_sequences(l, i)};
+        hash = hash_bytes(one, sizeof one);
+    }
+    return hash;
+}
+
+status reference_check(const reference_set *set, const loader *l, err *e) {
+    if (!l || data_of(l) == set->data) return ST_OK;
+    err_set(e, ST_FAILED, "the data have changed since the reference looked at them");
+    return err_hint(e, "start the same command again: the reference then looks at those of now");
+}
+
 bool reference_is_kept(const setup *u) {
     return u->objective->reference && u->c->train.reference_cache;
 }
@@ -40,6 +56,26 @@ typedef struct work {
 
 /* ---- the file ---- */
 
+/* Other files of weights in the same place are another reference. What rank 0 sees holds. */
+static uint64_t identity_of(const work *w, const char *dir) {
+    arena *a = arena_new("weights of the reference");
+    uint64_t hash = 0;
+    char **names;
+    int n = 0;
+    err unread;
+    if (!dir || file_list_dir(a, dir, &names, &n, &unread) != ST_OK) n = 0;
+    for (int i = 0; i < n; i++) {
+        file_identity f;
+        if (!strstr(names[i], ".safetensors") || !file_identity_of(path_join(a, dir, names[i]), &f))
+            continue;
+        const uint64_t one[] = {hash, hash_bytes(names[i], strlen(names[i])), f.bytes,
+                                (uint64_t)f.modified_ns};
+        hash = hash_bytes(one, sizeof one);
+    }
+    arena_free(a);
+    return (uint64_t)peers_first(&w->s->setup.peers, (int64_t)hash);
+}
+
 static json_t *describe(const work *w) {
     json_t *sources = json_array();
     for (int i = 0; i < loader_n_sources(w->l); i++) {
@@ -48,11 +84,13 @@ static json_t *describe(const work *w) {
                                                  "fingerprint", json_hash(s->fingerprint)));
     }
     const config *c = w->stage->c;
-    const char *from = c->train.reference ? c->train.reference : w->s->setup.models[0].from;
-    return json_pack("{s:o,s:o,s:i,s:s,s:b,s:I}", "reference", json_cstr(from ? from : ""),
-                     "sources", sources, "seq_len", w->stage->T, "precision",
-                     dtype_name(setup_compute(w->s->setup.c)), "document_mask",
-                     (int)c->data.document_mask, "sequences", (json_int_t)w->set->n);
+    const setup *u = &w->s->setup;
+    const char *from = c->train.reference ? u->reference.config.from : u->models[0].from;
+    return json_pack("{s:o,s:o,s:o,s:i,s:s,s:b,s:I}", "reference", json_cstr(from ? from : ""),
+                     "files", json_hash(identity_of(w, from)), "sources", sources, "seq_len",
+                     w->stage->T, "precision", dtype_name(setup_compute(w->s->setup.c)),
+                     "document_mask", (int)c->data.document_mask, "sequences",
+                     (json_int_t)w->set->n);
 }
 
 static const char *path_of(const work *w) {
@@ -213,6 +251,7 @@ static void index_sources(work *w) {
         w->set->n += loader_source_sequences(w->l, i);
     }
     w->set->logp = ARENA_ARRAY(a, double, w->set->n);
+    w->set->data = data_of(w->l);
 }
 
 /* Every rank reads the file. Where one does not see what rank 0 sees, all begin anew. */

@@ -15,6 +15,7 @@ typedef struct reference_set {
     uint64_t *first; /* [sources] where the sequences of a source begin in logp */
     double *logp;    /* [n] */
     uint64_t n;
+    uint64_t data; /* hash of the fingerprints of the sources */
 } reference_set;
 
 typedef struct reference_sets {
@@ -23,6 +24,9 @@ typedef struct reference_sets {
 
 /* Of a sample of a loader over the same data; 0 of padding behind the last sequence. */
 double reference_logp(const reference_set *set, const loader *l, uint64_t sample);
+
+/* ST_FAILED: the loader, NULL for none, has other data than the values are of: they have changed since. */
+status reference_check(const reference_set *set, const loader *l, err *e) ATH_MUST_USE;
 
 struct session;
 struct setup;

@@ -107,12 +107,19 @@ status stage_open_data(stage *g, const setup *u, stage_data *d, int number, err 
     return stage_data_open_valid(d, u->course->stage[number].c, &g->valid, e);
 }
 
+static status check_references(const stage *g, const setup *u, int number, err *e) {
+    if (!u->references) return ST_OK;
+    TRY(reference_check(&u->references[number].train, g->train, e));
+    return reference_check(&u->references[number].valid, g->valid, e);
+}
+
 static status enter_stage(stage *g, const setup *u, stage_data *d, const course_part *p, err *e) {
     const course_stage *k = &u->course->stage[p->stage];
     /* by probe_data (train.c), which opens the data of the first stage */
     bool is_open = g->number < 0 && g->train && p->stage == 0;
     if (!is_open) stage_leave(g);
     status st = is_open ? ST_OK : stage_open_data(g, u, d, p->stage, e);
+    if (st == ST_OK) st = check_references(g, u, p->stage, e);
     if (st == ST_OK) st = teaching_open(&g->chat, u, g->train, e);
     if (st != ST_OK) {
         stage_leave(g);

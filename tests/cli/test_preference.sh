@@ -89,6 +89,14 @@ printf x | dd of="$first" bs=1 seek=400 conv=notrunc 2>/dev/null # damaged: comp
 expect 0 train c.yaml run=kept train.steps=7
 has err "the reference looks at 58 sequences before training"
 
+# Other weights in the same place are looked at again, though no step was made: the first loss says so.
+cp -r kept/checkpoints/step-6 beginning
+expect 0 train c.yaml run=place "model={from: beginning}" train.steps=1
+rm -rf place/checkpoints beginning
+cp -r ranks/checkpoints/step-2 beginning
+expect 0 train c.yaml run=place "model={from: beginning}" train.steps=1
+has err "the reference looks at 58 sequences before training"
+
 # ---- kto, the others ----
 
 expect 0 train c.yaml run=kto $kto
