@@ -280,7 +280,9 @@ static status evaluate_all(evaluating *v, err *e) {
 static bool is_due(const session *s) {
     int64_t every = s->setup.c->eval.tasks_every, step = s->at.step;
     if (s->setup.tasks.n == 0 || step == 0) return false;
-    return every == 0 || step % every == 0 || step >= s->setup.course->total_steps;
+    bool last = step >= s->setup.course->total_steps ||
+                early_stop_is_due(&s->watch.stop, s->setup.c->eval.patience);
+    return every == 0 || step % every == 0 || last;
 }
 
 status evaluation_run(session *s, err *e) {

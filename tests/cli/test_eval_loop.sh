@@ -125,6 +125,12 @@ expect 2 runs report run --reference set
 expect 0 train tiny.yaml $steps run=some eval.tasks=[texts.jsonl] eval.tasks_every=8 eval.limit=3 eval.reference=gone
 has some/report.html "The reference run gone has no scores"
 
+# The last checkpoint is evaluated where validations end the run, too.
+expect 0 train tiny.yaml $steps run=early eval.tasks=[texts.jsonl] eval.tasks_every=12 checkpoint.every=12 \
+    eval.every=3 eval.patience=1 optim.lr=3 guard.action=log
+has out "early stop at step 6"
+[ -f early/eval/step-6.json ] || fail "the last checkpoint of a run that ends early is not evaluated"
+
 # Several ranks: each scores a part; with ZeRO 3 and tensor parallel all score all.
 fixed="$steps train.deterministic=true"
 expect 0 train tiny.yaml $fixed run=one "$all"
