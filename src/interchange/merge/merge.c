@@ -113,12 +113,22 @@ static void find_plan(merging *m) {
                                   "config", m->recipe.config));
 }
 
+/* Whether its files of weights are those that the ledger names. */
+static bool has_weights(const char *result, const json_t *ledger) {
+    const json_t *files = json_object_get(json_object_get(ledger, "model"), "files");
+    json_t *there;
+    if (ledger_read_files(result, &there, NULL) != ST_OK) return false;
+    bool has = json_equal(files, there);
+    json_decref(there);
+    return has;
+}
+
 /* Whether this very merge stands at the result's place. Its report is then that of its ledger. */
 static bool is_done(merging *m, const char *result) {
     json_t *old = ledger_read(result);
     const json_t *merge = json_object_get(old, "merge");
     const char *plan = json_string_value(json_object_get(merge, "plan"));
-    bool done = plan && strcmp(plan, m->plan) == 0 && !m->opt->force;
+    bool done = plan && strcmp(plan, m->plan) == 0 && !m->opt->force && has_weights(result, old);
     if (done) {
         merge_output_tidy(m->a, result);
         m->r->was_done = true;
@@ -155,16 +165,18 @@ static status read_inputs(const merging *m, int i, err *e) {
     return ST_OK;
 }
 
-/* Into the format of the result. An overflow of F16 is no infinity but an error. */
+/* Into the format of the result. Infinity is an error: of F16, or of weights that add up to nothing. */
 static status convert(const merging *m, int i, int64_t n, err *e) {
     const float *x = m->room[m->n];
+    bool half = m->out[i].dt == DT_F16;
     dtype_convert(m->bytes, m->out[i].dt, x, DT_F32, n);
-    if (m->out[i].dt != DT_F16) return ST_OK;
     for (int64_t j = 0; j < n; j++) {
-        if (fabsf(x[j]) < 65520.0f) continue;
-        err_at(e, ST_NONFINITE, m->out[i].name, "%s of the result holds %g, which is beyond F16",
-               m->out[i].name, (double)x[j]);
-        return err_hint(e, "add `dtype: bf16` or `dtype: f32` to the config");
+        if (fabsf(x[j]) < (half ? 65520.0f : INFINITY)) continue;
+        bool beyond = half && isfinite(x[j]);
+        err_at(e, ST_NONFINITE, m->out[i].name, "%s of the result holds %g%s", m->out[i].name,
+               (double)x[j], beyond ? ", which is beyond F16" : "");
+        return err_hint(e, beyond ? "add `dtype: bf16` or `dtype: f32` to the config"
+                                  : "do the weights of the models add up to 0?");
     }
     return ST_OK;
 }
