@@ -152,9 +152,10 @@ status eval_dialogue_read(eval_task *t, eval_doc *doc, const json_t *o, err *e) 
     if (!d->about) d->about = "what is asked for";
     TRY(read_variables(t, o, d, e));
     TRY(read_turns(t, json_object_get(o, "turns"), d, e));
-    if (t->n > 1 && d->n_turns != t->doc[0].dialogue->n_turns)
+    const eval_dialogue *first = t->doc[0].dialogue; /* NULL: a document of another kind */
+    if (first && d->n_turns != first->n_turns)
         return err_set(e, ST_FORMAT, "a dialogue has %d turns, and the first one has %d",
-                       d->n_turns, t->doc[0].dialogue->n_turns);
+                       d->n_turns, first->n_turns);
     return ST_OK;
 }
 

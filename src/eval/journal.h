@@ -1,8 +1,8 @@
 /* What an evaluation has computed so far, in a file, so that it goes on after it was stopped or
  * killed.
  *
- * A line is a score or an answer under the hash of all that decides it: the model's files and what
- * is asked.
+ * A line is a score or an answer under the hash of all that decides it: the model's files, in what it
+ * computes, and what is asked.
  *   {"key": "1f0e...", "loglik": -3.25}   {"key": "92ab...", "written": ["#### 4", 1]}
  *   {"key": "0b35...", "greedy": 1}   {"key": "77de...", "nll": [0.5, 3.25]}
  * What was written has beside it whether it ended by itself.

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
+#include "eval/dialogue.h"
 
 /* An n-gram of a document; those with the same hash follow each other in `next`. */
 typedef struct gram {
@@ -41,7 +42,7 @@ static uint64_t power_of_base(int n) {
 static size_t common_start(const eval_task *t) {
     if (t->n < 2) return 0;
     bool answers = t->kind == EVAL_ANSWER;
-    if (t->kind == EVAL_TEXT) return 0;
+    if (t->kind == EVAL_TEXT || t->kind == EVAL_DIALOGUE) return 0;
     const eval_text first = answers ? t->doc[0].prompt : t->doc[0].choice[0].pair.context;
     size_t n = first.len;
     for (int32_t i = 1; i < t->n; i++) {
@@ -57,6 +58,12 @@ static size_t common_start(const eval_task *t) {
 static void text_of(const eval_task *t, const eval_doc *d, size_t skip, strbuf *out) {
     if (t->kind == EVAL_TEXT) {
         strbuf_append(out, d->text.s, d->text.len);
+    } else if (t->kind == EVAL_DIALOGUE) {
+        for (int i = 0; i < d->dialogue->n_turns; i++) {
+            const eval_text said = d->dialogue->turn[i].said;
+            strbuf_append(out, said.s, said.len);
+            strbuf_putc(out, '\n');
+        }
     } else if (t->kind == EVAL_ANSWER) {
         strbuf_append(out, d->prompt.s + skip, d->prompt.len - skip);
         strbuf_printf(out, " %s", d->target[0].s);

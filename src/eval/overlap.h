@@ -1,8 +1,8 @@
 /* Which documents of a task stand in training data: n-grams of tokens that both have (Brown et al.
  * 2020, appendix C, with tokens for words).
  *
- * A document is its question and right answer: what all contexts of the task begin with
- * (description, examples) is left out. N-grams are compared by 64-bit hashes: a million of a task
+ * A document is its question and right answer, or what is said in the turns of a dialogue: what all
+ * contexts of the task begin with (description, examples) is left out. N-grams are compared by 64-bit hashes: a million of a task
  * and a trillion of data have one in common by chance in one of twenty searches. */
 #ifndef EVAL_OVERLAP_H
 #define EVAL_OVERLAP_H

@@ -67,7 +67,9 @@ static void put_rates(const eval_task *t, json_t *causes, bool *pass) {
     strbuf s = {0};
     for (int i = 0; i < turns; i++) rate[i] = eval_measure(t, METRIC_PASS, i).value;
     bool hold = eval_rates_hold(rate, turns, &at);
-    if (!hold && at == 0)
+    if (isnan(rate[0]))
+        strbuf_puts(&s, "all dialogues were left out");
+    else if (!hold && at == 0)
         strbuf_printf(&s, "at turn 1 only %.1f %% pass", 100 * rate[0]);
     else if (!hold)
         strbuf_printf(&s,

@@ -200,6 +200,9 @@ has out "text.txt:0"
 has out "seen: 1 of 2 documents"
 expect 0 eval overlap set/train --tasks seen.jsonl --ngram 24 --tokenizer char.json --json
 has out '"overlapping": 0'
+printf '{"turns": [{"user": "every ember keeps its own light."}]}\n{"turns": [{"user": "iron"}]}\n' >turns.jsonl
+expect 0 eval overlap planted --tasks turns.jsonl --ngram 24 --tokenizer char.json
+has out "turns: 1 of 2 documents"
 expect 2 eval overlap planted --tokenizer char.json;  has err "needs --tasks"
 
 # A run may keep test splits for the end.
@@ -214,11 +217,18 @@ expect 0 eval $m --tasks cloze --json;                has out '"precision": "fp3
 expect 0 eval $m --tasks cloze --json --precision bf16 --samples bf16.jsonl
 has out '"precision": "bf16"'
 ! cmp -s bf16.jsonl samples.jsonl || fail "bf16 has the scores of fp32"
+expect 0 eval $m --tasks many.jsonl --precision bf16 --samples whole.jsonl
+rm again.jsonl
+killed_at 60 eval $m --tasks many.jsonl --samples again.jsonl
+expect 0 eval $m --tasks many.jsonl --precision bf16 --samples again.jsonl
+cmp whole.jsonl again.jsonl || fail "scores of another precision were taken up"
 expect 2 eval $m --tasks cloze --precision fp8;       has err "there is no precision fp8"
 expect 0 export "$root/tests/golden/models/llama-gqa-tied" -o whole.gguf --to gguf --dtype F32
 expect 2 eval whole.gguf --tasks cloze --precision bf16; has err "GGUF files compute in fp32"
 
 # Refusals name the thing, and the place.
+printf '{"text": "fire"}\n{"turns": [{"user": "fire"}]}\n' >mixed.jsonl
+expect 3 eval $m --tasks mixed.jsonl;                 has err "mixed.jsonl:2"
 expect 2 eval $m;                                     has err "eval needs --tasks"
 expect 2 eval $m --tasks gone;                        has err "there is no task gone"
 expect 2 eval $m --tasks cloze,cloze;                 has err "two tasks have the name words"

@@ -56,6 +56,12 @@ cmp seed/model.safetensors cut2/model.safetensors || fail "a mixture of two merg
 # What stands there stays, unless --force; a README.md that a person wrote stays then, too.
 expect 2 merge merge.yaml -o whole seed=5
 has err "exists already"
+rm seed/model.safetensors
+expect 2 merge merge.yaml -o seed seed=4
+has err "exists already"
+printf 'method: linear\nmodels: [{model: other, weight: 1}, {model: third, weight: -1}]\n' >zero.yaml
+expect 5 merge zero.yaml -o zero
+has err "add up to 0"
 echo "my own words" >whole/README.md
 expect 0 merge merge.yaml -o whole seed=5 --force
 [ "$(cat whole/README.md)" = "my own words" ] || fail "a person's README.md was replaced"

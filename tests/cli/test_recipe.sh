@@ -55,6 +55,8 @@ expect 2 recipe miniature text2.txt -o mini
 has err "was begun with text.txt"
 expect 2 recipe miniature text.txt -o mini data.train.steps=3
 has err "no stage that trains"
+expect 2 recipe miniature -o mini pretrain.train.steps=70
+has err "--from pretrain does it"
 mkdir other && touch other/mine
 expect 2 recipe miniature text.txt -o other
 has err "is not empty"

@@ -89,19 +89,27 @@ static void show_progress(void *ctx, const eval_task *t, int64_t done, int64_t a
     fflush(stderr);
 }
 
-/* What names a model's weights: its files with their sizes and times. */
-static uint64_t fingerprint(const evaluation *v, const open_model *m, const char *path) {
-    strbuf all = {0};
-    char **names, *dir = m->dir;
+/* The files of a folder, or a file, with their sizes and times. */
+static void put_files(const evaluation *v, const char *path, strbuf *out) {
+    char **names;
+    bool is_dir = file_is_dir(path);
     int n = 0;
-    if (dir && file_list_dir(v->a, dir, &names, &n, NULL) != ST_OK) n = 0;
-    for (int i = 0; i < n || (i == 0 && !dir); i++) {
+    if (is_dir && file_list_dir(v->a, path, &names, &n, NULL) != ST_OK) n = 0;
+    for (int i = 0; i < n || (i == 0 && !is_dir); i++) {
         struct stat st;
-        const char *file = dir ? path_join(v->a, dir, names[i]) : path;
+        const char *file = is_dir ? path_join(v->a, path, names[i]) : path;
         if (stat(file, &st) != 0 || !S_ISREG(st.st_mode)) continue;
-        strbuf_printf(&all, "%s %ld %ld.%09ld\n", path_base(file), (long)st.st_size,
+        strbuf_printf(out, "%s %ld %ld.%09ld\n", path_base(file), (long)st.st_size,
                       (long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
     }
+}
+
+/* What decides a score beside what is asked: weights, those of an adapter's base model, precision. */
+static uint64_t fingerprint(const evaluation *v, const open_model *m, const char *path) {
+    strbuf all = {0};
+    put_files(v, m->dir ? m->dir : path, &all);
+    if (m->base_dir) put_files(v, m->base_dir, &all);
+    strbuf_puts(&all, open_model_precision(m->compute));
     uint64_t hash = hash_bytes(strbuf_cstr(&all), all.len);
     strbuf_free(&all);
     return hash;

@@ -133,8 +133,10 @@ static void put_cloze(strbuf *out, const recipe *r) {
     strbuf_printf(
         out,
         "<p class=\"none\">%lld questions from held-out text, four beginnings each; lines are "
-        "95 %% intervals. <code>athanor eval MODEL --tasks %s</code></p>\n</section>\n",
-        (long long)metrics_int(tasks, "cloze", 0), "tasks/cloze.yaml");
+        "95 %% intervals. <code>athanor eval MODEL --tasks ",
+        (long long)metrics_int(tasks, "cloze", 0));
+    report_put_shell_word(out, recipe_path(r, "tasks/cloze.yaml"));
+    strbuf_puts(out, "</code></p>\n</section>\n");
 }
 
 /* ---- runs ---- */

@@ -77,30 +77,60 @@ static status check_text(recipe *r, err *e) {
     return err_hint(e, "give another folder with -o, or --from text");
 }
 
-static bool names_training(const recipe *r, const char *override) {
+static int find_stage(const recipe *r, const char *name) {
+    for (int i = 0; i < r->class->n_stages; i++)
+        if (strcmp(r->class->stages[i].name, name) == 0) return i;
+    return -1;
+}
+
+/* The stage whose training the override is for; -1: none. */
+static int stage_of_override(const recipe *r, const char *override) {
     for (int k = 0; k < r->class->n_stages; k++) {
         const recipe_stage *stage = &r->class->stages[k];
         size_t len = strlen(stage->name);
         if (stage->trains && strncmp(override, stage->name, len) == 0 && override[len] == '.')
-            return true;
+            return k;
+    }
+    return -1;
+}
+
+static bool is_in_list(const json_t *list, const char *text) {
+    size_t i;
+    json_t *v;
+    json_array_foreach((json_t *)list, i, v) {
+        const char *own = json_string_value(v);
+        if (own && strcmp(own, text) == 0) return true;
     }
     return false;
 }
 
-/* "teach.optim.lr=1e-3": for the training of a stage. Those of an earlier start stay, unless new ones are
- * given. */
-static status check_overrides(recipe *r, err *e) {
-    json_t *list = json_array();
-    for (int i = 0; i < r->n_overrides; i++) {
-        json_array_append_new(list, json_cstr(r->overrides[i]));
-        if (names_training(r, r->overrides[i])) continue;
-        json_decref(list);
-        err_at(e, ST_USAGE, "command line", "%s names no stage that trains", r->overrides[i]);
+/* first: the stage from which on all is done anew. One that is done already would not hear of it. */
+static status check_override(const recipe *r, const char *override, int first, err *e) {
+    int k = stage_of_override(r, override);
+    if (k < 0) {
+        err_at(e, ST_USAGE, "command line", "%s names no stage that trains", override);
         return err_hint(e, "write STAGE.key=value, such as pretrain.train.steps=2000");
     }
-    if (r->n_overrides) json_object_set(r->state, "overrides", list);
+    const char *name = r->class->stages[k].name;
+    const json_t *before = json_object_get(r->state, "overrides");
+    if (k >= first || !recipe_result(r, name) || is_in_list(before, override)) return ST_OK;
+    err_at(e, ST_USAGE, "command line", "%s comes too late: the stage %s is done", override, name);
+    return err_hint(e, "--from %s does it and all after it again", name);
+}
+
+/* "teach.optim.lr=1e-3": for the training of a stage. Those of an earlier start stay, unless new ones are
+ * given. */
+static status check_overrides(recipe *r, const char *from, err *e) {
+    int first = from ? find_stage(r, from) : r->class->n_stages;
+    json_t *list = json_array();
+    status st = ST_OK;
+    for (int i = 0; i < r->n_overrides && st == ST_OK; i++) {
+        json_array_append_new(list, json_cstr(r->overrides[i]));
+        st = check_override(r, r->overrides[i], first, e);
+    }
+    if (r->n_overrides && st == ST_OK) json_object_set(r->state, "overrides", list);
     json_decref(list);
-    return ST_OK;
+    return st;
 }
 
 /* Waits until processes of an earlier start have ended: they have the lock open, too. */
@@ -129,12 +159,6 @@ static status is_free_folder(const recipe *r, err *e) {
 
 /* ---- doing a part again ---- */
 
-static int find_stage(const recipe *r, const char *name) {
-    for (int i = 0; i < r->class->n_stages; i++)
-        if (strcmp(r->class->stages[i].name, name) == 0) return i;
-    return -1;
-}
-
 static status unknown_stage(const recipe *r, const char *name, err *e) {
     strbuf names = {0};
     for (int i = 0; i < r->class->n_stages; i++)
@@ -151,7 +175,7 @@ static status forget_from(recipe *r, const char *name, err *e) {
     if (first < 0) return unknown_stage(r, name, e);
     for (int i = first; i < r->class->n_stages; i++)
         json_object_del(stages_of(r), r->class->stages[i].name);
-    if (first == 0) json_object_set_new(r->state, "text", json_cstr(r->text));
+    if (first == 0 && r->text) json_object_set_new(r->state, "text", json_cstr(r->text));
     TRY(write_state(r, e));
     for (int i = first; i < r->class->n_stages; i++)
         for (const char *const *p = r->class->stages[i].made; *p; p++)
@@ -164,7 +188,7 @@ status recipe_open(recipe *r, const char *from, err *e) {
     TRY(file_make_dirs(r->run, e));
     TRY(take_lock(r, e));
     TRY(read_state(r, e));
-    TRY(check_overrides(r, e));
+    TRY(check_overrides(r, from, e));
     if (from) TRY(forget_from(r, from, e));
     return check_text(r, e);
 }

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "base/utf8.h"
 #include "data/text/reader.h"
 
 enum {
@@ -26,6 +27,11 @@ typedef struct parts {
     int64_t n, cap;
 } parts;
 
+/* The bytes of the characters that end within the first `most`. */
+static size_t whole_until(const char *text, size_t len, size_t most) {
+    return most < len ? utf8_cut(text, most) : len;
+}
+
 static status read_documents(const char *path, parts *p, err *e) {
     reader *r;
     document doc;
@@ -35,8 +41,7 @@ static status read_documents(const char *path, parts *p, err *e) {
     while (st == ST_OK && more && p->all.len < MOST_BYTES) {
         st = reader_next(r, &doc, &more, e);
         if (st != ST_OK || !more) break;
-        size_t room = MOST_BYTES - p->all.len;
-        strbuf_append(&p->all, doc.text, doc.len < room ? doc.len : room);
+        strbuf_append(&p->all, doc.text, whole_until(doc.text, doc.len, MOST_BYTES - p->all.len));
         VEC_PUSH(p->end, p->n, p->cap, p->all.len);
     }
     reader_close(r);
@@ -58,7 +63,7 @@ static void divide(parts *p) {
             continue;
         }
         for (cut = len - len / 10; cut > 0 && text[cut - 1] != '\n';) cut--;
-        if (cut == 0) cut = len - len / 10;
+        if (cut == 0) cut = whole_until(text, len, len - len / 10);
         add_document(&p->train, text, cut);
         add_document(&p->heldout, text + cut, len - cut);
     }

@@ -113,12 +113,22 @@ static void find_plan(merging *m) {
                                   "config", m->recipe.config));
 }
 
+/* Whether its files of weights are those that the ledger names. */
+static bool has_weights(const char *result, const json_t *ledger) {
+    const json_t *files = json_object_get(json_object_get(ledger, "model"), "files");
+    json_t *there;
+    if (ledger_read_files(result, &there, NULL) != ST_OK) return false;
+    bool has = json_equal(files, there);
+    json_decref(there);
+    return has;
+}
+
 /* Whether this very merge stands at the result's place. Its report is then that of its ledger. */
 static bool is_done(merging *m, const char *result) {
     json_t *old = ledger_read(result);
     const json_t *merge = json_object_get(old, "merge");
     const char *plan = json_string_value(json_object_get(merge, "plan"));
-    bool done = plan && strcmp(plan, m->plan) == 0 && !m->opt->force;
+    bool done = plan && strcmp(plan, m->plan) == 0 && !m->opt->force && has_weights(result, old);
     if (done) {
         merge_output_tidy(m->a, result);
         m->r->was_done = true;
