@@ -59,9 +59,6 @@ has err "exists already"
 rm seed/model.safetensors
 expect 2 merge merge.yaml -o seed seed=4
 has err "exists already"
-printf 'method: linear\nmodels: [{model: other, weight: 1}, {model: third, weight: -1}]\n' >zero.yaml
-expect 5 merge zero.yaml -o zero
-has err "add up to 0"
 echo "my own words" >whole/README.md
 expect 0 merge merge.yaml -o whole seed=5 --force
 [ "$(cat whole/README.md)" = "my own words" ] || fail "a person's README.md was replaced"

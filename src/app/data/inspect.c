@@ -41,7 +41,7 @@ const inspect_span *inspect_span_at(const inspect_row *r, int at) {
 
 bool inspect_begins_line(const inspect_row *r, int at) {
     return at == 0 || inspect_span_at(r, at) ||
-           mark_get_role(r->marks[at]) != mark_get_role(r->marks[at - 1]);
+           inspect_role(r->marks[at]) != inspect_role(r->marks[at - 1]);
 }
 
 int inspect_stretch(const inspection *x, const inspect_row *r, int first) {
@@ -60,7 +60,7 @@ void inspect_count(inspect_counts *c, const uint8_t *marks, int64_t n) {
     c->documents++;
     c->tokens += (uint64_t)n;
     for (int64_t i = 0; i < n; i++) {
-        int role = (int)mark_get_role(marks[i]);
+        int role = inspect_role(marks[i]);
         c->trained += (marks[i] & MARK_TRAINED) != 0;
         c->role_tokens[role]++;
         has[role] = true;
@@ -144,7 +144,7 @@ json_t *inspect_row_json(const inspection *x, const inspect_row *r) {
     json_t *pieces = json_array(), *roles = json_array(), *trained = json_array();
     for (int i = 0; i < r->n; i++) {
         if (x->t) json_array_append_new(pieces, piece_json(x, r->ids[i]));
-        json_array_append_new(roles, json_integer(mark_get_role(r->marks[i])));
+        json_array_append_new(roles, json_integer(inspect_role(r->marks[i])));
         json_array_append_new(trained, json_boolean(r->marks[i] & MARK_TRAINED));
     }
     json_t *o =

@@ -31,6 +31,11 @@ const char *inspect_label_name(inspect_label l); /* "" for none */
 /* Who wrote a token: a mark_role, or a text without roles. */
 enum { INSPECT_TEXT = MARK_ROLES, INSPECT_ROLES };
 const char *inspect_role_name(int role);
+/* Of a mark. A role that no mark of ours has is taken as the template's: the byte is out of a file. */
+static inline int inspect_role(uint8_t mark) {
+    int role = (mark & (MARK_END - 1)) >> MARK_ROLE_SHIFT;
+    return role < INSPECT_ROLES ? role : ROLE_TEMPLATE;
+}
 
 /* A document, or a part of one, in a row. */
 typedef struct inspect_span {

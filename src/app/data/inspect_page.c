@@ -66,7 +66,7 @@ static void put_stretch(strbuf *out, const inspection *x, const inspect_row *r, 
 /* ---- rows ---- */
 
 static void begin_line(strbuf *out, const inspect_row *r, int at) {
-    int role = (int)mark_get_role(r->marks[at]);
+    int role = inspect_role(r->marks[at]);
     const inspect_span *span = inspect_span_at(r, at);
     if (at) strbuf_puts(out, "</p></div>\n");
     if (span) svg_put_between(out, "<h4>", span->title, "</h4>\n");

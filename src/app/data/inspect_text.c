@@ -84,7 +84,7 @@ static bool is_trained(const inspect_row *r, int at) {
 }
 
 static void put_colored(pen *p, const inspection *x, const inspect_row *r, int first, int end) {
-    int role = (int)mark_get_role(r->marks[first]);
+    int role = inspect_role(r->marks[first]);
     begin_text(p);
     strbuf_printf(p->out, "\033[0;%s%s%sm", ROLE_COLOR[role], is_trained(r, first) ? ";4" : "",
                   tok_special(x->t, r->ids[first]) ? ";7" : "");
@@ -113,7 +113,7 @@ void inspect_text_row(strbuf *out, const inspection *x, const inspect_row *r,
             if (at) strbuf_putc(out, '\n');
             p.at_line = false;
             if (span) strbuf_printf(out, "  --- %s ---\n", span->title);
-            int role = (int)mark_get_role(r->marks[at]);
+            int role = inspect_role(r->marks[at]);
             strbuf_printf(out, "  %-*s", LABEL_WIDTH, inspect_role_name(role));
         }
         (st->color ? put_colored : put_marked)(&p, x, r, at, end);
