@@ -164,6 +164,7 @@ expect 0 train tiny.yaml run=young train.steps=1 checkpoint.every=1
 expect 0 eval $m --tasks cloze,words.yaml --against young --json
 for key in '"differences"' '"results_against"' '"difference": ' '"p": '; do has out "$key"; done
 expect 0 eval $m --tasks cloze --against young
+expect 2 eval $m --tasks cloze --against nosuch; has err "there is no model at nosuch"; lacks out acc
 has out "difference to the other"
 
 # Results side by side: an average only where no cell is missing; checkpoints judge tasks.
