@@ -211,6 +211,7 @@ expect 0 eval locked --tasks cloze
 expect 2 eval locked --tasks words.yaml;              has err "test split, which the run locked keeps locked"
 expect 2 eval locked/checkpoints/step-1 --tasks words.yaml; has err "eval.lock_test"
 expect 2 eval $m --tasks cloze,words.yaml --against locked; has err "eval.lock_test"
+expect 2 eval $m --tasks cloze --against nosuch; has err "there is no model at nosuch"; lacks out acc
 
 # What it computes in: the format of the weights, or as asked.
 expect 0 eval $m --tasks cloze --json;                has out '"precision": "fp32"'

@@ -231,6 +231,10 @@ static status evaluate(evaluation *v, json_t *out, err *e) {
     TRY(cli_int(v->args, "threads", 0, 1, 1024, &v->threads, e));
     TRY(cli_int(v->args, "max-length", 0, 2, INT32_MAX, &v->most_tok, e));
     TRY(cli_int(v->args, "show", 0, 1, INT32_MAX, &v->shown, e));
+    if (other && !file_exists(other)) { /* said before an evaluation of hours, not behind it */
+        err_at(e, ST_USAGE, "--against", "there is no model at %s", other);
+        return err_hint(e, "give a Hugging Face folder, a run folder, an adapter or a GGUF file");
+    }
     TRY(open_tasks(v, e));
     train_catch_signals();
     int64_t began = clock_now_ns();
