@@ -167,8 +167,10 @@ static status ask(const eval_writer *w, eval_task *t, turn_page *p, int turn, er
         strbuf_free(&text);
         if (st == ST_OK) st = look_at_template(w, d, turn, e);
         if (st != ST_OK) return name_doc(&t->doc[i], e);
-        p->want[k] = (eval_want){
-            .prompt = &p->prompt[k], .end = &p->end[k], .max_new = t->max_new, .sample = t->sample};
+        p->want[k] = (eval_want){.prompt = &p->prompt[k],
+                                 .end = &p->end[k],
+                                 .max_new = t->max_new,
+                                 .sample = eval_sampling(t, d->turn[turn].seen, 0)};
     }
     return ST_OK;
 }
@@ -212,6 +214,8 @@ status eval_write_dialogues(const eval_writer *w, eval_task *t, err *e) {
     return ST_OK;
 }
 
+/* Bytes that are no character become one of three bytes, so answers may have thrice the tokens when
+ * they are read again. */
 status eval_dialogue_tokens(const eval_writer *w, const eval_task *t, int64_t *out, err *e) {
     eval_writer wide = *w;
     wide.limits.Tmax = INT32_MAX / 2;
@@ -223,7 +227,7 @@ status eval_dialogue_tokens(const eval_writer *w, const eval_task *t, int64_t *o
         leave_out(w, d);
         if (d->left_out) continue;
         status st = see(&wide, t, d, d->n_turns - 1, &ids, NULL, NULL, e);
-        int64_t most = ids.n + d->n_turns * t->max_new + 16 * d->n_turns;
+        int64_t most = ids.n + (3 * d->n_turns - 2) * t->max_new + 16 * d->n_turns;
         tok_ids_free(&ids);
         if (st != ST_OK) return name_doc(&t->doc[i], e);
         if (most > *out) *out = most;
