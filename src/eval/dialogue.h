@@ -39,7 +39,8 @@ typedef enum eval_rule_kind {
     RULE_REASONING,
     RULE_ENDS,
     RULE_CALLS,
-    RULE_SCRIPT
+    RULE_SCRIPT,
+    RULE_FITS /* of every turn: what was said before it leaves room in the context */
 } eval_rule_kind;
 
 typedef struct eval_rule {
@@ -72,6 +73,7 @@ typedef struct eval_dialogue {
     const char *left_out; /* why; NULL: it was not */
     const char *lost;     /* what the template does not hand to the model; NULL: nothing */
     int lost_at;          /* the turn, from 0, at which it is lost first */
+    bool is_cut;          /* it is longer than the context: the turns that were not asked fail */
 } eval_dialogue;
 
 /* A file of dialogues; text NULL: read it, else it is the file's text. */

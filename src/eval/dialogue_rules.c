@@ -130,6 +130,7 @@ static status keeps(const eval_turn *turn, const eval_thought *thought, const ev
         case RULE_ENDS: *out = turn->ended == r->wanted; return ST_OK;
         case RULE_CALLS: *out = calls(thought->answer, r); return ST_OK;
         case RULE_SCRIPT: return is_script(thought->answer, r, out, e);
+        case RULE_FITS: break;
     }
     return ST_OK;
 }
@@ -147,9 +148,10 @@ status eval_judge(eval_turn *turn, err *e) {
 
 void eval_rule_words(const eval_rule *r, strbuf *out) {
     static const char *const words[] = {
-        [RULE_CONTAINS] = "contains",   [RULE_LACKS] = "lacks", [RULE_MATCHES] = "matches",
-        [RULE_REASONING] = "reasoning", [RULE_ENDS] = "ends",   [RULE_CALLS] = "calls",
-        [RULE_SCRIPT] = "script"};
+        [RULE_CONTAINS] = "contains", [RULE_LACKS] = "lacks",
+        [RULE_MATCHES] = "matches",   [RULE_REASONING] = "reasoning",
+        [RULE_ENDS] = "ends",         [RULE_CALLS] = "calls",
+        [RULE_SCRIPT] = "script",     [RULE_FITS] = "fits into the context"};
     strbuf_puts(out, words[r->kind]);
     if (r->kind == RULE_REASONING || r->kind == RULE_ENDS)
         strbuf_puts(out, r->wanted ? ": true" : ": false");

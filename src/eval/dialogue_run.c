@@ -77,17 +77,15 @@ static void talk_until(const eval_writer *w, const eval_dialogue *d, int last, v
     }
 }
 
-/* What the model sees at a turn. */
+/* What the model sees at a turn. *fits: all turns before it are there. */
 static status see(const eval_writer *w, const eval_task *t, const eval_dialogue *d, int last,
-                  tok_ids *ids, strbuf *text, tok_ids *end, err *e) {
+                  tok_ids *ids, strbuf *text, tok_ids *end, bool *fits, err *e) {
     conversation c;
     int64_t dropped = 0;
     bool turned;
     talk_until(w, d, last, AS_IS, &c, &turned);
     status st = conversation_prompt(&c, t->max_new, ids, text, &dropped, e);
-    if (st == ST_OK && dropped)
-        st = err_set(e, ST_USAGE, "the dialogue does not fit into the context of %d tokens",
-                     w->limits.Tmax);
+    *fits = dropped == 0;
     if (end) *end = c.end, c.end = (tok_ids){0};
     conversation_free(&c);
     return st;
@@ -134,6 +132,7 @@ static bool knows_thinking(const chat_template *t) {
 
 static void leave_out(const eval_writer *w, eval_dialogue *d) {
     d->lost = d->left_out = NULL;
+    d->is_cut = false;
     if (!d->needs) return;
     if (strcmp(d->needs, "tools") == 0 && !chat_mentions(w->template, "tools"))
         d->left_out = "the chat template knows no tools";
@@ -155,20 +154,41 @@ static status name_doc(const eval_doc *d, err *e) {
     return *e->where ? e->code : err_where(e, "%s:%ld", d->file, (long)d->line);
 }
 
+/* The model has filled its context: it fails this turn and those after it. */
+static void cut_short(eval_dialogue *d, int turn) {
+    d->is_cut = true;
+    for (int i = turn; i < d->n_turns; i++) {
+        eval_turn *k = &d->turn[i];
+        k->rule[k->n_rules] = (eval_rule){.kind = RULE_FITS}; /* there is room behind the last */
+        k->failed = k->n_rules;
+    }
+}
+
 static status ask(const eval_writer *w, eval_task *t, turn_page *p, int turn, err *e) {
     for (int32_t i = 0; i < t->n; i++) {
         eval_dialogue *d = t->doc[i].dialogue;
         strbuf text = {0};
-        if (d->left_out) continue;
+        bool fits;
+        if (d->left_out || d->is_cut) continue;
         int64_t k = p->n++;
         p->doc[k] = &t->doc[i];
-        status st = see(w, t, d, turn, &p->prompt[k], &text, &p->end[k], e);
+        status st = see(w, t, d, turn, &p->prompt[k], &text, &p->end[k], &fits, e);
+        if (st == ST_OK && !fits) {
+            cut_short(d, turn);
+            tok_ids_free(&p->prompt[k]), tok_ids_free(&p->end[k]);
+            strbuf_free(&text);
+            p->prompt[k] = p->end[k] = (tok_ids){0};
+            p->n--;
+            continue;
+        }
         if (st == ST_OK) d->turn[turn].seen = eval_keep_result(t, strbuf_cstr(&text), text.len);
         strbuf_free(&text);
         if (st == ST_OK) st = look_at_template(w, d, turn, e);
         if (st != ST_OK) return name_doc(&t->doc[i], e);
-        p->want[k] = (eval_want){
-            .prompt = &p->prompt[k], .end = &p->end[k], .max_new = t->max_new, .sample = t->sample};
+        p->want[k] = (eval_want){.prompt = &p->prompt[k],
+                                 .end = &p->end[k],
+                                 .max_new = t->max_new,
+                                 .sample = eval_sampling(t, d->turn[turn].seen, 0)};
     }
     return ST_OK;
 }
@@ -212,6 +232,8 @@ status eval_write_dialogues(const eval_writer *w, eval_task *t, err *e) {
     return ST_OK;
 }
 
+/* Bytes that are no character become one of three bytes, so answers may have thrice the tokens when
+ * they are read again. */
 status eval_dialogue_tokens(const eval_writer *w, const eval_task *t, int64_t *out, err *e) {
     eval_writer wide = *w;
     wide.limits.Tmax = INT32_MAX / 2;
@@ -220,10 +242,11 @@ status eval_dialogue_tokens(const eval_writer *w, const eval_task *t, int64_t *o
     for (int32_t i = 0; i < t->n; i++) {
         eval_dialogue *d = t->doc[i].dialogue;
         tok_ids ids = {0};
+        bool fits;
         leave_out(w, d);
         if (d->left_out) continue;
-        status st = see(&wide, t, d, d->n_turns - 1, &ids, NULL, NULL, e);
-        int64_t most = ids.n + d->n_turns * t->max_new + 16 * d->n_turns;
+        status st = see(&wide, t, d, d->n_turns - 1, &ids, NULL, NULL, &fits, e);
+        int64_t most = ids.n + (3 * d->n_turns - 2) * t->max_new + 16 * d->n_turns;
         tok_ids_free(&ids);
         if (st != ST_OK) return name_doc(&t->doc[i], e);
         if (most > *out) *out = most;

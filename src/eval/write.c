@@ -143,10 +143,9 @@ int64_t eval_texts(const eval_task *t) {
     return (int64_t)t->n * t->repeats;
 }
 
-/* The k-th answer of a document draws the same numbers whatever else is asked. */
-static sample_options sampling(const eval_task *t, const eval_doc *d, int k) {
+sample_options eval_sampling(const eval_task *t, eval_text seen, int k) {
     sample_options s = t->sample;
-    s.seed = sample_seed(hash_bytes(d->seen.s, d->seen.len), k + 1);
+    s.seed = sample_seed(hash_bytes(seen.s, seen.len), k + 1);
     return s;
 }
 
@@ -177,7 +176,7 @@ status eval_write_answers(const eval_writer *w, eval_task *t, err *e) {
             wants[i * t->repeats + k] = (eval_want){.prompt = &prompt[i],
                                                     .end = &w->settings->end,
                                                     .max_new = t->max_new,
-                                                    .sample = sampling(t, &t->doc[i], k),
+                                                    .sample = eval_sampling(t, t->doc[i].seen, k),
                                                     .until = t->until,
                                                     .n_until = t->n_until};
     }

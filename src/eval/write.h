@@ -56,6 +56,9 @@ status eval_write_dialogues(const eval_writer *w, eval_task *t, err *e) ATH_MUST
 /* Tokens that prompt and answer of a dialogue may have: what a context is wanted for. */
 status eval_dialogue_tokens(const eval_writer *w, const eval_task *t, int64_t *out,
                             err *e) ATH_MUST_USE;
+/* How the k-th answer to a prompt is drawn: of other prompts by other numbers, and by the same ones
+ * whatever else is asked. */
+sample_options eval_sampling(const eval_task *t, eval_text seen, int k);
 /* Texts that may be written at a time. */
 int64_t eval_texts(const eval_task *t);
 

@@ -131,6 +131,8 @@ YAML
 expect 0 eval $m --tasks manners.yaml --template good.jinja --samples talk.jsonl --json
 has out '"verdict": "pass"'; has out '"pass,turn_2": 1.0'; has out '"pass,all": 1.0'; has out '"\"none\": the chat template knows no tools"'
 grep -qF '"turns": [{"prompt": "system a user a assistant", "answer": "' talk.jsonl || fail "turns: $(cat talk.jsonl)"
+expect 0 eval $m --tasks manners.yaml --template good.jinja --max-length 40 --show 1
+has out "fails: fits into the context"
 expect 0 eval $m --tasks manners.yaml --template drops.jinja --show 1
 has out "manners: fail"; has out '"any": the chat template drops the system prompt at turn 1'; has out "---- turn 2 passes"
 expect 3 eval $m --tasks vibe;                        has err "chat template"

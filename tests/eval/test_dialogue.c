@@ -157,6 +157,7 @@ static status play(void *ctx, const generate_limits *limits, write_item *items, 
         strbuf prompt = {0};
         assert_int_equal(
             tok_decode(s->tok, items[i].rq.prompt, items[i].rq.n_prompt, false, &prompt, e), ST_OK);
+        if (i > 0) assert_true(items[i].rq.sample.seed != items[0].rq.sample.seed);
         answer(s, strbuf_cstr(&prompt), &items[i].text);
         strbuf_free(&prompt);
         items[i].result.finish = FINISH_END;
