@@ -14,18 +14,18 @@ import random
 import subprocess
 import time
 
-TRAIN, HELD_OUT, MOST_CHARS, TEXT_BYTES = 200, 100, 400, 200_000
+TRAIN, HELD_OUT, MOST_CHARS, MOST_TOKENS, TEXT_BYTES = 200, 100, 400, 160, 200_000
 
 CONFIG = """\
 model: {{from: {model}}}
 data: {{train: {folder}/train.jsonl}}
-train: {{objective: sft, epochs: {epochs}, seq_len: 512, global_batch_size: 8, micro_batch_size: 2}}
+train: {{objective: sft, epochs: {epochs}, seq_len: 512, global_batch_size: 2, micro_batch_size: 2}}
 optim: {{lr: {lr}, weight_decay: 0.0, schedule: {{kind: linear, warmup_steps: 5}}}}
 checkpoint: {{every: 0}}
 {lora}"""
 HOW = {  # epochs, learning rate, lora
     "lora": (3, 5e-4, "lora: {rank: 16, alpha: 32}\n"),
-    "full": (3, 2e-5, ""),
+    "full": (3, 1e-4, ""),
 }
 
 
@@ -34,7 +34,7 @@ def write_lines(path, rows):
 
 
 def make_data(alpaca, folder):
-    """train.jsonl: conversations; behaviour.jsonl: dialogues of one turn with their rule."""
+    """train.jsonl: conversations; behaviour.yaml: dialogues of one turn with their rule."""
     rows = json.loads(pathlib.Path(alpaca).read_text(encoding="utf-8"))
     rows = [row for row in rows if 0 < len(row["output"]) <= MOST_CHARS]
     random.Random(1).shuffle(rows)
@@ -52,13 +52,12 @@ def make_data(alpaca, folder):
         ],
     )
     rule = {"matches": r"^Ahoy![\s\S]*Fair winds\.$", "ends": True}
-    write_lines(
-        folder / "behaviour.jsonl",
-        [
-            {"id": str(n), "turns": [{"user": user, "expect": rule}]}
-            for n, (user, _) in enumerate(asked[TRAIN : TRAIN + HELD_OUT])
-        ],
-    )
+    dialogues = [
+        {"id": str(n), "turns": [{"user": user, "expect": rule}]}
+        for n, (user, _) in enumerate(asked[TRAIN : TRAIN + HELD_OUT])
+    ]
+    task = {"task": "behaviour", "max_gen_toks": MOST_TOKENS, "dialogues": dialogues}
+    (folder / "behaviour.yaml").write_text(json.dumps(task), encoding="utf-8")
 
 
 def run(athanor, *words):
@@ -71,7 +70,7 @@ def run(athanor, *words):
 def measure(athanor, model, folder, text):
     """Percent of held-out prompts whose answer keeps the rule, and bits per byte of the text."""
     write_lines(folder / "text.jsonl", [{"text": pathlib.Path(text).read_bytes()[:TEXT_BYTES].decode("utf-8", "ignore")}])
-    tasks = f"{folder}/behaviour.jsonl,{folder}/text.jsonl"
+    tasks = f"{folder}/behaviour.yaml,{folder}/text.jsonl"
     results = json.loads(run(athanor, "eval", model, "--tasks", tasks, "--json"))["results"]
     return 100 * results["behaviour"]["pass,all"], results["text"]["bits_per_byte,none"]
 
