@@ -28,8 +28,8 @@ void cuda_name(const dev *d, char out[DEV_NAME_MAX]);
  * device has taken note. */
 void *cuda_pinned(dev *d, size_t bytes);
 void cuda_pinned_free(dev *d, void *p);
-/* Seconds that one of `runs` calls takes on the device; 0 on the emulated one
- * without ATHANOR_CUDA_FAULT. `work` gives work to
+/* Seconds that one of `runs` calls takes on the device; 0 on the emulated one, unless
+ * ATHANOR_CUDA_FAULT makes it a slow one. `work` gives work to
  * the device, once more than that. */
 double cuda_seconds(dev *d, int runs, void (*work)(const void *args), const void *args);
 /* Between these, kernels may touch only the ranges, and must fill what is GPU_WRITE. On a real device

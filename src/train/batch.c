@@ -12,6 +12,7 @@ batch_rows batch_rows_new(arena *a, int B, int T, bool start) {
                         .label = ARENA_ARRAY(a, int32_t, B),
                         .start = start ? ARENA_ARRAY(a, int32_t, n) : NULL,
                         .nll = ARENA_ARRAY(a, float, n),
+                        /* also the room of batch_sort_rows, for B doubles too */
                         .d_nll = ARENA_ARRAY(a, float, n > 2 * B ? n : 2 * B),
                         .ref_nll = ARENA_ARRAY(a, float, n),
                         .ref_logp = ARENA_ARRAY(a, double, B)};

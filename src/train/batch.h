@@ -8,7 +8,7 @@
 
 #include "prog/prog.h"
 
-/* One micro-batch on the host: B sequences of T tokens; each array is [B,T] but one. */
+/* One micro-batch on the host: B sequences of T tokens; each array is [B,T] unless it says otherwise. */
 typedef struct batch_rows {
     int B, T;
     int32_t *ids, *targets, *pos;

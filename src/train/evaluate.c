@@ -180,14 +180,6 @@ static status begin(evaluating *v, err *e) {
     return metrics_read(run, METRICS_LAST_STEP, take_told, v, e);
 }
 
-/* Runs a program of the scorer or the generator. */
-static void replay(void *ctx, const prog *p, const op_run *run) {
-    session *s = ctx;
-    op_run ranks = *run;
-    ranks.mesh = &s->setup.peers.m;
-    execute_pass(&s->setup, &s->stage, p, &ranks);
-}
-
 static void sum_over_ranks(void *ctx, int64_t *x, int64_t n) {
     session *s = ctx;
     comm_sum_i64(s->setup.peers.m.axis[MESH_WORLD], x, n);
@@ -206,14 +198,14 @@ static void tell_progress(void *ctx, const eval_task *t, int64_t done, int64_t a
 static eval_options options_of(session *s, eval_journal *j) {
     setup *u = &s->setup;
     int ranks = peers_ranks(&u->peers);
-    bool together = param_weights_in_slots(u->plan->store) || u->peers.m.size[MESH_TP] > 1;
     eval_options opt = {.template = u->tasks.template,
                         .chat = u->c->eval.chat,
                         .journal = j,
                         .stops = is_stopped,
                         .progress = tell_progress,
                         .ctx = s};
-    opt.ranks = (eval_ranks){peers_rank(&u->peers), together ? 0 : ranks, sum_over_ranks, s};
+    opt.ranks =
+        (eval_ranks){peers_rank(&u->peers), execute_needs_all(u) ? 0 : ranks, sum_over_ranks, s};
     if (ranks == 1) opt.interrupt = s->opt->stop; /* several must stop at the same place */
     return opt;
 }
@@ -238,7 +230,8 @@ static status compute(evaluating *v, int i, err *e) {
     status st = open_journal(v, &j, e);
     eval_options opt = options_of(v->s, &j);
     eval_task_reset(&u->tasks.list[i]);
-    open_model_borrow(&m, &u->models[number], u->tok, u->plan->spec.compute, u->plan, replay, v->s);
+    open_model_borrow(&m, &u->models[number], u->tok, u->plan->spec.compute, u->plan,
+                      execute_replay, v->s);
     const tok_ids *end = &v->s->stage.chat.end;
     for (int64_t k = 0; k < end->n; k++) generation_add_end(&m.end, end->id[k]);
     if (st == ST_OK) st = eval_run(&m, &u->tasks.list[i], 1, &opt, &unused, e);

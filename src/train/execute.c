@@ -430,6 +430,17 @@ void execute_pass(setup *u, const stage *g, const prog *p, const op_run *run) {
     }
 }
 
+void execute_replay(void *ctx, const prog *p, const op_run *run) {
+    session *s = ctx;
+    op_run ranks = *run;
+    ranks.mesh = &s->setup.peers.m;
+    execute_pass(&s->setup, &s->stage, p, &ranks);
+}
+
+bool execute_needs_all(const setup *u) {
+    return param_weights_in_slots(u->plan->store) || u->peers.m.size[MESH_TP] > 1;
+}
+
 int64_t execute_trained(const session *s, const step_result *r) {
     return s->setup.objective->loss ? r->sums[SUM_TARGETS] : r->targets;
 }

@@ -79,6 +79,10 @@ void execute_complete(const stage *g, const loader *l, uint64_t first_sample);
 /* Runs a program without backward: validation, sampling. All ranks that share the weights call it
  * together, since they may have to gather them. */
 void execute_pass(setup *u, const stage *g, const prog *p, const op_run *run);
+/* The same for a generator or a scorer over the run's plan; ctx: the session. */
+void execute_replay(void *ctx, const prog *p, const op_run *run);
+/* True: no rank has all weights, so all of them run every pass together. */
+bool execute_needs_all(const setup *u);
 /* The loss of a micro-batch after its forward pass, as a sum. If the objective computes the
  * gradient, this copies it to the program, so that the backward can begin, and adds to sums. */
 double execute_loss(const objective *o, const stage *g, const step_entry *t, float scale,

@@ -45,23 +45,13 @@ static status write_one(session *s, generator *g, int i, err *e) {
     return st;
 }
 
-/* Runs a program for the generator. Where weights are sharded, all ranks generate the same sample,
- * since gathering needs all of them. */
-static void replay(void *ctx, const prog *p, const op_run *run) {
-    session *s = ctx;
-    op_run ranks = *run;
-    ranks.mesh = &s->setup.peers.m;
-    execute_pass(&s->setup, &s->stage, p, &ranks);
-}
-
 status samples_write(session *s, err *e) {
     setup *u = &s->setup;
     if (!plan_prog(u->plan, USE_DECODE, 0)) return ST_OK;
     status st = ST_OK;
-    bool together = param_weights_in_slots(u->plan->store) || u->peers.m.size[MESH_TP] > 1;
-    if (!together && !setup_leads(u)) return ST_OK;
+    if (!execute_needs_all(u) && !setup_leads(u)) return ST_OK;
     generator g = plan_generator(u->plan, u->tok);
-    g.replay = replay;
+    g.replay = execute_replay;
     g.replay_ctx = s;
     for (int i = 0; st == ST_OK && i < u->c->sample.prompts.n; i++) {
         generator_reset(&g); /* each as if it were alone */
