@@ -202,6 +202,11 @@ static bool cache_is_f16(const open_model *m) {
     return m->cache == CACHE_F16;
 }
 
+void open_model_set_engine(open_model *m, int longest, int seqs, int64_t cache_bytes) {
+    dtype dt = cache_is_f16(m) ? DT_F16 : m->compute;
+    m->serve = engine_size_for(&m->config, dt, longest, seqs, cache_bytes);
+}
+
 /* Products of 16 bits read weights of the same format only. */
 static bool locate_in_folder(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes) {
     const open_model *m = ctx;
@@ -218,7 +223,8 @@ plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
                       .prefill_T = PREFILL_T < cache_tok ? PREFILL_T : cache_tok,
                       .logits_T = logits_T,
                       .adapters = m->adapter.adapters,
-                      .score = m->score};
+                      .score = m->score,
+                      .serve = m->serve};
     if (m->gguf) {
         spec.locate = gguf_model_locate;
         spec.locate_ctx = m->gguf;
@@ -284,6 +290,10 @@ scorer *open_model_scorer(const open_model *m) {
     scorer *s = plan_scorer(m->plan);
     scorer_set_replay(s, m->replay, m->replay_ctx);
     return s;
+}
+
+engine *open_model_engine(const open_model *m) {
+    return plan_engine(m->plan, m->tok);
 }
 
 const float *open_model_logits(open_model *m, const int32_t *ids, int n) {

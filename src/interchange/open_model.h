@@ -6,10 +6,12 @@
  *   open_model_read        opens the files; config and tokenizer are known from here on
  *   open_model_set_cache   if wanted: in which format the KV cache is
  *   open_model_set_scorer  if wanted: for evaluation
+ *   open_model_set_engine  if wanted: to serve many texts at a time
  *   open_model_set_precision  if wanted: to compute in 16 bits, as evaluation may
  *   open_model_load        plans and reserves memory, reads weights, makes the programs
  *   open_model_generator   text by means of a KV cache                 }
  *   open_model_scorer      log-likelihoods of continuations            } any number of times
+ *   open_model_engine      many texts at a time                         }
  *   open_model_logits      logits of all positions of a sequence       }
  *   open_model_close       always, also after an error
  *
@@ -58,6 +60,7 @@ typedef struct open_model {
     tok_ids end;         /* ids that end a text, if it is a GGUF file */
     cache_format cache;  /* what open_model_set_cache was asked for */
     scorer_size score;   /* what open_model_set_scorer was asked for; tok 0: nothing */
+    engine_size serve;   /* what open_model_set_engine was asked for; rows 0: nothing */
     dtype compute;   /* of activations and matrices: DT_F32, or as open_model_set_precision says */
     bool as_trained; /* norms and biases are those that training has: of state/, in fp32 */
     /* after open_model_load */
@@ -96,6 +99,9 @@ void open_model_set_scorer(open_model *m, int64_t longest, int64_t cache_bytes);
 /* After open_model_set_scorer: its scorer is also to write up to `texts` texts at a time (writer.h).
  */
 void open_model_set_writer(open_model *m, int64_t texts);
+/* The model is to serve up to `seqs` texts of up to `longest` tokens at a time, with a cache of about
+ * cache_bytes. After open_model_set_cache and open_model_set_precision. */
+void open_model_set_engine(open_model *m, int longest, int seqs, int64_t cache_bytes);
 /* Whether a path is taken for a GGUF file: by its first bytes, or by a name that ends with .gguf.
  * So the error for a damaged file names the right format. */
 bool open_model_is_gguf(const char *path);
@@ -124,6 +130,8 @@ generator open_model_generator(const open_model *m);
 /* A scorer with an empty cache, if one was asked for; it shares its cache with the generator. Freed
  * with scorer_free. */
 scorer *open_model_scorer(const open_model *m);
+/* An engine with an empty cache, if one was asked for. Freed with engine_free. */
+engine *open_model_engine(const open_model *m);
 /* Logits [n,V], fp32, of ids[0..n) by one forward pass without a cache; n must be the logits_T that
  * was loaded. They stay until the next call. */
 const float *open_model_logits(open_model *m, const int32_t *ids, int n);

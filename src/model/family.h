@@ -148,7 +148,19 @@ typedef enum model_task {
     TASK_LOGITS, /* "logits" [n,V] of the rows that the input "rows" [n,1] names */
     TASK_SCORE,  /* nll [n,1] of the "targets" [n,1] after the rows that "rows" [n,1] names */
     TASK_FILL, /* fills the cache; "y" [1,C] has the row that "rows" [1,1] names, before the head */
+    TASK_BODY, /* "y" [B*T,C]: the rows as the last layer leaves them */
+    TASK_HEAD, /* "logits" [B*T,V], fp32, of the rows "x" [B*T,C] that TASK_BODY gave: final norm and
+                  head */
 } model_task;
+
+/* A cache of pages that sequences share (PAGE_STORE). The rows of a program, T of B = 1, may belong
+ * to any of them. */
+typedef struct model_pages {
+    int page;   /* tokens of a page; 0: there is no such cache */
+    int pages;  /* of the cache */
+    int seqs;   /* rows of the input "pages": sequences at a time */
+    int of_seq; /* its columns: pages of a sequence at most */
+} model_pages;
 
 /* What is to be recorded: B sequences of T tokens. With a cache, as for generation, keys and values
  * of earlier tokens are in SPACE_STATE: for each layer [B,K,Tmax,D] of keys, then of values. */
@@ -164,6 +176,7 @@ typedef struct model_rec {
     int slots;          /* sequences that the cache has room for, of which the first B are used; 0:
                            B */
     int positions;      /* that tokens may have; 0: as many as the cache holds, or T */
+    model_pages paged;  /* instead of Tmax, with `positions` */
     bool cache_f16;     /* the cache is f16, in programs of f32; else as activations are */
     int64_t n_logits;   /* of TASK_LOGITS and TASK_SCORE: how many rows */
     bool document_mask; /* attention ends at the beginning of a document, which the input "start"
@@ -171,7 +184,7 @@ typedef struct model_rec {
     int64_t chunk_rows; /* rows of logits that the loss makes at a time; 0: automatic */
     float z_loss;       /* weight of the squared log-partition in the loss */
     /* made by model_record, for its own use */
-    val ids, pos, start, qpos;
+    val ids, pos, start, qpos, at, place, pages;
     val rope[2];         /* tables of global and local layers */
     int64_t cache_bytes; /* given to layers so far */
 } model_rec;
@@ -182,6 +195,7 @@ typedef struct model_rec {
  *                                   chunk before gave
  *            "pos"  int32 [B*T,1]   position of each token in its sequence
  *            "start", "qpos"        with document_mask, and with a cache
+ *            "at" [T,1], "place" [T,2], "pages" [seqs,of_seq]    with a cache of pages
  *            "targets"              of the chunk with the last layer, TASK_LM, TASK_NLL, TASK_SCORE
  *            "rows"                 of TASK_LOGITS, TASK_SCORE, TASK_FILL
  *   output   "nll" or "logits"      of the chunk with the last layer; of any other: "y" [B*T,C]

@@ -143,22 +143,44 @@ static void place(model_rec *r, const layer_spec *k, qkv_vals *p) {
     p->k = rotate(r, a, p->k, a->K);
 }
 
-/* Appends fresh rows [B*T, K*D] to the layer's cache of keys or values, a head after the other. */
-static val cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
+/* The layer's cache of keys or values: `rows` of it belong to this program, `all` to the layer. */
+static val cache_of(model_rec *r, int l, char which, int64_t rows, int64_t all, int64_t D) {
     dtype dt = r->cache_f16 ? DT_F16 : graph_get_options(r->g)->dt;
-    int64_t rows = (int64_t)r->B * K * r->Tmax, cols = D;
-    int64_t slots = r->slots ? r->slots : r->B;
     char name[32];
     snprintf(name, sizeof name, "cache.%d.%c", l, which);
-    val cache = graph_state(r->g, name, dt, rows, cols, r->cache_bytes);
-    r->cache_bytes += slots * K * r->Tmax * cols * (int64_t)dtype_bytes(dt);
+    val cache = graph_state(r->g, name, dt, rows, D, r->cache_bytes);
+    r->cache_bytes += all * D * (int64_t)dtype_bytes(dt);
+    return cache;
+}
+
+/* Appends fresh rows [B*T, K*D] to the layer's cache of keys or values, a head after the other. */
+static val cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
+    int64_t slots = r->slots ? r->slots : r->B;
+    val cache = cache_of(r, l, which, r->B * K * r->Tmax, slots * K * r->Tmax, D);
     return graph_kv_store(r->g, cache, fresh, r->qpos, r->B, (int)K, r->T, r->Tmax);
 }
 
-static val attention(model_rec *r, int l, const layer_spec *k, val x) {
-    const attention_layer *a = &k->attn;
-    qkv_vals p = project(r, k, x);
-    place(r, k, &p);
+static val page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
+    int64_t rows = (int64_t)r->paged.pages * K * r->paged.page;
+    val cache = cache_of(r, l, which, rows, rows, D);
+    return graph_page_store(r->g, cache, fresh, r->at, (int)K, r->paged.page);
+}
+
+static val page_attention(model_rec *r, int l, const attention_layer *a, const qkv_vals *p) {
+    op_paged spec = {.page = r->paged.page,
+                     .H = (int)a->H,
+                     .K = (int)a->K,
+                     .D = (int)a->D,
+                     .Dv = (int)a->D,
+                     .window = (int)a->window,
+                     .scale = (float)a->scale,
+                     .softcap = (float)a->softcap};
+    val k = page_cached(r, l, 'k', a->K, a->D, p->k);
+    val v = page_cached(r, l, 'v', a->K, a->D, p->v);
+    return graph_page_attention(r->g, &spec, p->q, k, v, r->pages, r->place);
+}
+
+static val sequence_attention(model_rec *r, int l, const attention_layer *a, qkv_vals p) {
     if (r->Tmax > 0) {
         p.k = cached(r, l, 'k', a->K, a->D, p.k);
         p.v = cached(r, l, 'v', a->K, a->D, p.v);
@@ -178,7 +200,14 @@ static val attention(model_rec *r, int l, const layer_spec *k, val x) {
                          .by_head = r->Tmax > 0,
                          .all_heads = (int)a->H * graph_tp(r->g),
                          .first_head = (int)a->H * graph_tp_rank(r->g)};
-    val o = graph_attention(r->g, &spec, p.q, p.k, p.v, r->start, r->qpos);
+    return graph_attention(r->g, &spec, p.q, p.k, p.v, r->start, r->qpos);
+}
+
+static val attention(model_rec *r, int l, const layer_spec *k, val x) {
+    const attention_layer *a = &k->attn;
+    qkv_vals p = project(r, k, x);
+    place(r, k, &p);
+    val o = r->paged.page ? page_attention(r, l, a, &p) : sequence_attention(r, l, a, p);
     graph_name(r->g, o, "layers.%d.attention", l);
     return out_product(r, PART_O, k->stored, o);
 }
@@ -262,6 +291,11 @@ static void make_inputs(model_rec *r) {
     r->pos = graph_input(r->g, "pos", DT_I32, N, 1);
     r->start = r->document_mask ? graph_input(r->g, "start", DT_I32, N, 1) : VAL_NONE;
     r->qpos = r->Tmax > 0 ? graph_input(r->g, "qpos", DT_I32, r->B, 1) : VAL_NONE;
+    if (r->paged.page) {
+        r->at = graph_input(r->g, "at", DT_I32, N, 1);
+        r->place = graph_input(r->g, "place", DT_I32, N, 2);
+        r->pages = graph_input(r->g, "pages", DT_I32, r->paged.seqs, r->paged.of_seq);
+    }
     r->cache_bytes = 0;
     make_rope(r);
 }
@@ -335,12 +369,17 @@ static void record_head(model_rec *r, val x) {
     char head[MODEL_NAME_BYTES];
     model_part_name(mc, PART_HEAD, -1, head);
     val bias = mc->head_bias ? model_named(r, head, ".bias") : VAL_NONE;
-    if (r->task != TASK_LOGITS) {
+    if (r->task != TASK_LOGITS && r->task != TASK_HEAD) {
         record_loss(r, x, w, bias);
         return;
     }
-    val rows = graph_input(r->g, "rows", DT_I32, r->n_logits, 1);
-    val logits = graph_linear(r->g, graph_take_rows(r->g, x, rows), w, bias);
+    val logits;
+    if (r->task == TASK_HEAD) {
+        logits = graph_linear_exact(r->g, x, w, bias);
+    } else {
+        val rows = graph_input(r->g, "rows", DT_I32, r->n_logits, 1);
+        logits = graph_linear(r->g, graph_take_rows(r->g, x, rows), w, bias);
+    }
     logits = graph_tp_cols(r->g, logits, mc->vocab_size);
     graph_output(r->g, graph_softcap(r->g, logits, (float)mc->final_softcap), "logits");
 }
@@ -348,6 +387,11 @@ static void record_head(model_rec *r, val x) {
 void model_record(model_rec *r) {
     bool chosen = r->task != TASK_LM && r->task != TASK_NLL;
     CHECK(!chosen || !graph_get_options(r->g)->sequence_parallel, "rows are of whole sequences");
+    if (r->task == TASK_HEAD) {
+        record_head(r,
+                    graph_input(r->g, "x", graph_get_options(r->g)->dt, r->T, r->mc->hidden_size));
+        return;
+    }
     if (r->layers.end == 0) r->layers = model_all_layers(r->mc);
     make_inputs(r);
     val x = r->layers.first == 0 ? embed(r) : take_over(r);
@@ -356,7 +400,7 @@ void model_record(model_rec *r) {
         x = block(r, l, x);
         graph_block_end(r->g);
     }
-    if (r->layers.end < model_layers(r->mc))
+    if (r->layers.end < model_layers(r->mc) || r->task == TASK_BODY)
         hand_over(r, x);
     else
         record_head(r, x);

@@ -631,6 +631,61 @@ static status infer_KV_STORE(op_infer *io, err *e) {
     return ST_OK;
 }
 
+static status infer_PAGE_STORE(op_infer *io, err *e) {
+    int64_t K = io->attr->paged.K, page = io->attr->paged.page;
+    TRY(expect_positive(io, "page", page, e));
+    TRY(expect_positive(io, "K", K, e));
+    TRY(expect_cache_dtype(io, 0, e));
+    TRY(expect_cols(io, 1, K * io->in[0].cols, "K times those of the cache", e));
+    TRY(expect_numbers(io, 2, "the size of a place", e));
+    TRY(same_rows(io, 2, 1, e));
+    if (io->in[0].rows % (K * page))
+        return err_set(e, ST_USAGE, "page_store: %lld rows are no whole pages of %lld",
+                       (long long)io->in[0].rows, (long long)(K * page));
+    set_out(io, 0, io->in[0].dt, io->in[0].rows, io->in[0].cols);
+    return ST_OK;
+}
+
+static status page_attention_check_attr(const op_infer *io, err *e) {
+    const op_attr *at = io->attr;
+    TRY(expect_positive(io, "page", at->paged.page, e));
+    TRY(expect_positive(io, "H", at->paged.H, e));
+    TRY(expect_positive(io, "K", at->paged.K, e));
+    TRY(expect_positive(io, "D", at->paged.D, e));
+    TRY(expect_positive(io, "Dv", at->paged.Dv, e));
+    if (at->paged.H % at->paged.K)
+        return err_set(e, ST_USAGE,
+                       "page_attention: %d query heads are not a multiple of %d kv heads",
+                       at->paged.H, at->paged.K);
+    if (at->paged.D > OP_MAX_HEAD_DIM || at->paged.Dv > OP_MAX_HEAD_DIM)
+        return err_set(e, ST_USAGE, "page_attention: head size %d is over the limit of %d",
+                       at->paged.D > at->paged.Dv ? at->paged.D : at->paged.Dv, OP_MAX_HEAD_DIM);
+    if (at->paged.window < 0)
+        return err_set(e, ST_USAGE, "page_attention: window is %d but must not be negative",
+                       at->paged.window);
+    return expect_softcap(io, at->paged.softcap, e);
+}
+
+static status infer_PAGE_ATTENTION(op_infer *io, err *e) {
+    const op_attr *at = io->attr;
+    TRY(page_attention_check_attr(io, e));
+    TRY(expect_cols(io, 0, (int64_t)at->paged.H * at->paged.D, "H*D", e));
+    TRY(expect_cols(io, 1, at->paged.D, "D", e));
+    TRY(expect_cols(io, 2, at->paged.Dv, "Dv", e));
+    TRY(same_rows(io, 2, 1, e));
+    TRY(expect_cache_dtype(io, 1, e));
+    TRY(expect_dtype(io, 2, io->in[1].dt, e));
+    TRY(expect_dtype(io, 3, DT_I32, e));
+    TRY(expect_dtype(io, 4, DT_I32, e));
+    TRY(same_rows(io, 4, 0, e));
+    TRY(expect_cols(io, 4, 2, "the size of a place", e));
+    set_out(io, 0, act_dt(io), io->in[0].rows, (int64_t)at->paged.H * at->paged.Dv);
+    /* As if every row saw half of what its sequence has room for. */
+    double keys = (double)io->in[3].cols * at->paged.page / 2;
+    io->fwd.flops = 2.0 * elements(&io->in[0]) / at->paged.D * keys * (at->paged.D + at->paged.Dv);
+    return ST_OK;
+}
+
 static status infer_FIXED_ADD(op_infer *io, err *e) {
     const tensor *x = &io->in[0];
     TRY(expect_dtype(io, 0, real_dt(io), e));

@@ -86,6 +86,15 @@ typedef struct op_attention {
     int32_t all_heads, first_head;
 } op_attention;
 
+/* Of a cache of pages. */
+typedef struct op_paged {
+    int32_t page;     /* positions of a page */
+    int32_t K;        /* kv heads */
+    int32_t H, D, Dv; /* of PAGE_ATTENTION: query heads, columns of a head */
+    int32_t window;   /* this and the next two: as in op_attention */
+    float scale, softcap;
+} op_paged;
+
 /* Attributes; which member is meant follows from the op kind. Plain data, copied as
  * bytes. */
 typedef union op_attr {
@@ -97,7 +106,8 @@ typedef union op_attr {
         int32_t first;
     } embed;
     struct {
-        bool exact; /* y is f32, whatever the program's dtype */
+        bool exact;  /* y is f32, whatever the program's dtype */
+        bool by_row; /* the bits of a row of y do not depend on the other rows */
     } linear;
     struct {
         float eps;
@@ -150,6 +160,7 @@ typedef union op_attr {
     struct {
         int32_t B, T, Tmax, K; /* K heads, of which each row has its part */
     } kv;
+    op_paged paged; /* page_store, page_attention */
     uint8_t raw[64];
 } op_attr;
 

@@ -108,6 +108,9 @@ static void lay_out_cache(plan *p) {
         if (s->score.tok)
             *most = larger(*most, model_cache_bytes(&s->model, plan_tp(s), s->score.slots,
                                                     s->score.tok, s->compute));
+        if (s->serve.rows)
+            *most = larger(
+                *most, model_cache_bytes(&s->model, plan_tp(s), s->serve.pages, s->serve.page, dt));
     }
 }
 

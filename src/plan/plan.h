@@ -47,6 +47,7 @@
 #include <limits.h>
 
 #include "infer/generator.h"
+#include "infer/engine.h"
 #include "infer/scorer.h"
 #include "model/family.h"
 #include "optim/optim.h"
@@ -76,12 +77,14 @@ typedef struct plan_spec {
     model_adapters adapters;  /* these are trained, and the model is frozen; rank 0: none */
     const plan_other *others; /* [n_others] */
     int n_others;
-    int valid_B;       /* 0: no validation program */
-    int cache_tok;     /* longest sequence of the sampler, in tokens; 0: no sampler */
-    bool cache_f16;    /* keys and values are f16 in its cache; only if compute is DT_F32 */
+    int valid_B;   /* 0: no validation program */
+    int cache_tok; /* longest sequence of the sampler, in tokens; 0: no sampler */
+    bool
+        cache_f16; /* keys and values are f16 in its cache and the engine's; only if compute is DT_F32 */
     int prefill_T;     /* tokens of the longest prefill pass of the sampler */
     int logits_T;      /* length of sequences of which all logits are wanted; 0: no such program */
     scorer_size score; /* of the scorer (infer/scorer.h); tok 0: none */
+    engine_size serve; /* of the engine (infer/engine.h); rows 0: none */
     const optim_class *optim; /* of training programs */
     recompute_policy recompute;
     bool document_mask;
@@ -107,7 +110,7 @@ typedef enum plan_region_kind {
     REGION_OTHERS,     /* the other models, one after the other: masters, then work copies */
     REGION_OPTIM,      /* the states, one array after the other */
     REGION_PINNED,     /* inputs, outputs and constants of all programs */
-    REGION_CACHE,      /* the KV cache of the sampler, or of the scorer */
+    REGION_CACHE,      /* the KV cache of the sampler, of the scorer, or of the engine */
     REGION_GRAD_PIECE, /* zero 2, 3: gradients of what this rank owns, summed */
     REGION_GRADS,
     REGION_FRAME,    /* frames; if these begin in REGION_GRADS, only what they need behind it */
@@ -125,7 +128,9 @@ typedef enum plan_use {
     USE_LOGITS,
     USE_FILL, /* of the scorer, of its shape `number` (scorer_shape_at) */
     USE_SCORE,
-    USE_WRITE /* of the scorer's writer */
+    USE_WRITE, /* of the scorer's writer */
+    USE_BODY,  /* of the engine, with the rows of engine_rows_at */
+    USE_HEAD
 } plan_use;
 
 /* All that decides what a program computes. Uses with equal signatures share one program. A member
@@ -135,6 +140,7 @@ typedef struct plan_signature {
     model_task task;
     model_layer_range layers;
     int B, T, Tmax, slots, positions, n_logits;
+    model_pages paged;
     bool train, cache_f16, document_mask;
     recompute_policy recompute;
     int64_t chunk_rows;
@@ -212,6 +218,8 @@ step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool redu
 generator plan_generator(const plan *p, const tok *t);
 /* The scorer's programs and cache, of a committed plan. To be freed with scorer_free. */
 scorer *plan_scorer(const plan *p);
+/* The engine's programs and cache, of a committed plan; t as above. To be freed with engine_free. */
+engine *plan_engine(const plan *p, const tok *t);
 /* Of the selected phase: how many chunks, and how many micro-batches are under way together. */
 int plan_chunks(const plan *p);
 int plan_frames(const plan *p);

@@ -127,6 +127,19 @@ static plan_signature write_signature(const plan_spec *s) {
     return g;
 }
 
+/* Rows of texts of any kind, over a cache of pages; or the head for some of them. */
+static plan_signature serve_signature(const plan_spec *s, int rows, bool body) {
+    plan_signature g = common(s, 0);
+    g.task = body ? TASK_BODY : TASK_HEAD;
+    g.B = 1;
+    g.T = rows;
+    if (!body) return g;
+    g.paged = engine_pages(&s->serve);
+    g.positions = s->serve.longest;
+    g.cache_f16 = s->cache_f16;
+    return g;
+}
+
 /* False: the phase has no such program. */
 static bool signature_of(const plan_spec *s, plan_use use, int number, plan_signature *out) {
     *out = (plan_signature){0};
@@ -161,6 +174,12 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
         case USE_WRITE:
             if (s->score.writes) *out = write_signature(s);
             return s->score.writes > 0;
+        case USE_BODY:
+        case USE_HEAD: {
+            int rows = engine_rows_at(&s->serve, number, use == USE_BODY);
+            if (rows) *out = serve_signature(s, rows, use == USE_BODY);
+            return rows > 0;
+        }
     }
     return false;
 }
@@ -170,6 +189,8 @@ static bool is_same(const plan_signature *a, const plan_signature *b) {
     return a->model == b->model && a->task == b->task && a->layers.first == b->layers.first &&
            a->layers.end == b->layers.end && a->B == b->B && a->T == b->T && a->Tmax == b->Tmax &&
            a->slots == b->slots && a->positions == b->positions && a->n_logits == b->n_logits &&
+           a->paged.page == b->paged.page && a->paged.pages == b->paged.pages &&
+           a->paged.seqs == b->paged.seqs && a->paged.of_seq == b->paged.of_seq &&
            a->train == b->train && a->cache_f16 == b->cache_f16 &&
            a->document_mask == b->document_mask && a->recompute == b->recompute &&
            a->chunk_rows == b->chunk_rows && a->z_loss == b->z_loss &&
@@ -205,6 +226,7 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .sequence_parallel = s->sequence_parallel && (g->task == TASK_LM || g->task == TASK_NLL),
         .grads_in_frame = g->train && g->grads_in_frame,
         .fixed_grads = g->train && s->fixed_grads,
+        .by_row = g->task == TASK_BODY || g->task == TASK_HEAD,
         .random_ops_before = model_random_ops_before(g->layers.first)};
 }
 
@@ -212,7 +234,8 @@ static const char *use_name(plan_use use) {
     static const char *const names[] = {
         [USE_TRAIN] = "training",  [USE_VALID] = "validation", [USE_LOOK] = "reference",
         [USE_PREFILL] = "prefill", [USE_DECODE] = "decode",    [USE_LOGITS] = "logits",
-        [USE_FILL] = "context",    [USE_SCORE] = "scoring",    [USE_WRITE] = "writing"};
+        [USE_FILL] = "context",    [USE_SCORE] = "scoring",    [USE_WRITE] = "writing",
+        [USE_BODY] = "serving",    [USE_HEAD] = "serving head"};
     return names[use];
 }
 
@@ -229,6 +252,7 @@ static status record(plan *p, const plan_spec *s, const plan_signature *g, prog 
                    .Tmax = g->Tmax,
                    .slots = g->slots,
                    .positions = g->positions,
+                   .paged = g->paged,
                    .cache_f16 = g->cache_f16,
                    .n_logits = g->n_logits,
                    .document_mask = g->document_mask,
@@ -268,6 +292,8 @@ static status record_phase(plan *p, const plan_spec *s, err *e) {
         TRY(add(p, s, USE_SCORE, i, e));
     }
     TRY(add(p, s, USE_WRITE, 0, e));
+    for (int i = 0; engine_rows_at(&s->serve, i, true); i++) TRY(add(p, s, USE_BODY, i, e));
+    for (int i = 0; engine_rows_at(&s->serve, i, false); i++) TRY(add(p, s, USE_HEAD, i, e));
     return add(p, s, USE_DECODE, 0, e);
 }
 
@@ -296,13 +322,19 @@ step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool redu
 
 /* ---- generation ---- */
 
-generator plan_generator(const plan *p, const tok *t) {
+static generate_limits limits_of(const plan *p, const tok *t, int longest) {
     int32_t vocab = (int32_t)p->spec.model.vocab_size, known = t ? tok_vocab_size(t) : vocab;
+    return (generate_limits){
+        .Tmax = longest, .vocab = vocab, .n_ids = known < vocab ? known : vocab};
+}
+
+generator plan_generator(const plan *p, const tok *t) {
+    generate_limits limits = limits_of(p, t, p->spec.cache_tok);
     generator g = {.decode = generator_pass_of(plan_prog(p, USE_DECODE, 0)),
                    .dev = p->dev,
-                   .Tmax = p->spec.cache_tok,
-                   .vocab = vocab,
-                   .n_ids = known < vocab ? known : vocab};
+                   .Tmax = limits.Tmax,
+                   .vocab = limits.vocab,
+                   .n_ids = limits.n_ids};
     for (int i = 0; i < GENERATOR_PREFILLS; i++)
         g.prefill[i] = generator_pass_of(plan_prog(p, USE_PREFILL, i));
     return g;
@@ -315,4 +347,14 @@ scorer *plan_scorer(const plan *p) {
         scorer_set_pass(s, i, plan_prog(p, USE_FILL, i), plan_prog(p, USE_SCORE, i));
     scorer_set_write(s, plan_prog(p, USE_WRITE, 0));
     return s;
+}
+
+engine *plan_engine(const plan *p, const tok *t) {
+    const engine_size *size = &p->spec.serve;
+    generate_limits limits = limits_of(p, t, size->longest);
+    engine *en = engine_new(p->dev, size, &limits);
+    for (int body = 0; body < 2; body++)
+        for (int i = 0; engine_rows_at(size, i, body); i++)
+            engine_set_program(en, i, body, plan_prog(p, body ? USE_BODY : USE_HEAD, i));
+    return en;
 }

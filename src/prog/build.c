@@ -40,7 +40,13 @@ val graph_take_rows(graph *g, val x, val rows) {
 }
 
 val graph_linear(graph *g, val x, val w, val bias) {
-    return emit(g, OP_LINEAR, NULL, (val[]){x, w, bias}, 3, -1);
+    op_attr attr = {.linear = {.by_row = g->opt.by_row}};
+    return emit(g, OP_LINEAR, &attr, (val[]){x, w, bias}, 3, -1);
+}
+
+val graph_linear_exact(graph *g, val x, val w, val bias) {
+    op_attr attr = {.linear = {.exact = true, .by_row = g->opt.by_row}};
+    return emit(g, OP_LINEAR, &attr, (val[]){x, w, bias}, 3, -1);
 }
 
 val graph_bias(graph *g, val x, val bias) {
@@ -244,4 +250,15 @@ val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, 
     if (g->failed) return VAL_NONE;
     op_attr attr = {.kv = {.B = B, .T = T, .Tmax = Tmax, .K = K}};
     return emit(g, OP_KV_STORE, &attr, (val[]){cache, src, qpos}, 3, 0);
+}
+
+val graph_page_store(graph *g, val cache, val src, val at, int K, int page) {
+    op_attr attr = {.paged = {.K = K, .page = page}};
+    return emit(g, OP_PAGE_STORE, &attr, (val[]){cache, src, at}, 3, 0);
+}
+
+val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, val pages,
+                         val place) {
+    op_attr attr = {.paged = *spec};
+    return emit(g, OP_PAGE_ATTENTION, &attr, (val[]){q, k, v, pages, place}, 5, -1);
 }

@@ -70,6 +70,9 @@ typedef struct graph_options {
     /* For a graph of some layers of a model (a chunk): how many random ops the chunks before it
      * have. The chunks then draw the same random numbers as one graph of all layers would. */
     uint32_t random_ops_before;
+    /* No row of an activation depends on another one, to the bit, but through attention: products
+     * are LINEAR with by_row. For programs whose rows are of several texts. */
+    bool by_row;
 } graph_options;
 
 /* The graph lives in `a`, as does the program made from it. */
@@ -163,6 +166,8 @@ val graph_embed_part(graph *g, val table, int64_t rows, val ids, int32_t no_grad
 /* Rows of an activation, by their numbers; a negative one gives zeros. */
 val graph_take_rows(graph *g, val x, val rows);
 val graph_linear(graph *g, val x, val w, val bias);
+/* The same as fp32, whatever the program's dtype. */
+val graph_linear_exact(graph *g, val x, val w, val bias);
 val graph_bias(graph *g, val x, val bias); /* returns x if bias is VAL_NONE */
 /* a + b. If b is the product that was recorded last, that op adds a. Otherwise an op of its own
  * does: in b's buffer, if b is a whole value of this block that its own backward does not read. */
@@ -205,5 +210,9 @@ val graph_head_nll(graph *g, const graph_head_spec *spec, val x, val w, val bias
 /* Writes src, the keys or values of T positions, to the cache at positions qpos: K heads of B
  * sequences. The cache has room for Tmax positions. Returns the cache, for graph_attention. */
 val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, int Tmax);
+/* The same for a cache of pages: row n goes to place at[n] of it (PAGE_STORE). */
+val graph_page_store(graph *g, val cache, val src, val at, int K, int page);
+/* Attention of rows of several sequences with such caches (PAGE_ATTENTION). */
+val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, val pages, val place);
 
 #endif

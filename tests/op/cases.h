@@ -436,6 +436,56 @@ static void cases_KV_STORE(case_list *l) {
     }
 }
 
+/* pages, page, K, D, rows */
+static void cases_PAGE_STORE(case_list *l) {
+    static const int32_t sizes[][5] = {
+        {1, 1, 1, 1, 1}, {3, 4, 1, 5, 9}, {5, 8, 2, 32, 7}, {4, 6, 3, 11, 23}};
+    for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
+        const int32_t *s = sizes[i / 2];
+        op_case *c = case_add(l, OP_PAGE_STORE);
+        c->attr.paged = (op_paged){.page = s[1], .K = s[2]};
+        LABEL(c, "page_store pages=%d page=%d K=%d D=%d rows=%d%s", s[0], s[1], s[2], s[3], s[4],
+              i % 2 ? " f16" : "");
+        c->in[0] = (slot){i % 2 ? CACHE : ACTIVATION, s[0] * s[2] * s[1], s[3], 0, 0};
+        c->in[1] = (slot){ACTIVATION, s[4], s[2] * s[3], 0, 0};
+        c->in[2] = (slot){SOME, s[4], 1, s[0] * s[1], 0};
+    }
+}
+
+/* Three sequences whose pages lie anywhere in a cache of more pages. */
+static void cases_PAGE_ATTENTION(case_list *l) {
+    static const struct {
+        int32_t page, of_seq, H, K, D, Dv, rows, window;
+        float softcap;
+    } sizes[] = {{1, 1, 1, 1, 1, 1, 2, 0, 0},       {4, 3, 2, 1, 5, 3, 9, 0, 0},
+                 {8, 5, 6, 2, 32, 32, 17, 0, 1.5f}, {16, 9, 9, 3, 64, 64, 40, 0, 0},
+                 {32, 6, 4, 4, 80, 48, 21, 50, 0},  {32, 12, 16, 2, 128, 128, 70, 0, 0},
+                 {32, 4, 5, 1, 24, 24, 33, 7, 0.7f}};
+    for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
+        int64_t tokens = (int64_t)sizes[i / 2].page * sizes[i / 2].of_seq, rows = sizes[i / 2].rows;
+        op_case *c = case_add(l, OP_PAGE_ATTENTION);
+        op_paged a = {.page = sizes[i / 2].page,
+                      .H = sizes[i / 2].H,
+                      .K = sizes[i / 2].K,
+                      .D = sizes[i / 2].D,
+                      .Dv = sizes[i / 2].Dv,
+                      .window = sizes[i / 2].window,
+                      .scale = 0.3f,
+                      .softcap = sizes[i / 2].softcap};
+        int64_t pages = 3 * sizes[i / 2].of_seq + 1;
+        if (pages % 7 == 0) pages++;
+        c->attr.paged = a;
+        c->heavy = i >= 6;
+        LABEL(c, "page_attention page=%d of %d H=%d K=%d D=%d Dv=%d rows=%d window=%d%s", a.page,
+              sizes[i / 2].of_seq, a.H, a.K, a.D, a.Dv, (int)rows, a.window, i % 2 ? " f16" : "");
+        c->in[0] = (slot){ACTIVATION, rows, a.H * a.D, 0, 0};
+        c->in[1] = (slot){i % 2 ? CACHE : ACTIVATION, pages * a.K * a.page, a.D, 0, 0};
+        c->in[2] = (slot){i % 2 ? CACHE : ACTIVATION, pages * a.K * a.page, a.Dv, 0, 0};
+        c->in[3] = (slot){DISTINCT, 3, sizes[i / 2].of_seq, pages, 0};
+        c->in[4] = (slot){SEQ_PLACES, rows, 2, tokens, 0};
+    }
+}
+
 /* One value in three is far below the others: it loses bits. */
 static void cases_FIXED_ADD(case_list *l) {
     for (int i = 0; i < ARRAY_LEN(SIZES); i++) {

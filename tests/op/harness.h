@@ -23,6 +23,9 @@ typedef enum fill {
     STARTS,     /* bounds of documents of uneven length: start <= position, limit = Tq */
     BLIND,      /* like STARTS, but some rows start behind the last key and see nothing */
     LATEST,     /* i32 = limit for every row */
+    DISTINCT,   /* i32 in [0, limit), no two alike; limit is no multiple of 7 */
+    SOME,       /* the same, every fourth one -1 */
+    SEQ_PLACES, /* pairs (sequence below 3, position below limit), every fifth position -1 */
     ANGLES,     /* cos | sin table, f32 or f64 */
     LIKE_STATS, /* rows of a maximum, a sum of exponentials and a logit, f32 or f64 */
 } fill;
@@ -157,6 +160,13 @@ static inline double slot_value(const slot *s, int which, int64_t i) {
         case STARTS: return (double)doc;
         case BLIND: return i % 4 == 2 ? (double)s->limit + 1 : (double)doc;
         case LATEST: return (double)s->limit;
+        case SOME:
+            if (i % 4 == 3) return -1;
+            /* fall through */
+        case DISTINCT: return (double)((i * 7 + 2) % s->limit);
+        case SEQ_PLACES:
+            if (i % 2 == 0) return (double)(i / 2 % 3);
+            return i / 2 % 5 == 4 ? -1 : below;
         case LIKE_STATS: return i % 3 == 1 ? 2.0 + 3.0 * u * u : u;
         case ANGLES: {
             int64_t half = s->cols / 2, pos = i / s->cols, k = i % s->cols;

@@ -1,0 +1,96 @@
+/* An engine: many texts at a time, as a server has them. Requests come and go between passes.
+ *
+ *   request  --engine_submit-->  queue  --admitted when its memory is free-->  running  -->  ended
+ *
+ * A pass (engine_step) computes rows of several texts: the next token of each that is being
+ * written, a piece of the prompts of those that begin, and rows that try tokens in advance (draft.h). Keys
+ * and values lie in pages of a cache of fixed size; pages whose tokens are the beginning of a new
+ * prompt are not computed again (pages.h). All memory is planned: a text is admitted when the pages
+ * that it may come to need are free or can be freed, else it waits, in the order of arrival. What can never fit
+ * is refused at once.
+ *
+ * A text depends on its request and the model alone, to the bit: not on who else is served, on the
+ * cutting of prompts into passes, on what the cache held, or on the number of threads. Every op
+ * of its programs computes a row the same way in every pass (graph_options.by_row).
+ *
+ * The engine has one owner, a thread that calls it; nothing in it is locked. Callbacks run inside
+ * engine_step, and may call engine_submit and engine_cancel. plan_engine makes one; engine_free frees what it
+ * holds itself. */
+#ifndef INFER_ENGINE_H
+#define INFER_ENGINE_H
+
+#include "infer/generate.h"
+#include "model/family.h"
+
+/* What is planned for an engine. */
+typedef struct engine_size {
+    int rows;    /* of a pass at most; 0: there is no engine */
+    int logits;  /* rows of a pass whose logits may be asked for, at most */
+    int longest; /* tokens of a text at most, prompt and answer */
+    int seqs;    /* texts that run at a time at most */
+    int page;    /* tokens of a page */
+    int pages;   /* of the cache; one of them is the engine's own, for rows that nobody wants */
+} engine_size;
+
+/* For texts of up to `longest` tokens, `seqs` at a time, with a cache of about cache_bytes (which
+ * hold one text of that length at least), numbers of cache_dt. */
+engine_size engine_size_for(const model_config *mc, dtype cache_dt, int longest, int seqs,
+                            int64_t cache_bytes);
+/* The cache, as programs have it. */
+model_pages engine_pages(const engine_size *size);
+/* How many rows the program `number` has, rising; 0: there is none of that number. body: of the
+ * program that takes ids (TASK_BODY); else of the one that gives logits (TASK_HEAD). */
+int engine_rows_at(const engine_size *size, int number, bool body);
+
+typedef struct engine engine;
+engine *engine_new(dev *d, const engine_size *size, const generate_limits *limits);
+/* The program of a number, from engine_rows_at. */
+void engine_set_program(engine *en, int number, bool body, const prog *p);
+void engine_free(engine *en); /* NULL is fine; running requests end without a callback */
+
+/* ---- requests ---- */
+
+/* What a request has come to, given with each token and at its end. */
+typedef struct engine_token {
+    int32_t id;
+    double logprob; /* log p by the model: before temperature, penalties and filters */
+    const int32_t
+        *top_ids; /* [n_top] the most likely ids, falling, of equal ones the smallest first */
+    const double *top_logprobs;
+    int n_top;
+} engine_token;
+
+typedef struct engine_request {
+    generate_request
+        rq; /* prompt, max_new, sample, end, tok, stop, on_text, ctx. rq.logprobs and interrupt are not read */
+    int n_top; /* alternatives whose log-probabilities are wanted; -1: none, not even of the token picked */
+    bool prompt_logprobs; /* on_prompt is called for each token of the prompt, too */
+    /* Calls; each may be NULL. ctx is rq.ctx. A token of the prompt: its number, from 1 on (the first
+     * has no probability). */
+    void (*on_prompt)(void *ctx, int64_t index, const engine_token *t);
+    /* A token of the answer, before the text that it completes goes to rq.on_text. The one that ends the answer is
+     * not told. */
+    void (*on_token)(void *ctx, const engine_token *t);
+    /* The last call. st is not ST_OK where the model gave no probabilities, or the request was
+     * cancelled (ST_STOPPED). */
+    void (*on_end)(void *ctx, status st, const generate_result *result, const err *e);
+} engine_request;
+
+/* All that the request points to must stay until on_end. *id: for engine_cancel, never 0. ST_USAGE: an empty
+ * prompt, an unknown id, a prompt that is too long; ST_BUSY is the caller's to say, by engine_get_load. */
+status engine_submit(engine *en, const engine_request *rq, uint64_t *id, err *e) ATH_MUST_USE;
+/* Its place is free at once; on_end is called with ST_STOPPED before this returns. An unknown id (it
+ * has ended) is fine. */
+void engine_cancel(engine *en, uint64_t id);
+/* One pass. False: there is nothing to do. */
+bool engine_step(engine *en);
+
+typedef struct engine_load {
+    int running, waiting;
+    int64_t pages, pages_used, pages_kept; /* in use by texts; kept for prefixes to come */
+    /* since the engine began */
+    int64_t requests, prompt_tokens, reused_tokens, new_tokens, passes, rows, drafted, accepted;
+} engine_load;
+engine_load engine_get_load(const engine *en);
+
+#endif

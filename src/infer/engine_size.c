@@ -1,0 +1,43 @@
+/* What is planned for an engine (see engine.h). */
+#include "base/arena.h"
+#include "infer/engine.h"
+
+enum {
+    PAGE = 32,       /* tokens: a prefix is kept in whole pages */
+    MOST_ROWS = 256, /* of a pass: beyond these a product gains nothing */
+    MOST_LOGITS = 64
+};
+
+static const int ROWS[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, MOST_ROWS};
+
+static int64_t pages_for(int64_t tokens) {
+    return (tokens + PAGE - 1) / PAGE;
+}
+
+engine_size engine_size_for(const model_config *mc, dtype cache_dt, int longest, int seqs,
+                            int64_t cache_bytes) {
+    int64_t page_bytes = model_cache_bytes(mc, 1, 1, PAGE, cache_dt);
+    int64_t least = pages_for(longest), most = least * seqs, pages = cache_bytes / page_bytes;
+    if (pages > most) pages = most;
+    if (pages < least) pages = least;
+    return (engine_size){.rows = MOST_ROWS,
+                         .logits = seqs > MOST_LOGITS ? seqs : MOST_LOGITS,
+                         .longest = longest,
+                         .seqs = seqs,
+                         .page = PAGE,
+                         .pages = (int)pages + 1};
+}
+
+model_pages engine_pages(const engine_size *size) {
+    return (model_pages){.page = size->page,
+                         .pages = size->pages,
+                         .seqs = size->seqs,
+                         .of_seq = (size->longest + size->page - 1) / size->page};
+}
+
+int engine_rows_at(const engine_size *size, int number, bool body) {
+    int most = body ? size->rows : size->logits;
+    if (number >= ARRAY_LEN(ROWS) || most == 0) return 0;
+    if (number > 0 && ROWS[number - 1] >= most) return 0;
+    return ROWS[number] < most ? ROWS[number] : most;
+}
