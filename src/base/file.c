@@ -207,6 +207,10 @@ status file_map_open(file_map *m, const char *path, err *e) {
     return s;
 }
 
+void file_map_release(const file_map *m) {
+    if (m->data) (void)madvise((void *)(uintptr_t)m->data, m->len, MADV_DONTNEED);
+}
+
 void file_map_close(file_map *m) {
     if (m->data) munmap((void *)(uintptr_t)m->data, m->len);
     *m = (file_map){0};

@@ -65,6 +65,9 @@ typedef struct file_map {
     size_t len;
 } file_map;
 status file_map_open(file_map *m, const char *path, err *e) ATH_MUST_USE;
+/* Lets go of the memory that holds what was read so far; it is read again from the file when it is
+ * looked at. */
+void file_map_release(const file_map *m);
 void file_map_close(file_map *m);
 
 /* A write stream that hashes what it writes (XXH3-64), and fsyncs on close. After a failed write

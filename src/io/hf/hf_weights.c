@@ -432,7 +432,9 @@ bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_b
 status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) {
     int n = param_count(param_store_whole(s));
     CHECK(n >= m->n, "%d parameters, %d were checked", n, m->n);
-    return fill_masters(s, m->weights, m->n, m->order, e);
+    status st = fill_masters(s, m->weights, m->n, m->order, e);
+    st_release(m->file); /* what was copied is not needed twice */
+    return st;
 }
 
 /* ---- files that several ranks write: parameters are walked in the file's order, so what is whole is

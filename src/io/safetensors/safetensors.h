@@ -43,6 +43,8 @@ status st_open(st_reader **r, const char *path, err *e) ATH_MUST_USE;
  * path in errors. */
 status st_open_bytes(st_reader **r, const void *bytes, size_t len, const char *label,
                      err *e) ATH_MUST_USE;
+/* Lets go of the memory that holds what was read so far of the files; nothing else changes. */
+void st_release(const st_reader *r);
 void st_close(st_reader *r); /* NULL is fine */
 /* Views in the order of the header (of the shards in name order, for a sharded folder). */
 int64_t st_count(const st_reader *r);

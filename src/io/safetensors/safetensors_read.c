@@ -443,6 +443,10 @@ status st_open_bytes(st_reader **out, const void *bytes, size_t len, const char 
     return reader_finish(out, r, add_file(r, bytes, len, kept, NULL, kept, e));
 }
 
+void st_release(const st_reader *r) {
+    for (int64_t i = 0; i < r->n_maps; i++) file_map_release(&r->maps[i]);
+}
+
 void st_close(st_reader *r) {
     if (!r) return;
     for (int64_t i = 0; i < r->n_maps; i++) file_map_close(&r->maps[i]);
