@@ -115,9 +115,10 @@ has err "eval.tasks"
 
 # Tables of runs, and the report with another run beside it.
 expect 0 eval table run
-[ "$(sed -n 's/^\(step-[0-9]*\).json .*/\1/p' out | tr '\n' ' ')" = "step-4 step-8 step-12 " ] || fail "rows by their steps"
+[ "$(sed -n 's|^\(run/step-[0-9]*\) .*|\1|p' out | tr '\n' ' ')" = "run/step-4 run/step-8 run/step-12 " ] || fail "rows by their steps"
 expect 0 eval table run killed --metric bits_per_byte,none --quality
 has out "rank stability"
+has out "killed/step-8 "
 expect 2 eval table set
 expect 0 runs report run --reference bf16
 for what in "texts: bits_per_byte" 'class="chance">chance' 'class="other">bf16' 'class="bars task"'; do has run/report.html "$what"; done

@@ -16,11 +16,12 @@
 typedef struct table {
     arena *a;
     const char *metric; /* "acc,none" */
-    const char **row;
+    const char **row;   /* files */
+    const char **name;  /* what they are called */
     int32_t rows;
     int64_t runs; /* the rows are checkpoints of so many runs, one run after the other */
     const char **column;
-    int32_t columns, cap, cap_rows;
+    int32_t columns, cap, cap_rows, cap_names;
     json_t **file;                   /* [rows] */
     int missing_row, missing_column; /* the first missing cell; -1: none */
 } table;
@@ -51,8 +52,10 @@ static void add_columns(table *t, const json_t *results) {
     }
 }
 
-static void add_row(table *t, const char *path) {
+static void add_row(table *t, const char *path, const char *name) {
     t->row = arena_grow(t->a, t->row, t->rows, &t->cap_rows, sizeof *t->row);
+    t->name = arena_grow(t->a, t->name, t->rows, &t->cap_names, sizeof *t->name);
+    t->name[t->rows] = name;
     t->row[t->rows++] = path;
 }
 
@@ -75,7 +78,9 @@ static status add_run(table *t, const char *run, err *e) {
     if (file_is_dir(dir)) TRY(file_list_dir(t->a, dir, &name, &n, e));
     if (n) qsort(name, (size_t)n, sizeof *name, by_step);
     for (int i = 0; i < n; i++)
-        if (step_of(name[i]) >= 0) add_row(t, path_join(t->a, dir, name[i]));
+        if (step_of(name[i]) >= 0)
+            add_row(t, path_join(t->a, dir, name[i]),
+                    arena_printf(t->a, "%s/step-%ld", path_base(run), (long)step_of(name[i])));
     if (t->rows > before) return ST_OK;
     err_at(e, ST_USAGE, run, "%s has no checkpoint that was evaluated", run);
     return err_hint(e, "a run evaluates its checkpoints by the tasks of eval.tasks");
@@ -86,7 +91,7 @@ static status list_rows(table *t, const cli_args *args, err *e) {
         if (file_is_dir(args->inputs[i]))
             TRY(add_run(t, args->inputs[i], e));
         else
-            add_row(t, args->inputs[i]);
+            add_row(t, args->inputs[i], path_base(args->inputs[i]));
     }
     return ST_OK;
 }
@@ -152,20 +157,29 @@ static bool is_whole(const table *t, int column) {
 /* ---- text ---- */
 
 static void print_row(const table *t, int r) {
-    printf("%-28.28s", path_base(t->row[r]));
+    cli_print_name(t->name[r], -28);
     for (int c = 0; c < t->columns; c++)
         isnan(cell(t, r, c)) ? printf(" %14s", "-") : printf(" %14.4f", cell(t, r, c));
     t->missing_row < 0 ? printf(" %10.4f\n", average(t, r)) : printf("\n");
 }
 
+static void print_missing(const table *t) {
+    printf("\nno average: ");
+    cli_print_name(t->name[t->missing_row], 0);
+    printf(" has no %s of ", t->metric);
+    cli_print_name(t->column[t->missing_column], 0);
+    putchar('\n');
+}
+
 static void print_table(const table *t) {
     printf("%-28s", t->metric);
-    for (int c = 0; c < t->columns; c++) printf(" %14.14s", t->column[c]);
+    for (int c = 0; c < t->columns; c++) {
+        putchar(' ');
+        cli_print_name(t->column[c], 14);
+    }
     printf(t->missing_row < 0 ? " %10s\n" : "\n", "average");
     for (int r = 0; r < t->rows; r++) print_row(t, r);
-    if (t->missing_row >= 0)
-        printf("\nno average: %s has no %s of %s\n", path_base(t->row[t->missing_row]), t->metric,
-               t->column[t->missing_column]);
+    if (t->missing_row >= 0) print_missing(t);
 }
 
 static void print_quality(const table *t) {
@@ -176,8 +190,8 @@ static void print_quality(const table *t) {
         if (!is_whole(t, c)) continue;
         eval_quality q = quality(t, c, &stability);
         const char *flaw = eval_quality_flaw(&q);
-        printf("%-28.28s %12.2f %10.4f %10.4f %14.1f", t->column[c], q.monotonicity, q.signal,
-               q.noise, q.above_chance);
+        cli_print_name(t->column[c], -28);
+        printf(" %12.2f %10.4f %10.4f %14.1f", q.monotonicity, q.signal, q.noise, q.above_chance);
         if (t->runs > 1) printf("  %14.2f", stability);
         printf("  %s\n", flaw ? flaw : "");
     }

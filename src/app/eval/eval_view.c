@@ -23,8 +23,10 @@ static void each_score(const eval_task *tasks, int n, visit_score visit, void *c
 static void print_score(void *ctx, const eval_task *t, eval_metric m, int f) {
     (void)ctx;
     eval_score s = eval_measure(t, m, f);
-    printf("%-24s %-16s %-16s %9.4f %9.4f %7ld\n", t->name, eval_metric_names[m], t->filter[f].name,
-           s.value, s.stderr_, (long)s.n);
+    cli_print_name(t->name, -24);
+    printf(" %-16s ", eval_metric_names[m]);
+    cli_print_name(t->filter[f].name, -16);
+    printf(" %9.4f %9.4f %7ld\n", s.value, s.stderr_, (long)s.n);
 }
 
 static void print_list(const char *before, const json_t *list) {
@@ -40,7 +42,9 @@ static void print_list(const char *before, const json_t *list) {
 static void print_verdict(const eval_task *t) {
     json_t *o = json_object();
     eval_put_verdict(t, o);
-    printf("\n%s: %s\n", t->name, json_string_value(json_object_get(o, "verdict")));
+    putchar('\n');
+    cli_print_name(t->name, 0);
+    printf(": %s\n", json_string_value(json_object_get(o, "verdict")));
     print_list("", json_object_get(o, "causes"));
     print_list("left out: ", json_object_get(o, "left_out"));
     json_decref(o);

@@ -34,6 +34,13 @@ void cli_print_text(FILE *stream, const char *text, size_t len) {
     strbuf_free(&visible);
 }
 
+void cli_print_name(const char *name, int width) {
+    int most = width < 0 ? -width : width, n = (int)strnlen(name, most ? (size_t)most : SIZE_MAX);
+    for (int i = n; i < width; i++) putchar(' ');
+    cli_print_text(stdout, name, (size_t)n);
+    for (int i = n; i < -width; i++) putchar(' ');
+}
+
 void cli_print_piece(void *unused, const char *text, size_t len) {
     (void)unused;
     cli_print_text(stdout, text, len);

@@ -104,6 +104,9 @@ status cli_check_apart(const char *output, const char *input, err *e) ATH_MUST_U
 /* Writes what comes from a model or a file to a stream and flushes it; a terminal gets control
  * characters in a form that can be seen. */
 void cli_print_text(FILE *stream, const char *text, size_t len);
+/* The same for a name of one column of a table, on standard output: of `width` characters, -width to
+ * the left; longer ones are cut. 0: as long as it is. */
+void cli_print_name(const char *name, int width);
 /* The same to standard output, for generate_request.on_text. */
 void cli_print_piece(void *unused, const char *text, size_t len);
 /* Prints one JSON value and a newline to standard output and flushes; gives up the value. */

@@ -233,15 +233,21 @@ static bool is_labelled(const json_t *record) {
 
 static status read_labelled(const json_t *record, chat_sample *out, err *e) {
     const json_t *label = label_of(record);
+    json_int_t number = json_integer_value(label);
     if (!json_is_boolean(label) && !json_is_integer(label))
         return err_set(e, ST_USAGE, "it has no \"label\" (or \"kto_tag\") that is true or false");
+    if (number < -1 || number > 1) {
+        err_set(e, ST_USAGE, "its label is %lld, and a label says whether the answer is wanted",
+                (long long)number);
+        return err_hint(e, "leave the column out if it says something else");
+    }
     TRY((list_of(record) ? read_list : read_alpaca)(record, out, e));
     size_t n = json_array_size(out->messages);
     if (n < 2 || !chat_is_role(json_array_get(out->messages, n - 1), "assistant"))
         return err_set(e, ST_USAGE, "it does not end with an answer of the assistant");
     out->kind = CHAT_LABELS;
     out->n_prompt = n - 1;
-    out->desirable = json_is_true(label) || json_integer_value(label) > 0;
+    out->desirable = json_is_true(label) || number > 0;
     return ST_OK;
 }
 
