@@ -95,6 +95,15 @@ typedef struct op_paged {
     float scale, softcap;
 } op_paged;
 
+/* Of a router of experts. */
+typedef struct op_router {
+    int32_t experts, k; /* E, and how many a token goes through */
+    int32_t groups, kept, best;
+    int32_t layers; /* ROUTER_BALANCE: routers whose load it is */
+    float scale;
+    bool sigmoid, renormalise;
+} op_router;
+
 /* Attributes; which member is meant follows from the op kind. Plain data, copied as
  * bytes. */
 typedef union op_attr {
@@ -161,6 +170,7 @@ typedef union op_attr {
         int32_t B, T, Tmax, K; /* K heads, of which each row has its part */
     } kv;
     op_paged paged; /* page_store, page_attention */
+    op_router router;
     uint8_t raw[64];
 } op_attr;
 

@@ -262,3 +262,38 @@ val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, va
     op_attr attr = {.paged = *spec};
     return emit(g, OP_PAGE_ATTENTION, &attr, (val[]){q, k, v, pages, place}, 5, -1);
 }
+
+graph_routes graph_route(graph *g, const op_router *r, val logits, val bias) {
+    op_attr attr = {.router = *r};
+    graph_routes to = {VAL_NONE, VAL_NONE, VAL_NONE, VAL_NONE, VAL_NONE, VAL_NONE};
+    if (g->failed) return to;
+    to.probs = emit(g, OP_ROUTER_PROBS, &attr, &logits, 1, -1);
+    op_rec *pick = graph_emit(g, OP_ROUTER_PICK, &attr, (val[]){to.probs, bias}, 2, -1);
+    if (!pick) return to;
+    to.weights = pick->out[0];
+    to.picks = pick->out[1];
+    op_rec *sort = graph_emit(g, OP_ROUTER_SORT, &attr, (val[]){to.weights, to.picks}, 2, -1);
+    if (!sort) return to;
+    to.rows = sort->out[0];
+    to.slots = sort->out[1];
+    to.starts = sort->out[2];
+    return to;
+}
+
+val graph_expert_linear(graph *g, const op_router *r, val x, val w, val starts) {
+    op_attr attr = {.router = *r};
+    return emit(g, OP_EXPERT_LINEAR, &attr, (val[]){x, w, starts}, 3, -1);
+}
+
+val graph_expert_sum(graph *g, val z, const graph_routes *to) {
+    return emit(g, OP_EXPERT_SUM, NULL, (val[]){z, to->weights, to->slots}, 3, -1);
+}
+
+val graph_router_load(graph *g, const graph_routes *to, val before) {
+    return emit(g, OP_ROUTER_LOAD, NULL, (val[]){to->probs, to->picks, before}, 3, -1);
+}
+
+val graph_router_balance(graph *g, const op_router *r, val load) {
+    op_attr attr = {.router = *r};
+    return emit(g, OP_ROUTER_BALANCE, &attr, &load, 1, -1);
+}

@@ -215,4 +215,26 @@ val graph_page_store(graph *g, val cache, val src, val at, int K, int page);
 /* Attention of rows of several sequences with such caches (PAGE_ATTENTION). */
 val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, val pages, val place);
 
+/* ---- experts; attributes of all: r->experts is E ---- */
+
+/* Which experts each token goes through, and what that needs. */
+typedef struct graph_routes {
+    val probs;   /* [N,E] */
+    val weights; /* [N,k] */
+    val picks;   /* [N,k] */
+    val rows;    /* [N*k,1]: the token of each place, sorted by expert */
+    val slots;   /* [N,k]: the place of each pick */
+    val starts;  /* [1,E+1]: the first place of each expert */
+} graph_routes;
+/* logits [N,E]; bias [1,E] or VAL_NONE: ROUTER_PICK. */
+graph_routes graph_route(graph *g, const op_router *r, val logits, val bias);
+/* x [N*k,I] in the order of places, w [E*O,I]; returns [N*k,O]. */
+val graph_expert_linear(graph *g, const op_router *r, val x, val w, val starts);
+/* z [N*k,C] of all places, back to tokens: [N,C]. */
+val graph_expert_sum(graph *g, val z, const graph_routes *to);
+/* Load [2,E] of one router, plus that of others before it, or VAL_NONE. */
+val graph_router_load(graph *g, const graph_routes *to, val before);
+/* The loss of that load, N times that of one token; r->layers routers. */
+val graph_router_balance(graph *g, const op_router *r, val load);
+
 #endif

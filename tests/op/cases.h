@@ -486,6 +486,89 @@ static void cases_PAGE_ATTENTION(case_list *l) {
     }
 }
 
+/* Tokens, experts, picks, width of what goes in and of what comes out. */
+static const int32_t ROUTERS[][5] = {
+    {1, 1, 1, 1, 1}, {5, 4, 2, 8, 3}, {9, 3, 1, 16, 33}, {33, 8, 3, 24, 40}, {20, 16, 4, 65, 17}};
+
+static op_router router_of(int i) {
+    return (op_router){.experts = ROUTERS[i][1],
+                       .k = ROUTERS[i][2],
+                       .layers = 1 + i % 3,
+                       .scale = i % 2 ? 1.0f : 2.5f,
+                       .sigmoid = i % 2,
+                       .renormalise = i > 1};
+}
+
+static op_case *router_case(case_list *l, op_kind kind, int i) {
+    op_case *c = case_add(l, kind);
+    c->attr.router = router_of(i);
+    LABEL(c, "%s N=%d E=%d k=%d", op_classes[kind].name, ROUTERS[i][0], ROUTERS[i][1],
+          ROUTERS[i][2]);
+    return c;
+}
+
+static void cases_ROUTER_PROBS(case_list *l) {
+    for (int i = 0; i < ARRAY_LEN(ROUTERS); i++)
+        router_case(l, OP_ROUTER_PROBS, i)->in[0] =
+            (slot){ACTIVATION, ROUTERS[i][0], ROUTERS[i][1], 0, 0};
+}
+
+static void cases_ROUTER_PICK(case_list *l) {
+    for (int i = 0; i < 2 * ARRAY_LEN(ROUTERS); i++) {
+        op_case *c = router_case(l, OP_ROUTER_PICK, i / 2);
+        op_router *r = &c->attr.router;
+        bool grouped = i % 2 && r->experts >= 8;
+        if (grouped) r->groups = 4, r->kept = 2, r->best = r->experts / 8;
+        c->in[0] = (slot){SHARES, ROUTERS[i / 2][0], r->experts, 0, 0};
+        if (i % 2) c->in[1] = (slot){VECTOR, 1, r->experts, 0, 0};
+    }
+}
+
+static void cases_ROUTER_SORT(case_list *l) {
+    for (int i = 0; i < ARRAY_LEN(ROUTERS); i++) {
+        op_case *c = router_case(l, OP_ROUTER_SORT, i);
+        c->in[0] = (slot){SHARES, ROUTERS[i][0], ROUTERS[i][2], 0, 0};
+        c->in[1] = (slot){INTEGERS, ROUTERS[i][0], ROUTERS[i][2], ROUTERS[i][1], 0};
+    }
+}
+
+static void cases_EXPERT_LINEAR(case_list *l) {
+    for (int i = 0; i < ARRAY_LEN(ROUTERS); i++) {
+        const int32_t *s = ROUTERS[i];
+        op_case *c = router_case(l, OP_EXPERT_LINEAR, i);
+        c->in[0] = (slot){ACTIVATION, s[0] * s[2], s[3], 0, 0};
+        c->in[1] = (slot){MATRIX, s[1] * s[4], s[3], 0, 0};
+        c->in[2] = (slot){BORDERS, 1, s[1] + 1, s[0] * s[2], 0};
+    }
+}
+
+static void cases_EXPERT_SUM(case_list *l) {
+    for (int i = 0; i < ARRAY_LEN(ROUTERS); i++) {
+        const int32_t *s = ROUTERS[i];
+        if (s[0] * s[2] % 7 == 0) continue; /* DISTINCT */
+        op_case *c = router_case(l, OP_EXPERT_SUM, i);
+        c->in[0] = (slot){ACTIVATION, s[0] * s[2], s[3], 0, 0};
+        c->in[1] = (slot){SHARES, s[0], s[2], 0, 0};
+        c->in[2] = (slot){DISTINCT, s[0], s[2], s[0] * s[2], 0};
+        if (i % 2) c->in[3] = (slot){ACTIVATION, s[0], s[3], 0, 0};
+    }
+}
+
+static void cases_ROUTER_LOAD(case_list *l) {
+    for (int i = 0; i < ARRAY_LEN(ROUTERS); i++) {
+        const int32_t *s = ROUTERS[i];
+        op_case *c = router_case(l, OP_ROUTER_LOAD, i);
+        c->in[0] = (slot){SHARES, s[0], s[1], 0, 0};
+        c->in[1] = (slot){INTEGERS, s[0], s[2], s[1], 0};
+        if (i % 2) c->in[2] = (slot){SHARES, 2, s[1], 0, 0};
+    }
+}
+
+static void cases_ROUTER_BALANCE(case_list *l) {
+    for (int i = 0; i < ARRAY_LEN(ROUTERS); i++)
+        router_case(l, OP_ROUTER_BALANCE, i)->in[0] = (slot){SHARES, 2, ROUTERS[i][1], 0, 0};
+}
+
 /* One value in three is far below the others: it loses bits. */
 static void cases_FIXED_ADD(case_list *l) {
     for (int i = 0; i < ARRAY_LEN(SIZES); i++) {

@@ -25,6 +25,8 @@ typedef enum fill {
     LATEST,     /* i32 = limit for every row */
     DISTINCT,   /* i32 in [0, limit), no two alike; limit is no multiple of 7 */
     SOME,       /* the same, every fourth one -1 */
+    SHARES,     /* f32 or f64 between 0.05 and 1 */
+    BORDERS,    /* i32 rising from 0 in the first column to limit in the last, unevenly */
     SEQ_PLACES, /* pairs (sequence below 3, position below limit), every fifth position -1 */
     ANGLES,     /* cos | sin table, f32 or f64 */
     LIKE_STATS, /* rows of a maximum, a sum of exponentials and a logit, f32 or f64 */
@@ -142,7 +144,7 @@ static inline dtype real_dtype(dtype dt) {
 static inline dtype slot_dtype(fill f, dtype dt) {
     if (f == CACHE) return dt == DT_F32 ? DT_F16 : dt;
     if (f == ACTIVATION || f == MATRIX) return dt;
-    return f == VECTOR || f == ANGLES || f == LIKE_STATS ? real_dtype(dt) : DT_I32;
+    return f == VECTOR || f == SHARES || f == ANGLES || f == LIKE_STATS ? real_dtype(dt) : DT_I32;
 }
 
 static inline double uniform(uint64_t stream, int64_t i, double scale) {
@@ -163,6 +165,11 @@ static inline double slot_value(const slot *s, int which, int64_t i) {
         case SOME:
             if (i % 4 == 3) return -1;
             /* fall through */
+        case SHARES: return 0.525 + 0.475 * u;
+        case BORDERS: {
+            int64_t last = s->cols - 1;
+            return (double)((i == last ? i : i - i % 2) * s->limit / last);
+        }
         case DISTINCT: return (double)((i * 7 + 2) % s->limit);
         case SEQ_PLACES:
             if (i % 2 == 0) return (double)(i / 2 % 3);
@@ -240,7 +247,7 @@ static inline void side_fresh_din(side *s, bool accumulate) {
         if (!((s->io.want_grad >> i) & 1u)) continue;
         bool weight = (k->weights >> i) & 1u;
         s->din[i] = weight ? buf_new(real_dtype(s->dt), s->in[i].t.rows, s->in[i].t.cols, 0, 0)
-                           : new_like(s, &s->in[i].t, s->dt, i + 1);
+                           : new_like(s, &s->in[i].t, s->in[i].t.dt, i + 1);
         for (int64_t n = 0; accumulate && n < s->in[i].t.rows * s->in[i].t.cols; n++)
             tensor_set(&s->din[i].t, n, (double)bf16_to_f32(f32_to_bf16((float)uniform(70, n, 1))));
     }
