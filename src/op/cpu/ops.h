@@ -28,7 +28,9 @@
     X(COPY, copy)                                                                                  \
     X(EMBED, embed)                                                                                \
     X(TAKE_ROWS, take_rows)                                                                        \
-    X(DROPOUT, dropout)
+    X(DROPOUT, dropout)                                                                            \
+    X(EXPERT_LINEAR, expert_linear)                                                                \
+    X(EXPERT_SUM, expert_sum)
 #define CPU_OF_F32(X) X(FIXED_ADD, fixed_add)
 /* clang-format on */
 

@@ -1,0 +1,175 @@
+/* EXPERT_LINEAR and EXPERT_SUM. The first is a packed product for each expert with the rows that
+ * have picked it, 2 M I O FLOPs in all: experts with many rows one after the other with all threads,
+ * the others side by side with a thread each. The second is bound by memory: k rows are read for
+ * each that is written. */
+#include <omp.h>
+
+#include "op/cpu/ops.h"
+#include "op/cpu/parts.h"
+#include "op/cpu/rows.h"
+
+/* ---- products ---- */
+
+/* Rows from which all threads share an expert. */
+enum { MANY_ROWS = 192 };
+
+typedef enum expert_phase { EXPERT_FORWARD, EXPERT_INPUT, EXPERT_WEIGHT } expert_phase;
+
+static const int32_t *starts_of(const op_call *c) {
+    return c->in[2].data;
+}
+
+static const void *at_row(const tensor *t, int64_t row) {
+    return (const char *)t->data + row * t->ld * (int64_t)dtype_bytes(t->dt);
+}
+
+static gemm_args forward_of(const op_call *c, int64_t e) {
+    const tensor *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
+    int64_t first = starts_of(c)[e], O = y->cols;
+    gemm_args g = {.m = starts_of(c)[e + 1] - first, .n = O, .k = x->cols};
+    g.a = at_row(x, first), g.lda = x->ld, g.b = at_row(w, e * O), g.ldb = w->ld, g.b_trans = true;
+    g.ab_dt = x->dt, g.c = (void *)(uintptr_t)at_row(y, first), g.ldc = y->ld, g.c_dt = y->dt;
+    return g;
+}
+
+static gemm_args input_of(const op_call *c, int64_t e) {
+    const tensor *dy = &c->dout[0], *w = &c->in[1], *dx = &c->din[0];
+    int64_t first = starts_of(c)[e], O = dy->cols;
+    gemm_args g = {.m = starts_of(c)[e + 1] - first, .n = dx->cols, .k = O};
+    g.a = at_row(dy, first), g.lda = dy->ld, g.b = at_row(w, e * O), g.ldb = w->ld;
+    g.ab_dt = dy->dt, g.c = (void *)(uintptr_t)at_row(dx, first), g.ldc = dx->ld, g.c_dt = dx->dt;
+    g.accumulate = op_accumulates(c, 0);
+    return g;
+}
+
+static gemm_args weight_of(const op_call *c, int64_t e) {
+    const tensor *dy = &c->dout[0], *x = &c->in[0], *dw = &c->din[1];
+    int64_t first = starts_of(c)[e], O = dy->cols;
+    gemm_args g = {.m = O, .n = x->cols, .k = starts_of(c)[e + 1] - first};
+    g.a = at_row(dy, first), g.lda = dy->ld, g.a_trans = true, g.b = at_row(x, first), g.ldb = x->ld;
+    g.ab_dt = dy->dt, g.c = (void *)(uintptr_t)at_row(dw, e * O), g.ldc = dw->ld, g.c_dt = DT_F32;
+    g.accumulate = op_accumulates(c, 1);
+    return g;
+}
+
+/* An expert that no token has picked has a gradient of 0. */
+static void no_rows(const gemm_args *g) {
+    if (g->accumulate) return;
+    for (int64_t i = 0; i < g->m; i++)
+        memset((float *)g->c + i * g->ldc, 0, (size_t)g->n * sizeof(float));
+}
+
+static void run_expert(const op_call *c, expert_phase phase, int64_t e, int threads, void *ws) {
+    gemm_args g = phase == EXPERT_FORWARD ? forward_of(c, e)
+                  : phase == EXPERT_INPUT ? input_of(c, e)
+                                          : weight_of(c, e);
+    if (phase == EXPERT_WEIGHT && g.k == 0)
+        no_rows(&g);
+    else if (g.m > 0)
+        CPU_FN(gemm_packed)(threads, &g, ws);
+}
+
+static int64_t rows_of(const op_call *c, int64_t e) {
+    return starts_of(c)[e + 1] - starts_of(c)[e];
+}
+
+static void run_experts(const op_call *c, expert_phase phase) {
+    int64_t E = c->attr->router.experts;
+    int threads = call_threads(c);
+    int64_t room = c->ws_bytes / threads / 64 * 64;
+    for (int64_t e = 0; e < E; e++)
+        if (rows_of(c, e) >= MANY_ROWS) run_expert(c, phase, e, threads, c->ws);
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int64_t e = 0; e < E; e++)
+        if (rows_of(c, e) < MANY_ROWS)
+            run_expert(c, phase, e, 1, (char *)c->ws + omp_get_thread_num() * room);
+}
+
+static void expert_linear_fwd(const op_call *c) {
+    run_experts(c, EXPERT_FORWARD);
+}
+static void expert_linear_bwd_input(const op_call *c) {
+    if (c->din[0].data) run_experts(c, EXPERT_INPUT);
+}
+static void expert_linear_bwd_weight(const op_call *c) {
+    if (c->din[1].data) run_experts(c, EXPERT_WEIGHT);
+}
+
+/* All rows may go to one expert; the others have fewer than MANY_ROWS each. */
+static int64_t room_for(const op_infer *io, int64_t rows, expert_phase phase) {
+    int threads = dev_threads(io->dev);
+    int64_t I = io->in[0].cols, O = io->in[1].rows / io->attr->router.experts;
+    int64_t few = rows < MANY_ROWS ? rows : MANY_ROWS, all = 0, one = 0;
+    dtype dt = io->in[0].dt;
+    for (int i = 0; i < 2; i++) {
+        int64_t m = i ? few : rows, n = phase == EXPERT_FORWARD ? O : I;
+        int64_t k = phase == EXPERT_FORWARD ? I : O;
+        if (phase == EXPERT_WEIGHT) k = m, m = O;
+        dtype out = phase == EXPERT_WEIGHT ? DT_F32 : dt;
+        int64_t bytes = CPU_FN(gemm_ws)(i ? 1 : threads, m, n, k, dt, out);
+        i ? (one = bytes) : (all = bytes);
+    }
+    one = (one + 63) / 64 * 64 * threads;
+    return one > all ? one : all;
+}
+
+static void expert_linear_workspace(const op_infer *io, int64_t ws[3]) {
+    for (int p = 0; p < 3; p++) ws[p] = room_for(io, io->in[0].rows, (expert_phase)p);
+}
+
+const op_impl CPU_FN(cpu_expert_linear) = {expert_linear_fwd, expert_linear_bwd_input,
+                                           expert_linear_bwd_weight, expert_linear_workspace};
+
+/* ---- sums ---- */
+
+static const int32_t *slots_of(const op_call *c, int64_t n) {
+    return (const int32_t *)c->in[2].data + n * c->in[2].ld;
+}
+
+static const float *weights_of(const tensor *t, int64_t n) {
+    return (const float *)t->data + n * t->ld;
+}
+
+V_INLINE void sum_row(const op_call *c, int64_t n, dtype dt) {
+    const tensor *z = &c->in[0], *res = &c->in[3], *y = &c->out[0];
+    const float *weight = weights_of(&c->in[1], n);
+    const int32_t *slot = slots_of(c, n);
+    int64_t k = c->in[1].cols;
+    FOR_VECTORS(y->cols, j, left) {
+        vf sum = v_zero();
+        for (int64_t i = 0; i < k; i++)
+            sum = v_fma(v_set1(weight[i]), row_get(z, slot[i], j, left, dt), sum);
+        if (res->data) sum += row_get(res, n, j, left, dt);
+        row_put(y, n, j, sum, left, false, dt);
+    }
+}
+
+static void expert_sum_fwd(const op_call *c) {
+    const tensor *y = &c->out[0];
+#pragma omp parallel for num_threads(loop_threads(c, c->in[0].rows * y->cols)) schedule(static)
+    for (int64_t n = 0; n < y->rows; n++) WITH_DTYPE(y->dt, sum_row, c, n);
+}
+
+V_INLINE void give_row(const op_call *c, int64_t n, dtype dt) {
+    const tensor *z = &c->in[0], *dy = &c->dout[0], *dz = &c->din[0], *dw = &c->din[1];
+    for (int64_t i = 0; i < c->in[1].cols; i++) {
+        int64_t slot = slots_of(c, n)[i];
+        vf weight = v_set1(weights_of(&c->in[1], n)[i]), dot = v_zero();
+        FOR_VECTORS(dy->cols, j, left) {
+            vf g = row_get(dy, n, j, left, dt);
+            if (dz->data) row_put(dz, slot, j, weight * g, left, op_accumulates(c, 0), dt);
+            if (dw->data) dot = v_fma(row_get(z, slot, j, left, dt), g, dot);
+        }
+        if (!dw->data) continue;
+        float *to = (float *)dw->data + n * dw->ld + i;
+        *to = v_sum(dot) + (op_accumulates(c, 1) ? *to : 0.0f);
+    }
+}
+
+static void expert_sum_bwd(const op_call *c) {
+    const tensor *dy = &c->dout[0];
+#pragma omp parallel for num_threads(loop_threads(c, c->in[0].rows * dy->cols)) schedule(static)
+    for (int64_t n = 0; n < dy->rows; n++) WITH_DTYPE(dy->dt, give_row, c, n);
+}
+
+const op_impl CPU_FN(cpu_expert_sum) = {expert_sum_fwd, expert_sum_bwd, NULL, NULL};
