@@ -107,6 +107,8 @@ void model_config_defaults(model_config *mc, const model_family *f) {
                          .partial_rotary_factor = 1.0,
                          .rope_theta = 1e4,
                          .rope_layers = 1,
+                         .num_experts_per_tok = 2,
+                         .expert_layers = 1,
                          .norm_weights = NORM_WEIGHTS_W,
                          .scale_emb = 1.0,
                          .pad_token_id = -1,

@@ -356,6 +356,19 @@ static status check_norm(const json_t *all, model_config *mc, err *e) {
     return at_key(e, "norm_weights");
 }
 
+static status check_experts(const model_config *mc, err *e) {
+    if (mc->num_experts == 0) return ST_OK;
+    if (mc->num_experts_per_tok > mc->num_experts) {
+        err_set(e, ST_USAGE, "a token goes through %ld experts, and there are %ld",
+                (long)mc->num_experts_per_tok, (long)mc->num_experts);
+        err_hint(e, "use at most %ld", (long)mc->num_experts);
+        return at_key(e, "num_experts_per_tok");
+    }
+    if (!mc->mlp_bias) return ST_OK;
+    err_set(e, ST_USAGE, "experts have no biases");
+    return at_key(e, "mlp_bias");
+}
+
 /* Beyond this, bytes of weights, their gradients and moments would not be counted in 64 bits. */
 #define PARAMS_MAX 1e15
 
@@ -364,7 +377,7 @@ static status check_size(const model_config *mc, err *e) {
     for (int l = 0; l < mc->num_hidden_layers; l++) {
         layer_spec k = model_layer(mc, l * (int)mc->block_repeat);
         double heads = 2.0 * (double)((k.attn.H + k.attn.K) * k.attn.D);
-        n += C * (heads + 3.0 * (double)k.mlp.F);
+        n += C * (heads + 3.0 * (double)k.mlp.F * (double)(k.mlp.E ? k.mlp.E : 1));
     }
     n += C * (2.0 * (double)mc->vocab_size + (double)mc->max_position_embeddings);
     if (n <= PARAMS_MAX) return ST_OK;
@@ -380,6 +393,7 @@ static status finish(const json_t *all, model_config *mc, err *e) {
     if (mc->family->derive) mc->family->derive(mc);
     if (mc->intermediate_size == 0) mc->intermediate_size = 4 * mc->hidden_size;
     TRY(check_heads(mc, e));
+    TRY(check_experts(mc, e));
     TRY(check_size(mc, e));
     return check_rotary(mc, e);
 }

@@ -20,6 +20,10 @@ static const char *const other_names[PART_COUNT] = {
     [PART_K_NORM] = "model.layers.%d.self_attn.k_norm",
     [PART_GATE] = "model.layers.%d.mlp.gate_proj",
     [PART_UP] = "model.layers.%d.mlp.up_proj",
+    [PART_ROUTER] = "model.layers.%d.mlp.gate",
+    [PART_EXPERT_GATE] = "model.layers.%d.mlp.experts.%d.gate_proj",
+    [PART_EXPERT_UP] = "model.layers.%d.mlp.experts.%d.up_proj",
+    [PART_EXPERT_DOWN] = "model.layers.%d.mlp.experts.%d.down_proj",
 };
 
 /* As the family writes it, with %d for the layer; NULL: it has none. */
@@ -27,14 +31,33 @@ static const char *pattern_of(const model_config *mc, model_part part) {
     return mc->names ? mc->names[part] : mc->family->names[part];
 }
 
-void model_part_name(const model_config *mc, model_part part, int l, char out[MODEL_NAME_BYTES]) {
-    const char *pattern = pattern_of(mc, part);
-    if (!pattern) pattern = other_names[part];
+/* The first %d of a pattern becomes a number. */
+static void put_number(const char *pattern, int number, char out[MODEL_NAME_BYTES]) {
     const char *at = pattern ? strstr(pattern, "%d") : NULL;
     if (at)
-        snprintf(out, MODEL_NAME_BYTES, "%.*s%d%s", (int)(at - pattern), pattern, l, at + 2);
+        snprintf(out, MODEL_NAME_BYTES, "%.*s%d%s", (int)(at - pattern), pattern, number, at + 2);
     else
         snprintf(out, MODEL_NAME_BYTES, "%s", pattern ? pattern : "");
+}
+
+void model_part_name(const model_config *mc, model_part part, int l, char out[MODEL_NAME_BYTES]) {
+    const char *pattern = pattern_of(mc, part);
+    put_number(pattern ? pattern : other_names[part], l, out);
+}
+
+void model_expert_name(const model_config *mc, model_part part, int l, int expert,
+                       char out[MODEL_NAME_BYTES]) {
+    char of_layer[MODEL_NAME_BYTES];
+    model_part_name(mc, part, l, of_layer);
+    put_number(of_layer, expert, out);
+}
+
+void model_experts_name(const model_config *mc, int l, const char *end,
+                        char out[MODEL_NAME_BYTES]) {
+    char of_layer[MODEL_NAME_BYTES];
+    model_part_name(mc, PART_EXPERT_GATE, l, of_layer);
+    const char *at = strstr(of_layer, ".%d");
+    snprintf(out, MODEL_NAME_BYTES, "%.*s.%s", at ? (int)(at - of_layer) : 0, of_layer, end);
 }
 
 void model_pack_name(const model_config *mc, model_part first, int l, const char *end,
@@ -51,11 +74,12 @@ typedef struct declaring {
     const model_config *mc;
     param_store *s;
     int stored; /* layer; -1: outside */
+    int expert; /* of which the next parts are */
 } declaring;
 
 static void add(declaring *d, model_part part, const char *suffix, param p) {
     char name[MODEL_NAME_BYTES + 16];
-    model_part_name(d->mc, part, d->stored, name);
+    model_expert_name(d->mc, part, d->stored, d->expert, name);
     CHECK(*name, "%s has no name for part %d", d->mc->family->model_type, (int)part);
     strcat(name, suffix);
     p.name = name;
@@ -195,13 +219,33 @@ static void declare_mlp(declaring *d, const mlp_layer *m) {
     if (m->bias) add_bias(d, PART_DOWN, d->mc->hidden_size, (param){0});
 }
 
+/* Matrices of all experts are a pack, so that one op multiplies them: gate and up of each expert
+ * behind each other, and a pack of what comes after. */
+static void declare_experts(declaring *d, const mlp_layer *m) {
+    int64_t C = d->mc->hidden_size;
+    char name[MODEL_NAME_BYTES];
+    add_matrix(d, PART_ROUTER, m->E, C, INIT_ROLE_IN, (param){0});
+    model_experts_name(d->mc, d->stored, "gate_up_proj.weight", name);
+    param_pack_begin_in_memory(d->s, name);
+    for (d->expert = 0; d->expert < m->E; d->expert++) {
+        if (m->kind == MLP_GATED) add_matrix(d, PART_EXPERT_GATE, m->F, C, INIT_ROLE_IN, (param){0});
+        add_matrix(d, PART_EXPERT_UP, m->F, C, INIT_ROLE_IN, (param){0});
+    }
+    param_pack_end(d->s);
+    model_experts_name(d->mc, d->stored, "down_proj.weight", name);
+    param_pack_begin_in_memory(d->s, name);
+    for (d->expert = 0; d->expert < m->E; d->expert++)
+        add_matrix(d, PART_EXPERT_DOWN, C, m->F, INIT_ROLE_MLP_OUT, (param){0});
+    param_pack_end(d->s);
+}
+
 static void declare_layer(declaring *d, const layer_spec *k) {
     int64_t C = d->mc->hidden_size;
     if (k->norm_in) add_norm(d, PART_ATTN_NORM, C, (param){0});
     declare_attention(d, &k->attn);
     if (k->norm_out) add_norm(d, PART_ATTN_OUT_NORM, C, (param){0});
     if (k->norm_in && !k->norm_shared) add_norm(d, PART_MLP_NORM, C, (param){0});
-    declare_mlp(d, &k->mlp);
+    k->mlp.E ? declare_experts(d, &k->mlp) : declare_mlp(d, &k->mlp);
     if (k->norm_out) add_norm(d, PART_MLP_OUT_NORM, C, (param){0});
 }
 
@@ -279,6 +323,9 @@ static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
                        "%lld heads and %lld key/value heads of layer %d do not divide over %d "
                        "tensor-parallel ranks",
                        (long long)H, (long long)K, l, tp);
+    if (k->mlp.E && tp > 1)
+        return err_set(e, ST_USAGE, "layer %d has experts, which tensor-parallel ranks do not share",
+                       l);
     if (F % tp)
         return err_set(e, ST_USAGE,
                        "the feed-forward width %lld of layer %d does not divide over %d "

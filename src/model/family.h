@@ -38,6 +38,10 @@ typedef enum model_part {
     PART_GATE,
     PART_UP, /* also the first product of a plain feed-forward part */
     PART_DOWN,
+    PART_ROUTER, /* whose product with a token says how well each expert fits it */
+    PART_EXPERT_GATE,
+    PART_EXPERT_UP,
+    PART_EXPERT_DOWN,
     PART_LORA_A, /* adapters (adapters.c), named after the matrix beside which they stand */
     PART_LORA_B,
     PART_COUNT
@@ -60,7 +64,8 @@ typedef struct model_family {
     const char *lists;    /* options of `keys` that config.json can give for each layer */
     bool no_rope_scaling; /* its config.json has no rope_scaling */
     const char *activations;       /* space-separated words of hidden_act */
-    const char *names[PART_COUNT]; /* of tensors, without ".weight"; %d is the stored layer */
+    const char *names[PART_COUNT]; /* of tensors, without ".weight"; %d is the stored layer, a second
+                                      one the expert */
     bool transposed;               /* files hold matrices of layers as [in,out] (Conv1D) */
     bool qkv_by_head;              /* the rows of q|k|v in files are ROWS_BY_HEAD (param.h) */
     bool pad_row_fixed;            /* pad_token_id as input gives its embedding no gradient */
@@ -187,6 +192,8 @@ typedef struct model_rec {
     val ids, pos, start, qpos, at, place, pages;
     val rope[2];         /* tables of global and local layers */
     int64_t cache_bytes; /* given to layers so far */
+    int n_routers;       /* of these layers */
+    val load;            /* of their routers so far, in training */
 } model_rec;
 
 /* Records the forward pass in r->g; an error stays in the graph, and prog_finish tells it.

@@ -32,6 +32,20 @@ static attention_layer attention_of(const model_config *mc, int l) {
     };
 }
 
+static mlp_layer mlp_of(const model_config *mc, int l) {
+    bool experts = mc->num_experts > 0 && of_layer(mc->expert_layers_of, mc->expert_layers, l) != 0;
+    mlp_layer m = {.kind = (mlp_kind)mc->mlp,
+                   .act = mc->act,
+                   .F = of_layer(mc->intermediate_size_of, mc->intermediate_size, l),
+                   .bias = mc->mlp_bias};
+    if (!experts) return m;
+    m.E = mc->num_experts;
+    m.k = mc->num_experts_per_tok;
+    m.renormalise = mc->norm_topk_prob;
+    if (mc->moe_intermediate_size > 0) m.F = mc->moe_intermediate_size;
+    return m;
+}
+
 layer_spec model_layer(const model_config *mc, int l) {
     int stored = l / (int)mc->block_repeat;
     double branch = 1.0;
@@ -44,10 +58,7 @@ layer_spec model_layer(const model_config *mc, int l) {
         .parallel = mc->residual != RESIDUAL_SEQUENTIAL,
         .branch_scale = branch,
         .attn = attention_of(mc, stored),
-        .mlp = {.kind = (mlp_kind)mc->mlp,
-                .act = mc->act,
-                .F = of_layer(mc->intermediate_size_of, mc->intermediate_size, stored),
-                .bias = mc->mlp_bias},
+        .mlp = mlp_of(mc, stored),
     };
 }
 

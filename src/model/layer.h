@@ -1,10 +1,11 @@
 /* What one layer computes, as a record: the options of the config, resolved for layer l. The
  * forward pass (transformer.c) and the parameters (declare.c) are made from these records. Families
- * only choose options and names. Further kinds of attention or feed-forward part (latent attention,
- * experts) are further members here.
+ * only choose options and names. Further kinds of attention (latent attention) are further members
+ * here.
  *
  *   x [B*T,C]  the residual stream       H  query heads          F  width of the feed-forward part
- *   C          hidden_size               K  key/value heads      D  width of one head */
+ *   C          hidden_size               K  key/value heads      D  width of one head
+ *                                        E  experts              k  of these, those of a token */
 #ifndef MODEL_LAYER_H
 #define MODEL_LAYER_H
 
@@ -28,8 +29,10 @@ typedef struct attention_layer {
 typedef struct mlp_layer {
     mlp_kind kind; /* act(gate) * up, or act of one product */
     act_kind act;
-    int64_t F;
+    int64_t F; /* of one expert, where there are some */
     bool bias;
+    int64_t E, k;     /* experts, and how many of them a token goes through; E 0: none */
+    bool renormalise; /* the weights of a token's experts sum to 1 */
 } mlp_layer;
 
 /* A layer has two branches, attention and the feed-forward part. One after the other:

@@ -10,6 +10,12 @@ enum { MODEL_NAME_BYTES = 256 };
 /* Name of a part in stored layer l, without ".weight"; l is not used outside of the layers. Empty:
  * the family has no such tensor. */
 void model_part_name(const model_config *mc, model_part part, int l, char out[MODEL_NAME_BYTES]);
+/* The same of expert number `expert`. */
+void model_expert_name(const model_config *mc, model_part part, int l, int expert,
+                       char out[MODEL_NAME_BYTES]);
+/* Name of the pack of all experts' matrices of a layer: "...experts.gate_up_proj". */
+void model_experts_name(const model_config *mc, int l, const char *end,
+                        char out[MODEL_NAME_BYTES]);
 /* Name of the pack that begins with the part `first`: that part's name, with `end` instead of its
  * last word. "...self_attn.q_proj" and "qkv_proj" give "...self_attn.qkv_proj". */
 void model_pack_name(const model_config *mc, model_part first, int l, const char *end,

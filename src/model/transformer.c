@@ -227,13 +227,49 @@ static val gated(model_rec *r, const layer_spec *k, val x) {
     return graph_gated(r->g, gate, part_product(r, PART_UP, k->stored, x), k->mlp.act);
 }
 
-static val feed_forward(model_rec *r, int l, const layer_spec *k, val x) {
+static val dense(model_rec *r, int l, const layer_spec *k, val x) {
     val h = k->mlp.kind == MLP_GATED
                 ? gated(r, k, x)
                 : graph_act(r->g, part_product(r, PART_UP, k->stored, x), k->mlp.act);
     graph_name(r->g, h, "layers.%d.mlp.act", l);
     return out_product(r, PART_DOWN, k->stored, h);
 }
+
+/* ---- experts ---- */
+
+static op_router router_of(const model_rec *r, const mlp_layer *m) {
+    return (op_router){.experts = (int)m->E,
+                       .k = (int)m->k,
+                       .layers = r->n_routers,
+                       .scale = 1.0f,
+                       .renormalise = m->renormalise};
+}
+
+static val experts_weight(model_rec *r, const layer_spec *k, const char *end) {
+    char name[MODEL_NAME_BYTES];
+    model_experts_name(r->mc, k->stored, end, name);
+    return model_named(r, name, ".weight");
+}
+
+static val experts(model_rec *r, int l, const layer_spec *k, val x) {
+    const mlp_layer *m = &k->mlp;
+    op_router router = router_of(r, m);
+    graph_routes to =
+        graph_route(r->g, &router, part_product(r, PART_ROUTER, k->stored, x), VAL_NONE);
+    if (graph_get_options(r->g)->train) r->load = graph_router_load(r->g, &to, r->load);
+    val in = graph_take_rows(r->g, x, to.rows), w = experts_weight(r, k, "gate_up_proj");
+    val h = graph_expert_linear(r->g, &router, in, w, to.starts);
+    graph_name(r->g, h, "layers.%d.experts.in", l);
+    h = m->kind == MLP_GATED
+            ? graph_gated(r->g, graph_view(r->g, h, 0, m->F), graph_view(r->g, h, m->F, m->F), m->act)
+            : graph_act(r->g, h, m->act);
+    w = experts_weight(r, k, "down_proj");
+    h = graph_expert_linear(r->g, &router, h, w, to.starts);
+    graph_name(r->g, h, "layers.%d.experts.out", l);
+    return graph_expert_sum(r->g, h, &to);
+}
+
+/* ---- blocks ---- */
 
 /* What a branch adds to the residual stream. */
 static val branch(model_rec *r, const layer_spec *k, model_part out_norm, val y) {
@@ -252,6 +288,10 @@ static layer_spec local_layer(const model_rec *r, int l) {
     k.attn.H /= tp;
     k.mlp.F /= tp;
     return k;
+}
+
+static val feed_forward(model_rec *r, int l, const layer_spec *k, val x) {
+    return k->mlp.E ? experts(r, l, k, x) : dense(r, l, k, x);
 }
 
 static val mlp_input(model_rec *r, const layer_spec *k, val x) {
@@ -339,6 +379,15 @@ static void hand_over(model_rec *r, val y) {
         graph_grad_has_begun(r->g, weight(r, PART_EMBED, -1));
 }
 
+/* The load of all routers, and the loss that keeps it even. */
+static void record_balance(model_rec *r) {
+    if (r->load == VAL_NONE) return;
+    op_router router = {.k = (int)r->mc->num_experts_per_tok, .layers = r->n_routers};
+    graph_aux_loss(r->g, graph_router_balance(r->g, &router, r->load),
+                   (float)r->mc->router_aux_loss_coef, true);
+    graph_output(r->g, r->load, "router_load");
+}
+
 static void record_loss(model_rec *r, val x, val w, val bias) {
     graph_head_spec spec = {.chunk_rows = r->chunk_rows,
                             .z_loss = r->z_loss,
@@ -351,6 +400,7 @@ static void record_loss(model_rec *r, val x, val w, val bias) {
                        : graph_head_ce(r->g, &spec, x, w, bias, targets);
     graph_name(r->g, nll, "nll");
     graph_output(r->g, nll, "nll");
+    record_balance(r);
     if (deferred) graph_root(r->g, nll, "grad.nll");
 }
 
@@ -393,6 +443,9 @@ void model_record(model_rec *r) {
         return;
     }
     if (r->layers.end == 0) r->layers = model_all_layers(r->mc);
+    r->load = VAL_NONE;
+    for (int l = r->layers.first; l < r->layers.end; l++)
+        r->n_routers += model_layer(r->mc, l).mlp.E > 0;
     make_inputs(r);
     val x = r->layers.first == 0 ? embed(r) : take_over(r);
     for (int l = r->layers.first; l < r->layers.end; l++) {

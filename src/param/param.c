@@ -87,7 +87,7 @@ int param_add(param_store *s, const param *p) {
     s->trained_elems += q->frozen ? 0 : param_elems(p);
     param_split_place(&q->split, &s->ranks, q->rank, &q->rows, &q->cols);
     p = q;
-    q->mapped = s->locate && s->locate(s->locate_ctx, q, &q->stored, &q->offset);
+    q->mapped = s->locate && !s->in_pack && s->locate(s->locate_ctx, q, &q->stored, &q->offset);
     CHECK(!q->mapped || s->ranks.n == 1, "%s stays in a file, whole", q->name);
     if (q->mapped) return s->n++;
     bool first_of_pack = s->in_pack && s->packs[s->n_packs - 1].n == 0;
@@ -104,8 +104,11 @@ int param_add(param_store *s, const param *p) {
 }
 
 void param_pack_begin(param_store *s, const char *name) {
+    if (!s->locate && !s->apart) param_pack_begin_in_memory(s, name);
+}
+
+void param_pack_begin_in_memory(param_store *s, const char *name) {
     CHECK(!s->in_pack, "pack %s begins inside another", name);
-    if (s->locate || s->apart) return;
     s->packs = arena_grow(s->a, s->packs, s->n_packs, &s->cap_packs, sizeof *s->packs);
     s->packs[s->n_packs++] = (pack){.name = arena_strdup(s->a, name), .first = s->n};
     s->in_pack = true;

@@ -130,6 +130,8 @@ void param_store_keep_apart(param_store *s);
 int param_add(param_store *s, const param *p);
 /* What is added between the two is a pack of that name. All members have the same cols. */
 void param_pack_begin(param_store *s, const char *name);
+/* The same in a store that is mapped, too, and with param_store_keep_apart: the members are in memory. */
+void param_pack_begin_in_memory(param_store *s, const char *name);
 void param_pack_end(param_store *s);
 
 /* For a store that is not sharded, when all parameters have been added. Gives them new offsets:

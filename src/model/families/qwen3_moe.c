@@ -1,0 +1,78 @@
+/* Qwen 3 with experts (Yang et al. 2025): Qwen 3, with many narrow experts in every layer, or in each
+ * decoder_sparse_step-th, but for those of mlp_only_layers. */
+#include "model/families/hf.h"
+
+static void qwen3_moe_defaults(model_config *mc) {
+    hf_llama_defaults(mc);
+    mc->vocab_size = 151936;
+    mc->hidden_size = 2048;
+    mc->intermediate_size = 6144;
+    mc->num_hidden_layers = 24;
+    mc->num_attention_heads = 32;
+    mc->num_key_value_heads = 4;
+    mc->head_dim = 0;
+    mc->max_position_embeddings = 32768;
+    mc->qk_norm = QK_NORM_HEAD;
+    mc->num_experts = 128;
+    mc->num_experts_per_tok = 8;
+    mc->moe_intermediate_size = 768;
+    mc->router_aux_loss_coef = 0.001;
+}
+
+/* Layer l has experts if it is none of mlp_only_layers, and l + 1 a multiple of the step. */
+static json_t *layers_with_experts(const json_t *only, int64_t layers, int64_t step) {
+    json_t *list = json_array(), *v;
+    for (int64_t l = 0; l < layers; l++)
+        json_array_append_new(list, json_integer((l + 1) % step == 0));
+    size_t i;
+    json_array_foreach((json_t *)only, i, v) {
+        json_int_t l = json_integer_value(v);
+        if (json_is_integer(v) && l >= 0 && l < layers)
+            json_array_set_new(list, (size_t)l, json_integer(0));
+    }
+    return list;
+}
+
+static status qwen3_moe_from_hf(json_t *o, int64_t layers, bool file, err *e) {
+    int64_t step = hf_get_int(o, "decoder_sparse_step", 1);
+    const json_t *only = json_object_get(o, "mlp_only_layers");
+    if (step < 1) return hf_bad_value(e, "decoder_sparse_step", "at least 1");
+    if (only && !json_is_array(only) && !json_is_null(only))
+        return hf_bad_value(e, "mlp_only_layers", "a list of layers");
+    if (!json_object_get(o, "expert_layers") && (step > 1 || json_array_size(only) > 0))
+        json_object_set_new(o, "expert_layers", layers_with_experts(only, layers, step));
+    hf_drop(o, "decoder_sparse_step mlp_only_layers output_router_logits");
+    return hf_read_switched_windows(o, layers, file, e);
+}
+
+static void qwen3_moe_to_hf(const model_config *mc, json_t *o) {
+    hf_llama_sizes(mc, o);
+    hf_rope(mc, o);
+    hf_drop(o, "mlp_bias");
+    hf_write(mc, o, "attention_bias num_experts num_experts_per_tok moe_intermediate_size "
+                    "norm_topk_prob router_aux_loss_coef");
+    hf_int(o, "decoder_sparse_step", 1);
+    json_t *dense = json_array();
+    for (int l = 0; l < mc->num_hidden_layers; l++)
+        if (model_layer(mc, l * (int)mc->block_repeat).mlp.E == 0)
+            json_array_append_new(dense, json_integer(l));
+    json_object_set_new(o, "mlp_only_layers", dense);
+    hf_write_switched_windows(mc, o);
+}
+
+const model_family family_qwen3_moe = {
+    .model_type = "qwen3_moe",
+    .architecture = "Qwen3MoeForCausalLM",
+    .keys = HF_LLAMA_KEYS "attention_bias sliding_window num_experts num_experts_per_tok "
+                          "moe_intermediate_size norm_topk_prob router_aux_loss_coef expert_layers",
+    .own_keys = "use_sliding_window max_window_layers decoder_sparse_step mlp_only_layers "
+                "output_router_logits",
+    .lists = "sliding_window expert_layers",
+    .activations = "silu" HF_ACTIVATIONS,
+    .names = {HF_LLAMA_NAMES, HF_QK_NORMS},
+    .pad_row_fixed = true,
+    .loaded_by = BY_TRANSFORMERS | BY_VLLM,
+    .defaults = qwen3_moe_defaults,
+    .from_hf = qwen3_moe_from_hf,
+    .to_hf = qwen3_moe_to_hf,
+};
