@@ -90,14 +90,10 @@ static qkv_vals project(model_rec *r, const layer_spec *k, val x) {
         model_pack_name(r->mc, PART_Q, k->stored, "qkv_proj", name);
         p.all = product(r, name, x);
     }
-    if (p.all != VAL_NONE) {
-        p.all = graph_clamp(r->g, p.all, (float)k->attn.clip);
-        return p;
-    }
-    float clip = (float)k->attn.clip;
-    p.q = graph_clamp(r->g, part_product(r, PART_Q, k->stored, x), clip);
-    p.k = graph_clamp(r->g, part_product(r, PART_K, k->stored, x), clip);
-    p.v = graph_clamp(r->g, part_product(r, PART_V, k->stored, x), clip);
+    if (p.all != VAL_NONE) return p;
+    p.q = part_product(r, PART_Q, k->stored, x);
+    p.k = part_product(r, PART_K, k->stored, x);
+    p.v = part_product(r, PART_V, k->stored, x);
     return p;
 }
 
@@ -124,11 +120,13 @@ static val norm_heads(model_rec *r, const layer_spec *k, model_part part, val x,
     return y;
 }
 
-/* Norm and rotary positions of q and k. Where nothing stands between the product and the rotation,
- * both are rotated where they lie. */
+/* Norm of q and k, limits of all three, rotary positions of q and k. Where no norm stands between the
+ * product and the rotation, all are changed where they lie. */
 static void place(model_rec *r, const layer_spec *k, qkv_vals *p) {
     const attention_layer *a = &k->attn;
+    float clip = (float)a->clip;
     if (a->qk_norm == QK_NORM_NONE && p->all != VAL_NONE) {
+        p->all = graph_clamp(r->g, p->all, clip);
         if (a->rotary) p->all = rotate(r, a, p->all, a->H + a->K);
         split_qkv(r, a, p);
         return;
@@ -138,6 +136,9 @@ static void place(model_rec *r, const layer_spec *k, qkv_vals *p) {
         p->q = norm_heads(r, k, PART_Q_NORM, p->q, 1);
         p->k = norm_heads(r, k, PART_K_NORM, p->k, a->kv_copies);
     }
+    p->q = graph_clamp(r->g, p->q, clip);
+    p->k = graph_clamp(r->g, p->k, clip);
+    p->v = graph_clamp(r->g, p->v, clip);
     if (!a->rotary) return;
     p->q = rotate(r, a, p->q, a->H);
     p->k = rotate(r, a, p->k, a->K);

@@ -14,10 +14,12 @@ import torch
 import transformers
 from transformers import AutoConfig, modeling_rope_utils
 
+import experts
 import reference
 
 
-FAMILIES = ["gpt2", "gpt_neox", "phi", "olmo", "olmo2", "llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3"]
+FAMILIES = ["gpt2", "gpt_neox", "phi", "olmo", "olmo2", "llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3",
+            "mixtral", "olmoe", "qwen3_moe"]
 STORED_NAMES = {"gpt_neox": {"lm_head.weight": "embed_out.weight"}}  # where files and transformers' modules differ
 EMBEDDING = re.compile(r"\b(embed_tokens|token_embeddings|embed_in|wte|wpe)\.")
 
@@ -52,7 +54,7 @@ def all_double():
 def new_model(config, dtype=torch.float32):
     cls = reference.class_of(config)
     if cls is None:
-        config._attn_implementation = "eager"
+        config._attn_implementation = config._experts_implementation = "eager"
         cls = transformers.AutoModelForCausalLM._model_mapping[type(config)]
     return cls(config).to(dtype).eval()
 
@@ -78,6 +80,7 @@ def load_model(folder, dtype=torch.float32):
     for inside, stored in STORED_NAMES.get(config.model_type, {}).items():
         if stored in tensors:
             tensors[inside] = tensors.pop(stored)
+    tensors = experts.from_files(model, tensors)
     missing, unexpected = model.load_state_dict(tensors, strict=False)
     tied = set(getattr(model, "all_tied_weights_keys", None) or {})
     if set(missing) - tied or unexpected:
@@ -134,17 +137,18 @@ def f32(tensor):
 
 def gradients(model):
     stored = STORED_NAMES.get(model.config.model_type, {})
-    return {"grad." + stored.get(n, n): f32(p.grad) for n, p in model.named_parameters()}
+    grads = {stored.get(n, n): p.grad for n, p in model.named_parameters()}
+    return {"grad." + n: f32(g) for n, g in experts.to_files(model.config.model_type, grads).items()}
 
 
 def golden(model, ids):
-    """Logits, loss and every gradient of ids[B,T+1]."""
+    """Logits, loss and every gradient of ids[B,T+1]; where there are experts, that of their balance is in the gradients."""
     inputs, targets = split(ids)
     model.zero_grad(set_to_none=True)
     logits = logits_of(model, inputs)
     assert logits.dtype == next(model.parameters()).dtype
     loss = loss_of(logits, targets)
-    loss.backward()
+    (loss + experts.balance(model, inputs)).backward()
     return dict(ids=ids, logits=f32(logits), loss=f32(loss.reshape(1)), **gradients(model))
 
 

@@ -1,7 +1,7 @@
 """Random configs of every family: sizes, options and layer patterns. compare_family.py draws from it."""
 
-from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, Olmo2Config,
-                          OlmoConfig, PhiConfig, Qwen2Config, Qwen3Config, SmolLM3Config)
+from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig,
+                          Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
 
 from reference import Config
 
@@ -193,6 +193,32 @@ def qwen3(d):
                        pad_token_id=d.pad(), rope_parameters=rope(d))
 
 
+def expert_keys(d):
+    experts = d.int(2, 9)
+    return dict(num_experts_per_tok=d.int(1, min(experts, 4)), router_aux_loss_coef=d.one(0.0, 0.02, 0.3)), experts
+
+
+def mixtral(d):
+    keys, experts = expert_keys(d)
+    return MixtralConfig(**d.llama_keys(d.free_width()), **keys, num_local_experts=experts, head_dim=d.head_dim, pad_token_id=d.pad(),
+                         rope_parameters=rope(d), sliding_window=d.one(None, d.window()))
+
+
+def olmoe(d):
+    keys, experts = expert_keys(d)
+    return OlmoeConfig(**d.llama_keys(), **keys, num_experts=experts, norm_topk_prob=d.flag(), clip_qkv=d.one(None, 0.5),
+                       pad_token_id=d.pad(), rope_parameters=rope(d))
+
+
+def qwen3_moe(d):
+    keys, experts = expert_keys(d)
+    sparse = dict(decoder_sparse_step=d.one(1, 1, 2), mlp_only_layers=[0] if d.layers > 2 and d.flag() else [])
+    d.layers = max(d.layers, 2)
+    return Qwen3MoeConfig(**d.llama_keys(d.free_width()), **keys, **sparse, num_experts=experts, norm_topk_prob=d.flag(),
+                          moe_intermediate_size=d.int(5, 40), head_dim=d.head_dim, attention_bias=d.rare(), pad_token_id=d.pad(),
+                          rope_parameters=rope(d), **(dict(use_sliding_window=True, sliding_window=d.window()) if d.rare() else {}))
+
+
 def gemma_keys(d):
     return without(d.llama_keys(d.free_width()), "tie_word_embeddings") | dict(
         head_dim=d.head_dim, query_pre_attn_scalar=d.int(4, 20) if d.rare() else d.head_dim,
@@ -238,7 +264,7 @@ def minicpm(d):
 
 FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olmo, olmo2=olmo2, mistral=mistral,
                 llama=llama, llama_interleaved=llama_interleaved, smollm3=smollm3, qwen1=qwen1, qwen2=qwen2, qwen3=qwen3, gemma2=gemma2,
-                gemma3=gemma3, openelm=openelm, mobilellm=mobilellm, minicpm=minicpm)
+                gemma3=gemma3, mixtral=mixtral, olmoe=olmoe, qwen3_moe=qwen3_moe, openelm=openelm, mobilellm=mobilellm, minicpm=minicpm)
 
 
 def without_derivable_windows(config):

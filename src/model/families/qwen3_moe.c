@@ -33,6 +33,15 @@ static json_t *layers_with_experts(const json_t *only, int64_t layers, int64_t s
     return list;
 }
 
+/* With use_sliding_window all layers have the window. */
+static status read_window(json_t *o, err *e) {
+    const json_t *use;
+    TRY(hf_read_switch(o, "use_sliding_window", "", &use, e));
+    if (use && !json_is_true(use)) json_object_set_new(o, "sliding_window", json_integer(0));
+    hf_drop(o, "max_window_layers");
+    return ST_OK;
+}
+
 static status qwen3_moe_from_hf(json_t *o, int64_t layers, bool file, err *e) {
     int64_t step = hf_get_int(o, "decoder_sparse_step", 1);
     const json_t *only = json_object_get(o, "mlp_only_layers");
@@ -42,7 +51,8 @@ static status qwen3_moe_from_hf(json_t *o, int64_t layers, bool file, err *e) {
     if (!json_object_get(o, "expert_layers") && (step > 1 || json_array_size(only) > 0))
         json_object_set_new(o, "expert_layers", layers_with_experts(only, layers, step));
     hf_drop(o, "decoder_sparse_step mlp_only_layers output_router_logits");
-    return hf_read_switched_windows(o, layers, file, e);
+    (void)file;
+    return read_window(o, e);
 }
 
 static void qwen3_moe_to_hf(const model_config *mc, json_t *o) {
@@ -57,7 +67,8 @@ static void qwen3_moe_to_hf(const model_config *mc, json_t *o) {
         if (model_layer(mc, l * (int)mc->block_repeat).mlp.E == 0)
             json_array_append_new(dense, json_integer(l));
     json_object_set_new(o, "mlp_only_layers", dense);
-    hf_write_switched_windows(mc, o);
+    hf_bool(o, "use_sliding_window", mc->sliding_window > 0);
+    hf_int(o, "sliding_window", mc->sliding_window > 0 ? mc->sliding_window : 4096);
 }
 
 const model_family family_qwen3_moe = {

@@ -1,0 +1,63 @@
+"""Experts in transformers 5: fused tensors in memory, a tensor for each expert in files; and the loss of their balance."""
+
+import importlib
+import re
+
+import torch
+
+NAMES = {"mixtral": ("w1", "w3", "w2")}
+OTHERS = ("gate_proj", "up_proj", "down_proj")
+FUSED = re.compile(r"(.*\.mlp\.experts)\.(gate_up_proj|down_proj)$")
+
+
+def place(kind, prefix):
+    return prefix.replace(".mlp.", ".block_sparse_moe.") if kind == "mixtral" else prefix
+
+
+def to_files(kind, tensors):
+    """Names and shapes of files, from those of transformers' modules."""
+    gate, up, down = NAMES.get(kind, OTHERS)
+    out = {}
+    for name, t in tensors.items():
+        fused = FUSED.match(name)
+        if not fused:
+            out[place(kind, name) if name.endswith("mlp.gate.weight") else name] = t
+            continue
+        for e, matrix in enumerate(t):
+            at = f"{place(kind, fused[1])}.{e}."
+            if fused[2] == "down_proj":
+                out[f"{at}{down}.weight"] = matrix
+            else:
+                half = matrix.shape[0] // 2
+                out[f"{at}{gate}.weight"], out[f"{at}{up}.weight"] = matrix[:half], matrix[half:]
+    return out
+
+
+def from_files(model, tensors):
+    """The other way round."""
+    kind = model.config.model_type
+    out = dict(tensors)
+    for name, p in model.state_dict().items():
+        stored = to_files(kind, {name: p})
+        if list(stored) == [name]:
+            continue
+        parts = [out.pop(n) for n in stored]
+        if not FUSED.match(name):
+            out[name] = parts[0]
+        elif name.endswith("down_proj"):
+            out[name] = torch.stack(parts)
+        else:
+            out[name] = torch.stack([torch.cat(parts[i:i + 2]) for i in range(0, len(parts), 2)])
+    return out
+
+
+def balance(model, inputs):
+    """coef * load_balancing_loss of the model's own code; 0: it has no experts."""
+    kind = model.config.model_type
+    coef = getattr(model.config, "router_aux_loss_coef", 0)
+    if not coef:
+        return 0
+    module = importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
+    out = model(input_ids=inputs, use_cache=False, output_router_logits=True)
+    logits = tuple(l for l in out.router_logits if l is not None)
+    return coef * module.load_balancing_loss_func(logits, model.num_experts, model.config.num_experts_per_tok)
