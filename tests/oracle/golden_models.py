@@ -3,8 +3,8 @@
 Nothing is a multiple of a vector width, H != K where the family allows, windows are shorter than T, vocabularies odd.
 """
 
-from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, Olmo2Config, OlmoConfig,
-                          PhiConfig, Qwen2Config, Qwen3Config, SmolLM3Config)
+from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig,
+                          Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
 
 from reference import Config
 
@@ -182,6 +182,20 @@ MODELS = [
             max_position_embeddings=96, rms_norm_eps=1e-5, rope_scaling=None, rope_theta=10000.0, hidden_act="silu",
             scale_emb=2.5, scale_depth=1.4, dim_model_base=16, initializer_range=0.1, use_cache=True,
             torch_dtype="float32", transformers_version="4.36.0", **ENDS), 2, 26, 42),
+    ("mixtral",
+     MixtralConfig(num_hidden_layers=2, hidden_size=30, num_attention_heads=6, num_key_value_heads=2, head_dim=14,
+                   intermediate_size=26, vocab_size=91, max_position_embeddings=96, num_local_experts=5,
+                   num_experts_per_tok=2, router_aux_loss_coef=0.02, rope_parameters=rope(), **ENDS), 2, 27, 44),
+    ("olmoe",
+     OlmoeConfig(num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, intermediate_size=18,
+                 vocab_size=87, max_position_embeddings=96, num_experts=7, num_experts_per_tok=3, clip_qkv=0.6,
+                 pad_token_id=None, rope_parameters=rope(), **ENDS), 2, 25, 45),
+    ("qwen3-moe",
+     Qwen3MoeConfig(num_hidden_layers=3, hidden_size=28, num_attention_heads=4, num_key_value_heads=1, head_dim=10,
+                    intermediate_size=40, moe_intermediate_size=15, vocab_size=93, max_position_embeddings=96,
+                    num_experts=6, num_experts_per_tok=4, norm_topk_prob=True, mlp_only_layers=[1],
+                    router_aux_loss_coef=0.3, tie_word_embeddings=True, rope_parameters=rope(theta=1000000.0), **ENDS),
+     2, 26, 46),
 ]
 
 # Standard deviations of embeddings and of other matrices, where not 0.15: a tied head else repeats the last token.

@@ -39,7 +39,10 @@ static const char *const golden_names[] = {"gpt2-tanh-tied",
                                            "gemma3-pattern",
                                            "openelm",
                                            "mobilellm-shared",
-                                           "minicpm"};
+                                           "minicpm",
+                                           "mixtral",
+                                           "olmoe",
+                                           "qwen3-moe"};
 
 #define MUST(expr)                                                                                 \
     do {                                                                                           \
