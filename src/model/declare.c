@@ -228,7 +228,8 @@ static void declare_experts(declaring *d, const mlp_layer *m) {
     model_experts_name(d->mc, d->stored, "gate_up_proj.weight", name);
     param_pack_begin_in_memory(d->s, name);
     for (d->expert = 0; d->expert < m->E; d->expert++) {
-        if (m->kind == MLP_GATED) add_matrix(d, PART_EXPERT_GATE, m->F, C, INIT_ROLE_IN, (param){0});
+        if (m->kind == MLP_GATED)
+            add_matrix(d, PART_EXPERT_GATE, m->F, C, INIT_ROLE_IN, (param){0});
         add_matrix(d, PART_EXPERT_UP, m->F, C, INIT_ROLE_IN, (param){0});
     }
     param_pack_end(d->s);
@@ -314,6 +315,16 @@ int64_t model_embedding_params(const model_config *mc, const param_store *s) {
     return n;
 }
 
+int64_t model_active_params(const model_config *mc, const param_store *s) {
+    int64_t n = 0, of_experts = 0;
+    for (int i = 0; i < param_count(s); i++) {
+        const param *p = param_at(s, i);
+        bool expert = p->part >= PART_EXPERT_GATE && p->part <= PART_EXPERT_DOWN;
+        *(expert ? &of_experts : &n) += param_whole_elems(p);
+    }
+    return of_experts ? n + of_experts / mc->num_experts * mc->num_experts_per_tok : n;
+}
+
 /* ---- tensor parallelism ---- */
 
 static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
@@ -324,8 +335,8 @@ static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
                        "tensor-parallel ranks",
                        (long long)H, (long long)K, l, tp);
     if (k->mlp.E && tp > 1)
-        return err_set(e, ST_USAGE, "layer %d has experts, which tensor-parallel ranks do not share",
-                       l);
+        return err_set(e, ST_USAGE,
+                       "layer %d has experts, which tensor-parallel ranks do not share", l);
     if (F % tp)
         return err_set(e, ST_USAGE,
                        "the feed-forward width %lld of layer %d does not divide over %d "

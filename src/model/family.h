@@ -63,13 +63,14 @@ typedef struct model_family {
                                they are not these */
     const char *lists;    /* options of `keys` that config.json can give for each layer */
     bool no_rope_scaling; /* its config.json has no rope_scaling */
-    const char *activations;       /* space-separated words of hidden_act */
-    const char *names[PART_COUNT]; /* of tensors, without ".weight"; %d is the stored layer, a second
+    const char *activations; /* space-separated words of hidden_act */
+    const char
+        *names[PART_COUNT]; /* of tensors, without ".weight"; %d is the stored layer, a second
                                       one the expert */
-    bool transposed;               /* files hold matrices of layers as [in,out] (Conv1D) */
-    bool qkv_by_head;              /* the rows of q|k|v in files are ROWS_BY_HEAD (param.h) */
-    bool pad_row_fixed;            /* pad_token_id as input gives its embedding no gradient */
-    const char *gguf_arch;         /* general.architecture of llama.cpp; NULL: none */
+    bool transposed;        /* files hold matrices of layers as [in,out] (Conv1D) */
+    bool qkv_by_head;       /* the rows of q|k|v in files are ROWS_BY_HEAD (param.h) */
+    bool pad_row_fixed;     /* pad_token_id as input gives its embedding no gradient */
+    const char *gguf_arch;  /* general.architecture of llama.cpp; NULL: none */
     /* Programs that load a folder of it by themselves, as far as their lists say
      * (interchange/where_runs.h): BY_TRANSFORMERS and so forth, added with |. */
     unsigned loaded_by;
@@ -216,5 +217,7 @@ int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype
 /* Parameters of the token and position tables and of the head: what "non-embedding" counts leave
  * out. */
 int64_t model_embedding_params(const model_config *mc, const param_store *s);
+/* Parameters that a token goes through: all but those of the experts that it does not pick. */
+int64_t model_active_params(const model_config *mc, const param_store *s);
 
 #endif

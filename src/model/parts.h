@@ -14,8 +14,7 @@ void model_part_name(const model_config *mc, model_part part, int l, char out[MO
 void model_expert_name(const model_config *mc, model_part part, int l, int expert,
                        char out[MODEL_NAME_BYTES]);
 /* Name of the pack of all experts' matrices of a layer: "...experts.gate_up_proj". */
-void model_experts_name(const model_config *mc, int l, const char *end,
-                        char out[MODEL_NAME_BYTES]);
+void model_experts_name(const model_config *mc, int l, const char *end, char out[MODEL_NAME_BYTES]);
 /* Name of the pack that begins with the part `first`: that part's name, with `end` instead of its
  * last word. "...self_attn.q_proj" and "qkv_proj" give "...self_attn.qkv_proj". */
 void model_pack_name(const model_config *mc, model_part first, int l, const char *end,

@@ -112,6 +112,31 @@
     "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000, \
     "tie_word_embeddings": TIED, "attention_bias": false, "use_sliding_window": false})
 
+/* ---- experts ---- */
+
+/* layers, width, heads, key/value heads, expert width, experts, those of a token */
+#define QWEN3_MOE(L, C, H, K, F, E, TOP) PRESET_JSON({"model_type": "qwen3_moe", \
+    "num_hidden_layers": L, "hidden_size": C, "num_attention_heads": H, \
+    "num_key_value_heads": K, "head_dim": 128, "intermediate_size": 6144, \
+    "moe_intermediate_size": F, "num_experts": E, "num_experts_per_tok": TOP, \
+    "norm_topk_prob": true, "vocab_size": 151936, "max_position_embeddings": 40960, \
+    "rms_norm_eps": 1e-6, "rope_theta": 1000000, "tie_word_embeddings": false, \
+    "use_sliding_window": false})
+
+/* layers, width, heads, key/value heads, expert width, context */
+#define MIXTRAL(L, C, H, K, F, T) PRESET_JSON({"model_type": "mixtral", \
+    "num_hidden_layers": L, "hidden_size": C, "num_attention_heads": H, \
+    "num_key_value_heads": K, "intermediate_size": F, "num_local_experts": 8, \
+    "num_experts_per_tok": 2, "vocab_size": 32000, "max_position_embeddings": T, \
+    "rms_norm_eps": 1e-5, "rope_theta": 1000000, "tie_word_embeddings": false, \
+    "sliding_window": null})
+
+#define OLMOE PRESET_JSON({"model_type": "olmoe", "num_hidden_layers": 16, \
+    "hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 16, \
+    "intermediate_size": 1024, "num_experts": 64, "num_experts_per_tok": 8, \
+    "norm_topk_prob": false, "vocab_size": 50304, "max_position_embeddings": 4096, \
+    "rms_norm_eps": 1e-5, "rope_theta": 10000, "tie_word_embeddings": false, "clip_qkv": null})
+
 /* ---- Gemma 3, the text part: five layers with a window to one without ---- */
 
 /* layers, width, heads, key/value heads, width of a head, feed-forward width, what scores are
@@ -236,6 +261,10 @@ static const struct {
     {"qwen3-8b", QWEN3(36, 4096, 32, 8, 12288, false)},
     {"qwen3-14b", QWEN3(40, 5120, 40, 8, 17408, false)},
     {"qwen3-32b", QWEN3(64, 5120, 64, 8, 25600, false)},
+    {"qwen3-30b-a3b", QWEN3_MOE(48, 2048, 32, 4, 768, 128, 8)},
+    {"qwen3-235b-a22b", QWEN3_MOE(94, 4096, 64, 4, 1536, 128, 8)},
+    {"mixtral-8x7b", MIXTRAL(32, 4096, 32, 8, 14336, 32768)},
+    {"olmoe-1b-7b", OLMOE},
     {"gemma-3-270m", GEMMA3(18, 640, 4, 1, 256, 2048, 256, 262144, 32768, 512, null)},
     {"gemma-3-1b", GEMMA3(26, 1152, 4, 1, 256, 6912, 256, 262144, 32768, 512, null)},
     {"gemma-3-4b", GEMMA3(34, 2560, 8, 4, 256, 10240, 256, 262208, 131072, 1024, BY_8)},

@@ -261,9 +261,9 @@ static val experts(model_rec *r, int l, const layer_spec *k, val x) {
     val in = graph_take_rows(r->g, x, to.rows), w = experts_weight(r, k, "gate_up_proj");
     val h = graph_expert_linear(r->g, &router, in, w, to.starts);
     graph_name(r->g, h, "layers.%d.experts.in", l);
-    h = m->kind == MLP_GATED
-            ? graph_gated(r->g, graph_view(r->g, h, 0, m->F), graph_view(r->g, h, m->F, m->F), m->act)
-            : graph_act(r->g, h, m->act);
+    h = m->kind == MLP_GATED ? graph_gated(r->g, graph_view(r->g, h, 0, m->F),
+                                           graph_view(r->g, h, m->F, m->F), m->act)
+                             : graph_act(r->g, h, m->act);
     w = experts_weight(r, k, "down_proj");
     h = graph_expert_linear(r->g, &router, h, w, to.starts);
     graph_name(r->g, h, "layers.%d.experts.out", l);

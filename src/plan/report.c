@@ -223,8 +223,9 @@ json_t *plan_json(const plan *p, int64_t limit_bytes) {
     param_sizes ps = param_store_sizes(p->store);
     int64_t embedding = model_embedding_params(&p->spec.model, p->store);
     json_t *params = json_pack("{s:I,s:I,s:I,s:I}", "total", (json_int_t)ps.elems, "non_embedding",
-                               (json_int_t)(ps.elems - embedding), "active", (json_int_t)ps.elems,
-                               "trained", (json_int_t)ps.trained_elems);
+                               (json_int_t)(ps.elems - embedding), "active",
+                               (json_int_t)model_active_params(&p->spec.model, p->store), "trained",
+                               (json_int_t)ps.trained_elems);
     json_t *o = json_pack("{s:o,s:o}", "params", params, "memory", memory_json(p, limit_bytes));
     if (p->spec.train_B) json_object_set_new(o, "layout", layout_json(p));
     return o;

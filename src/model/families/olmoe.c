@@ -30,8 +30,9 @@ static void olmoe_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_rope(mc, o);
     hf_drop(o, "mlp_bias head_dim");
-    hf_write(mc, o, "attention_bias num_experts num_experts_per_tok norm_topk_prob "
-                    "router_aux_loss_coef");
+    hf_write(mc, o,
+             "attention_bias num_experts num_experts_per_tok norm_topk_prob "
+             "router_aux_loss_coef");
     hf_num_or_null(o, "clip_qkv", mc->clip_qkv);
 }
 

@@ -59,8 +59,9 @@ static void qwen3_moe_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_rope(mc, o);
     hf_drop(o, "mlp_bias");
-    hf_write(mc, o, "attention_bias num_experts num_experts_per_tok moe_intermediate_size "
-                    "norm_topk_prob router_aux_loss_coef");
+    hf_write(mc, o,
+             "attention_bias num_experts num_experts_per_tok moe_intermediate_size "
+             "norm_topk_prob router_aux_loss_coef");
     hf_int(o, "decoder_sparse_step", 1);
     json_t *dense = json_array();
     for (int l = 0; l < mc->num_hidden_layers; l++)

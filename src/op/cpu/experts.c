@@ -46,7 +46,8 @@ static gemm_args weight_of(const op_call *c, int64_t e) {
     const tensor *dy = &c->dout[0], *x = &c->in[0], *dw = &c->din[1];
     int64_t first = starts_of(c)[e], O = dy->cols;
     gemm_args g = {.m = O, .n = x->cols, .k = starts_of(c)[e + 1] - first};
-    g.a = at_row(dy, first), g.lda = dy->ld, g.a_trans = true, g.b = at_row(x, first), g.ldb = x->ld;
+    g.a = at_row(dy, first), g.lda = dy->ld, g.a_trans = true, g.b = at_row(x, first),
+    g.ldb = x->ld;
     g.ab_dt = dy->dt, g.c = (void *)(uintptr_t)at_row(dw, e * O), g.ldc = dw->ld, g.c_dt = DT_F32;
     g.accumulate = op_accumulates(c, 1);
     return g;

@@ -84,8 +84,8 @@ static void router_pick_bwd(const op_call *c) {
 }
 
 static void router_pick_workspace(const op_infer *io, int64_t ws[3]) {
-    ws[0] = io->in[0].rows * router_room(io->in[0].cols, &io->attr->router) *
-            (int64_t)sizeof(double);
+    ws[0] =
+        io->in[0].rows * router_room(io->in[0].cols, &io->attr->router) * (int64_t)sizeof(double);
 }
 
 const op_impl REF_IMPL(ROUTER_PICK) = {router_pick_fwd, router_pick_bwd, NULL,
@@ -161,8 +161,7 @@ static ACC rows_of_load(const op_call *c) {
 static void router_balance_fwd(const op_call *c) {
     const tensor *l = &c->in[0];
     ACC n = rows_of_load(c), sum = 0;
-    for (int64_t e = 0; e < l->cols; e++)
-        sum += (ACC)real_row_of(l, 0)[e] * real_row_of(l, 1)[e];
+    for (int64_t e = 0; e < l->cols; e++) sum += (ACC)real_row_of(l, 0)[e] * real_row_of(l, 1)[e];
     *real_row_of(&c->out[0], 0) = (REAL)((ACC)l->cols * sum / n / c->attr->router.layers);
 }
 
