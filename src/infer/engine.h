@@ -50,19 +50,11 @@ void engine_free(engine *en); /* NULL is fine; running requests end without a ca
 
 /* ---- requests ---- */
 
-/* What a request has come to, given with each token and at its end. */
-typedef struct engine_token {
-    int32_t id;
-    double logprob; /* log p by the model: before temperature, penalties and filters */
-    const int32_t
-        *top_ids; /* [n_top] the most likely ids, falling, of equal ones the smallest first */
-    const double *top_logprobs;
-    int n_top;
-} engine_token;
+/* What a request has come to, given with each token. */
+typedef token_report engine_token;
 
 typedef struct engine_request {
-    generate_request
-        rq; /* prompt, max_new, sample, end, tok, stop, on_text, ctx. rq.logprobs and interrupt are not read */
+    generate_request rq; /* all but logprobs, interrupt, on_token and n_top is read */
     int n_top; /* alternatives whose log-probabilities are wanted; -1: none, not even of the token picked */
     bool prompt_logprobs; /* on_prompt is called for each token of the prompt, too */
     /* Calls; each may be NULL. ctx is rq.ctx. A token of the prompt: its number, from 1 on (the first
