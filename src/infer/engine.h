@@ -50,19 +50,14 @@ void engine_free(engine *en); /* NULL is fine; running requests end without a ca
 
 /* ---- requests ---- */
 
-/* What a request has come to, given with each token. */
 typedef token_report engine_token;
 
 typedef struct engine_request {
-    generate_request rq; /* all but logprobs, interrupt, on_token and n_top is read */
-    int n_top; /* alternatives whose log-probabilities are wanted; -1: none, not even of the token picked */
-    bool prompt_logprobs; /* on_prompt is called for each token of the prompt, too */
-    /* Calls; each may be NULL. ctx is rq.ctx. A token of the prompt: its number, from 1 on (the first
-     * has no probability). */
+    generate_request rq;  /* logprobs and interrupt are not read; max_new 0: the prompt alone */
+    bool prompt_logprobs; /* on_prompt is called for each token of the prompt but the first */
+    /* Calls; each may be NULL. ctx is rq.ctx. A token of the prompt, with rq.n_top alternatives: its
+     * number, from 1 on (the first has no probability). */
     void (*on_prompt)(void *ctx, int64_t index, const engine_token *t);
-    /* A token of the answer, before the text that it completes goes to rq.on_text. The one that ends the answer is
-     * not told. */
-    void (*on_token)(void *ctx, const engine_token *t);
     /* The last call. st is not ST_OK where the model gave no probabilities, or the request was
      * cancelled (ST_STOPPED). */
     void (*on_end)(void *ctx, status st, const generate_result *result, const err *e);
@@ -71,8 +66,9 @@ typedef struct engine_request {
 /* All that the request points to must stay until on_end. *id: for engine_cancel, never 0. ST_USAGE: an empty
  * prompt, an unknown id, a prompt that is too long; ST_BUSY is the caller's to say, by engine_get_load. */
 status engine_submit(engine *en, const engine_request *rq, uint64_t *id, err *e) ATH_MUST_USE;
-/* Its place is free at once; on_end is called with ST_STOPPED before this returns. An unknown id (it
- * has ended) is fine. */
+/* Its place is free at once; on_end is called with ST_STOPPED before this returns. Only within a
+ * callback of the same request both happen when that has returned. An unknown id (it has ended) is
+ * fine. */
 void engine_cancel(engine *en, uint64_t id);
 /* One pass. False: there is nothing to do. */
 bool engine_step(engine *en);

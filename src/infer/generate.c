@@ -115,7 +115,7 @@ struct generation {
     generate_result *result;
 };
 
-static status check_request(const generate_limits *k, const generate_request *rq, err *e) {
+status generation_check(const generate_request *rq, const generate_limits *k, err *e) {
     if (rq->n_prompt == 0) {
         err_set(e, ST_USAGE, "the prompt is empty");
         return err_hint(e, "give at least one token, for example --prompt \"Once upon a time\"");
@@ -143,7 +143,7 @@ static int64_t mask_words(const generation *w) {
 status generation_begin(generation **out, const generate_request *rq, const generate_limits *limits,
                         tok_ids *ids, strbuf *text, generate_result *result, err *e) {
     *out = NULL;
-    TRY(check_request(limits, rq, e));
+    TRY(generation_check(rq, limits, e));
     *result = (generate_result){.finish = FINISH_INTERRUPT};
     generation *w = xcalloc(1, sizeof *w);
     *w = (generation){.rq = rq, .limits = *limits, .out = ids, .result = result};
@@ -252,13 +252,13 @@ static status pick(const generation *w, float *logits, int32_t *id, err *e) {
 }
 
 /* Tells of a token before its text is known. */
-static void report(const generation *w, int32_t id) {
+static void report(const generation *w, int32_t id, bool ends) {
     const generate_request *rq = w->rq;
-    token_report t = {.id = id, .top_ids = w->top_ids, .top_logprobs = w->top};
+    token_report t = {.id = id, .top_ids = w->top_ids, .top_logprobs = w->top, .ends = ends};
     if (w->logits) {
         double sum = logits_log_sum(w->logits, w->limits.vocab);
         t.logprob = (double)w->logits[id] - sum;
-        if (rq->logprobs) rq->logprobs[w->result->n_new] = t.logprob;
+        if (rq->logprobs && !ends) rq->logprobs[w->result->n_new] = t.logprob;
         if (w->top)
             t.n_top = most_likely(w->logits, w->limits.n_ids, sum, rq->n_top, w->top_ids, w->top);
     }
@@ -271,12 +271,12 @@ status generation_take(generation *w, float *logits, bool *ended, err *e) {
     int32_t id;
     TRY(pick(w, logits, &id, e));
     *ended = is_end(rq, id);
+    report(w, id, *ended);
     if (*ended) {
         res->finish = FINISH_END;
         return ST_OK;
     }
     bool stopped;
-    report(w, id);
     tok_ids_push(w->out, id);
     tok_ids_push(&w->seq, id);
     res->n_new++;

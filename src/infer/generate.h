@@ -43,8 +43,8 @@ typedef struct generate_request {
     /* [max_new] gets log p of each new token by the model, before temperature, penalty and filters;
      * may be NULL. */
     double *logprobs;
-    /* Called with each new token, before on_text has its text; may be NULL. The token that ends the
-     * text is not told. n_top: how many of the most likely ones are wanted, 0 for log p alone, -1 for
+    /* Called with each new token, before on_text has its text; may be NULL. An id of `end` that ends
+     * the text is told, too. n_top: how many of the most likely ones are wanted, 0 for log p alone, -1 for
      * no probability at all. */
     void (*on_token)(void *ctx, const token_report *t);
     int n_top;
@@ -75,6 +75,10 @@ typedef struct generate_limits {
     int Tmax;             /* tokens of prompt and answer */
     int32_t vocab, n_ids; /* as of a generator */
 } generate_limits;
+
+/* ST_USAGE: what generate_run says of a request. */
+status generation_check(const generate_request *rq, const generate_limits *limits,
+                        err *e) ATH_MUST_USE;
 
 typedef struct generation generation;
 /* All pointers are kept until generation_free. ST_USAGE as generate_run. */

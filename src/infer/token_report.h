@@ -3,6 +3,7 @@
 #ifndef INFER_TOKEN_REPORT_H
 #define INFER_TOKEN_REPORT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct token_report {
@@ -12,6 +13,7 @@ typedef struct token_report {
     const int32_t *top_ids;
     const double *top_logprobs;
     int n_top;
+    bool ends; /* an id that ends the text and is no part of it */
 } token_report;
 
 /* log of the sum of e^logit: log p of a token is its logit less this. In double, as the scoring

@@ -14,6 +14,7 @@ typedef struct told {
     int32_t id[NEW], top[NEW][3];
     double logprob[NEW], first[NEW];
     int n, n_top;
+    bool ends; /* the last one told */
 } told;
 
 static void note(void *ctx, const token_report *t) {
@@ -22,6 +23,7 @@ static void note(void *ctx, const token_report *t) {
     k->id[k->n] = t->id;
     k->logprob[k->n] = t->logprob;
     k->n_top = t->n_top;
+    k->ends = t->ends;
     for (int i = 0; i < t->n_top; i++) k->top[k->n][i] = t->top_ids[i];
     if (t->n_top) k->first[k->n] = t->top_logprobs[0];
     k->n++;
@@ -124,6 +126,13 @@ static void test_report(void **state) {
         assert_true(k.top[i][0] == 2 && k.top[i][1] == END && k.top[i][2] == 3);
         assert_true(fabs(k.first[i] - (3 - log(sum))) < 1e-12);
     }
+    assert_false(k.ends);
+    /* the id that ends the text is told, and is none of it */
+    k = (told){0};
+    rq.ignore_end = false;
+    expect_ids(rq, FINISH_END, 1, (int32_t[]){2});
+    assert_true(k.n == 2 && k.id[1] == END && k.ends);
+    assert_true(fabs(k.logprob[1] - ((double)LOGITS[END] - log(sum))) < 1e-12);
 }
 
 /* Of equal logits the smaller id; more asked for than there are; not a number is none. */
