@@ -116,10 +116,10 @@ static void run_out(lab *l) {
 
 /* ---- the model ---- */
 
-static void lab_open(lab *l, const char *path, uint64_t seed) {
+static void lab_open(lab *l, const char *path, int threads) {
     err e = {0};
-    *l = (lab){.draws = seed};
-    if (open_model_read(&l->m, path, 2, &e) != ST_OK) fail_msg("%s: %s", path, e.message);
+    *l = (lab){.draws = 5};
+    if (open_model_read(&l->m, path, threads, &e) != ST_OK) fail_msg("%s: %s", path, e.message);
     int most = (int)model_max_tokens(&l->m.config);
     l->longest = most < LONGEST ? most : LONGEST;
     for (int i = 0; i < ITEMS; i++) make_item(l, &l->item[i], i);
@@ -161,7 +161,7 @@ static void expect_same(const char *path, int i, const answer *x, const answer *
 
 /* Each alone in an engine of its own. */
 static void answer_alone(const char *path, lab *l, answer *alone) {
-    lab_open(l, path, 5);
+    lab_open(l, path, 1);
     lab_plan(l, roomy(l), 0);
     for (int i = 0; i < ITEMS; i++) {
         engine_free(l->en);
@@ -187,7 +187,7 @@ static engine_size random_size(lab *l) {
 /* Requests come at random while others are served; some are cancelled, by themselves or by others. */
 static void serve_crowd(const char *path, int crowd, const answer *alone) {
     lab *l = calloc(1, sizeof *l);
-    lab_open(l, path, 5);
+    lab_open(l, path, crowd == 0 ? 2 : 1);
     l->draws = 1000 + (uint64_t)crowd;
     lab_plan(l, random_size(l), 0);
     int order[ITEMS], first = draw(l, ITEMS);
@@ -264,7 +264,7 @@ static void check_model(const char *name) {
         assert_int_equal(alone[i].n_prompt, i % 5 == 4 ? (int)l->item[i].rq.rq.n_prompt - 1 : 0);
     }
     assert_true(ended > 0 && full > 0);
-    lab_open(l, path, 5);
+    lab_open(l, path, 1);
     lab_plan(l, roomy(l), l->longest);
     check_by_generator(l, alone);
     lab_close(l);
