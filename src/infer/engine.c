@@ -20,15 +20,20 @@ enum {
 engine *engine_new(dev *d, const engine_size *size, const generate_limits *limits) {
     engine *en = xcalloc(1, sizeof *en);
     *en = (engine){.dev = d, .size = *size, .limits = *limits};
-    CHECK(size->seqs <= size->rows && size->seqs <= size->logits, "%d texts, %d rows", size->seqs,
-          size->rows);
+    CHECK(size->seqs <= size->rows && size->seqs <= size->logits && size->draft <= size->logits,
+          "%d texts, %d rows", size->seqs, size->rows);
     en->of_seq = engine_pages(size).of_seq;
     en->pages = pages_new(size->pages, size->page);
     en->table = xcalloc((size_t)size->seqs * (size_t)en->of_seq, sizeof *en->table);
     en->running = xcalloc((size_t)size->seqs, sizeof(text *));
     en->of_row = xcalloc((size_t)size->seqs, sizeof(text *));
+    en->draft_ids = xcalloc((size_t)size->longest + DRAFT_MOST, sizeof *en->draft_ids);
     pass_new(en);
     return en;
+}
+
+void engine_set_draft_model(engine *en, generator *g) {
+    en->drafter = g;
 }
 
 static void text_free(text *t) {
@@ -51,6 +56,7 @@ void engine_free(engine *en) {
     free(en->table);
     free(en->running);
     free(en->of_row);
+    free(en->draft_ids);
     free(en->top_ids);
     free(en->top);
     free(en);
@@ -201,13 +207,79 @@ static bool admit_first(engine *en) {
 
 /* ---- the rows of a pass ---- */
 
-/* The next token of each text that is being written. */
+/* How many of the tokens that were tried in the last pass were right. */
+static void learn(engine *en, text *t) {
+    int right = (int)(t->done - t->tried_from) - 1;
+    if (!t->pace) return;
+    if (right < 0) right = 0; /* it was cancelled before */
+    draft_learn(t->pace, t->tried, right);
+    en->load.drafted += t->tried;
+    en->load.accepted += right;
+    t->pace = NULL;
+}
+
+static int draft_by_model(engine *en, text *t, int most, int32_t *ids) {
+    const tok_ids *seq = generation_ids(t->writing);
+    int n = draft_next_length(&t->by_model);
+    if (n == 0) return 0;
+    memcpy(en->draft_ids, seq->id, sizeof *seq->id * (size_t)seq->n);
+    return draft_from_model(en->drafter, en->draft_ids, seq->n, n < most ? n : most,
+                            en->limits.n_ids, ids);
+}
+
+/* Up to `most` tokens to be tried after the last of t. */
+static int draft(engine *en, text *t, int most, int32_t *ids) {
+    const tok_ids *seq = generation_ids(t->writing);
+    int64_t room = t->most_rows - seq->n; /* the last one is not computed */
+    if (most > room) most = (int)room;
+    if (most > DRAFT_MOST) most = DRAFT_MOST;
+    if (most <= 0) return 0;
+    int n = draft_next_length(&t->by_text);
+    n = n > 0 ? draft_from_text(seq->id, seq->n, n < most ? n : most, ids) : 0;
+    t->pace = &t->by_text;
+    if (n == 0 && en->drafts_for == t->id) {
+        n = draft_by_model(en, t, most, ids);
+        t->pace = &t->by_model;
+    }
+    t->tried = n;
+    t->tried_from = seq->n - 1;
+    if (n == 0) t->pace = NULL;
+    return n;
+}
+
+static int count_writing(const engine *en) {
+    int n = 0;
+    for (int i = 0; i < en->n_running; i++) n += !is_reading(en->running[i]);
+    return n;
+}
+
+/* The draft model stays with its text. */
+static void choose_drafted(engine *en) {
+    const text *first = NULL;
+    for (int i = 0; i < en->n_running; i++) {
+        const text *t = en->running[i];
+        if (t->id == en->drafts_for) return;
+        if (!first && !is_reading(t)) first = t;
+    }
+    en->drafts_for = en->drafter && first ? first->id : 0;
+}
+
+/* The next token of each text that is being written, and some to be tried after it: they share
+ * what the tokens leave of size.draft rows. */
 static void add_writing(engine *en) {
+    int left = count_writing(en), room = en->size.draft - left;
+    int32_t tries[DRAFT_MOST];
+    choose_drafted(en);
     for (int i = 0; i < en->n_running; i++) {
         text *t = en->running[i];
         if (is_reading(t)) continue;
         const tok_ids *seq = generation_ids(t->writing);
+        learn(en, t);
+        int n = room > 0 ? draft(en, t, (room + left - 1) / left, tries) : 0;
         pass_add(en, t, seq->n - 1, seq->id[seq->n - 1], true);
+        for (int k = 0; k < n; k++) pass_add(en, t, seq->n + k, tries[k], true);
+        room -= n;
+        left--;
     }
 }
 
@@ -295,6 +367,7 @@ static double per_second(int64_t n, int64_t ns) {
 static void measure(engine *en, text *t) {
     generate_result *r = &t->result;
     int64_t now = clock_now_ns();
+    learn(en, t);
     if (t->first_ns) {
         r->prefill_rate = per_second(t->rq.rq.n_prompt - r->n_reused, t->first_ns - t->began_ns);
         r->decode_rate = per_second(r->n_new - 1, now - t->first_ns);

@@ -19,6 +19,7 @@
 #ifndef INFER_ENGINE_H
 #define INFER_ENGINE_H
 
+#include "infer/draft.h"
 #include "infer/generate.h"
 #include "model/family.h"
 
@@ -30,6 +31,9 @@ typedef struct engine_size {
     int seqs;    /* texts that run at a time at most */
     int page;    /* tokens of a page */
     int pages;   /* of the cache; one of them is the engine's own, for rows that nobody wants */
+    /* Tokens are tried in advance (draft.h) while a pass has at most so many rows of texts that are
+     * being written, with those; 0: never. At most `logits`. */
+    int draft;
 } engine_size;
 
 /* For texts of up to `longest` tokens, `seqs` at a time, with a cache of about cache_bytes (which
@@ -46,6 +50,9 @@ typedef struct engine engine;
 engine *engine_new(dev *d, const engine_size *size, const generate_limits *limits);
 /* The program of a number, from engine_rows_at. */
 void engine_set_program(engine *en, int number, bool body, const prog *p);
+/* Tokens are tried by this model, too, whose tokenizer is the same (draft_check), for one text at a
+ * time. The generator is the caller's, and nobody else uses it while the engine lives. */
+void engine_set_draft_model(engine *en, generator *g);
 void engine_free(engine *en); /* NULL is fine; running requests end without a callback */
 
 /* ---- requests ---- */
@@ -77,7 +84,8 @@ typedef struct engine_load {
     int running, waiting;
     int64_t pages, pages_used, pages_kept; /* in use by texts; kept for prefixes to come */
     /* since the engine began */
-    int64_t requests, prompt_tokens, reused_tokens, new_tokens, passes, rows, drafted, accepted;
+    int64_t requests, prompt_tokens, reused_tokens, new_tokens, passes, rows;
+    int64_t drafted, accepted; /* tokens tried in advance; those of them that were right */
 } engine_load;
 engine_load engine_get_load(const engine *en);
 

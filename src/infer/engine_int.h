@@ -25,6 +25,10 @@ typedef struct text {
      * waited for. NULL: there is none. */
     struct text *leader;
     int64_t shared_with_leader; /* tokens */
+    draft_pace by_text, by_model;
+    draft_pace *pace; /* the one of these that tried `tried` tokens after the first */
+    int tried;        /* `tried_from` + 1 in the last pass; NULL: none */
+    int64_t tried_from;
     int64_t rows, rows_wanted;  /* of the prompt, in the next pass */
     bool in_call, is_cancelled; /* a callback of its own may be running; what it asked for */
 } text;
@@ -63,7 +67,10 @@ struct engine {
     int promised; /* pages that running texts may yet take */
     uint64_t last_id;
     pass pass;
-    dev_room room; /* of logits */
+    generator *drafter;  /* NULL: there is none */
+    uint64_t drafts_for; /* the text that it reads */
+    int32_t *draft_ids;  /* [longest + DRAFT_MOST] its text */
+    dev_room room;       /* of logits */
     int32_t *top_ids;
     double *top;
     int n_top; /* places of both */

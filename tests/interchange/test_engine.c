@@ -180,6 +180,7 @@ static engine_size random_size(lab *l) {
     int least = (l->longest + s.page - 1) / s.page;
     s.seqs = 1 + draw(l, s.rows < 12 ? s.rows : 12);
     s.logits = s.seqs + draw(l, 5);
+    s.draft = draw(l, 2) ? s.logits : 0;
     s.pages = 1 + least + draw(l, 3) * draw(l, 2 * least);
     return s;
 }
@@ -187,7 +188,7 @@ static engine_size random_size(lab *l) {
 /* Requests come at random while others are served; some are cancelled, by themselves or by others. */
 static void serve_crowd(const char *path, int crowd, const answer *alone) {
     lab *l = calloc(1, sizeof *l);
-    lab_open(l, path, crowd == 0 ? 2 : 1);
+    lab_open(l, path, crowd == 0 && strstr(path, "gqa") ? 2 : 1);
     l->draws = 1000 + (uint64_t)crowd;
     lab_plan(l, random_size(l), 0);
     int order[ITEMS], first = draw(l, ITEMS);
@@ -279,8 +280,80 @@ static void test_crowds(void **state) {
     for (int i = 0; i < ARRAY_LEN(names); i++) check_model(names[i]);
 }
 
+/* ---- drafts ---- */
+
+/* Long answers, one text at a time. */
+static engine_load write_long(lab *l, const answer *alone) {
+    for (int i = 0; i < ITEMS; i += 4) {
+        submit(l, &l->item[i]);
+        while (engine_step(l->en)) {
+        }
+        if (alone) expect_same("with drafts", i, &l->item[i].got, &alone[i]);
+    }
+    run_out(l);
+    return engine_get_load(l->en);
+}
+
+static void lab_of_long(lab *l, const char *path) {
+    lab_open(l, path, 1);
+    for (int i = 0; i < ITEMS; i++) {
+        generate_request *rq = &l->item[i].rq.rq;
+        rq->n_prompt = 1 + i % 6;
+        rq->max_new = l->longest;
+        rq->n_end = 0;
+    }
+    engine_size size = roomy(l);
+    size.draft = 8;
+    lab_plan(l, size, l->longest);
+}
+
+/* The text is the same whoever drafts: the text itself, the model itself, a model that knows nothing of it. */
+static void test_drafts(void **state) {
+    (void)state;
+    static const char path[] = TEST_DIR "/golden/models/llama-gqa-tied";
+    lab *l = calloc(1, sizeof *l), *twin = calloc(1, sizeof *twin),
+        *other = calloc(1, sizeof *other);
+    answer *alone = calloc(ITEMS, sizeof *alone);
+    lab_of_long(l, path);
+    lab_of_long(twin, path); /* a generator and an engine of one model share its cache */
+    lab_of_long(other, TEST_DIR "/golden/models/llama-bias-untied");
+    generator same = open_model_generator(&twin->m), wrong = open_model_generator(&other->m);
+    engine_size size = l->m.serve;
+    generate_limits limits = {.Tmax = size.longest,
+                              .vocab = (int32_t)l->m.config.vocab_size,
+                              .n_ids = (int32_t)l->m.config.vocab_size};
+    engine_load by[4];
+    for (int k = 0; k < 4; k++) {
+        size.draft = k ? 8 : 0;
+        engine_free(l->en);
+        l->en = engine_new(l->m.dev, &size, &limits);
+        for (int body = 0; body < 2; body++)
+            for (int i = 0; engine_rows_at(&size, i, body); i++)
+                engine_set_program(l->en, i, body,
+                                   plan_prog(l->m.plan, body ? USE_BODY : USE_HEAD, i));
+        if (k == 2) engine_set_draft_model(l->en, &same);
+        if (k == 3) engine_set_draft_model(l->en, &wrong);
+        by[k] = write_long(l, k ? alone : NULL);
+        for (int i = 0; i < ITEMS && k == 0; i++) alone[i] = l->item[i].got;
+    }
+    assert_true(by[0].drafted == 0 && by[0].passes == by[0].new_tokens);
+    assert_true(by[1].accepted > 0 && by[1].accepted <= by[1].drafted);
+    assert_int_equal(by[1].passes, by[1].new_tokens - by[1].accepted);
+    assert_true(by[2].accepted > by[1].accepted);
+    generator_free(&same);
+    generator_free(&wrong);
+    lab_close(l);
+    lab_close(twin);
+    lab_close(other);
+    free(alone);
+    free(twin);
+    free(other);
+    free(l);
+}
+
 int main(void) {
     setenv("ATHANOR_KERNELS", "reference", 0); /* products of rows alone */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_crowds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_crowds),
+                                       cmocka_unit_test(test_drafts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
