@@ -22,11 +22,11 @@
 #include "op/cpu/page_product.h"
 
 enum {
-    PIECE = 128,  /* keys */
+    PIECE = PAGE_KEYS,
     LINES = 64,   /* queries of a tile, unless a group has more */
     SLOTS = 4096, /* results of a piece and a query that a thread has room for, at least */
     SHARES = 4,   /* of a wave's tasks for a thread */
-    LINE = PIECE + VW
+    LINE = PAGE_LINE
 };
 
 typedef struct page_tile {
@@ -186,27 +186,22 @@ typedef struct page_block {
     page_rows rows[PIECE];
 } page_block;
 
-/* s = keys times q, not scaled, for the keys that some line sees. */
-static void score_block(const page_task *k, const page_block *b) {
+/* s = keys times q, not scaled, for L lines and the keys that they see. */
+static void score_lines(const page_task *k, const page_block *b, int64_t line, int L) {
     const op_attr *at = k->c->attr;
     const tensor *t = &k->c->in[1];
-    int64_t ld = query_floats(at), W = page_vectors(b->n), v = 0;
-    page_product p = {.lda = ld, .ldc = LINE, .dt = t->dt};
+    int64_t ld = query_floats(at), W = page_vectors(b->n), v = 0, end = k->n_vectors;
+    page_product p = {.a = b->q + line * ld, .c = b->s + line * LINE, .ld = ld, .dt = t->dt};
     page_rows keys = {.data = t->data, .step = t->ld, .rows = at->paged.D};
     keys.next = at->paged.D == at->paged.Dv ? k->c->in[2].data : t->data;
-    while (v < k->n_vectors) {
-        int64_t to[PAGE_VECTORS], n = 0;
-        while (n < W && v + n < k->n_vectors && k->n[v + n] == VW) n++;
-        n = n == W ? W : 1;
-        for (int64_t w = 0; w < n; w++) to[w] = k->key[v + w];
+    while (end > 0 && k->key[end - 1] >= b->seen[line + L - 1].high) end--;
+    while (v < end) {
+        int64_t whole = v;
+        while (whole < end && k->n[whole] == VW) whole++;
+        int64_t n = (whole - v) / W * W;
         p.n = k->n[v];
-        for (int64_t l = 0, L; l < b->n; l += L) {
-            L = page_lines(b->n - l);
-            p.a = b->q + l * ld, p.c = b->s + l * LINE;
-            if (to[0] < b->seen[l + L - 1].high)
-                page_scores(&p, &keys, k->key_at + v, to, (int)L, (int)n);
-        }
-        v += n;
+        page_scores(&p, &keys, k->key_at + v, k->key + v, n > 0 ? n : 1, L, n > 0 ? (int)W : 1);
+        v += n > 0 ? n : 1;
     }
 }
 
@@ -301,19 +296,19 @@ static void find_values(const page_task *k, page_block *b, int64_t from, int64_t
     b->from = from, b->to = to, b->n_rows = n;
 }
 
-/* o += weights times the values of keys [from, to), W vectors from column d on, of L lines. */
-static void mix_columns(const page_task *k, page_block *b, int64_t line, int L, int64_t from,
-                        int64_t to, int64_t d, int64_t W) {
-    int64_t ld = part_floats(k->c->attr);
+/* o += weights times the values of keys [from, to), of L lines. */
+static void mix_lines(const page_task *k, page_block *b, int64_t line, int L, int64_t from,
+                      int64_t to) {
+    int64_t ld = part_floats(k->c->attr), Dv = k->c->attr->paged.Dv, W = page_vectors(b->n);
+    int64_t wide = Dv / (W * VW) * (W * VW);
+    page_product p = {
+        .a = b->s + line * LINE, .c = b->o + line * ld, .ld = ld, .n = VW, .dt = k->c->in[2].dt};
     if (from >= to) return;
     find_values(k, b, from, to);
-    page_product p = {.a = b->s + line * LINE,
-                      .c = b->o + line * ld,
-                      .lda = LINE,
-                      .ldc = ld,
-                      .n = att_min(k->c->attr->paged.Dv - d, VW),
-                      .dt = k->c->in[2].dt};
-    page_mix(&p, b->rows, b->n_rows, d, L, (int)W);
+    if (wide > 0) page_mix(&p, b->rows, b->n_rows, 0, wide, L, (int)W);
+    if (wide < Dv / VW * VW) page_mix(&p, b->rows, b->n_rows, wide, Dv / VW * VW, L, 1);
+    p.n = Dv % VW;
+    if (p.n > 0) page_mix(&p, b->rows, b->n_rows, Dv - p.n, Dv, L, 1);
 }
 
 /* Keys that all of L lines see, in whole pairs; none: {0, 0}. */
@@ -333,30 +328,18 @@ static int alike(const page_block *b, int64_t line, int n) {
 
 /* First the keys before those that all of a group see, then these, then what is behind them: each
  * number is added up in the order of the keys. */
-static void mix_group(const page_task *k, page_block *b, int64_t line, int L, int64_t d,
-                      int64_t W) {
+static void mix_group(const page_task *k, page_block *b, int64_t line, int L) {
     const page_view *seen = b->seen + line;
     page_view all = common_view(seen, L);
     for (int l = 0, n; l < L; l += n) {
         n = alike(b, line + l, L - l);
-        mix_columns(k, b, line + l, n, seen[l].low, all.high ? all.low : seen[l].high, d, W);
+        mix_lines(k, b, line + l, n, seen[l].low, all.high ? all.low : seen[l].high);
     }
     if (!all.high) return;
-    mix_columns(k, b, line, L, all.low, all.high, d, W);
+    mix_lines(k, b, line, L, all.low, all.high);
     for (int l = 0, n; l < L; l += n) {
         n = alike(b, line + l, L - l);
-        mix_columns(k, b, line + l, n, all.high, seen[l].high, d, W);
-    }
-}
-
-static void mix_block(const page_task *k, page_block *b) {
-    int64_t Dv = k->c->attr->paged.Dv, most = page_vectors(b->n);
-    for (int64_t d = 0, W; d < Dv; d += W * VW) {
-        W = Dv - d >= most * VW ? most : 1;
-        for (int64_t l = 0, L; l < b->n; l += L) {
-            L = page_lines(b->n - l);
-            mix_group(k, b, l, (int)L, d, W);
-        }
+        mix_lines(k, b, line + l, n, all.high, seen[l].high);
     }
 }
 
@@ -379,10 +362,12 @@ static void attend_block(const page_task *k, page_block *b) {
     b->o = k->parts + b->first * Dvp;
     look_at_block(k, b);
     WITH_DTYPE(k->c->in[0].dt, pack_lines, k, b->first, b->n, b->q);
-    score_block(k, b);
+    for (int64_t l = 0; l < b->n; l += page_lines(b->n - l))
+        score_lines(k, b, l, page_lines(b->n - l));
     soften_block(k, b);
     memset(b->o, 0, (size_t)(b->n * Dvp) * sizeof(float));
-    mix_block(k, b);
+    for (int64_t l = 0; l < b->n; l += page_lines(b->n - l))
+        mix_group(k, b, l, page_lines(b->n - l));
 }
 
 static void attend_task(page_task *k, float *room) {
