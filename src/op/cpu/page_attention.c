@@ -115,6 +115,7 @@ typedef struct page_task {
     const op_call *c;
     const page_tile *t;
     int64_t kv, piece, lines;     /* lines: queries of the tile, a row's after another's */
+    int64_t kv_first, kv_end;     /* of the wave */
     float *parts, *max, *sum;     /* of the first line */
     int64_t n_vectors, n_runs;    /* of the keys; of the values */
     int64_t key_at[PIECE];        /* elements into the cache */
@@ -123,12 +124,15 @@ typedef struct page_task {
     int64_t run_key[PIECE];       /* number of the first */
 } page_task;
 
-/* Where the keys of the page with position j lie, which the next task will read. */
+/* Where the keys of the page with position j lie for the kv head that the next task takes: the next one
+ * of the same page, or the first of a page in the next piece. */
 static const char *next_keys(const page_task *k, const int32_t *pages, int64_t j) {
     const op_attr *at = k->c->attr;
     const tensor *keys = &k->c->in[1];
+    int64_t kv = k->kv + 1;
+    if (kv == k->kv_end) kv = k->kv_first, j += PIECE;
     bool read = j < look(k->c, k->t->row + k->t->rows - 1).high;
-    int64_t block = read ? pages[j / at->paged.page] * (int64_t)at->paged.K + k->kv : 0;
+    int64_t block = read ? pages[j / at->paged.page] * (int64_t)at->paged.K + kv : 0;
     return (const char *)keys->data + block * at->paged.D * keys->ld * v_element_bytes(keys->dt);
 }
 
@@ -154,7 +158,7 @@ static void find_pages(page_task *k) {
                             (block * page + slot) * values->ld * v_element_bytes(values->dt);
         k->run_key[k->n_runs] = j - base;
         k->runs[k->n_runs++] = (page_rows){
-            .data = first, .step = values->ld, .rows = n, .next = next_keys(k, pages, j + PIECE)};
+            .data = first, .step = values->ld, .rows = n, .next = next_keys(k, pages, j)};
         j += n;
     }
 }
@@ -434,18 +438,22 @@ static int64_t tile_of_task(const page_job *job, int64_t number) {
     return low;
 }
 
-/* Task `number`, of a wave whose results begin with slot `base`. */
-static void attend(const page_job *job, int64_t number, int64_t base) {
+/* Task `number` of the wave from u to `end`. The kv heads of a piece follow each other: their keys are
+ * neighbours. */
+static void attend(const page_job *job, int64_t number, page_unit u, page_unit end) {
     const op_call *c = job->c;
     int64_t tile = tile_of_task(job, number);
     const page_tile *t = &job->tiles[tile];
-    int64_t kv = (number - t->tasks) / t->pieces, piece = (number - t->tasks) % t->pieces;
-    int64_t lines = lines_of(job, t), slot = slots_before(job, (page_unit){tile, kv}) - base;
-    page_task k;
-    k.c = c, k.t = t, k.kv = kv, k.piece = t->first + piece, k.lines = lines;
-    k.parts = job->parts + (slot + piece * lines) * part_floats(c->attr);
+    page_task k; /* its lists are long, and are filled as far as they are used */
+    k.c = c, k.t = t, k.lines = lines_of(job, t), k.n_vectors = k.n_runs = 0;
+    k.kv_first = tile == u.tile ? u.kv : 0;
+    k.kv_end = tile == end.tile ? end.kv : c->attr->paged.K;
+    number -= tasks_before(job, (page_unit){tile, k.kv_first});
+    int64_t heads = k.kv_end - k.kv_first, piece = number / heads;
+    k.piece = t->first + piece, k.kv = k.kv_first + number % heads;
+    int64_t slot = slots_before(job, (page_unit){tile, k.kv}) - slots_before(job, u);
+    k.parts = job->parts + (slot + piece * k.lines) * part_floats(c->attr);
     k.max = job->max + slot + piece, k.sum = job->sum + slot + piece;
-    k.n_vectors = k.n_runs = 0;
     attend_task(&k, job->rooms + omp_get_thread_num() * block_floats(c->attr));
 }
 
@@ -528,7 +536,7 @@ static void run_wave(const page_job *job, page_unit u, page_unit end) {
     int64_t lines = lines_before(job, u), n_lines = lines_before(job, end) - lines;
     int64_t share = att_max((behind - first) / (team * SHARES), 1);
 #pragma omp for schedule(dynamic, share)
-    for (int64_t i = first; i < behind; i++) attend(job, i, base);
+    for (int64_t i = first; i < behind; i++) attend(job, i, u, end);
     WITH_DTYPE(job->c->out[0].dt, join, job, u, lines + n_lines * me / team,
                lines + n_lines * (me + 1) / team, base);
 #pragma omp barrier
