@@ -182,7 +182,7 @@ static status read_schema(const cli_args *args, const open_model *m, json_answer
     json_t *schema = NULL;
     if (!path) return ST_OK;
     if (!m->tok) {
-        err_set(e, ST_USAGE, "the model has no tokenizer, so it cannot be held to JSON");
+        err_set(e, ST_USAGE, "the model has no tokenizer.json, so it cannot be held to JSON");
         return err_hint(e, "leave --schema out");
     }
     if (strcmp(path, "object") != 0) TRY(json_read_file(&schema, path, JSON_FILE_MAX_BYTES, e));
