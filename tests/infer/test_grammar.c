@@ -112,6 +112,7 @@ static void test_numbers(void **state) {
                 TEXTS("8", "9", "10", NULL, "7", "11", "0", "-8", "80"));
     check_texts("{\"type\":\"integer\",\"multipleOf\":15,\"maximum\":100}",
                 TEXTS("0", "15", "90", "-30", NULL, "5", "100", "105", "-20"));
+    check_texts("{\"type\":\"number\",\"multipleOf\":1}", TEXTS("7", NULL, "7.5", "7.0", "7e1"));
     check_texts("{\"type\":\"number\"}", TEXTS("0", "-0.5", "1e-9", "12.25E+10", NULL, "1.", ".5",
                                                "+1", "1e", "1e100", "0x1", "NaN"));
     check_texts("{\"type\":\"number\",\"minimum\":-0.25,\"exclusiveMaximum\":12.5}",
@@ -469,7 +470,8 @@ static void check_refused(json_t *schema, const char *message) {
 static void test_hostile(void **state) {
     (void)state;
     check_refused(nested(2000), "nested deeper");
-    check_refused(doubling("allOf", 40), "too large");
+    check_refused(doubling("allOf", 30), "too large");
+    check_refused(doubling("allOf", 80), "more than 128 schemas");
     check_refused(parse("{\"type\":\"string\",\"minLength\":1000000000}"), "more than");
     check_refused(parse("{\"type\":\"string\",\"pattern\":\"((a{1,900}){1,900}){1,900}\"}"),
                   "too large");

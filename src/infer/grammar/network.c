@@ -156,7 +156,7 @@ static bool relax(network *n, int32_t i) {
 /* A state is mostly younger than those it leads to, so a sweep by age settles all but what refers
  * to itself. */
 bool net_finish(network *n) {
-    enum { MOST_WORK = 1 << 28 };
+    enum { MOST_WORK = 1 << 27 };
     find_classes(n);
     n->dist = xmalloc(sizeof *n->dist * (size_t)n->n);
     memset(n->dist, 0xFF, sizeof *n->dist * (size_t)n->n);

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 enum { NET_DEAD, NET_END };
-enum { NET_MAX_STATES = 1 << 20, NET_MAX_RULES = 1 << 16, NET_NO_RULE = -1 };
+enum { NET_MAX_STATES = 1 << 20, NET_MAX_RULES = 1 << 14, NET_NO_RULE = -1 };
 #define NET_FAR UINT32_MAX
 
 typedef enum net_kind {

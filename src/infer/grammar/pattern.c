@@ -15,7 +15,8 @@
 enum {
     MOST_STATES = 1 << 15,
     UNASSIGNED = 0x378,
-    MOST_SEARCHES = 100 /* over all of Unicode, of a schema; a few milliseconds each */
+    MOST_PATTERNS = 512, /* of a schema */
+    MOST_SEARCHES = 100  /* over all of Unicode, of a schema; a few milliseconds each */
 };
 
 typedef enum edge_kind { EDGE_SET, EDGE_SPLIT, EDGE_ACCEPT } edge_kind;
@@ -234,12 +235,16 @@ static bool is_ascii(const char *s) {
 
 status pattern_string(schema *c, const char *text, int64_t min, int64_t max, int32_t *start,
                       err *e) {
-    rx_tree tree = {.mem = c->mem, .scratch = c->mem, .python = true};
+    arena *mem = arena_new("pattern");
+    rx_tree tree = {.mem = mem, .scratch = mem, .python = true};
     pattern p = {.c = c, .tree = &tree, .min = min, .max = max, .e = e, .ascii = is_ascii(text)};
-    TRY(rx_parse(&tree, text, e));
+    *start = NET_DEAD;
+    if (++c->patterns > MOST_PATTERNS) c->net->full = true;
+    status st = c->net->full ? ST_OK : rx_parse(&tree, text, e);
     p.rule = xmalloc(sizeof *p.rule * (size_t)(tree.n_set + 1));
     for (int32_t i = 0; i < tree.n_set; i++) p.rule[i] = -1;
-    status st = to_network(&p, start);
+    if (st == ST_OK && !c->net->full) st = to_network(&p, start);
+    arena_free(mem);
     free(p.rule);
     free(p.state);
     free(p.at);
