@@ -449,10 +449,10 @@ static json_t *doubling(const char *keyword, int n) {
         char name[16], to[32];
         snprintf(name, sizeof name, "d%d", i);
         snprintf(to, sizeof to, "#/$defs/d%d", i - 1);
-        json_t *low = json_pack("{s:s}", "type", "integer");
-        json_t *s = i == 0 ? json_pack("{s:[o,{s:s}]}", "anyOf", low, "type", "string")
-                           : json_pack("{s:[{s:s},{s:[{s:i},{s:i}]}]}", keyword, "$ref", to,
-                                       "anyOf", "minimum", i, "maximum", -i);
+        json_t *s =
+            i == 0 ? json_pack("{s:[{s:s},{s:s}]}", "anyOf", "type", "integer", "type", "string")
+                   : json_pack("{s:[{s:s},{s:[{s:i},{s:i}]}]}", keyword, "$ref", to, "anyOf",
+                               "minimum", i, "maximum", -i);
         json_object_set_new(defs, name, s);
         if (i == n - 1) json_object_set_new(root, "$ref", json_sprintf("#/$defs/%s", name));
     }
