@@ -32,8 +32,8 @@ typedef struct place_set {
     uint32_t dist; /* bytes to the end at least */
     int32_t *to;   /* [n_classes] what each byte leads to; -1: not known yet */
     int32_t next;  /* of the same hash */
-    int32_t walk;  /* the last walk over the vocabulary that met it (mask.c) */
-    int64_t bound; /* tokens to the end (mask.c); -1: not known yet */
+    int32_t walk;  /* the last walk over the vocabulary that met it (grammar.c) */
+    int64_t bound; /* tokens to the end (grammar.c); -1: not known yet */
 } place_set;
 
 typedef struct acceptor acceptor;
