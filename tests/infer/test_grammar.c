@@ -391,6 +391,32 @@ static void test_forgetting(void **state) {
     net_free(&net);
 }
 
+/* While there is room, a string with a limit may go on as one without; at its end only the quote may come. */
+static void test_counted_masks(void **state) {
+    (void)state;
+    enum { MOST = 140 };
+    grammar *limited = grammar_from("{\"type\":\"string\",\"maxLength\":140}");
+    grammar *any = grammar_from("{\"type\":\"string\"}");
+    constraint *a = grammar_constrain(limited), *b = grammar_constrain(any);
+    size_t len;
+    int32_t quote = token_trie_longest(the_lab.v, "\"", 1, &len);
+    int32_t letter = token_trie_longest(the_lab.v, "x", 1, &len);
+    for (int i = -1; i <= MOST; i++) {
+        uint64_t x[8] = {0}, y[8] = {0}, one[8] = {0};
+        int32_t next = i < 0 ? quote : letter;
+        assert_true(a->class->allow(a, 10000, x) && b->class->allow(b, 10000, y));
+        one[quote / 64] = (uint64_t)1 << quote % 64;
+        if (i < MOST - 40 && memcmp(x, y, sizeof x) != 0) fail_msg("after %d characters", i);
+        if (i < MOST) a->class->take(a, next);
+        if (i < MOST) b->class->take(b, next);
+        if (i == MOST) assert_memory_equal(x, one, sizeof x);
+    }
+    constraint_free(a);
+    constraint_free(b);
+    grammar_free(limited);
+    grammar_free(any);
+}
+
 /* ---- forms ---- */
 
 /* Two calls at most of one tool or another, as a template writes them; the marks are added tokens. */
@@ -488,11 +514,11 @@ static void test_hostile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers),    cmocka_unit_test(test_strings),
-        cmocka_unit_test(test_objects),    cmocka_unit_test(test_arrays_and_references),
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_texts_end),
-        cmocka_unit_test(test_forgetting), cmocka_unit_test(test_texts_do_not_depend),
-        cmocka_unit_test(test_forms),      cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_golden)};
+        cmocka_unit_test(test_numbers),       cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_objects),       cmocka_unit_test(test_arrays_and_references),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_texts_end),
+        cmocka_unit_test(test_forgetting),    cmocka_unit_test(test_texts_do_not_depend),
+        cmocka_unit_test(test_counted_masks), cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_golden)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
