@@ -65,9 +65,9 @@ static void evict_one(http_server *s) {
     connection *first = s->phases[PHASE_FIRST].first, *idle = s->phases[PHASE_IDLE].first;
     connection *c = !first || (idle && idle->since_ns < first->since_ns) ? idle : first;
     if (!c) return;
-    connection_shut(c);
-    connection_enter(s, c, PHASE_SHUT);
     count_one(s, &s->counters.evicted);
+    connection_enter(s, c, PHASE_SHUT);
+    connection_shut(c);
 }
 
 static int fd_of(struct MHD_Connection *mhd) {
@@ -143,10 +143,10 @@ static void expire(http_server *s, connection *c) {
         end_lingering(s, c);
         return;
     }
-    if (c->phase == PHASE_BODY) call_cut(c, 408, "the body of the request did not come in time");
-    connection_shut(c);
-    connection_enter(s, c, PHASE_SHUT);
     count_one(s, &s->counters.timed_out);
+    if (c->phase == PHASE_BODY) call_cut(c, 408, "the body of the request did not come in time");
+    connection_enter(s, c, PHASE_SHUT);
+    connection_shut(c);
 }
 
 int64_t connection_expire(http_server *s) {
