@@ -3,7 +3,7 @@
 # The page lets run only what is in it: its Content-Security-Policy names style and script by their SHA-256, which are
 # computed here. Run by `cmake -P` with SOURCE and OUT it joins the files; included, it says when.
 cmake_minimum_required(VERSION 3.25)
-set(PAGE_SCRIPTS main) # in this order
+set(PAGE_SCRIPTS dom api markdown store tokens settings turns main) # in this order
 
 # The SHA-256 of a text as CSP wants it: base64 of its 32 bytes, which are 10 groups of three and one of two.
 function(base64_sha256 text result)
@@ -43,7 +43,9 @@ if(CMAKE_SCRIPT_MODE_FILE)
     file(SHA256 ${OUT}/chat.html version)
     file(WRITE ${OUT}/chat_page.h "/* ${version} */\n#define CHAT_PAGE_FILE \"${OUT}/chat.html\"\n"
         "#define CHAT_PAGE_BYTES ${bytes}\n"
-        "#define CHAT_PAGE_SCRIPT \"'sha256-${script_hash}'\"\n#define CHAT_PAGE_STYLE \"'sha256-${style_hash}'\"\n")
+        "#define CHAT_PAGE_CSP \"default-src 'none'; script-src 'sha256-${script_hash}'; \" \\\n"
+        "    \"style-src 'sha256-${style_hash}'; connect-src 'self'; img-src data:; base-uri 'none'; \" \\\n"
+        "    \"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'\"\n")
     return()
 endif()
 

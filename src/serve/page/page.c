@@ -9,8 +9,4 @@ __asm__(".pushsection .rodata\n"
 
 const size_t chat_page_bytes = CHAT_PAGE_BYTES;
 
-const char chat_page_csp[] =
-    "default-src 'none'; script-src " CHAT_PAGE_SCRIPT "; style-src " CHAT_PAGE_STYLE "; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors "
-    "'none'; "
-    "require-trusted-types-for 'script'; trusted-types 'none'";
+const char chat_page_csp[] = CHAT_PAGE_CSP;
