@@ -1,19 +1,19 @@
 /* The server behind `athanor serve`: models, their engines, and the OpenAI-compatible routes to them.
  *
- *   an HTTP thread              the thread of the engines (api/worker.h)
- *   body -> params (api/params.h)
- *        -> prompts, tokens (api/completions.c, api/chat.c)
- *        -> an answer (api/answer.h)  --worker-->  engine_submit, engine_step of each engine in turn
- *                                                  tokens -> pieces of the reply (api/reply.c)
+ *   the HTTP thread   a few threads (api/desk.h)             one thread (api/worker.h)
+ *   a request ------> body -> params -> prompts, tokens ---> engine_submit, engine_step of all engines
+ *                                                            tokens -> pieces of the reply
  *
- *   serve_open    reads the models and plans all their memory, before anything listens
- *   serve_start   adds the routes to an HTTP server, and starts the engines
- *   serve_close   after the HTTP server has closed
+ *   serve_open     reads the models and plans all their memory, before anything listens
+ *   serve_routes   for http_server_open
+ *   serve_start    the threads; before http_server_run
+ *   serve_close    after http_server_run, before http_server_close
  *
  * docs/serving.md says what is answered; each route's file says why. */
 #ifndef SERVE_SERVE_H
 #define SERVE_SERVE_H
 
+#include "base/strbuf.h"
 #include "serve/http/http.h"
 
 /* A model and what requests call it. Adapters are models, too; base is as open_model_read_on. */
@@ -21,6 +21,7 @@ typedef struct serve_model {
     const char *name; /* NULL: the last part of the path, without .gguf */
     const char *path;
     const char *base; /* NULL: what an adapter says */
+    const char *template; /* a file, or "chatml"; NULL: its own chat template */
 } serve_model;
 
 /* Zero is the default of each number, NULL of each text. */
@@ -38,9 +39,10 @@ typedef struct serve_options {
 typedef struct server server;
 /* ST_USAGE: a name twice, no tokenizer, or a context that the model was not made for. ST_MEMORY: it does not fit. */
 status serve_open(server **out, const serve_options *opt, err *e) ATH_MUST_USE;
-status serve_start(server *s, http_server *http, err *e) ATH_MUST_USE;
-/* Texts that run or wait: 0 when nothing is lost by ending. */
-int serve_busy(const server *s);
+/* They live as long as the server, and end with a NULL path. */
+const http_route *serve_routes(const server *s);
+/* http: whose counters /metrics prints. */
+status serve_start(server *s, const http_server *http, err *e) ATH_MUST_USE;
 /* One line for people: the models, their context, streams and memory. */
 void serve_describe(const server *s, strbuf *out);
 /* Answers that are not whole end here. NULL is fine. */
