@@ -70,6 +70,21 @@ static void penalise(sampler *s, float *logits, const int32_t *seen, int64_t n) 
         if (seen[i] < s->vocab) s->is_seen[seen[i]] = false;
 }
 
+/* Each time a token came in the answer. The first time is told by is_seen. */
+static void penalise_answer(sampler *s, float *logits, const int32_t *answer, int64_t n) {
+    double presence = s->opt.presence_penalty, frequency = s->opt.frequency_penalty;
+    if (presence == 0 && frequency == 0) return;
+    for (int64_t i = 0; i < n; i++) {
+        if (answer[i] >= s->vocab) continue;
+        bool first = !s->is_seen[answer[i]];
+        s->is_seen[answer[i]] = true;
+        float *x = &logits[answer[i]];
+        *x = (float)(*x - frequency - (first ? presence : 0));
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (answer[i] < s->vocab) s->is_seen[answer[i]] = false;
+}
+
 /* Least and greatest logit that are numbers; least > greatest when there is none. Eight at a time,
  * so that the compiler can use vectors. */
 static void find_range(const float *logits, int32_t vocab, float *least, float *greatest) {
@@ -217,10 +232,11 @@ static int32_t gather(sampler *s, const float *logits, double *sum) {
     return n;
 }
 
-int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *seen,
-                     int64_t n_seen) {
+int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *seen, int64_t n_seen,
+                     int64_t n_prompt) {
     float least, best;
     penalise(s, logits, seen, n_seen);
+    penalise_answer(s, logits, seen + n_prompt, n_seen - n_prompt);
     find_range(logits, s->vocab, &least, &best);
     if (!isfinite(best)) return -1;
     if (s->opt.temperature <= 0) return first_with(logits, s->vocab, best);
