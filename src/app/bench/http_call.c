@@ -209,7 +209,7 @@ static bool send_some(http_call *c) {
         if (n < 0) return broke(c, "no connection");
         c->sent += (size_t)n;
     }
-    if (c->half_close) shutdown(c->fd, SHUT_WR);
+    if (c->hang_up) return broke(c, "it was not to be answered");
     c->state = HTTP_HEAD;
     return true;
 }

@@ -41,9 +41,10 @@ typedef struct http_call {
     int fd;
     strbuf out; /* the request */
     size_t sent;
-    bool half_close; /* nothing follows the request, even where its head promises more */
-    strbuf line;     /* the head, or a line, as far as it has come */
-    int code;        /* of the answer; 0: none has come */
+    bool
+        hang_up; /* ends the connection as soon as the request is sent, even where its head promises more */
+    strbuf line; /* the head, or a line, as far as it has come */
+    int code;    /* of the answer; 0: none has come */
     bool chunked;
     int64_t left; /* bytes of the body or chunk to come; -1: up to the end of the connection */
     const char *why;

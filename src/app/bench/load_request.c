@@ -102,7 +102,7 @@ typedef enum load_fault {
     FAULT_NO_PROMPT,   /* neither prompt nor messages */
     FAULT_PATH,        /* there is no such route */
     FAULT_METHOD,      /* DELETE of a route that is posted to */
-    FAULT_SHORT_BODY,  /* fewer bytes than Content-Length says, and the end */
+    FAULT_SHORT_BODY,  /* fewer bytes than Content-Length says, and hangs up */
     FAULT_JUNK,        /* no HTTP */
     FAULTS,
 } load_fault;
@@ -118,12 +118,12 @@ static void spoil_body(strbuf *text, json_t *body, load_fault f) {
 }
 
 void load_put_request(strbuf *out, const load_wish *w, const http_place *p, const char *model,
-                      int64_t number, bool *half_close) {
+                      int64_t number, bool *hang_up) {
     const char *path = w->chat ? "/v1/chat/completions" : "/v1/completions";
     load_fault f = FAULTS;
     if (load_kind_of(w, number) == LOAD_MALFORMED)
         f = (load_fault)(rng_u32(key_of(w, number), DRAW_FAULT) % FAULTS);
-    *half_close = f == FAULT_SHORT_BODY;
+    *hang_up = f == FAULT_SHORT_BODY;
     if (f == FAULT_JUNK) {
         strbuf_append(out, "\x16\x03\x01 hello\r\n\r\n\r\n", 14);
         return;

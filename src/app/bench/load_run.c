@@ -175,7 +175,7 @@ static void begin_slot(load *l, slot *s, int64_t due_ns) {
     s->patience = load_patience(l->w, s->number);
     s->call.on_body = on_body;
     s->call.ctx = s;
-    load_put_request(&bytes, l->w, &l->s->place, l->s->model, s->number, &s->call.half_close);
+    load_put_request(&bytes, l->w, &l->s->place, l->s->model, s->number, &s->call.hang_up);
     http_call_open(&s->call, &l->s->place, bytes.data, bytes.len);
     strbuf_free(&bytes);
     step_slot(s);

@@ -35,10 +35,9 @@ typedef enum load_kind { LOAD_WHOLE, LOAD_CANCEL, LOAD_MALFORMED } load_kind;
 load_kind load_kind_of(const load_wish *w, int64_t number);
 /* After how many pieces of text a LOAD_CANCEL is given up. */
 int64_t load_patience(const load_wish *w, int64_t number);
-/* Appends the bytes of a request. model: its name for the server, or NULL. *half_close: of
- * http_call. */
+/* Appends the bytes of a request. model: its name for the server, or NULL. *hang_up: of http_call. */
 void load_put_request(strbuf *out, const load_wish *w, const http_place *p, const char *model,
-                      int64_t number, bool *half_close);
+                      int64_t number, bool *hang_up);
 
 /* ---- one round ---- */
 

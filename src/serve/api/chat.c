@@ -36,7 +36,8 @@ static status read_messages(const json_t *given, json_t *out, err *e) {
     size_t i;
     json_t *m;
     if (json_array_size(given) == 0)
-        return err_at(e, ST_USAGE, "messages", "\"messages\" must be a list of messages, one at least");
+        return err_at(e, ST_USAGE, "messages",
+                      "\"messages\" must be a list of messages, one at least");
     if (json_array_size(given) > CHAT_MAX_MESSAGES)
         return err_at(e, ST_USAGE, "messages", "there are %zu messages, at most %d are possible",
                       json_array_size(given), CHAT_MAX_MESSAGES);
