@@ -153,7 +153,7 @@ static void find_marks(answer *a, const strbuf *prompt) {
     if (call || thought) a->params.skip_special = false;
 }
 
-static status make_chat(answer *a, api_fault *f) {
+status api_make_chat(answer *a, api_fault *f) {
     strbuf text = {0};
     a->prompts = xcalloc(1, sizeof *a->prompts);
     a->n_prompts = 1;
@@ -167,5 +167,5 @@ static status make_chat(answer *a, api_fault *f) {
 void api_chat(void *ctx, const http_request *rq, http_reply *reply) {
     api_fault f = {0};
     answer *a = api_begin(ctx, rq, reply, API_CHAT, &f);
-    api_finish(ctx, a, reply, a ? make_chat(a, &f) : ST_USAGE, &f);
+    api_finish(ctx, a, reply, a ? api_make_chat(a, &f) : ST_USAGE, &f);
 }
