@@ -85,6 +85,7 @@ static void test_paths(void **state) {
     for (int i = 0; i < ARRAY_LEN(paths); i++) {
         snprintf(text, sizeof text, "GET %s HTTP/1.1\r\n" LAST "\r\n", paths[i]);
         expect(&s, text, 404);
+        scene_await(&s, &s.n_logged, i + 1);
         for (const char *p = s.last_path; *p; p++) assert_true(*p >= ' ' && *p != 0x7f);
     }
     const char nul[] = "GET /nothing\0/../health HTTP/1.1\r\n" LAST "\r\n";
