@@ -53,6 +53,8 @@ int64_t connection_expire(http_server *s);
 void connection_shut(connection *c);
 /* libmicrohttpd is about to close a connection whose client may still send a body: goes on in a copy. */
 void connection_linger(http_server *s, const connection *c);
+/* Cuts off requests that are not whole yet: 503. */
+void connection_refuse_bodies(http_server *s);
 /* Cuts off all that wait for a handler, and tells these. */
 void connection_end_all(http_server *s);
 
