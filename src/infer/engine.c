@@ -12,9 +12,9 @@
 #include "infer/engine_int.h"
 
 enum {
-    ROWS_BESIDE =
-        128,         /* of a pass in which texts are written: prompts get what they leave of them */
-    LEAST_PIECE = 16 /* rows of a prompt, where it has as many */
+    /* rows of a pass in which texts are written; prompts get what they leave of these */
+    ROWS_BESIDE = 128,
+    LEAST_PIECE = 8 /* rows of a prompt, where it has as many */
 };
 
 engine *engine_new(dev *d, const engine_size *size, const generate_limits *limits) {
@@ -427,5 +427,6 @@ engine_load engine_get_load(const engine *en) {
     load.pages = en->size.pages - 1;
     load.pages_used = load.pages - pages_available(en->pages);
     load.pages_kept = pages_kept(en->pages);
+    load.pages_promised = en->promised;
     return load;
 }

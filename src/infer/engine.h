@@ -82,7 +82,8 @@ bool engine_step(engine *en);
 
 typedef struct engine_load {
     int running, waiting;
-    int64_t pages, pages_used, pages_kept; /* in use by texts; kept for prefixes to come */
+    /* all; held by texts; not held, but kept for prefixes to come; promised: texts may yet take them */
+    int64_t pages, pages_used, pages_kept, pages_promised;
     /* since the engine began */
     int64_t requests, prompt_tokens, reused_tokens, new_tokens, passes, rows;
     int64_t drafted, accepted; /* tokens tried in advance; those of them that were right */

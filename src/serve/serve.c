@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "serve/api/api.h"
+#include "serve/page/page.h"
 
 enum { DESK_THREADS = 2, DEFAULT_WAITING = 1024 };
 
@@ -36,6 +37,17 @@ static void get_metrics(void *ctx, const http_request *rq, http_reply *reply) {
     free(names);
 }
 
+/* What the page must be sent with is said in page.h. */
+static void get_page(void *ctx, const http_request *rq, http_reply *reply) {
+    (void)ctx, (void)rq;
+    http_reply_header(reply, "Content-Security-Policy", chat_page_csp);
+    http_reply_header(reply, "X-Content-Type-Options", "nosniff");
+    http_reply_header(reply, "Referrer-Policy", "no-referrer");
+    http_reply_header(reply, "Cross-Origin-Opener-Policy", "same-origin");
+    http_reply_header(reply, "Cache-Control", "no-cache");
+    http_reply_send(reply, 200, "text/html; charset=utf-8", chat_page, chat_page_bytes);
+}
+
 /* ---- routes that read a body ---- */
 
 #define AT_DESK(name)                                                                              \
@@ -49,6 +61,7 @@ AT_DESK(detokenize)
 
 static void set_routes(server *s) {
     const http_route routes[] = {
+        {"GET", "/", get_page, s, true},
         {"GET", "/health", get_health, s, true},
         {"GET", "/metrics", get_metrics, s, false},
         {"GET", "/v1/models", get_models, s, false},

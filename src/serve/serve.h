@@ -20,7 +20,8 @@
 typedef struct serve_model {
     const char *name; /* NULL: the last part of the path, without .gguf */
     const char *path;
-    const char *base; /* NULL: what an adapter says */
+    const char *base;  /* NULL: what an adapter says */
+    const char *draft; /* a smaller model that tries tokens in advance; "none": nothing is tried */
     const char *template; /* a file, or "chatml"; NULL: its own chat template */
 } serve_model;
 
@@ -28,11 +29,12 @@ typedef struct serve_model {
 typedef struct serve_options {
     const serve_model *models; /* the first answers requests that name none */
     int n_models;
-    int ctx;             /* tokens of a text at most; 0: the model's, at most 8192 */
-    int streams;         /* texts at a time, of each model; 0: 16 */
-    int64_t cache_bytes; /* of each model's cache; 0: a quarter of what the machine has free, for all together */
-    int waiting;         /* texts that may wait for their place, of all models; 0: 1024 */
-    int threads;         /* of the CPU; 0: all cores */
+    int ctx;     /* tokens of a text at most; 0: the model's, at most 8192 */
+    int streams; /* texts at a time, of each model; 0: 16 */
+    int64_t
+        cache_bytes; /* of each model's cache; 0: a quarter of what the machine has free, for all together */
+    int waiting;                   /* texts that may wait for their place, of all models; 0: 1024 */
+    int threads;                   /* of the CPU; 0: all cores */
     const char *cache, *precision; /* as open_model_set_cache, open_model_set_precision */
 } serve_options;
 

@@ -52,8 +52,33 @@ static void test_pace(void **state) {
     assert_int_equal(draft_next_length(&p), 2);
 }
 
+static tok *bytes_and(const char *special) {
+    err e = {0};
+    tok_trainer *tr;
+    tok *t;
+    const tok_train_options opt = {.kind = TOK_BYTE, .special = &special, .n_special = 1};
+    assert_int_equal(tok_trainer_new(&tr, &opt, &e), ST_OK);
+    assert_int_equal(tok_trainer_add(tr, "text", 4, &e), ST_OK);
+    assert_int_equal(tok_trainer_finish(tr, &t, &e), ST_OK);
+    tok_trainer_free(tr);
+    return t;
+}
+
+static void test_check(void **state) {
+    (void)state;
+    err e = {0};
+    tok *a = bytes_and("<a>"), *same = bytes_and("<a>"), *b = bytes_and("<b>");
+    assert_int_equal(draft_check(a, same, &e), ST_OK);
+    assert_int_equal(draft_check(a, b, &e), ST_USAGE);
+    assert_non_null(strstr(e.message, "tokenizer"));
+    assert_int_equal(draft_check(a, NULL, &e), ST_USAGE);
+    tok_free(a);
+    tok_free(same);
+    tok_free(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_from_text),
-                                       cmocka_unit_test(test_pace)};
+                                       cmocka_unit_test(test_pace), cmocka_unit_test(test_check)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,7 +111,8 @@ static void run_out(lab *l) {
     while (engine_step(l->en)) {
     }
     engine_load load = engine_get_load(l->en);
-    assert_true(load.running == 0 && load.waiting == 0 && load.pages_used == 0);
+    assert_true(load.running == 0 && load.waiting == 0);
+    assert_true(load.pages_used == 0 && load.pages_promised == 0);
 }
 
 /* ---- the model ---- */
@@ -280,6 +281,159 @@ static void test_crowds(void **state) {
     for (int i = 0; i < ARRAY_LEN(names); i++) check_model(names[i]);
 }
 
+/* ---- who runs, and when ---- */
+
+enum { PAGE = 4 };
+
+static void lab_of_sharers(lab *l, int seqs, int pages) {
+    lab_open(l, TEST_DIR "/golden/models/llama-gqa-tied", 1);
+    for (int i = 1; i < ITEMS; i++) l->item[i].rq = l->item[0].rq;
+    for (int i = 0; i < ITEMS; i++) {
+        generate_request *rq = &l->item[i].rq.rq;
+        l->item[i].rq.prompt_logprobs = false;
+        memcpy(l->item[i].prompt, l->item[0].prompt, sizeof l->item[i].prompt);
+        rq->prompt = l->item[i].prompt;
+        rq->ctx = &l->item[i];
+        rq->n_prompt = 41;
+        rq->max_new = 3;
+        rq->n_end = 0;
+    }
+    lab_plan(l,
+             (engine_size){.rows = 16,
+                           .logits = 8,
+                           .longest = LONGEST,
+                           .seqs = seqs,
+                           .page = PAGE,
+                           .pages = pages},
+             0);
+}
+
+/* Prompts that come together and begin alike are read once; the next one goes on where one ends. */
+static void test_sharing(void **state) {
+    (void)state;
+    lab *l = calloc(1, sizeof *l);
+    lab_of_sharers(l, 4, 100);
+    for (int k = 20; k < LONGEST; k++) l->item[2].prompt[k]++; /* another after 5 pages */
+    for (int i = 0; i < 4; i++) submit(l, &l->item[i]);
+    run_out(l);
+    static const int reused[] = {0, 40, 20, 40};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(l->item[i].got.n_reused, reused[i]);
+        assert_int_equal(l->item[i].got.n_new, 3);
+    }
+    assert_memory_equal(l->item[1].got.ids, l->item[0].got.ids, 3 * sizeof(int32_t));
+    /* who waits for one that is cancelled reads on itself */
+    for (int i = 0; i < 4; i++) l->item[4 + i].prompt[0]++;
+    for (int i = 0; i < 4; i++) submit(l, &l->item[4 + i]);
+    engine_step(l->en);
+    engine_step(l->en);
+    engine_cancel(l->en, l->item[4].id);
+    run_out(l);
+    assert_int_equal(l->item[4].got.st, ST_STOPPED);
+    assert_in_range(l->item[5].got.n_reused, 8, 36);
+    assert_int_equal(l->item[7].got.n_reused, 40);
+    /* a conversation: what was written is not read again */
+    int32_t *prompt = l->item[8].prompt;
+    prompt[0]++;
+    memcpy(prompt + 41, l->item[5].got.ids, 3 * sizeof *prompt);
+    l->item[8].rq.rq.n_prompt = 48;
+    submit(l, &l->item[8]);
+    run_out(l);
+    assert_int_equal(l->item[8].got.n_reused, 40); /* the third token was never computed */
+    prompt[41 + 3]++;
+    l->item[8].rq.rq.n_prompt = 50;
+    submit(l, &l->item[8]);
+    run_out(l);
+    assert_int_equal(l->item[8].got.n_reused, 44);
+    lab_close(l);
+    free(l);
+}
+
+/* Pages for two of three texts: they come in their order, and a short prompt does not wait until a
+ * long one is read. */
+static void test_order(void **state) {
+    (void)state;
+    lab *l = calloc(1, sizeof *l);
+    lab_of_sharers(l, 3, 1 + 15 + 4);
+    item *it = l->item;
+    for (int i = 0; i < 8; i++) it[i].prompt[0] = i;
+    it[0].rq.rq.max_new = LONGEST;                   /* 15 pages */
+    it[1].rq.rq.n_prompt = it[3].rq.rq.n_prompt = 6; /* 2 pages */
+    for (int i = 0; i < 4; i++) submit(l, &it[i]);
+    engine_step(l->en);
+    engine_load load = engine_get_load(l->en);
+    assert_true(load.running == 2 && load.waiting == 2); /* nobody overtakes item 2 */
+    assert_int_equal(load.pages_used + load.pages_promised, 17);
+    assert_true(it[0].got.n == 0 && it[1].got.n == 1);
+    engine_step(l->en);
+    assert_true(it[0].got.n == 0 && it[1].got.n == 2); /* while the long one is read */
+    engine_step(l->en);
+    assert_int_equal(it[1].got.ended, 1);
+    engine_step(l->en);
+    assert_true(it[0].got.n > 0 && it[2].got.n == 0);
+    while (!it[2].got.ended) assert_true(engine_step(l->en));
+    assert_true(it[0].got.ended && it[0].got.finish == FINISH_CONTEXT);
+    run_out(l);
+    for (int i = 0; i < 4; i++) assert_true(it[i].got.ended == 1 && it[i].got.st == ST_OK);
+    /* the place of one that is cancelled is free at once, also in the queue */
+    for (int i = 0; i < 8; i++) submit(l, &it[i]);
+    engine_step(l->en);
+    engine_cancel(l->en, it[0].id);
+    engine_cancel(l->en, it[5].id);
+    engine_cancel(l->en, it[7].id);
+    load = engine_get_load(l->en);
+    assert_true(load.running == 1 && load.waiting == 4);
+    engine_step(l->en);
+    assert_int_equal(engine_get_load(l->en).running, 3);
+    run_out(l);
+    for (int i = 0; i < 8; i++) assert_int_equal(it[i].got.ended, 1);
+    lab_close(l);
+    free(l);
+}
+
+static void expect_refused(lab *l, item *it, const char *why) {
+    err e = {0};
+    uint64_t id = 0;
+    assert_int_equal(engine_submit(l->en, &it->rq, &id, &e), ST_USAGE);
+    if (!strstr(e.message, why)) fail_msg("'%s', not '%s'", e.message, why);
+    assert_int_equal(engine_get_load(l->en).waiting, 0);
+}
+
+/* What is refused; the longest text that there is; the prompt alone. */
+static void test_limits(void **state) {
+    (void)state;
+    lab *l = calloc(1, sizeof *l);
+    lab_of_sharers(l, 2, 1 + LONGEST / PAGE);
+    item *it = l->item;
+    it->rq.rq.n_prompt = 0;
+    expect_refused(l, it, "empty");
+    it->rq.rq.n_prompt = LONGEST;
+    expect_refused(l, it, "the context holds 60");
+    it->rq.rq.n_prompt = 4;
+    it->prompt[3] = 97;
+    expect_refused(l, it, "token id 97");
+    it->prompt[3] = 1;
+    it->rq.rq.n_prompt = LONGEST - 1;
+    it->rq.rq.max_new = INT64_MAX;
+    submit(l, it);
+    run_out(l);
+    assert_true(it->got.n_new == 2 && it->got.finish == FINISH_CONTEXT);
+    it->rq.rq.max_new = 0;
+    it->rq.prompt_logprobs = true;
+    submit(l, it);
+    run_out(l);
+    assert_true(it->got.n == 0 && it->got.n_prompt == LONGEST - 2 && it->got.st == ST_OK);
+    assert_int_equal(it->got.finish, FINISH_LENGTH);
+    engine_cancel(l->en, it->id); /* has ended */
+    engine_cancel(l->en, 0);
+    assert_false(engine_step(l->en));
+    submit(l, it); /* left running */
+    submit(l, &l->item[1]);
+    engine_step(l->en);
+    lab_close(l);
+    free(l);
+}
+
 /* ---- drafts ---- */
 
 /* Long answers, one text at a time. */
@@ -353,7 +507,8 @@ static void test_drafts(void **state) {
 
 int main(void) {
     setenv("ATHANOR_KERNELS", "reference", 0); /* products of rows alone */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_crowds),
-                                       cmocka_unit_test(test_drafts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_crowds), cmocka_unit_test(test_sharing), cmocka_unit_test(test_order),
+        cmocka_unit_test(test_limits), cmocka_unit_test(test_drafts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,6 +88,7 @@ static status read_models(const cli_args *args, arena *a, serve_options *o, err 
     models[0] = (serve_model){.name = cli_value(args, "name"),
                               .path = args->inputs[0],
                               .base = cli_value(args, "base"),
+                              .draft = cli_value(args, "draft"),
                               .template = cli_value(args, "template")};
     for (int i = 0; i < n; i++) {
         const char *is = strchr(further[i], '=');
@@ -179,6 +180,8 @@ static const cli_option options[] = {
     {"model", "NAME=PATH,...", "a further model, or an adapter"},
     {"base", "FOLDER", "of MODEL, if it is an adapter (where the adapter says)"},
     {"template", "FILE", "of MODEL's chats (its own)"},
+    {"draft", "MODEL|none",
+     "a smaller model that tries tokens of MODEL's texts in advance, or none"},
     {"ctx", "N", "tokens of a text at most, prompt and answer (the model's, at most 8192)"},
     {"streams", "N", "texts at a time, of each model (16)"},
     {"waiting", "N", "texts that may wait for their turn; more are told to come again (1024)"},

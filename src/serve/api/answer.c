@@ -105,7 +105,9 @@ static void prepare_request(answer *a, answer_text *t) {
                .n_bias = a->n_bias,
                .limit = t->limit,
                .on_token = on_token,
-               .n_top = wants ? (int)p->n_top : p->best_of > p->n ? 0 : -1,
+               .n_top = wants               ? (int)p->n_top
+                        : p->best_of > p->n ? 0
+                                            : -1,
                .on_text = on_text,
                .ctx = t},
         .prompt_logprobs = p->echo && wants,
@@ -142,7 +144,8 @@ status answer_prepare(answer *a, api_fault *f) {
     int64_t each = p->best_of > p->n ? p->best_of : p->n;
     int32_t vocab = (int32_t)a->model->model.config.vocab_size;
     if (each * a->n_prompts > API_MAX_TEXTS)
-        return err_at(&f->e, ST_USAGE, "n", "the request asks for %ld texts, at most %d are possible",
+        return err_at(&f->e, ST_USAGE, "n",
+                      "the request asks for %ld texts, at most %d are possible",
                       (long)(each * a->n_prompts), API_MAX_TEXTS);
     for (int i = 0; i < a->n_prompts; i++) TRY(check_prompt(a, &a->prompts[i], f));
     TRY(api_read_stops(p->stop, &a->stops, &a->n_stops, &f->e));
@@ -227,7 +230,8 @@ static void on_says(void *ctx, const char *text, size_t len) {
 /* Nine letters and digits: Mistral's templates refuse any other id. */
 static void call_id(const answer_text *t, char id[10]) {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
-    uint64_t x = sample_seed(t->of->number * 0x9E3779B97F4A7C15u + (uint64_t)t->index, t->n_calls + 2);
+    uint64_t x =
+        sample_seed(t->of->number * 0x9E3779B97F4A7C15u + (uint64_t)t->index, t->n_calls + 2);
     for (int i = 0; i < 9; i++, x /= 36) id[i] = digits[x % 36];
     id[9] = '\0';
 }

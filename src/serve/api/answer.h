@@ -54,7 +54,7 @@ struct answer {
     tok_ids *prompts;
     strbuf *prompt_texts; /* for echo; NULL */
     int n_prompts;
-    json_t *tools; /* offered, as templates have them; NULL */
+    json_t *tools;                /* offered, as templates have them; NULL */
     call_form calls;              /* CALLS_NONE: none are looked for */
     const thought_marks *thought; /* NULL: none */
     bool thinks;                  /* the prompt has opened a thought */
@@ -72,8 +72,8 @@ struct answer {
     int64_t began_ns;
     atomic_bool client_gone; /* set by the thread of the connections */
     bool streams, gone;      /* the stream has begun; no more is told */
-    api_fault fault;    /* e.code ST_OK: none */
-    answer *next;       /* in the list of the worker */
+    api_fault fault;         /* e.code ST_OK: none */
+    answer *next;            /* in the list of the worker */
 };
 
 /* Takes the body over; params are read from it. The model, prompts and what a chat needs are the

@@ -31,6 +31,9 @@ void api_tokenizer_info(void *ctx, const http_request *rq, http_reply *reply);
 
 /* Reads body, model and params into a new answer; NULL: the fault says why. */
 answer *api_begin(server *s, const http_request *rq, http_reply *reply, int route, api_fault *f);
+/* Reads what is special to a route, and prepares the answer. */
+status api_make_completion(answer *a, api_fault *f) ATH_MUST_USE;
+status api_make_chat(answer *a, api_fault *f) ATH_MUST_USE;
 /* Hands the answer to the worker, if st and the fault allow; else refuses the request. */
 void api_finish(server *s, answer *a, http_reply *reply, status st, api_fault *f);
 

@@ -29,10 +29,10 @@ json_t *api_fault_json(const api_fault *f) {
     strbuf text = {0};
     strbuf_puts(&text, f->e.message);
     if (f->e.hint[0]) strbuf_printf(&text, "; %s", f->e.hint);
-    json_t *o = json_pack("{s:{s:o, s:s, s:o, s:s?}}", "error", "message",
-                          json_text(strbuf_cstr(&text), text.len), "type",
-                          fault_type(api_fault_status(f)), "param",
-                          json_cstr(f->e.where[0] ? f->e.where : NULL), "code", f->code);
+    json_t *o =
+        json_pack("{s:{s:o, s:s, s:o, s:s?}}", "error", "message",
+                  json_text(strbuf_cstr(&text), text.len), "type", fault_type(api_fault_status(f)),
+                  "param", json_cstr(f->e.where[0] ? f->e.where : NULL), "code", f->code);
     strbuf_free(&text);
     return o;
 }

@@ -59,13 +59,13 @@ static bool is_offered(const json_t *tools, const char *name) {
 static bool add_call(json_t *calls, const char *name, const json_t *arguments) {
     json_t *parsed = NULL;
     if (json_is_string(arguments)) /* the text of an object, as OpenAI has it */
-        arguments = parsed = json_loadb(json_string_value(arguments),
-                                        json_string_length(arguments), JSON_ALLOW_NUL, NULL);
+        arguments = parsed = json_loadb(json_string_value(arguments), json_string_length(arguments),
+                                        JSON_ALLOW_NUL, NULL);
     bool ok = name && *name && (!arguments || json_is_object(arguments));
     if (ok)
-        json_array_append_new(calls, json_pack("{s:s, s:o}", "name", name, "arguments",
-                                               arguments ? json_incref((json_t *)arguments)
-                                                         : json_object()));
+        json_array_append_new(
+            calls, json_pack("{s:s, s:o}", "name", name, "arguments",
+                             arguments ? json_incref((json_t *)arguments) : json_object()));
     json_decref(parsed);
     return ok;
 }
@@ -274,7 +274,8 @@ static void end_call(answer_reader *r, size_t n) {
     size_t skip = strlen(forms[r->form].open), len = n;
     if (r->form == CALLS_BARE) {
         skip = spaces_first(r);
-        if (begins(s + skip, n - skip, forms[CALLS_BARE].sign)) skip += strlen(forms[CALLS_BARE].sign);
+        if (begins(s + skip, n - skip, forms[CALLS_BARE].sign))
+            skip += strlen(forms[CALLS_BARE].sign);
     }
     if (*close && len >= skip + strlen(close) &&
         memcmp(s + len - strlen(close), close, strlen(close)) == 0)

@@ -43,7 +43,7 @@ typedef struct answer_reader answer_reader;
 answer_reader *answer_reader_new(call_form form, const thought_marks *marks, bool thinks,
                                  const json_t *tools, const answer_parts *parts);
 void answer_reader_push(answer_reader *r, const char *text, size_t len);
-void answer_reader_end(answer_reader *r); /* nothing follows: tells what was held back */
+void answer_reader_end(answer_reader *r);  /* nothing follows: tells what was held back */
 void answer_reader_free(answer_reader *r); /* NULL is fine */
 
 #endif

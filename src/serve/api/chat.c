@@ -36,7 +36,8 @@ static status read_messages(const json_t *given, json_t *out, err *e) {
     size_t i;
     json_t *m;
     if (json_array_size(given) == 0)
-        return err_at(e, ST_USAGE, "messages", "\"messages\" must be a list of messages, one at least");
+        return err_at(e, ST_USAGE, "messages",
+                      "\"messages\" must be a list of messages, one at least");
     if (json_array_size(given) > CHAT_MAX_MESSAGES)
         return err_at(e, ST_USAGE, "messages", "there are %zu messages, at most %d are possible",
                       json_array_size(given), CHAT_MAX_MESSAGES);
@@ -152,7 +153,7 @@ static void find_marks(answer *a, const strbuf *prompt) {
     if (call || thought) a->params.skip_special = false;
 }
 
-static status make_chat(answer *a, api_fault *f) {
+status api_make_chat(answer *a, api_fault *f) {
     strbuf text = {0};
     a->prompts = xcalloc(1, sizeof *a->prompts);
     a->n_prompts = 1;
@@ -166,5 +167,5 @@ static status make_chat(answer *a, api_fault *f) {
 void api_chat(void *ctx, const http_request *rq, http_reply *reply) {
     api_fault f = {0};
     answer *a = api_begin(ctx, rq, reply, API_CHAT, &f);
-    api_finish(ctx, a, reply, a ? make_chat(a, &f) : ST_USAGE, &f);
+    api_finish(ctx, a, reply, a ? api_make_chat(a, &f) : ST_USAGE, &f);
 }

@@ -103,10 +103,13 @@ static status read_prompts(answer *a, const json_t *prompt, err *e) {
     return ST_OK;
 }
 
+status api_make_completion(answer *a, api_fault *f) {
+    TRY(read_prompts(a, a->params.prompt, &f->e));
+    return answer_prepare(a, f);
+}
+
 void api_completions(void *ctx, const http_request *rq, http_reply *reply) {
     api_fault f = {0};
     answer *a = api_begin(ctx, rq, reply, API_COMPLETIONS, &f);
-    status st = a ? read_prompts(a, a->params.prompt, &f.e) : ST_USAGE;
-    if (st == ST_OK) st = answer_prepare(a, &f);
-    api_finish(ctx, a, reply, st, &f);
+    api_finish(ctx, a, reply, a ? api_make_completion(a, &f) : ST_USAGE, &f);
 }

@@ -1,6 +1,7 @@
 #include "serve/api/desk.h"
 
 #include <errno.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +36,9 @@ static task *next_task(desk *d) {
     return t;
 }
 
+/* The processor belongs to the engines: a long text is encoded by this thread alone. */
 static void *run(void *arg) {
+    omp_set_num_threads(1);
     for (task *t; (t = next_task(arg));) {
         t->work(t->ctx, t->rq, t->reply);
         free(t);

@@ -33,8 +33,8 @@ static status check_names(const served_list *list, err *e) {
 
 /* ---- opening ---- */
 
-static status check_tokenizer(const served *s, const char *path, err *e) {
-    if (s->model.tok) return ST_OK;
+static status check_tokenizer(const open_model *m, const char *path, err *e) {
+    if (m->tok) return ST_OK;
     err_at(e, ST_USAGE, path, "%s has no tokenizer, so it cannot be served", path);
     return err_hint(e, "put its tokenizer.json into the folder");
 }
@@ -65,11 +65,31 @@ static status read_template(served *s, const serve_model *m, err *e) {
     return ST_OK;
 }
 
+/* Rows of a pass up to which a draft model is asked, where the engine has no measure of its own. */
+enum { DRAFT_ROWS = 8 };
+
+static status open_draft(served *s, const serve_model *m, const serve_options *opt, err *e) {
+    engine_size *size = &s->model.serve;
+    if (!m->draft) return ST_OK;
+    bool none = strcmp(m->draft, "none") == 0;
+    if (none || !size->draft) size->draft = none ? 0 : DRAFT_ROWS;
+    if (none) return ST_OK;
+    status st = open_model_read(&s->draft, m->draft, opt->threads, e);
+    if (st == ST_OK) st = check_tokenizer(&s->draft, m->draft, e);
+    if (st == ST_OK) st = draft_check(s->model.tok, s->draft.tok, e);
+    int64_t most = s->draft.a ? model_max_tokens(&s->draft.config) : 0;
+    int ctx = size->longest < most ? size->longest : (int)most;
+    if (st == ST_OK) st = open_model_load(&s->draft, ctx, 0, e);
+    if (st != ST_OK) return err_context(e, "the model that drafts");
+    s->drafts = open_model_generator(&s->draft);
+    return ST_OK;
+}
+
 static status open_one(served *s, const serve_model *m, const serve_options *opt, err *e) {
     int ctx;
     s->name = m->name ? xstrdup(m->name) : default_name(m->path);
     TRY(open_model_read_on(&s->model, m->path, m->base, opt->threads, e));
-    TRY(check_tokenizer(s, m->path, e));
+    TRY(check_tokenizer(&s->model, m->path, e));
     TRY(open_model_settings(&s->model, &s->settings, e));
     TRY(read_template(s, m, e));
     TRY(open_model_set_cache(&s->model, opt->cache, e));
@@ -78,8 +98,10 @@ static status open_one(served *s, const serve_model *m, const serve_options *opt
     int64_t bytes = opt->cache_bytes;
     if (!bytes) bytes = (int64_t)dev_machine_available_bytes() / 4 / opt->n_models;
     open_model_set_engine(&s->model, ctx, opt->streams ? opt->streams : DEFAULT_STREAMS, bytes);
+    TRY(open_draft(s, m, opt, e));
     TRY(open_model_load(&s->model, 0, 0, e));
     s->engine = open_model_engine(&s->model);
+    if (s->draft.plan) engine_set_draft_model(s->engine, &s->drafts);
     return ST_OK;
 }
 
@@ -102,6 +124,8 @@ void served_close_all(served_list *list) {
     for (int i = 0; i < list->n; i++) {
         served *s = &list->item[i];
         engine_free(s->engine);
+        generator_free(&s->drafts);
+        if (s->draft.a) open_model_close(&s->draft);
         generation_settings_free(&s->settings);
         tok_ids_free(&s->chat_end);
         chat_template_free(s->template);

@@ -13,6 +13,8 @@ typedef struct served {
     char *name;
     open_model model;
     engine *engine;
+    open_model draft;        /* tries tokens for it; a NULL: there is none */
+    generator drafts;        /* of it */
     chat_template *template; /* NULL: it has none, and cannot chat */
     generation_settings settings;
     tok_ids chat_end; /* ids that end an answer in a chat; settings.end those of a text */

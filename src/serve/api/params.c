@@ -19,9 +19,9 @@ typedef enum field_kind {
 } field_kind;
 
 /* What a field may be, in words, by its kind. */
-static const char *const kind_name[] = {[NUMBER] = "a number",  [INTEGER] = "an integer",
-                                        [BOOLEAN] = "true or false", [STRING] = "a string",
-                                        [LIST] = "a list",      [OBJECT] = "an object"};
+static const char *const kind_name[] = {
+    [NUMBER] = "a number", [INTEGER] = "an integer", [BOOLEAN] = "true or false",
+    [STRING] = "a string", [LIST] = "a list",        [OBJECT] = "an object"};
 
 typedef struct field_row {
     const char *name;
@@ -33,13 +33,18 @@ typedef struct field_row {
 } field_row;
 
 /* A field that is kept as it is, one with bounds, one that is refused. */
-#define FIELD(n, k, r, member) {.name = n, .kind = k, .routes = r, .at = offsetof(api_params, member)}
+#define FIELD(n, k, r, member)                                                                     \
+    { .name = n, .kind = k, .routes = r, .at = offsetof(api_params, member) }
 #define WITHIN(n, k, r, member, from, to)                                                          \
-    {.name = n, .kind = k, .routes = r, .at = offsetof(api_params, member), .least = from, .most = to}
-#define REFUSE(n, r, h) {.name = n, .kind = REFUSED, .routes = r, .hint = h}
-#define BOTH       (API_COMPLETIONS | API_CHAT)
-#define TEXTS      (API_TOKENIZE | API_DETOKENIZE)
-#define MOST_TOK   16777216
+    {                                                                                              \
+        .name = n, .kind = k, .routes = r, .at = offsetof(api_params, member), .least = from,      \
+        .most = to                                                                                 \
+    }
+#define REFUSE(n, r, h)                                                                            \
+    { .name = n, .kind = REFUSED, .routes = r, .hint = h }
+#define BOTH (API_COMPLETIONS | API_CHAT)
+#define TEXTS (API_TOKENIZE | API_DETOKENIZE)
+#define MOST_TOK 16777216
 
 /* Where two fields have the same place, the later one counts. */
 static const field_row fields[] = {
@@ -215,7 +220,8 @@ static status read_stop(const json_t *v, const char **out, err *e) {
     size_t n = json_string_length(v);
     if (!json_is_string(v)) return wrong_kind("stop", "a string or a list of strings", e);
     if (n == 0 || n > API_MAX_STOP_BYTES || strlen(json_string_value(v)) != n) {
-        return err_at(e, ST_USAGE, "stop", "a text of \"stop\" must have 1 to %d bytes, none of zero",
+        return err_at(e, ST_USAGE, "stop",
+                      "a text of \"stop\" must have 1 to %d bytes, none of zero",
                       API_MAX_STOP_BYTES);
     }
     *out = json_string_value(v);

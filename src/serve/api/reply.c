@@ -12,7 +12,7 @@
 #include "serve/api/answer.h"
 
 #define EVENTS "text/event-stream; charset=utf-8"
-#define JSON   "application/json"
+#define JSON "application/json"
 
 /* ---- tokens ---- */
 
@@ -145,7 +145,8 @@ static void take_calls(answer_text *t, json_t *to) {
 static json_t *take_message(answer_text *t) {
     bool only_calls = t->n_calls > 0 && t->text.len == 0;
     json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content",
-                          only_calls ? json_null() : take_text(&t->text)), *call;
+                          only_calls ? json_null() : take_text(&t->text)),
+           *call;
     size_t i;
     if (t->thought.len) json_object_set_new(m, "reasoning_content", take_text(&t->thought));
     json_array_foreach(t->calls, i, call) json_object_del(call, "index");
@@ -198,9 +199,9 @@ static json_t *usage_json(const answer *a) {
 
 /* Takes the choices over. */
 static json_t *frame(const answer *a, json_t *choices, bool is_piece) {
-    const char *object = !a->chat    ? "text_completion"
-                         : is_piece  ? "chat.completion.chunk"
-                                     : "chat.completion";
+    const char *object = !a->chat   ? "text_completion"
+                         : is_piece ? "chat.completion.chunk"
+                                    : "chat.completion";
     return json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", a->id, "object", object, "created",
                      (json_int_t)a->created, "model", a->model->name, "choices", choices);
 }
@@ -224,7 +225,8 @@ static bool put_event(answer *a, json_t *o) {
 static void add_prompt_ids(const answer_text *t, json_t *whole, json_t *choice) {
     const tok_ids *prompt = &t->of->prompts[t->prompt];
     json_t *list = json_array();
-    for (int64_t i = 0; i < prompt->n; i++) json_array_append_new(list, json_integer(prompt->id[i]));
+    for (int64_t i = 0; i < prompt->n; i++)
+        json_array_append_new(list, json_integer(prompt->id[i]));
     json_object_set_new(t->of->chat ? whole : choice, "prompt_token_ids", list);
 }
 

@@ -31,8 +31,7 @@ static status tokenize(const served *m, const api_params *p, tok_ids *ids, api_f
         strbuf_free(&text);
         return st;
     }
-    if (!json_is_string(t))
-        return err_at(&f->e, ST_USAGE, "prompt", "\"prompt\" must be a string");
+    if (!json_is_string(t)) return err_at(&f->e, ST_USAGE, "prompt", "\"prompt\" must be a string");
     return tok_encode(m->model.tok, json_string_value(t), json_string_length(t),
                       p->add_special ? TOK_ADD_SPECIAL : 0, ids, &f->e);
 }
@@ -63,8 +62,7 @@ void api_detokenize(void *ctx, const http_request *rq, http_reply *reply) {
     json_t *body = NULL, *o = NULL;
     const served *m = begin(ctx, rq, API_DETOKENIZE, &body, &p, &f);
     status st = m ? ST_OK : ST_USAGE;
-    if (st == ST_OK && !p.tokens)
-        st = err_at(&f.e, ST_USAGE, "tokens", "\"tokens\" is missing");
+    if (st == ST_OK && !p.tokens) st = err_at(&f.e, ST_USAGE, "tokens", "\"tokens\" is missing");
     if (st == ST_OK)
         st = api_read_ids(p.tokens, "tokens", tok_vocab_size(m->model.tok), &ids, &f.e);
     if (st == ST_OK) st = tok_decode(m->model.tok, ids.id, ids.n, p.skip_special, &text, &f.e);
@@ -87,11 +85,10 @@ void api_tokenizer_info(void *ctx, const http_request *rq, http_reply *reply) {
     const served *m = &s->models.item[0];
     const tok *k = m->model.tok;
     (void)rq;
-    reply_object(reply,
-                 json_pack("{s:s, s:o, s:o, s:n, s:o, s:i, s:i}", "model", m->name, "bos_token",
-                           token_name(k, tok_bos(k)), "eos_token", token_name(k, tok_eos(k)),
-                           "pad_token", "chat_template",
-                           json_cstr(m->template ? chat_template_text(m->template) : NULL),
-                           "vocab_size", tok_vocab_size(k), "max_model_len",
-                           m->model.serve.longest));
+    reply_object(reply, json_pack("{s:s, s:o, s:o, s:n, s:o, s:i, s:i}", "model", m->name,
+                                  "bos_token", token_name(k, tok_bos(k)), "eos_token",
+                                  token_name(k, tok_eos(k)), "pad_token", "chat_template",
+                                  json_cstr(m->template ? chat_template_text(m->template) : NULL),
+                                  "vocab_size", tok_vocab_size(k), "max_model_len",
+                                  m->model.serve.longest));
 }

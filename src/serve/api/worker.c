@@ -65,13 +65,15 @@ static void sweep(worker *w) {
 
 static bool step_all(worker *w) {
     bool any = false;
+    for (int i = 0; i < w->models->n; i++) any |= engine_step(w->models->item[i].engine);
+    return any;
+}
+
+static void tell_loads(worker *w) {
     for (int i = 0; i < w->models->n; i++) {
-        engine *en = w->models->item[i].engine;
-        any |= engine_step(en);
-        engine_load load = engine_get_load(en);
+        engine_load load = engine_get_load(w->models->item[i].engine);
         metrics_set_load(w->metrics, i, &load);
     }
-    return any;
 }
 
 static void *run(void *arg) {
@@ -82,6 +84,7 @@ static void *run(void *arg) {
         sweep(w);
         busy = step_all(w);
         sweep(w);
+        tell_loads(w);
     }
     for (answer *a = w->live; a; a = a->next)
         if (!answer_is_over(a)) answer_cancel(a);
