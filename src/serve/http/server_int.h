@@ -70,6 +70,7 @@ struct http_server {
     connection_list phases[PHASES];
     int64_t limit_ns[PHASES];
     int n_connections, n_lingering;
+    bool stopping;                   /* it was seen that stops > 0 */
     bool look_again;                 /* libmicrohttpd is to run without an event */
     connection waker, daemon_events; /* what poll_fd says of these two has an address, too */
     /* any thread */
