@@ -221,11 +221,15 @@ static void test_stop(void **state) {
     scene_begin(&s, (http_options){0});
     int a = ask_later(&s);
     http_reply *ra = scene_take(&s);
-    int b = ask_later(&s);
+    int b = ask_later(&s), c = client_connect(&s);
+    const char *half = "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 90\r\n\r\nbegin";
+    client_send(c, half, strlen(half));
     http_reply *rb = scene_take(&s);
+    while (scene_count(&s).body_bytes < 2 + 2 + 5) usleep(1000);
     http_reply_begin(rb, 200, "text/event-stream");
     http_server_stop(s.server);
     expect(&s, "GET /health HTTP/1.1\r\n" LAST "\r\n", 503, "Retry-After");
+    assert_int_equal(status_of(client_read(c, &in, NULL)), 503);
     assert_true(http_reply_piece(rb, "data: 1\n\n", 9));
     http_reply_send(ra, 200, "text/plain", "whole", 5);
     assert_non_null(strstr(client_read(a, &in, NULL), "\r\n\r\nwhole"));
@@ -239,6 +243,7 @@ static void test_stop(void **state) {
     http_server_close(s.server);
     close(a);
     close(b);
+    close(c);
     strbuf_free(&in);
 }
 

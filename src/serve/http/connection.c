@@ -61,14 +61,19 @@ void connection_shut(connection *c) {
     shutdown(c->fd, SHUT_RDWR);
 }
 
+/* libmicrohttpd will find it closed. */
+static void cut_off(http_server *s, connection *c) {
+    connection_enter(s, c, PHASE_SHUT);
+    connection_shut(c);
+}
+
 /* Of those that wait for a request, the one that has waited longest makes place. */
 static void evict_one(http_server *s) {
     connection *first = s->phases[PHASE_FIRST].first, *idle = s->phases[PHASE_IDLE].first;
     connection *c = !first || (idle && idle->since_ns < first->since_ns) ? idle : first;
     if (!c) return;
     count_one(s, &s->counters.evicted);
-    connection_enter(s, c, PHASE_SHUT);
-    connection_shut(c);
+    cut_off(s, c);
 }
 
 static int fd_of(struct MHD_Connection *mhd) {
@@ -155,8 +160,14 @@ static void expire(http_server *s, connection *c) {
     }
     if (c->phase != PHASE_HALF) count_one(s, &s->counters.timed_out);
     if (c->phase == PHASE_BODY) call_cut(c, 408, "the body of the request did not come in time");
-    connection_enter(s, c, PHASE_SHUT);
-    connection_shut(c);
+    cut_off(s, c);
+}
+
+void connection_refuse_bodies(http_server *s) {
+    for (connection *c; (c = s->phases[PHASE_BODY].first) != NULL;) {
+        call_cut(c, 503, "the server is stopping");
+        cut_off(s, c);
+    }
 }
 
 int64_t connection_expire(http_server *s) {

@@ -230,6 +230,13 @@ static status wait_for_events(http_server *s, err *e) {
     return ST_OK;
 }
 
+/* Once: what is not a whole request yet need not be waited for. */
+static void begin_stop(http_server *s) {
+    if (s->stopping || atomic_load(&s->stops) == 0) return;
+    s->stopping = true;
+    connection_refuse_bodies(s);
+}
+
 static void stop_daemon(http_server *s) {
     connection_end_all(s);
     if (s->daemon) MHD_stop_daemon(s->daemon);
@@ -241,6 +248,7 @@ status http_server_run(http_server *s, err *e) {
     while (st == ST_OK && !is_done(s)) {
         st = wait_for_events(s, e);
         refresh_replies(s);
+        begin_stop(s);
         s->look_again = false;
         MHD_run(s->daemon);
     }

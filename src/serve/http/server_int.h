@@ -53,6 +53,8 @@ int64_t connection_expire(http_server *s);
 void connection_shut(connection *c);
 /* libmicrohttpd is about to close a connection whose client may still send a body: goes on in a copy. */
 void connection_linger(http_server *s, const connection *c);
+/* Cuts off requests that are not whole yet: 503. */
+void connection_refuse_bodies(http_server *s);
 /* Cuts off all that wait for a handler, and tells these. */
 void connection_end_all(http_server *s);
 
@@ -68,6 +70,7 @@ struct http_server {
     connection_list phases[PHASES];
     int64_t limit_ns[PHASES];
     int n_connections, n_lingering;
+    bool stopping;                   /* it was seen that stops > 0 */
     bool look_again;                 /* libmicrohttpd is to run without an event */
     connection waker, daemon_events; /* what poll_fd says of these two has an address, too */
     /* any thread */
