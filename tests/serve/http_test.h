@@ -125,6 +125,11 @@ static inline http_counters scene_count(const scene *s) {
     return c;
 }
 
+/* Until no more connections are open than this. */
+static inline void scene_await_connections(const scene *s, int64_t most) {
+    while (scene_count(s).connections > most) usleep(1000);
+}
+
 static inline int count_files(void) {
     int n = 0;
     DIR *d = opendir("/proc/self/fd");

@@ -151,6 +151,48 @@ static void test_gone(void **state) {
     scene_end(&s);
 }
 
+/* A client that sends no more but waits is answered, if that can be done at once. */
+static void test_half_closed(void **state) {
+    (void)state;
+    scene s;
+    strbuf in = {0};
+    scene_begin(&s, (http_options){0});
+    const char *rq = "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\nok";
+    int fd = client_connect(&s);
+    client_send(fd, rq, strlen(rq));
+    shutdown(fd, SHUT_WR);
+    assert_non_null(strstr(client_read(fd, &in, NULL), "\r\n\r\nok"));
+    close(fd);
+    strbuf_free(&in);
+    scene_end(&s);
+}
+
+/* The places of clients that have gone are free at once, whatever older ones do. */
+static void test_places(void **state) {
+    (void)state;
+    scene s;
+    scene_begin(&s, (http_options){.header_s = 1000, .body_s = 1000});
+    int old = client_connect(&s);
+    client_send(old, "GET ", 4);
+    const char *cut = "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 90\r\n\r\nthe beginning";
+    for (int i = 0; i < 20; i++) {
+        int fd = i % 2 ? ask_later(&s) : client_connect(&s);
+        http_reply *r = i % 2 ? scene_take(&s) : NULL;
+        if (!r) client_send(fd, cut, strlen(cut));
+        if (i % 4 == 1) http_reply_begin(r, 200, "text/event-stream");
+        close(fd);
+        if (r) scene_await(&s, &s.n_gone, (i + 1) / 2);
+        if (i % 4 == 1) http_reply_end(r);
+        if (i % 4 == 3) http_reply_send(r, 200, "text/plain", "late", 4);
+    }
+    scene_await_connections(&s, 1);
+    http_counters c = scene_count(&s);
+    assert_int_equal(c.requests_now, 0);
+    assert_int_equal(c.timed_out, 0);
+    close(old);
+    scene_end(&s);
+}
+
 /* A client that does not read: what waits for it is bounded, then it is dropped. */
 static void test_unread(void **state) {
     (void)state;
@@ -179,11 +221,15 @@ static void test_stop(void **state) {
     scene_begin(&s, (http_options){0});
     int a = ask_later(&s);
     http_reply *ra = scene_take(&s);
-    int b = ask_later(&s);
+    int b = ask_later(&s), c = client_connect(&s);
+    const char *half = "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 90\r\n\r\nbegin";
+    client_send(c, half, strlen(half));
     http_reply *rb = scene_take(&s);
+    while (scene_count(&s).body_bytes < 2 + 2 + 5) usleep(1000);
     http_reply_begin(rb, 200, "text/event-stream");
     http_server_stop(s.server);
     expect(&s, "GET /health HTTP/1.1\r\n" LAST "\r\n", 503, "Retry-After");
+    assert_int_equal(status_of(client_read(c, &in, NULL)), 503);
     assert_true(http_reply_piece(rb, "data: 1\n\n", 9));
     http_reply_send(ra, 200, "text/plain", "whole", 5);
     assert_non_null(strstr(client_read(a, &in, NULL), "\r\n\r\nwhole"));
@@ -197,6 +243,7 @@ static void test_stop(void **state) {
     http_server_close(s.server);
     close(a);
     close(b);
+    close(c);
     strbuf_free(&in);
 }
 
@@ -241,8 +288,9 @@ static int compare_after(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_answers), TEST(test_continue), TEST(test_later), TEST(test_pieces),
-        TEST(test_gone),    TEST(test_unread),   TEST(test_stop),  TEST(test_stop_at_once),
+        TEST(test_answers), TEST(test_continue),     TEST(test_later),  TEST(test_pieces),
+        TEST(test_gone),    TEST(test_half_closed),  TEST(test_places), TEST(test_unread),
+        TEST(test_stop),    TEST(test_stop_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,6 +173,14 @@ static bool check(http_reply *r, const head *h, const char *path, const char *ve
 
 /* ---- the answer ---- */
 
+/* libmicrohttpd 0.9.75 forgets a connection that its owner closes, until all older ones are closed, unless it
+ * has a time limit of its own. */
+static enum MHD_Result give_up(http_reply *r) {
+    MHD_set_connection_option(r->connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
+    r->server->look_again = true;
+    return MHD_NO;
+}
+
 static ssize_t read_pieces(void *reply, uint64_t position, char *to, size_t most) {
     http_reply *r = reply;
     http_server *s = r->server;
@@ -191,7 +199,10 @@ static ssize_t read_pieces(void *reply, uint64_t position, char *to, size_t most
     bool gone = r->gone, ended = r->ended;
     pthread_mutex_unlock(&s->lock);
     r->sent += n;
-    if (gone) return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (gone) {
+        give_up(r);
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
     if (n > 0) return (ssize_t)n;
     if (ended) return MHD_CONTENT_READER_END_OF_STREAM;
     r->suspended = true;
@@ -229,7 +240,7 @@ static enum MHD_Result queue_answer(http_reply *r) {
     if (response) add_headers(r, response);
     bool ended = r->ended;
     pthread_mutex_unlock(&s->lock);
-    if (!response) return MHD_NO;
+    if (!response) return give_up(r);
     if (ended) connection_enter(s, r->connection, PHASE_WRITE);
     r->sent_code = r->code;
     enum MHD_Result done = MHD_queue_response(r->connection->mhd, (unsigned)r->sent_code, response);
@@ -243,8 +254,11 @@ static enum MHD_Result answer(http_reply *r) {
     pthread_mutex_lock(&s->lock);
     bool gone = r->gone, begun = r->code != 0, ended = r->ended;
     pthread_mutex_unlock(&s->lock);
-    if (gone) return MHD_NO;
-    if (!ended) connection_watch(s, r->connection, true);
+    if (!gone && !ended && r->connection->half_closed) {
+        reply_set_gone(r);
+        gone = true;
+    }
+    if (gone) return give_up(r);
     if (begun) return queue_answer(r);
     r->suspended = true;
     MHD_suspend_connection(r->connection->mhd);
@@ -265,7 +279,6 @@ void call_refresh(http_reply *r) {
     pthread_mutex_lock(&s->lock);
     bool ended = r->ended, dropped = r->dropped;
     pthread_mutex_unlock(&s->lock);
-    if (ended) connection_watch(s, c, false);
     if (ended && c->phase == PHASE_ANSWER) connection_enter(s, c, PHASE_WRITE);
     if (dropped) connection_shut(c);
     call_resume(r);
@@ -290,11 +303,11 @@ void call_cut(connection *c, int code, const char *message) {
 static enum MHD_Result take_body(http_reply *r, const char *data, size_t n) {
     if (r->body.len + n > r->server->options.body_bytes) {
         call_cut(r->connection, 413, "the request is larger than the server takes");
-        return MHD_NO;
+        return give_up(r);
     }
     if (reply_take_body(r, data, n)) return MHD_YES;
     call_cut(r->connection, 503, "the server has too many requests at once");
-    return MHD_NO;
+    return give_up(r);
 }
 
 static void ask(http_reply *r) {
@@ -383,7 +396,6 @@ void call_completed(void *server, struct MHD_Connection *mhd, void **reply,
     bool whole = how == MHD_REQUEST_TERMINATED_COMPLETED_OK;
     if (!whole) reply_set_gone(r);
     count(r, whole);
-    connection_watch(s, c, false);
     if (r->unread) connection_linger(s, c);
     if (c->phase != PHASE_SHUT) connection_enter(s, c, PHASE_IDLE);
     c->reply = NULL;

@@ -25,6 +25,7 @@ static void append_to(connection_list *l, connection *c) {
 
 void connection_enter(http_server *s, connection *c, phase p) {
     unlink_from(&s->phases[c->phase], c);
+    if (c->half_closed && (p == PHASE_FIRST || p == PHASE_IDLE || p == PHASE_BODY)) p = PHASE_HALF;
     c->phase = p;
     c->since_ns = clock_now_ns();
     append_to(&s->phases[p], c);
@@ -60,20 +61,32 @@ void connection_shut(connection *c) {
     shutdown(c->fd, SHUT_RDWR);
 }
 
+/* libmicrohttpd will find it closed. */
+static void cut_off(http_server *s, connection *c) {
+    connection_enter(s, c, PHASE_SHUT);
+    connection_shut(c);
+}
+
 /* Of those that wait for a request, the one that has waited longest makes place. */
 static void evict_one(http_server *s) {
     connection *first = s->phases[PHASE_FIRST].first, *idle = s->phases[PHASE_IDLE].first;
     connection *c = !first || (idle && idle->since_ns < first->since_ns) ? idle : first;
     if (!c) return;
     count_one(s, &s->counters.evicted);
-    connection_enter(s, c, PHASE_SHUT);
-    connection_shut(c);
+    cut_off(s, c);
 }
 
 static int fd_of(struct MHD_Connection *mhd) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
     return info ? info->connect_fd : -1;
+}
+
+/* libmicrohttpd does not see the end of a connection to which it writes nothing; nor one that comes together with the
+ * last bytes, as it is told of changes only. */
+static void watch(http_server *s, connection *c, int operation) {
+    struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = c};
+    epoll_ctl(s->poll_fd, operation, c->fd, &ev);
 }
 
 void connection_notify(void *server, struct MHD_Connection *mhd, void **socket_context,
@@ -86,8 +99,10 @@ void connection_notify(void *server, struct MHD_Connection *mhd, void **socket_c
         if (!c) return;
         c->mhd = mhd;
         *socket_context = c;
+        watch(s, c, EPOLL_CTL_ADD);
         count_open(s, 1);
     } else if (c) {
+        watch(s, c, EPOLL_CTL_DEL);
         unlink_from(&s->phases[c->phase], c);
         count_open(s, -1);
         free(c);
@@ -96,12 +111,6 @@ void connection_notify(void *server, struct MHD_Connection *mhd, void **socket_c
 }
 
 /* ---- the end of a client ---- */
-
-void connection_watch(http_server *s, connection *c, bool on) {
-    if (c->watched == on) return;
-    struct epoll_event ev = {.events = EPOLLRDHUP, .data.ptr = c};
-    c->watched = epoll_ctl(s->poll_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, c->fd, &ev) == 0 && on;
-}
 
 static void end_lingering(http_server *s, connection *c) {
     unlink_from(&s->phases[PHASE_LINGER], c);
@@ -124,16 +133,22 @@ void connection_linger(http_server *s, const connection *c) {
     if (epoll_ctl(s->poll_fd, EPOLL_CTL_ADD, fd, &ev) != 0) end_lingering(s, copy);
 }
 
-void connection_event(http_server *s, connection *c) {
-    if (c->mhd) {
-        connection_watch(s, c, false);
-        if (!c->reply) return;
+/* What has come before the end may be a whole request, which is answered if that can be done at once. */
+static void half_close(http_server *s, connection *c) {
+    c->half_closed = true;
+    if (c->phase == PHASE_ANSWER) {
         reply_set_gone(c->reply);
-        call_resume(c->reply);
-        return;
+        c->reply->suspended ? call_resume(c->reply) : connection_shut(c);
+    } else {
+        connection_enter(s, c, c->phase);
     }
-    /* MSG_TRUNC: the bytes are not even copied. */
-    if (recv(c->fd, NULL, 1 << 20, MSG_TRUNC | MSG_DONTWAIT) <= 0) end_lingering(s, c);
+}
+
+void connection_event(http_server *s, connection *c) {
+    if (c->mhd)
+        half_close(s, c);
+    else if (recv(c->fd, NULL, 1 << 20, MSG_TRUNC | MSG_DONTWAIT) <= 0) /* not even copied */
+        end_lingering(s, c);
 }
 
 /* ---- time ---- */
@@ -143,10 +158,16 @@ static void expire(http_server *s, connection *c) {
         end_lingering(s, c);
         return;
     }
-    count_one(s, &s->counters.timed_out);
+    if (c->phase != PHASE_HALF) count_one(s, &s->counters.timed_out);
     if (c->phase == PHASE_BODY) call_cut(c, 408, "the body of the request did not come in time");
-    connection_enter(s, c, PHASE_SHUT);
-    connection_shut(c);
+    cut_off(s, c);
+}
+
+void connection_refuse_bodies(http_server *s) {
+    for (connection *c; (c = s->phases[PHASE_BODY].first) != NULL;) {
+        call_cut(c, 503, "the server is stopping");
+        cut_off(s, c);
+    }
 }
 
 int64_t connection_expire(http_server *s) {

@@ -105,6 +105,7 @@ static void set_limits(http_server *s) {
         [PHASE_IDLE] = default_s(o->idle_s, 60),
         [PHASE_BODY] = default_s(o->body_s, 60),
         [PHASE_WRITE] = default_s(o->write_s, 60),
+        [PHASE_HALF] = 1,
         [PHASE_LINGER] = 2,
     };
     for (int p = 0; p < PHASES; p++) s->limit_ns[p] = (int64_t)(seconds[p] * 1e9);
@@ -207,6 +208,7 @@ static bool is_done(http_server *s) {
 static int next_timeout(http_server *s) {
     MHD_UNSIGNED_LONG_LONG ms;
     int64_t ns = connection_expire(s);
+    if (s->look_again) return 0;
     int64_t wait = ns < 0 ? -1 : ns / 1000000 + 1;
     if (MHD_get_timeout(s->daemon, &ms) == MHD_YES && (wait < 0 || (int64_t)ms < wait))
         wait = (int64_t)ms;
@@ -228,6 +230,13 @@ static status wait_for_events(http_server *s, err *e) {
     return ST_OK;
 }
 
+/* Once: what is not a whole request yet need not be waited for. */
+static void begin_stop(http_server *s) {
+    if (s->stopping || atomic_load(&s->stops) == 0) return;
+    s->stopping = true;
+    connection_refuse_bodies(s);
+}
+
 static void stop_daemon(http_server *s) {
     connection_end_all(s);
     if (s->daemon) MHD_stop_daemon(s->daemon);
@@ -239,6 +248,8 @@ status http_server_run(http_server *s, err *e) {
     while (st == ST_OK && !is_done(s)) {
         st = wait_for_events(s, e);
         refresh_replies(s);
+        begin_stop(s);
+        s->look_again = false;
         MHD_run(s->daemon);
     }
     stop_daemon(s);

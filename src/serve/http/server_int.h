@@ -21,6 +21,7 @@ typedef enum phase {
     PHASE_BODY,   /* the body is to come */
     PHASE_ANSWER, /* the handler has it; no limit */
     PHASE_WRITE,  /* the client is to read the rest of the answer */
+    PHASE_HALF,   /* the client sends no more; what it has sent is to be a request */
     PHASE_LINGER, /* refused: what the client still sends is thrown away, so that it reads the answer */
     PHASE_SHUT, /* cut off, which libmicrohttpd is to find; no limit */
     PHASES
@@ -31,7 +32,7 @@ typedef struct connection {
     phase phase;
     int64_t since_ns;
     int fd;
-    bool watched;               /* for its end, while nothing is read from or written to it */
+    bool half_closed;           /* by the client */
     struct MHD_Connection *mhd; /* NULL: lingers */
     http_reply *reply;          /* of the request under way, or NULL */
 } connection;
@@ -44,9 +45,7 @@ void connection_notify(void *server, struct MHD_Connection *mhd, void **socket_c
                        enum MHD_ConnectionNotificationCode code);
 /* The phase begins now. */
 void connection_enter(http_server *s, connection *c, phase p);
-/* Waits for the client's end while libmicrohttpd does not look at the connection. */
-void connection_watch(http_server *s, connection *c, bool on);
-/* The end of a watched or lingering connection, or what came from it. */
+/* poll_fd has seen the client's end; or that a lingering one sends. */
 void connection_event(http_server *s, connection *c);
 /* Ends those whose time is over; nanoseconds until the next one's is, or -1. */
 int64_t connection_expire(http_server *s);
@@ -54,6 +53,8 @@ int64_t connection_expire(http_server *s);
 void connection_shut(connection *c);
 /* libmicrohttpd is about to close a connection whose client may still send a body: goes on in a copy. */
 void connection_linger(http_server *s, const connection *c);
+/* Cuts off requests that are not whole yet: 503. */
+void connection_refuse_bodies(http_server *s);
 /* Cuts off all that wait for a handler, and tells these. */
 void connection_end_all(http_server *s);
 
@@ -69,6 +70,8 @@ struct http_server {
     connection_list phases[PHASES];
     int64_t limit_ns[PHASES];
     int n_connections, n_lingering;
+    bool stopping;                   /* it was seen that stops > 0 */
+    bool look_again;                 /* libmicrohttpd is to run without an event */
     connection waker, daemon_events; /* what poll_fd says of these two has an address, too */
     /* any thread */
     atomic_int stops;
