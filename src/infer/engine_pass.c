@@ -1,5 +1,6 @@
 /* A pass of an engine: rows of texts go through TASK_BODY, those whose logits are wanted through
  * TASK_HEAD, some at a time; each row of logits goes to its text at once. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/arena.h"
@@ -128,6 +129,12 @@ static void tell_prompt(engine *en, text *t, int64_t pos, const float *logits) {
     const generate_request *rq = &t->rq.rq;
     token_report r = {.id = rq->prompt[pos + 1], .top_ids = en->top_ids, .top_logprobs = en->top};
     double sum = logits_log_sum(logits, en->limits.vocab);
+    if (!isfinite(sum)) {
+        err e = {0};
+        err_set(&e, ST_NONFINITE, "the logits after token %ld are not finite", (long)pos + 1);
+        text_end(en, t, ST_NONFINITE, &e);
+        return;
+    }
     r.logprob = (double)logits[r.id] - sum;
     if (rq->n_top > 0)
         r.n_top = most_likely(logits, en->limits.n_ids, sum, rq->n_top, en->top_ids, en->top);

@@ -3,11 +3,38 @@
 #include <math.h>
 #include <string.h>
 
+#include "infer/exp_below.h"
+
+/* Eight at a time, so that the compiler can use vectors. */
+enum { LANES = 8 };
+
+static float greatest(const float *x, int32_t n) {
+    float most[LANES], all = -INFINITY;
+    int32_t i = 0;
+    for (int j = 0; j < LANES; j++) most[j] = -INFINITY;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) most[j] = x[i + j] > most[j] ? x[i + j] : most[j];
+    for (; i < n; i++) most[0] = x[i] > most[0] ? x[i] : most[0];
+    for (int j = 0; j < LANES; j++) all = most[j] > all ? most[j] : all;
+    return all;
+}
+
+/* e^(x - max); what is further below than this is less than a double can tell of the sum. */
+static inline double weight_of(float x, float max) {
+    const float REACH = 80;
+    float below = max - x, reached = below <= REACH ? below : REACH;
+    return (double)(below <= REACH ? exp_below(-reached) : 0.0f); /* a NaN has none */
+}
+
 double logits_log_sum(const float *logits, int32_t vocab) {
-    double max = -INFINITY, sum = 0;
-    for (int32_t v = 0; v < vocab; v++) max = fmax(max, (double)logits[v]);
-    for (int32_t v = 0; v < vocab; v++) sum += exp((double)logits[v] - max);
-    return max + log(sum);
+    float max = greatest(logits, vocab);
+    double sum[LANES] = {0}, all = 0;
+    int32_t i = 0;
+    for (; i + LANES <= vocab; i += LANES)
+        for (int j = 0; j < LANES; j++) sum[j] += weight_of(logits[i + j], max);
+    for (; i < vocab; i++) sum[0] += weight_of(logits[i], max);
+    for (int j = 0; j < LANES; j++) all += sum[j];
+    return (double)max + log(all);
 }
 
 /* A list in falling order takes each id that is better than its last: hardly any is. */

@@ -16,8 +16,8 @@ typedef struct token_report {
     bool ends; /* an id that ends the text and is no part of it */
 } token_report;
 
-/* log of the sum of e^logit: log p of a token is its logit less this. In double, as the scoring
- * programs' sums are not asked for here: the two agree to fp32. */
+/* log of the sum of e^logit: log p of a token is its logit less this. To a few units in the last place
+ * of fp32. A NaN counts as -infinity; not finite: there is no number, or infinity. */
 double logits_log_sum(const float *logits, int32_t vocab);
 /* Fills ids[n] and logprobs[n] with the most likely of the ids below n_ids; returns how many there
  * are, at most n. A NaN is none. log_sum: of all logits. */

@@ -121,10 +121,10 @@ static void test_report(void **state) {
     assert_int_equal(k.n_top, 3);
     for (int i = 0; i < 2; i++) { /* the model's own, without the penalty and the padding */
         assert_int_equal(k.id[i], i == 0 ? 2 : END);
-        assert_true(fabs(k.logprob[i] - ((double)LOGITS[k.id[i]] - log(sum))) < 1e-12);
+        assert_true(fabs(k.logprob[i] - ((double)LOGITS[k.id[i]] - log(sum))) < 1e-6);
         assert_true(k.logprob[i] == logprobs[i]);
         assert_true(k.top[i][0] == 2 && k.top[i][1] == END && k.top[i][2] == 3);
-        assert_true(fabs(k.first[i] - (3 - log(sum))) < 1e-12);
+        assert_true(fabs(k.first[i] - (3 - log(sum))) < 1e-6);
     }
     assert_false(k.ends);
     /* the id that ends the text is told, and is none of it */
@@ -132,7 +132,7 @@ static void test_report(void **state) {
     rq.ignore_end = false;
     expect_ids(rq, FINISH_END, 1, (int32_t[]){2});
     assert_true(k.n == 2 && k.id[1] == END && k.ends);
-    assert_true(fabs(k.logprob[1] - ((double)LOGITS[END] - log(sum))) < 1e-12);
+    assert_true(fabs(k.logprob[1] - ((double)LOGITS[END] - log(sum))) < 1e-6);
 }
 
 /* Of equal logits the smaller id; more asked for than there are; not a number is none. */

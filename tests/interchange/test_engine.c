@@ -434,6 +434,28 @@ static void test_limits(void **state) {
     free(l);
 }
 
+/* A model that gives no probabilities: an error of the request, not of the engine. */
+static void test_damaged(void **state) {
+    (void)state;
+    lab *l = calloc(1, sizeof *l);
+    lab_of_sharers(l, 2, 100);
+    float *masters = param_master(l->m.plan->store), whole = masters[0];
+    l->item[1].rq.prompt_logprobs = true;
+    l->item[2].prompt[0]++;
+    masters[0] = NAN;
+    submit(l, &l->item[0]);
+    submit(l, &l->item[1]);
+    run_out(l);
+    for (int i = 0; i < 2; i++) assert_int_equal(l->item[i].got.st, ST_NONFINITE);
+    assert_int_equal(l->item[1].got.n_prompt, 0);
+    masters[0] = whole;
+    submit(l, &l->item[2]);
+    run_out(l);
+    assert_int_equal(l->item[2].got.st, ST_OK);
+    lab_close(l);
+    free(l);
+}
+
 /* ---- drafts ---- */
 
 /* Long answers, one text at a time. */
@@ -508,7 +530,8 @@ static void test_drafts(void **state) {
 int main(void) {
     setenv("ATHANOR_KERNELS", "reference", 0); /* products of rows alone */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crowds), cmocka_unit_test(test_sharing), cmocka_unit_test(test_order),
-        cmocka_unit_test(test_limits), cmocka_unit_test(test_drafts)};
+        cmocka_unit_test(test_crowds),  cmocka_unit_test(test_sharing),
+        cmocka_unit_test(test_order),   cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_damaged), cmocka_unit_test(test_drafts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
