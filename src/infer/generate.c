@@ -227,6 +227,7 @@ static status obey_limit(const generation *w, float *logits, err *e) {
     const generate_request *rq = w->rq;
     constraint *limit = rq->limit;
     if (!limit) return ST_OK;
+    memset(w->mask, 0, sizeof *w->mask * (size_t)mask_words(w));
     bool may_go_on = limit->class->allow(limit, picks_left(w), w->mask);
     bool may_end = !rq->ignore_end && rq->n_end > 0 && limit->class->may_end(limit);
     if (!may_go_on && !may_end) {

@@ -1,4 +1,5 @@
-/* A whole server in a thread of the test, over a tiny model of characters, and a client that posts JSON
+/* A whole server in a thread of the test, over a tiny model of characters (and, if there are two, an adapter of it), and
+ * a client that posts JSON
  * and reads what comes. */
 #ifndef TESTS_SERVE_API_TEST_H
 #define TESTS_SERVE_API_TEST_H
@@ -16,6 +17,7 @@
 #include "tok/tok.h"
 
 enum { HOUSE_CTX = 200 };
+#define ADAPTER TEST_DIR "/golden/lora/llama"
 
 /* A template with the calls of Hermes and thoughts. */
 #define HOUSE_TEMPLATE                                                                             \
@@ -93,7 +95,7 @@ static inline void house_begin_with(house *h, const char *template, serve_option
     snprintf(h->path, sizeof h->path, "%s/tiny", h->dir);
     assert_int_equal(mkdir(h->path, 0700), 0);
     make_model(h->path, template);
-    serve_model models[] = {{.path = h->path}, {.name = "other", .path = h->path}};
+    serve_model models[] = {{.path = h->path}, {.name = "other", .path = ADAPTER, .base = h->path}};
     opt.models = models;
     if (!opt.n_models) opt.n_models = 1;
     if (!opt.ctx) opt.ctx = HOUSE_CTX;

@@ -14,13 +14,16 @@ typedef struct alone {
     int n;
 } alone;
 
-static void write_alone(const house *h, const char *prompt, int max_new, alone *out) {
+/* path: the model, or an adapter of it. */
+static void write_alone_by(const house *h, const char *path, const char *prompt, int max_new,
+                           alone *out) {
     open_model m = {0};
     err e = {0};
     tok_ids ids = {0}, made = {0};
     strbuf text = {0};
     generate_result result;
-    assert_int_equal(open_model_read(&m, h->path, 1, &e), ST_OK);
+    const char *base = path == h->path ? NULL : h->path;
+    assert_int_equal(open_model_read_on(&m, path, base, 1, &e), ST_OK);
     assert_int_equal(open_model_load(&m, HOUSE_CTX, 0, &e), ST_OK);
     generator g = open_model_generator(&m);
     assert_int_equal(tok_encode(m.tok, prompt, strlen(prompt), 0, &ids, &e), ST_OK);
@@ -39,6 +42,10 @@ static void write_alone(const house *h, const char *prompt, int max_new, alone *
     tok_ids_free(&made);
     generator_free(&g);
     open_model_close(&m);
+}
+
+static void write_alone(const house *h, const char *prompt, int max_new, alone *out) {
+    write_alone_by(h, h->path, prompt, max_new, out);
 }
 
 #define GREEDY "'temperature': 0, 'ignore_eos': true"
@@ -283,6 +290,110 @@ static void test_tokens(void **state) {
     json_decref(o);
 }
 
+/* ---- what an answer may be ---- */
+
+#define SCHEMA                                                                                     \
+    "{'type': 'object', 'properties': {'a': {'type': 'integer', 'minimum': 0, 'maximum': 99},"     \
+    " 'b': {'enum': ['x', 'y']}}, 'required': ['a', 'b'], 'additionalProperties': false}"
+#define TOOLS                                                                                      \
+    "'tools': [{'type': 'function', 'function': {'name': 'f', 'parameters': " SCHEMA "}},"         \
+    " {'type': 'function', 'function': {'name': 'now'}}]"
+#define ASK "'messages': [{'role': 'user', 'content': 'x'}]"
+
+static void assert_value(const char *text) {
+    json_t *v = json_loads(text, 0, NULL);
+    if (!v) fail_msg("no JSON: %s", text);
+    assert_int_equal(json_object_size(v), 2);
+    assert_in_range(int_at(v, "a"), 0, 99);
+    assert_int_equal(strlen(text_at(v, "b")), 1);
+    json_decref(v);
+}
+
+static void test_schema(void **state) {
+    const house *h = *state;
+    json_t *o = house_json(h, "/v1/chat/completions",
+                           "{" ASK ", 'n': 4, 'max_tokens': 100, 'response_format': {'type': "
+                           "'json_schema', 'json_schema': {'name': 'v', 'schema': " SCHEMA "}}}",
+                           200);
+    for (size_t i = 0; i < 4; i++)
+        assert_value(text_at(json_array_get(at(o, "choices"), i), "message.content"));
+    json_decref(o);
+    o = house_json(h, "/v1/completions",
+                   "{'prompt': 'x', 'max_tokens': 150, 'response_format': {'type': 'json_object'}}",
+                   200);
+    json_t *v = json_loads(text_at(o, "choices.0.text"), 0, NULL);
+    assert_true(json_is_object(v));
+    json_decref(v);
+    json_decref(o);
+    o = house_json(h, "/v1/completions",
+                   "{'prompt': 'x', 'response_format': {'type': 'json_schema', 'json_schema':"
+                   " {'schema': {'type': 'string', 'contentEncoding': 'base64'}}}}",
+                   400);
+    assert_non_null(strstr(text_at(o, "error.message"), "contentEncoding"));
+    json_decref(o);
+    o = house_json(h, "/v1/completions", "{'prompt': 'x', 'response_format': {'type': 'xml'}}", 400);
+    assert_string_equal(text_at(o, "error.param"), "response_format");
+    json_decref(o);
+}
+
+/* One call of f or of now; whole, or the only one of a stream. */
+static void assert_call(const json_t *call, bool only_f) {
+    const char *name = text_at(call, "function.name");
+    assert_int_equal(strlen(text_at(call, "id")), 9);
+    assert_true(strcmp(name, "f") == 0 || (!only_f && strcmp(name, "now") == 0));
+    if (strcmp(name, "f") == 0)
+        assert_value(text_at(call, "function.arguments"));
+    else
+        assert_string_equal(text_at(call, "function.arguments"), "{}");
+}
+
+static void test_calls(void **state) {
+    const house *h = *state;
+    size_t i, calls = 0;
+    json_t *o = house_json(h, "/v1/chat/completions",
+                           "{" ASK ", " TOOLS ", 'tool_choice': {'type': 'function', 'function':"
+                           " {'name': 'f'}}, 'max_tokens': 150}",
+                           200);
+    assert_string_equal(text_at(o, "choices.0.finish_reason"), "tool_calls");
+    assert_true(json_is_null(at(o, "choices.0.message.content")));
+    assert_int_equal(json_array_size(at(o, "choices.0.message.tool_calls")), 1);
+    assert_call(at(o, "choices.0.message.tool_calls.0"), true);
+    json_decref(o);
+    json_t *list = events(h, "/v1/chat/completions",
+                          "{" ASK ", " TOOLS ", 'tool_choice': 'required', 'stream': true,"
+                          " 'parallel_tool_calls': false, 'max_tokens': 150}");
+    json_array_foreach(list, i, o) {
+        json_t *call = at(o, "choices.0.delta.tool_calls.0");
+        if (!call) continue;
+        calls++;
+        assert_int_equal(int_at(call, "index"), 0);
+        assert_call(call, false);
+    }
+    assert_int_equal(calls, 1);
+    json_decref(list);
+    /* A call or a value. */
+    o = house_json(h, "/v1/chat/completions",
+                   "{" ASK ", " TOOLS ", 'n': 8, 'max_tokens': 150, 'response_format': {'type':"
+                   " 'json_schema', 'json_schema': {'schema': " SCHEMA "}}}",
+                   200);
+    json_t *c;
+    json_array_foreach(at(o, "choices"), i, c) {
+        if (at(c, "message.tool_calls.0"))
+            assert_call(at(c, "message.tool_calls.0"), false);
+        else
+            assert_value(text_at(c, "message.content"));
+    }
+    json_decref(o);
+    o = house_json(h, "/v1/chat/completions",
+                   "{" ASK ", " TOOLS ", 'tool_choice': {'type': 'function', 'function': {'name':"
+                   " 'g'}}}",
+                   400);
+    assert_string_equal(text_at(o, "error.param"), "tool_choice");
+    json_decref(o);
+    o = house_json(h, "/v1/chat/completions", "{" ASK ", 'tool_choice': 'required'}", 400);
+    json_decref(o);
+}
+
 /* ---- refusals ---- */
 
 #define C "/v1/completions"
@@ -403,19 +514,25 @@ static void test_base_model(void **state) {
     house_end(&h);
 }
 
-static void test_two_models(void **state) {
+/* An adapter and its base at a time, in one answer each. */
+static void test_adapter(void **state) {
     (void)state;
     house h;
+    alone want[2];
     house_begin_with(&h, HOUSE_TEMPLATE, (serve_options){.n_models = 2});
-    const char *rq = "{'prompt': 'the fire', 'model': '%s', 'max_tokens': 8, " GREEDY "}";
-    char one[160], other[160];
-    snprintf(one, sizeof one, rq, "tiny");
-    snprintf(other, sizeof other, rq, "other");
-    json_t *a = house_json(&h, C, one, 200), *b = house_json(&h, C, other, 200);
-    assert_string_equal(text_at(b, "model"), "other");
-    assert_string_equal(text_at(a, "choices.0.text"), text_at(b, "choices.0.text"));
-    json_decref(a);
-    json_decref(b);
+    write_alone(&h, "the fire", 8, &want[0]);
+    write_alone_by(&h, ADAPTER, "the fire", 8, &want[1]);
+    assert_string_not_equal(want[0].text, want[1].text);
+    static const char *const names[] = {"tiny", "other"};
+    for (int i = 0; i < 2; i++) {
+        char rq[160];
+        snprintf(rq, sizeof rq,
+                 "{'prompt': 'the fire', 'model': '%s', 'max_tokens': 8, " GREEDY "}", names[i]);
+        json_t *o = house_json(&h, C, rq, 200);
+        assert_string_equal(text_at(o, "model"), names[i]);
+        assert_string_equal(text_at(o, "choices.0.text"), want[i].text);
+        json_decref(o);
+    }
     house_end(&h);
 }
 
@@ -480,9 +597,10 @@ int main(void) {
         cmocka_unit_test(test_completion), cmocka_unit_test(test_loglikelihood),
         cmocka_unit_test(test_stream),     cmocka_unit_test(test_chat),
         cmocka_unit_test(test_choices),    cmocka_unit_test(test_bias_and_stop),
+        cmocka_unit_test(test_schema),        cmocka_unit_test(test_calls),
         cmocka_unit_test(test_tokens),     cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_too_long),   cmocka_unit_test(test_base_model),
-        cmocka_unit_test(test_two_models), cmocka_unit_test(test_gone),
+        cmocka_unit_test(test_adapter), cmocka_unit_test(test_gone),
         cmocka_unit_test(test_full),
     };
     return cmocka_run_group_tests(tests, begin, end);

@@ -12,7 +12,7 @@
 typedef struct constraint constraint;
 
 typedef struct constraint_class {
-    /* Sets bit id of mask[(n_ids + 63) / 64] for each id that may follow, clears the others. `left`
+    /* Sets bit id of mask[(n_ids + 63) / 64], all zero, for each id that may follow. `left`
      * tokens can still be picked, the next one included: where the text can be complete within them,
      * only what keeps it so is allowed. False: no token of the vocabulary can follow. */
     bool (*allow)(constraint *c, int64_t left, uint64_t *mask);

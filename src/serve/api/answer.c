@@ -43,6 +43,7 @@ void answer_free(answer *a) {
     free(a->bias_ids);
     free(a->bias);
     tok_ids_free(&a->end);
+    grammar_free(a->grammar);
     json_decref(a->tools);
     json_decref(a->body);
     free(a);
@@ -136,7 +137,18 @@ static void prepare_text(answer *a, answer_text *t, int index) {
         answer_parts parts = {on_thought, on_says, on_call, t};
         t->reader = answer_reader_new(a->calls, a->thought, a->thinks, a->tools, &parts);
     }
+    if (a->grammar) t->limit = grammar_constrain(a->grammar);
     if (a->params.echo) echo(a, t);
+}
+
+/* An answer may wait long: of its body it keeps what is still pointed to. */
+static void drop_body(answer *a) {
+    json_t *stop = json_incref((json_t *)a->params.stop);
+    json_decref(a->body);
+    a->body = stop;
+    for (int i = 0; a->prompt_texts && i < a->n_prompts; i++) strbuf_free(&a->prompt_texts[i]);
+    free(a->prompt_texts);
+    a->prompt_texts = NULL;
 }
 
 status answer_prepare(answer *a, api_fault *f) {
@@ -157,6 +169,7 @@ status answer_prepare(answer *a, api_fault *f) {
         prepare_text(a, &a->texts[i], i);
         prepare_request(a, &a->texts[i]);
     }
+    drop_body(a);
     return ST_OK;
 }
 

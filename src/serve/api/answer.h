@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 
+#include "infer/grammar/grammar.h"
 #include "serve/api/calls.h"
 #include "serve/api/metrics.h"
 #include "serve/api/models.h"
@@ -50,10 +51,11 @@ struct answer {
     metrics *metrics;
     bool chat;
     api_params params;
-    json_t *body; /* what params point into */
+    json_t *body; /* what params point into; once prepared, the texts of `stop` alone */
     tok_ids *prompts;
     strbuf *prompt_texts; /* for echo; NULL */
     int n_prompts;
+    grammar *grammar;             /* of all texts; NULL: all may be written */
     json_t *tools;                /* offered, as templates have them; NULL */
     call_form calls;              /* CALLS_NONE: none are looked for */
     const thought_marks *thought; /* NULL: none */

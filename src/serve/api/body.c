@@ -39,35 +39,52 @@ json_t *api_fault_json(const api_fault *f) {
 
 /* ---- bodies ---- */
 
-/* The parser calls itself for each level, and so does all that walks over what it gives. */
-static bool is_deep(const char *s, size_t len) {
-    int depth = 0;
+typedef struct size {
+    int depth, deepest;
+    int64_t nodes, values;
+} size;
+
+static void count(size *n, char c) {
+    if (c == '{' || c == '[') {
+        n->nodes++;
+        if (++n->depth > n->deepest) n->deepest = n->depth;
+    } else if (c == '}' || c == ']') {
+        n->depth--;
+    } else if (c == ',') {
+        n->values++;
+    }
+}
+
+/* Seen before it is parsed: the parser calls itself for each level, and so does all that walks over
+ * what it gives. */
+static size measure(const char *s, size_t len) {
+    size n = {0};
     bool in_string = false;
     for (size_t i = 0; i < len; i++) {
-        if (in_string) {
-            if (s[i] == '\\')
-                i++;
-            else if (s[i] == '"')
-                in_string = false;
-        } else if (s[i] == '"') {
-            in_string = true;
-        } else if (s[i] == '{' || s[i] == '[') {
-            if (++depth > API_MAX_DEPTH) return true;
-        } else if (s[i] == '}' || s[i] == ']') {
-            depth--;
-        }
+        if (!in_string) count(&n, s[i]);
+        if (in_string && s[i] == '\\')
+            i++;
+        else if (s[i] == '"')
+            in_string = !in_string;
     }
-    return false;
+    return n;
+}
+
+static status check_size(const char *body, size_t len, err *e) {
+    size n = measure(body, len);
+    if (n.deepest > API_MAX_DEPTH)
+        return err_set(e, ST_USAGE, "the body has more than %d lists and objects within each other",
+                       API_MAX_DEPTH);
+    if (n.nodes <= API_MAX_NODES && n.values <= API_MAX_VALUES) return ST_OK;
+    return err_set(e, ST_USAGE, "the body has more than %d lists and objects, or than %d values",
+                   API_MAX_NODES, API_MAX_VALUES);
 }
 
 status api_body_parse(json_t **out, const char *body, size_t len, err *e) {
     json_error_t je;
     *out = NULL;
     if (len == 0) return err_set(e, ST_USAGE, "the body is empty, and should be a JSON object");
-    if (is_deep(body, len)) {
-        return err_set(e, ST_USAGE, "the body has more than %d lists and objects within each other",
-                       API_MAX_DEPTH);
-    }
+    TRY(check_size(body, len, e));
     json_t *o = json_loadb(body, len, JSON_ALLOW_NUL, &je);
     if (!o) {
         text_make_plain(je.text);

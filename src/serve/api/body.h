@@ -18,7 +18,12 @@ int api_fault_status(const api_fault *f);
 /* {"error": {"message", "type", "param", "code"}}, as OpenAI answers. */
 json_t *api_fault_json(const api_fault *f);
 
-enum { API_MAX_DEPTH = 100 }; /* of lists and objects within each other */
+/* Parsed, a value takes ten times its bytes, and a list or object a hundred times. */
+enum {
+    API_MAX_DEPTH = 100,    /* of lists and objects within each other */
+    API_MAX_NODES = 50000,  /* lists and objects */
+    API_MAX_VALUES = 1 << 20 /* in all */
+};
 
 /* The body as an object; ST_USAGE says where it is none. The caller owns *out. */
 status api_body_parse(json_t **out, const char *body, size_t len, err *e) ATH_MUST_USE;

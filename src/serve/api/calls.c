@@ -6,6 +6,8 @@
 
 #include "base/arena.h"
 
+enum { MOST_CALLS = 8 };
+
 /* ---- forms ---- */
 
 static const struct {
@@ -26,6 +28,19 @@ call_form call_form_of(const chat_template *t) {
 
 const char *call_form_sign(call_form form) {
     return forms[form].sign;
+}
+
+call_words call_words_of(const chat_template *t, call_form form) {
+    switch (form) {
+        case CALLS_TAGGED:
+            return (call_words){"<tool_call>\n{\"name\": ", ", \"arguments\": ",
+                                "}\n</tool_call>", true, MOST_CALLS};
+        case CALLS_LISTED:
+            if (chat_template_mentions(t, "[ARGS]"))
+                return (call_words){"[TOOL_CALLS]", "[ARGS]", "", false, 1};
+            return (call_words){"[TOOL_CALLS] [{\"name\": ", ", \"arguments\": ", "}]", true, 1};
+        default: return (call_words){"{\"name\": ", ", \"parameters\": ", "}", true, 1};
+    }
 }
 
 const thought_marks *thought_marks_of(const chat_template *t) {

@@ -23,6 +23,14 @@ call_form call_form_of(const chat_template *t);
 /* The word by which a template of the form is known, which its calls may begin with. */
 const char *call_form_sign(call_form form);
 
+/* How a call is written: before_name NAME before_arguments ARGUMENTS behind. */
+typedef struct call_words {
+    const char *before_name, *before_arguments, *behind;
+    bool name_is_json; /* in quotes */
+    int most;          /* calls of one answer that can follow each other so */
+} call_words;
+call_words call_words_of(const chat_template *t, call_form form);
+
 typedef struct thought_marks {
     const char *open, *close;
 } thought_marks;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "data/chat/sample.h"
 #include "serve/api/api.h"
+#include "serve/api/limits.h"
 
 /* ---- messages ---- */
 
@@ -114,10 +115,7 @@ static status read_choice(const json_t *v, choice *c, err *e) {
                   "{\"type\": \"function\", \"function\": {\"name\": ...}}");
 }
 
-static status read_tools(answer *a, api_fault *f) {
-    choice c;
-    TRY(read_choice(a->params.tool_choice, &c, &f->e));
-    if (!c.offered) return ST_OK;
+static status offer_tools(answer *a, api_fault *f) {
     TRY(chat_read_tools(a->params.tools, &a->tools, &f->e));
     TRY(check_tools(a->tools, &f->e));
     if (a->tools) a->calls = a->model->calls;
@@ -125,6 +123,13 @@ static status read_tools(answer *a, api_fault *f) {
     err_at(&f->e, ST_USAGE, "tools", "the chat template of %s knows no tools", a->model->name);
     err_hint(&f->e, "leave \"tools\" out, or set \"tool_choice\" to \"none\"");
     return api_fault_as(f, 400, "no_tools");
+}
+
+static status read_tools(answer *a, api_fault *f) {
+    choice c;
+    TRY(read_choice(a->params.tool_choice, &c, &f->e));
+    if (c.offered) TRY(offer_tools(a, f));
+    return answer_read_limits(a, c.must_call, c.name, f);
 }
 
 /* ---- the answer ---- */
@@ -141,7 +146,7 @@ static bool is_special(const tok *k, const char *mark) {
 
 static void find_marks(answer *a, const strbuf *prompt) {
     const tok *k = a->model->model.tok;
-    const thought_marks *t = a->thought = a->model->thought;
+    const thought_marks *t = a->thought = a->grammar ? NULL : a->model->thought;
     if (t) {
         const char *s = strbuf_cstr(prompt);
         size_t n = prompt->len, len = strlen(t->open);

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "serve/api/api.h"
+#include "serve/api/limits.h"
 
 /* ---- shared with chats ---- */
 
@@ -105,6 +106,7 @@ static status read_prompts(answer *a, const json_t *prompt, err *e) {
 
 status api_make_completion(answer *a, api_fault *f) {
     TRY(read_prompts(a, a->params.prompt, &f->e));
+    TRY(answer_read_limits(a, false, NULL, f));
     return answer_prepare(a, f);
 }
 

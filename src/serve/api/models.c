@@ -102,6 +102,8 @@ static status open_one(served *s, const serve_model *m, const serve_options *opt
     TRY(open_model_load(&s->model, 0, 0, e));
     s->engine = open_model_engine(&s->model);
     if (s->draft.plan) engine_set_draft_model(s->engine, &s->drafts);
+    int64_t vocab = s->model.config.vocab_size, known = tok_vocab_size(s->model.tok);
+    s->words = token_trie_new(s->model.tok, (int32_t)(vocab < known ? vocab : known));
     return ST_OK;
 }
 
@@ -126,6 +128,7 @@ void served_close_all(served_list *list) {
         engine_free(s->engine);
         generator_free(&s->drafts);
         if (s->draft.a) open_model_close(&s->draft);
+        token_trie_free(s->words);
         generation_settings_free(&s->settings);
         tok_ids_free(&s->chat_end);
         chat_template_free(s->template);

@@ -3,6 +3,7 @@
 #ifndef SERVE_API_MODELS_H
 #define SERVE_API_MODELS_H
 
+#include "infer/grammar/token_trie.h"
 #include "interchange/open_model.h"
 #include "serve/api/body.h"
 #include "serve/api/calls.h"
@@ -18,6 +19,7 @@ typedef struct served {
     chat_template *template; /* NULL: it has none, and cannot chat */
     generation_settings settings;
     tok_ids chat_end; /* ids that end an answer in a chat; settings.end those of a text */
+    token_trie *words; /* of its tokenizer, for what is written under a schema */
     call_form calls;  /* how its template writes calls of tools */
     const thought_marks *thought; /* what it puts around what it thinks; NULL: it does not */
 } served;

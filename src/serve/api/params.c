@@ -285,6 +285,11 @@ status api_read_bias(const json_t *field, int32_t vocab, int32_t **ids, double *
     json_t *v;
     size_t many = json_object_size(field);
     *n = 0;
+    *ids = NULL;
+    *bias = NULL;
+    if (many > (size_t)vocab)
+        return err_at(e, ST_USAGE, "logit_bias", "\"logit_bias\" has %zu keys for %d tokens", many,
+                      vocab);
     *ids = many ? xcalloc(many, sizeof **ids) : NULL;
     *bias = many ? xcalloc(many, sizeof **bias) : NULL;
     json_object_foreach((json_t *)field, key, v) {

@@ -36,6 +36,12 @@ static status tokenize(const served *m, const api_params *p, tok_ids *ids, api_f
                       p->add_special ? TOK_ADD_SPECIAL : 0, ids, &f->e);
 }
 
+static status check_count(const tok_ids *ids, err *e) {
+    if (ids->n <= API_MAX_VALUES) return ST_OK;
+    return err_at(e, ST_USAGE, "prompt", "the text has %ld tokens, at most %d can be told",
+                  (long)ids->n, API_MAX_VALUES);
+}
+
 void api_tokenize(void *ctx, const http_request *rq, http_reply *reply) {
     api_fault f = {0};
     api_params p;
@@ -43,6 +49,7 @@ void api_tokenize(void *ctx, const http_request *rq, http_reply *reply) {
     json_t *body = NULL, *o = NULL;
     const served *m = begin(ctx, rq, API_TOKENIZE, &body, &p, &f);
     status st = m ? tokenize(m, &p, &ids, &f) : ST_USAGE;
+    if (st == ST_OK) st = check_count(&ids, &f.e);
     if (st == ST_OK) {
         json_t *list = json_array();
         for (int64_t i = 0; i < ids.n; i++) json_array_append_new(list, json_integer(ids.id[i]));

@@ -173,8 +173,8 @@ static bool check(http_reply *r, const head *h, const char *path, const char *ve
 
 /* ---- the answer ---- */
 
-/* libmicrohttpd 0.9.75 forgets a connection that its owner closes, until all older ones are closed, unless it
- * has a time limit of its own. */
+/* libmicrohttpd 0.9.75 forgets a connection that its owner closes, until all older ones are closed,
+ * unless it has a time limit of its own. */
 static enum MHD_Result give_up(http_reply *r) {
     MHD_set_connection_option(r->connection->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
     r->server->look_again = true;
