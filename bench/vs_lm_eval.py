@@ -4,11 +4,14 @@
 Compares every log-likelihood and every document's answer under acc, acc_norm and acc_mutual_info, and times both.
 With --rounds both take turns, lm-eval at each of its --batch-size in every round; ratios are those to the fastest of
 these, medians over the rounds. TASK: a folder of OLMES, or llama.cpp's text file of HellaSwag (.txt.bz2).
-pip: lm-eval, transformers, torch.
+With --url the same requests also go through a server of OpenAI's API (lm-eval's local-completions, by the server's own
+tokenizer where it offers one), and its log-likelihoods are compared with both.
+pip: lm-eval, transformers, torch; lm-eval[api] for --url.
 
     bench/vs_lm_eval.py --athanor build/athanor --model FOLDER --limit 500 --batch-size 16 TASK...
     bench/vs_lm_eval.py --athanor build/athanor --model BF16_FOLDER --precision bf16 --dtype bfloat16 \\
         --batch-size 8,32 --rounds 3 --tolerance 2 --threads 1 TASK
+    bench/vs_lm_eval.py --athanor build/athanor --model FOLDER --limit 100 --url http://127.0.0.1:8080/v1 TASK...
 """
 import argparse
 import bz2
@@ -18,6 +21,7 @@ import os
 import subprocess
 import tempfile
 import time
+import urllib.request
 
 import numpy as np
 
@@ -67,11 +71,15 @@ def run_harness(args, folder, docs):
         scores, seconds = score_by_harness(args, docs)
         if kept:
             json.dump([scores, seconds], open(kept, "w"))
+    keep_scores(args, docs, "theirs", scores)
+    return seconds
+
+
+def keep_scores(args, docs, who, scores):
     scores = iter(scores)
     for d in docs.values():
-        d["theirs"] = [next(scores) for _ in d["pairs"]]
-        d["theirs_alone"] = [] if args.no_alone else [next(scores) for _ in d["alone"]]
-    return seconds
+        d[who] = [next(scores) for _ in d["pairs"]]
+        d[who + "_alone"] = [] if args.no_alone else [next(scores) for _ in d["alone"]]
 
 
 def open_harness(args, batch_size):
@@ -80,6 +88,15 @@ def open_harness(args, batch_size):
 
     torch.set_num_threads(args.threads)
     return HFLM(pretrained=args.model, dtype=args.dtype, device="cpu", batch_size=batch_size)
+
+
+def open_served(args):
+    from lm_eval.models.openai_completions import LocalCompletionsAPI
+
+    with urllib.request.urlopen(args.url + "/models") as reply:
+        name = json.load(reply)["data"][0]["id"]
+    return LocalCompletionsAPI(base_url=args.url + "/completions", model=name, batch_size=int(args.batch_size[0]),
+                               num_concurrent=args.concurrent, max_length=args.max_length)
 
 
 def score_by_harness(args, docs, lm=None):
@@ -134,22 +151,22 @@ def answers(d, scores, alone):
     return found
 
 
-def compare(folder, docs, result, tolerance):
+def compare(docs, who, other, tolerance, result=None):
+    """Of two that have scored the documents; result: what `athanor eval` made of the scores of `other`."""
     worst, differing, right = 0.0, [], {}
     for key, d in docs.items():
-        ours = answers(d, d["ours"], d["ours_alone"] if d["theirs_alone"] else [])
-        theirs = answers(d, d["theirs"], d["theirs_alone"])
-        all_ours, all_theirs = d["ours"] + d["ours_alone"], d["theirs"] + d["theirs_alone"]
-        worst = max([worst] + [abs(a - b) for a, b in zip(all_ours, all_theirs)])
-        for metric, answer in theirs.items():
+        a = answers(d, d[who], d[who + "_alone"])
+        b = answers(d, d[other], d[other + "_alone"] if d[who + "_alone"] else [])
+        worst = max([worst] + [abs(x - y) for x, y in zip(d[who] + d[who + "_alone"], d[other] + d[other + "_alone"])])
+        for metric, answer in a.items():
             right.setdefault(metric, []).append(answer == d["gold"])
-            if answer != ours[metric]:
-                differing.append((key, metric, d["ours"], d["theirs"]))
+            if answer != b[metric]:
+                differing.append((key, metric, d[other], d[who]))
     for metric, hits in right.items():
-        print(f"  {metric}: theirs {np.mean(hits):.4f}, ours {result[metric + ',none']:.4f}")
+        print(f"  {metric}: {who} {np.mean(hits):.4f}" + (f", {other} {result[metric + ',none']:.4f}" if result else ""))
     for item in differing:
         print("  differs:", *item)
-    print(f"  largest difference of a log-likelihood: {worst:.2e}")
+    print(f"  {who} and {other}: largest difference of a log-likelihood: {worst:.2e}", flush=True)
     return worst <= tolerance and not differing
 
 
@@ -166,8 +183,12 @@ def main():
     p.add_argument("--no-alone", action="store_true", help="leave out unconditional requests")
     p.add_argument("--tolerance", type=float, default=1e-3)
     p.add_argument("--keep", help="a folder that keeps the harness's scores for the next comparison")
+    p.add_argument("--url", help="of a server that serves the same model: http://HOST:PORT/v1")
+    p.add_argument("--concurrent", type=int, default=16, help="requests to the server at a time")
+    p.add_argument("--max-length", type=int, default=2048, help="tokens of a text, for the server")
     p.add_argument("folders", nargs="+")
     args = p.parse_args()
+    served = open_served(args) if args.url else None
     good = True
     made = tempfile.TemporaryDirectory()
     for folder in args.folders:
@@ -183,7 +204,13 @@ def main():
         print(f"{folder}: {len(docs)} documents; athanor {ours[0]:.1f} s (cpu {ours[1]:.1f}), "
               f"lm-eval {theirs[0]:.1f} s (cpu {theirs[1]:.1f}); ratio {theirs[0] / ours[0]:.2f} "
               f"(cpu {theirs[1] / ours[1]:.2f})", flush=True)
-        good &= compare(folder, docs, result, args.tolerance)
+        good &= compare(docs, "theirs", "ours", args.tolerance, result)
+        if served:
+            scores, seconds = score_by_harness(args, docs, served)
+            keep_scores(args, docs, "served", scores)
+            print(f"  through the server {seconds[0]:.1f} s")
+            good &= compare(docs, "served", "ours", args.tolerance, result)
+            good &= compare(docs, "served", "theirs", args.tolerance)
     return 0 if good else 1
 
 

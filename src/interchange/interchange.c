@@ -34,10 +34,15 @@ static status find_format(const interchange_options *opt, target *t, err *e) {
         t->dt = q->dt;
         return ST_OK;
     }
-    err_set(e, ST_USAGE, "--dtype %s cannot be written %s", opt->format,
+    err_set(e, ST_USAGE, "weights in %s cannot be written %s", opt->format,
             opt->gguf ? "into a GGUF file" : "into a folder");
     err_hint(e, opt->gguf ? "use F32, F16, BF16, Q8_0, Q4_0 or Q4_1" : "use F32, F16 or BF16");
     return err_where(e, "--dtype");
+}
+
+status interchange_check_format(const interchange_options *opt, err *e) {
+    target t;
+    return find_format(opt, &t, e);
 }
 
 /* ---- writing ---- */

@@ -45,6 +45,8 @@ typedef struct interchange_report {
  * removed. After any failure the result's place is as it was before. */
 status interchange_run(const char *source, const char *result, const interchange_options *opt,
                        interchange_report *out, err *e) ATH_MUST_USE;
+/* ST_USAGE: opt->format is none that can be written so; for who begins with longer work. */
+status interchange_check_format(const interchange_options *opt, err *e) ATH_MUST_USE;
 void interchange_report_free(interchange_report *r);
 
 #endif

@@ -168,6 +168,21 @@ for key in '"differences"' '"results_against"' '"difference": ' '"p": '; do has 
 expect 0 eval $m --tasks cloze --against young
 has out "difference to the other"
 
+# What quantising costs: fp32 in a GGUF file nothing, 16 bits hardly anything.
+expect 0 tok train text.txt -o bpe.json --vocab-size 300 # what GGUF files can hold
+expect 0 data build text.txt -o bpe tokenizer=bpe.json valid=0.1
+expect 0 train tiny.yaml run=byte tokenizer=bpe.json data.train=bpe/train data.valid=bpe/valid
+mkdir formats
+export TMPDIR=$PWD/formats
+expect 0 eval byte --tasks texts.jsonl --formats F32,f16 --json
+bpb() { grep -o '"bits_per_byte,none": [0-9.]*' out | sed -n "$1s/.* //p"; } # as it is, in F32, in F16
+calc "($(bpb 1) / $(bpb 2) - 1) ^ 2 < 1e-10" || fail "F32 has other bits per byte"
+calc "($(bpb 1) / $(bpb 3) - 1) ^ 2 < 1e-6 && $(bpb 1) != $(bpb 3)" || fail "F16"
+[ -z "$(ls formats)" ] || fail "files are left: $(ls formats)"
+unset TMPDIR
+expect 0 eval byte --tasks texts.jsonl --formats F16
+has out "file, MB"; has out "%"
+
 # Results side by side: an average only where no cell is missing; checkpoints judge tasks.
 row() { printf '{"results": {"good": {"acc,none": %s, "acc_stderr,none": 0.01, "chance": 0.25}, "guess": {"acc,none": %s, "acc_stderr,none": 0.01, "chance": 0.5}, "noise": {"acc,none": %s, "acc_stderr,none": 0.01, "chance": 0.25}%s}}' "$2" "$3" "$4" "${5:-}" >"$1"; }
 row s1.json 0.30 0.50 0.40; row s2.json 0.33 0.49 0.30; row s3.json 0.36 0.51 0.42; row s4.json 0.41 0.50 0.43
@@ -213,6 +228,8 @@ expect 0 eval locked --tasks cloze
 expect 2 eval locked --tasks words.yaml;              has err "test split, which the run locked keeps locked"
 expect 2 eval locked/checkpoints/step-1 --tasks words.yaml; has err "eval.lock_test"
 expect 2 eval $m --tasks cloze,words.yaml --against locked; has err "eval.lock_test"
+expect 2 eval $m --tasks cloze --formats F16,Q9; has err "weights in Q9"; has err "--formats"; lacks out acc
+expect 2 eval $m --tasks cloze --formats ,; expect 2 eval $m --tasks cloze --formats F16 --against young
 expect 2 eval $m --tasks cloze --against nosuch; has err "there is no model at nosuch"; lacks out acc
 
 # What it computes in: the format of the weights, or as asked.

@@ -150,7 +150,8 @@ static void multiply_as(const config *run, open_model *m) {
     if (widens) dev_limit(m->dev, machine_isa(dev_isa(m->dev), ARITH_WIDE), 0);
 }
 
-static status run_model(evaluation *v, const char *path, err *e) {
+static status run_model(void *ctx, const char *path, err *e) {
+    evaluation *v = ctx;
     open_model m = {0};
     chat_template *template = NULL;
     eval_options opt = {.most_tok = v->most_tok,
@@ -226,8 +227,16 @@ static status compare_with(evaluation *v, const char *other, json_t *out, err *e
     return st;
 }
 
+static status compare_formats(evaluation *v, const char *names, json_t *out, err *e) {
+    json_t *list = out ? json_array() : NULL;
+    if (out) json_object_set_new(out, "formats", list);
+    return eval_formats(v->args->inputs[0], cli_value(v->args, "base"), names, v->task, v->n,
+                        run_model, v, list, e);
+}
+
 static status evaluate(evaluation *v, json_t *out, err *e) {
     const char *samples = cli_value(v->args, "samples"), *other = cli_value(v->args, "against");
+    const char *formats = cli_value(v->args, "formats");
     TRY(cli_int(v->args, "threads", 0, 1, 1024, &v->threads, e));
     TRY(cli_int(v->args, "max-length", 0, 2, INT32_MAX, &v->most_tok, e));
     TRY(cli_int(v->args, "show", 0, 1, INT32_MAX, &v->shown, e));
@@ -235,6 +244,7 @@ static status evaluate(evaluation *v, json_t *out, err *e) {
         err_at(e, ST_USAGE, "--against", "there is no model at %s", other);
         return err_hint(e, "give a Hugging Face folder, a run folder, an adapter or a GGUF file");
     }
+    if (formats) TRY(eval_formats_check(formats, e));
     TRY(open_tasks(v, e));
     train_catch_signals();
     int64_t began = clock_now_ns();
@@ -242,6 +252,7 @@ static status evaluate(evaluation *v, json_t *out, err *e) {
     if (samples) TRY(write_samples(v, samples, e));
     report(v, out);
     if (other) TRY(compare_with(v, other, out, e));
+    if (formats) TRY(compare_formats(v, formats, out, e));
     if (out) json_object_set_new(out, "seconds", json_f64(clock_since_s(began)));
     return ST_OK;
 }
@@ -270,6 +281,8 @@ static const cli_option options[] = {
     {"show", "N", "print the first N documents of each task as the model sees them"},
     {"against", "MODEL",
      "the same with another model, and the differences with a paired bootstrap"},
+    {"formats", "A,B",
+     "the same with the weights in F16, BF16, Q8_0, Q4_1, Q4_0: what quantising costs"},
     {"chat", NULL, "prompts of answers are what a user says, in the model's chat template"},
     {"system", "TEXT", "with --chat: a system message before each prompt"},
     {"template", "FILE", "another chat template than the model's"},
