@@ -161,9 +161,11 @@ static val cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fre
 }
 
 static val page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
-    int64_t rows = (int64_t)r->paged.pages * K * r->paged.page;
-    val cache = cache_of(r, l, which, rows, rows, D);
-    return graph_page_store(r->g, cache, fresh, r->at, (int)K, r->paged.page);
+    bool turned = which == 'k';
+    int page = r->paged.page;
+    int64_t rows = r->paged.pages * K * (turned ? D : page);
+    val cache = cache_of(r, l, which, rows, rows, turned ? page : D);
+    return graph_page_store(r->g, cache, fresh, r->at, (int)K, page, turned);
 }
 
 static val page_attention(model_rec *r, int l, const attention_layer *a, const qkv_vals *p) {

@@ -130,7 +130,7 @@ static status expect_dropout(const op_infer *io, float p, err *e) {
 }
 
 static dtype act_dt(const op_infer *io) {
-    if (io->kind == OP_KV_STORE) return io->in[1].dt;
+    if (io->kind == OP_KV_STORE || io->kind == OP_PAGE_STORE) return io->in[1].dt;
     return io->kind == OP_EMBED ? io->attr->embed.dt : io->in[0].dt;
 }
 /* Keys and values that were computed before. */
@@ -632,16 +632,22 @@ static status infer_KV_STORE(op_infer *io, err *e) {
 }
 
 static status infer_PAGE_STORE(op_infer *io, err *e) {
-    int64_t K = io->attr->paged.K, page = io->attr->paged.page;
+    int64_t K = io->attr->paged.K, page = io->attr->paged.page, rows = page;
     TRY(expect_positive(io, "page", page, e));
     TRY(expect_positive(io, "K", K, e));
     TRY(expect_cache_dtype(io, 0, e));
-    TRY(expect_cols(io, 1, K * io->in[0].cols, "K times those of the cache", e));
+    if (io->attr->paged.turned) {
+        TRY(expect_cols(io, 0, page, "page", e));
+        rows = io->in[1].cols / K;
+        TRY(expect_cols(io, 1, K * rows, "a multiple of K", e));
+    } else {
+        TRY(expect_cols(io, 1, K * io->in[0].cols, "K times those of the cache", e));
+    }
     TRY(expect_numbers(io, 2, "the size of a place", e));
     TRY(same_rows(io, 2, 1, e));
-    if (io->in[0].rows % (K * page))
+    if (io->in[0].rows % (K * rows))
         return err_set(e, ST_USAGE, "page_store: %lld rows are no whole pages of %lld",
-                       (long long)io->in[0].rows, (long long)(K * page));
+                       (long long)io->in[0].rows, (long long)(K * rows));
     set_out(io, 0, io->in[0].dt, io->in[0].rows, io->in[0].cols);
     return ST_OK;
 }
@@ -670,9 +676,11 @@ static status infer_PAGE_ATTENTION(op_infer *io, err *e) {
     const op_attr *at = io->attr;
     TRY(page_attention_check_attr(io, e));
     TRY(expect_cols(io, 0, (int64_t)at->paged.H * at->paged.D, "H*D", e));
-    TRY(expect_cols(io, 1, at->paged.D, "D", e));
+    TRY(expect_cols(io, 1, at->paged.page, "page", e));
     TRY(expect_cols(io, 2, at->paged.Dv, "Dv", e));
-    TRY(same_rows(io, 2, 1, e));
+    int64_t pages = io->in[2].rows / at->paged.page / at->paged.K;
+    TRY(expect_rows(io, 2, pages * at->paged.K * at->paged.page, "whole pages", e));
+    TRY(expect_rows(io, 1, pages * at->paged.K * at->paged.D, "those of as many pages as v", e));
     TRY(expect_cache_dtype(io, 1, e));
     TRY(expect_dtype(io, 2, io->in[1].dt, e));
     TRY(expect_dtype(io, 3, DT_I32, e));

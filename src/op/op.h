@@ -90,6 +90,7 @@ typedef struct op_attention {
 typedef struct op_paged {
     int32_t page;     /* positions of a page */
     int32_t K;        /* kv heads */
+    bool turned;      /* of PAGE_STORE: the cache of keys */
     int32_t H, D, Dv; /* of PAGE_ATTENTION: query heads, columns of a head */
     int32_t window;   /* this and the next two: as in op_attention */
     float scale, softcap;

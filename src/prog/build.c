@@ -252,8 +252,8 @@ val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, 
     return emit(g, OP_KV_STORE, &attr, (val[]){cache, src, qpos}, 3, 0);
 }
 
-val graph_page_store(graph *g, val cache, val src, val at, int K, int page) {
-    op_attr attr = {.paged = {.K = K, .page = page}};
+val graph_page_store(graph *g, val cache, val src, val at, int K, int page, bool turned) {
+    op_attr attr = {.paged = {.K = K, .page = page, .turned = turned}};
     return emit(g, OP_PAGE_STORE, &attr, (val[]){cache, src, at}, 3, 0);
 }
 

@@ -210,8 +210,8 @@ val graph_head_nll(graph *g, const graph_head_spec *spec, val x, val w, val bias
 /* Writes src, the keys or values of T positions, to the cache at positions qpos: K heads of B
  * sequences. The cache has room for Tmax positions. Returns the cache, for graph_attention. */
 val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, int Tmax);
-/* The same for a cache of pages: row n goes to place at[n] of it (PAGE_STORE). */
-val graph_page_store(graph *g, val cache, val src, val at, int K, int page);
+/* The same for a cache of pages: row n goes to place at[n] of it (PAGE_STORE); turned: of keys. */
+val graph_page_store(graph *g, val cache, val src, val at, int K, int page, bool turned);
 /* Attention of rows of several sequences with such caches (PAGE_ATTENTION). */
 val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, val pages, val place);
 

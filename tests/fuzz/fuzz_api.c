@@ -36,6 +36,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     model.name = xstrdup("m");
     model.model.config.vocab_size = tok_vocab_size(model.model.tok);
     model.model.serve.longest = 2000;
+    model.words = token_trie_new(model.model.tok, tok_vocab_size(model.model.tok));
     model.calls = call_form_of(model.template);
     model.thought = thought_marks_of(model.template);
     house.models = (served_list){.item = &model, .n = 1};
@@ -45,9 +46,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
 static void read_body(const http_request *rq, int route) {
     api_fault f = {0};
     answer *a = api_begin(&house, rq, NULL, route, &f);
-    status st = !a                    ? ST_USAGE
-                : route == API_CHAT   ? api_make_chat(a, &f)
-                                      : api_make_completion(a, &f);
+    status st = !a                  ? ST_USAGE
+                : route == API_CHAT ? api_make_chat(a, &f)
+                                    : api_make_completion(a, &f);
     CHECK(st == ST_OK || f.e.message[0], "an error without a message");
     CHECK(st == ST_OK || (api_fault_status(&f) >= 400 && api_fault_status(&f) < 500),
           "status %d: %s", api_fault_status(&f), f.e.message);

@@ -440,13 +440,15 @@ static void cases_KV_STORE(case_list *l) {
 static void cases_PAGE_STORE(case_list *l) {
     static const int32_t sizes[][5] = {
         {1, 1, 1, 1, 1}, {3, 4, 1, 5, 9}, {5, 8, 2, 32, 7}, {4, 6, 3, 11, 23}};
-    for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
-        const int32_t *s = sizes[i / 2];
+    for (int i = 0; i < 4 * ARRAY_LEN(sizes); i++) {
+        const int32_t *s = sizes[i / 4];
+        bool turned = i & 2;
         op_case *c = case_add(l, OP_PAGE_STORE);
-        c->attr.paged = (op_paged){.page = s[1], .K = s[2]};
-        LABEL(c, "page_store pages=%d page=%d K=%d D=%d rows=%d%s", s[0], s[1], s[2], s[3], s[4],
-              i % 2 ? " f16" : "");
-        c->in[0] = (slot){i % 2 ? CACHE : ACTIVATION, s[0] * s[2] * s[1], s[3], 0, 0};
+        c->attr.paged = (op_paged){.page = s[1], .K = s[2], .turned = turned};
+        LABEL(c, "page_store pages=%d page=%d K=%d D=%d rows=%d%s%s", s[0], s[1], s[2], s[3], s[4],
+              i % 2 ? " f16" : "", turned ? " turned" : "");
+        c->in[0] = (slot){i % 2 ? CACHE : ACTIVATION, s[0] * s[2] * (turned ? s[3] : s[1]),
+                          turned ? s[1] : s[3], 0, 0};
         c->in[1] = (slot){ACTIVATION, s[4], s[2] * s[3], 0, 0};
         c->in[2] = (slot){SOME, s[4], 1, s[0] * s[1], 0};
     }
@@ -479,7 +481,7 @@ static void cases_PAGE_ATTENTION(case_list *l) {
         LABEL(c, "page_attention page=%d of %d H=%d K=%d D=%d Dv=%d rows=%d window=%d%s", a.page,
               sizes[i / 2].of_seq, a.H, a.K, a.D, a.Dv, (int)rows, a.window, i % 2 ? " f16" : "");
         c->in[0] = (slot){ACTIVATION, rows, a.H * a.D, 0, 0};
-        c->in[1] = (slot){i % 2 ? CACHE : ACTIVATION, pages * a.K * a.page, a.D, 0, 0};
+        c->in[1] = (slot){i % 2 ? CACHE : ACTIVATION, pages * a.K * a.D, a.page, 0, 0};
         c->in[2] = (slot){i % 2 ? CACHE : ACTIVATION, pages * a.K * a.page, a.Dv, 0, 0};
         c->in[3] = (slot){DISTINCT, 3, sizes[i / 2].of_seq, pages, 0};
         c->in[4] = (slot){SEQ_PLACES, rows, 2, tokens, 0};

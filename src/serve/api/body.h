@@ -20,8 +20,8 @@ json_t *api_fault_json(const api_fault *f);
 
 /* Parsed, a value takes ten times its bytes, and a list or object a hundred times. */
 enum {
-    API_MAX_DEPTH = 100,    /* of lists and objects within each other */
-    API_MAX_NODES = 50000,  /* lists and objects */
+    API_MAX_DEPTH = 100,     /* of lists and objects within each other */
+    API_MAX_NODES = 50000,   /* lists and objects */
     API_MAX_VALUES = 1 << 20 /* in all */
 };
 

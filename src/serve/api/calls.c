@@ -33,8 +33,8 @@ const char *call_form_sign(call_form form) {
 call_words call_words_of(const chat_template *t, call_form form) {
     switch (form) {
         case CALLS_TAGGED:
-            return (call_words){"<tool_call>\n{\"name\": ", ", \"arguments\": ",
-                                "}\n</tool_call>", true, MOST_CALLS};
+            return (call_words){"<tool_call>\n{\"name\": ", ", \"arguments\": ", "}\n</tool_call>",
+                                true, MOST_CALLS};
         case CALLS_LISTED:
             if (chat_template_mentions(t, "[ARGS]"))
                 return (call_words){"[TOOL_CALLS]", "[ARGS]", "", false, 1};

@@ -29,7 +29,8 @@ static status read_format(const json_t *v, value_spec *to, api_fault *f) {
     to->is_json = true;
     if (type && strcmp(type, "json_schema") == 0)
         return read_schema(json_object_get(v, "json_schema"), to, f);
-    if (type && strcmp(type, "json_object") == 0) /* with a schema, as llama.cpp has it, or without */
+    if (type &&
+        strcmp(type, "json_object") == 0) /* with a schema, as llama.cpp has it, or without */
         return json_object_get(v, "schema") ? read_schema(v, to, f) : ST_OK;
     return err_at(&f->e, ST_USAGE, "response_format",
                   "the \"type\" of \"response_format\" must be text, json_object or json_schema");
@@ -100,6 +101,14 @@ static status add_calls(forms *v, const answer *a, const char *name, api_fault *
 
 /* ---- the grammar ---- */
 
+/* The grammar says where in a schema it fails; clients look for a field of the request. */
+static status name_field(api_fault *f, const char *field) {
+    char pointer[sizeof f->e.where];
+    memcpy(pointer, f->e.where, sizeof pointer);
+    if (*pointer && !*f->e.hint) err_hint(&f->e, "look at %s in its schema", pointer);
+    return err_where(&f->e, "%s", field);
+}
+
 status answer_read_limits(answer *a, bool must_call, const char *name, api_fault *f) {
     value_spec format;
     TRY(read_format(a->params.response_format, &format, f));
@@ -113,7 +122,8 @@ status answer_read_limits(answer *a, bool must_call, const char *name, api_fault
                          .n_forms = v.n,
                          .most = several ? call_words_of(a->model->template, a->calls).most : 1,
                          .between = "\n"};
-    if (st == ST_OK) st = grammar_new(&a->grammar, a->model->words, &spec, &f->e);
+    if (st == ST_OK && grammar_new(&a->grammar, a->model->words, &spec, &f->e) != ST_OK)
+        st = name_field(f, must_call ? "tools" : "response_format");
     free_forms(&v);
     return st;
 }

@@ -18,9 +18,9 @@ typedef struct served {
     generator drafts;        /* of it */
     chat_template *template; /* NULL: it has none, and cannot chat */
     generation_settings settings;
-    tok_ids chat_end; /* ids that end an answer in a chat; settings.end those of a text */
+    tok_ids chat_end;  /* ids that end an answer in a chat; settings.end those of a text */
     token_trie *words; /* of its tokenizer, for what is written under a schema */
-    call_form calls;  /* how its template writes calls of tools */
+    call_form calls;   /* how its template writes calls of tools */
     const thought_marks *thought; /* what it puts around what it thinks; NULL: it does not */
 } served;
 

@@ -1,0 +1,177 @@
+/* The products of attention over pages: C [lines, columns] (+)= A B, a few lines of A at a time against vectors of B as
+ * they lie in a cache, f32, f16 or bf16. A is packed floats; where the machine multiplies pairs of bf16, pairs, and two rows
+ * of B become pairs as they are read.
+ *
+ * Each number of C is one chain of multiply-adds over the rows of B, in their order. So its bits do not depend on what is
+ * computed beside it. */
+#ifndef OP_CPU_PAGE_PRODUCT_H
+#define OP_CPU_PAGE_PRODUCT_H
+
+#include "op/cpu/pack.h"
+#include "op/cpu/rows.h"
+
+/* Lines at a time at most, and vectors beside them: accumulators and operands fill the registers. */
+#if V_AVX512
+enum { PAGE_LINES = 8 };
+#else
+enum { PAGE_LINES = 4 };
+#endif
+enum { PAGE_VECTORS = 4 };
+
+/* Vectors at a time beside n lines and what follows them. */
+V_INLINE int page_vectors(int64_t n) {
+    return n > (V_AVX512 ? 4 : 2) ? PAGE_VECTORS / 2 : PAGE_VECTORS;
+}
+/* Of n lines, how many the next product takes: as many as there is one for. */
+V_INLINE int page_lines(int64_t n) {
+    return n >= PAGE_LINES ? PAGE_LINES : n >= 4 ? 4 : (int)n;
+}
+
+/* Rows of B, `step` elements apart. A single row may be the second of its pair. */
+typedef struct page_rows {
+    const void *data;
+    int64_t step, rows, unit; /* unit: of A, that the first row is multiplied with */
+    bool second;
+    const char
+        *next; /* what will be read next in this place; asked for where few lines wait for memory */
+} page_rows;
+
+/* Many lines compute for so long that who calls asks for what comes next. */
+V_INLINE void page_fetch(const char *at, int L) {
+    if (L < PAGE_LINES) __builtin_prefetch(at, 0, 2);
+}
+
+#if V_DOT_BF16
+/* A vector of pairs: numbers of row a, and those of row b below them. NULL is a row of zeros. */
+V_INLINE vf page_pair(const uint16_t *a, const uint16_t *b, int64_t n) {
+    static const uint16_t order[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
+                                       37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
+                                       11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+    v_lanes lanes = n >= VW ? (v_lanes)-1 : v_first_lanes(n);
+    __m256i zero = _mm256_setzero_si256();
+    __m256i low = a ? _mm256_maskz_loadu_epi16(lanes, a) : zero;
+    __m256i high = b ? _mm256_maskz_loadu_epi16(lanes, b) : zero;
+    return (vf)_mm512_permutex2var_epi16(_mm512_castsi256_si512(low), _mm512_loadu_si512(order),
+                                         _mm512_castsi256_si512(high));
+}
+#endif
+
+/* Units of A that so many rows of B meet. */
+V_INLINE int64_t page_units(int64_t rows) {
+    return pack_units(rows, V_DOT_BF16);
+}
+
+/* acc[l][w] += a[l, u] b[w][u, :], a unit of A with one or two rows of B. */
+V_INLINE void page_add_unit(vf acc[][PAGE_VECTORS], const float *a, int64_t lda, const vf *b, int L,
+                            int W) {
+#pragma GCC unroll 8
+    for (int l = 0; l < L; l++)
+#pragma GCC unroll 4
+        for (int w = 0; w < W; w++) acc[l][w] = pack_multiply_add(a[l * lda], b[w], acc[l][w]);
+}
+
+/* The rows of r, from the places at[w] elements behind its beginning. n: lanes of a single vector. */
+V_INLINE void page_add_rows(vf acc[][PAGE_VECTORS], const float *a, int64_t lda, const page_rows *r,
+                            const int64_t *at, int64_t n, int L, int W, dtype dt) {
+    vf b[PAGE_VECTORS];
+    a += r->unit;
+#if V_DOT_BF16
+    const uint16_t *data = r->data;
+    (void)dt;
+    for (int64_t j = 0; j + 1 < r->rows; j += 2, a++, data += 2 * r->step) {
+#pragma GCC unroll 4
+        for (int w = 0; w < W; w++) {
+            b[w] = v_keep(page_pair(data + at[w], data + r->step + at[w], n));
+            page_fetch(r->next + 2 * (j * r->step + at[w]), L);
+            page_fetch(r->next + 2 * ((j + 1) * r->step + at[w]), L);
+        }
+        page_add_unit(acc, a, lda, b, L, W);
+    }
+    if (r->rows % 2 == 0) return;
+#pragma GCC unroll 4
+    for (int w = 0; w < W; w++)
+        b[w] = r->second ? page_pair(NULL, data + at[w], n) : page_pair(data + at[w], NULL, n);
+    page_add_unit(acc, a, lda, b, L, W);
+#else
+    for (int64_t j = 0, row = 0; j < r->rows; j++, a++, row += r->step) {
+#pragma GCC unroll 4
+        for (int w = 0; w < W; w++) {
+            b[w] = v_keep(get_upto(r->data, row + at[w], n, dt));
+            page_fetch(r->next + (row + at[w]) * v_element_bytes(dt), L);
+        }
+        page_add_unit(acc, a, lda, b, L, W);
+    }
+#endif
+}
+
+/* A product of lines: A [L, lda] of units, C [L, ldc]; B is of type dt. n: lanes of a single vector. */
+typedef struct page_product {
+    const float *a;
+    float *c;
+    int64_t lda, ldc, n;
+    dtype dt;
+} page_product;
+
+V_INLINE void page_scores_of(const page_product *p, const page_rows *r, const int64_t *at,
+                             const int64_t *to, int64_t n, int L, int W, dtype dt) {
+    vf acc[PAGE_LINES][PAGE_VECTORS] = {{{0}}};
+    page_add_rows(acc, p->a, p->lda, r, at, n, L, W, dt);
+#pragma GCC unroll 8
+    for (int l = 0; l < L; l++)
+#pragma GCC unroll 4
+        for (int w = 0; w < W; w++) v_store(p->c + l * p->ldc + to[w], acc[l][w]);
+}
+
+V_INLINE void page_mix_of(const page_product *p, const page_rows *r, int64_t pieces, int64_t d,
+                          int64_t n, int L, int W, dtype dt) {
+    vf acc[PAGE_LINES][PAGE_VECTORS];
+    int64_t at[PAGE_VECTORS];
+#pragma GCC unroll 4
+    for (int w = 0; w < W; w++) at[w] = d + w * VW;
+#pragma GCC unroll 8
+    for (int l = 0; l < L; l++)
+#pragma GCC unroll 4
+        for (int w = 0; w < W; w++) acc[l][w] = v_load(p->c + l * p->ldc + at[w]);
+    for (int64_t i = 0; i < pieces; i++) page_add_rows(acc, p->a, p->lda, r + i, at, n, L, W, dt);
+#pragma GCC unroll 8
+    for (int l = 0; l < L; l++)
+#pragma GCC unroll 4
+        for (int w = 0; w < W; w++) v_store(p->c + l * p->ldc + at[w], acc[l][w]);
+}
+
+/* Calls f(p, ..., n, L, W, dt) with constants in the last places. */
+#define PAGE_WITH_LINES(f, p, ...)                                                                 \
+    switch (L) {                                                                                   \
+        case 1: PAGE_WITH_VECTORS(f, p, 1, __VA_ARGS__); break;                                    \
+        case 2: PAGE_WITH_VECTORS(f, p, 2, __VA_ARGS__); break;                                    \
+        case 3: PAGE_WITH_VECTORS(f, p, 3, __VA_ARGS__); break;                                    \
+        case 4: PAGE_WITH_VECTORS(f, p, 4, __VA_ARGS__); break;                                    \
+        default: PAGE_WITH_TWO(f, p, PAGE_LINES, __VA_ARGS__); break;                              \
+    }
+#define PAGE_WITH_VECTORS(f, p, L, ...)                                                            \
+    if (W == PAGE_VECTORS)                                                                         \
+        PAGE_WITH_TYPE(f, p, VW, L, PAGE_VECTORS, __VA_ARGS__);                                    \
+    else                                                                                           \
+        PAGE_WITH_TWO(f, p, L, __VA_ARGS__)
+#define PAGE_WITH_TWO(f, p, L, ...)                                                                \
+    if (W == 2)                                                                                    \
+        PAGE_WITH_TYPE(f, p, VW, L, 2, __VA_ARGS__);                                               \
+    else                                                                                           \
+        PAGE_WITH_TYPE(f, p, (p)->n, L, 1, __VA_ARGS__)
+#define PAGE_WITH_TYPE(f, p, n, L, W, ...) WITH_DTYPE((p)->dt, f, p, __VA_ARGS__, n, L, W)
+
+/* C = A B for W vectors of columns at places at[w], which go to to[w]: scores of keys. W is 1, 2 or PAGE_VECTORS;
+ * L is of page_lines. A function of its own, so that nothing else competes for registers. */
+__attribute__((noinline, unused)) static void page_scores(const page_product *p, const page_rows *r,
+                                                          const int64_t *at, const int64_t *to,
+                                                          int L, int W) {
+    PAGE_WITH_LINES(page_scores_of, p, r, at, to)
+}
+
+/* C += A B for W neighbouring vectors of columns from column d on, where B is in pieces: values. */
+__attribute__((noinline, unused)) static void page_mix(const page_product *p, const page_rows *r,
+                                                       int64_t pieces, int64_t d, int L, int W) {
+    PAGE_WITH_LINES(page_mix_of, p, r, pieces, d)
+}
+
+#endif
