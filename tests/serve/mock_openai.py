@@ -3,7 +3,8 @@ answers that a test can know beforehand. Standard library only.
 
     python3 tests/serve/mock_openai.py build/page/chat.html [--port N] [--key KEY]
 
-The last message says what is answered: its text behind "say " word by word, or one of the words of PLAYS.
+The last message says what is answered: the text behind "say ", the page of Markdown for "sample", a refusal for a key
+of REFUSALS, and for "cut" an answer that breaks off.
 Each token has made-up log-probabilities that depend on its text alone."""
 import argparse
 import hashlib
@@ -98,6 +99,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         text = body["messages"][-1]["content"] if chat else body["prompt"]
         if text in REFUSALS:
             return self.refuse(*REFUSALS[text])
+        if text == "sample":
+            with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "sample.md")) as f:
+                text = "say " + f.read()
         said = text[4:] if text.startswith("say ") else f"You said: {text} ({body['model']}, seed {body['seed']})"
         self.stream(chat, said, body, text)
 

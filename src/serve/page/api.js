@@ -19,9 +19,11 @@ const apiKey = {
 const serverGone = () => new Failure('gone', 'The server does not answer.',
   `Is athanor serve still running at ${location.host}?`);
 
+const sentence = (text) => typeof text !== 'string' || !text ? '' : `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
+
 async function failureOf(response) {
   const body = await response.json().catch(() => ({}));
-  const said = typeof body?.error?.message === 'string' ? body.error.message : '';
+  const said = sentence(body?.error?.message);
   const code = body?.error?.code;
   const wait = parseInt(response.headers.get('Retry-After'), 10);
   const later = wait > 0 ? ` It asks to try again in ${count(wait, 'second')}.` : '';
@@ -114,7 +116,7 @@ async function streamAnswer(plan, signal, onpiece) {
   const reader = new TokenReader();
   const result = {finish: null, usage: null};
   for await (const event of events(response)) {
-    if (event.error) throw new Failure('failed', 'The server failed in the middle of the answer.', event.error.message);
+    if (event.error) throw new Failure('failed', 'The server failed in the middle of the answer.', sentence(event.error.message));
     if (event.usage) result.usage = event.usage;
     const choice = event.choices?.[0];
     if (!choice) continue;

@@ -13,8 +13,8 @@ function el(tag, attributes = {}, ...children) {
 }
 
 const ICONS = {
-  menu: 'M4 6h16M4 12h16M4 18h10', plus: 'M12 5v14M5 12h14', close: 'M6 6l12 12M18 6L6 18',
-  columns: 'M4 5h16v14H4zM12 5v14', sliders: 'M4 8h9M17 8h3M15 6v4M4 16h3M11 16h9M9 14v4',
+  plus: 'M12 5v14M5 12h14', close: 'M6 6l12 12M18 6L6 18',
+  columns: 'M4 5h16v14H4zM12 5v14', sidebar: 'M4 5h16v14H4zM9.5 5v14', sliders: 'M4 8h9M17 8h3M15 6v4M4 16h3M11 16h9M9 14v4',
   up: 'M12 19V5M6 11l6-6 6 6', down: 'M12 5v14M6 13l6 6 6-6', stop: 'M8 8h8v8H8z',
   copy: 'M9 9h10v10H9zM5 15V5h10', check: 'M5 13l4 4L19 7', pencil: 'M4 20l1-4L16 5l3 3L8 19zM14 7l3 3',
   retry: 'M19 12a7 7 0 1 1-2.1-5M19 3v5h-5', left: 'M14 7l-5 5 5 5', right: 'M10 7l5 5-5 5',

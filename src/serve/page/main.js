@@ -72,7 +72,7 @@ const app = {
     const last = prefs.get('last', {});
     const columns = structuredClone(last.columns ?? [{model: '', set: {}}]);
     app.open(newConversation(columns.map(knownModel), last.system ?? ''));
-    $('input').focus();
+    if (!touch.matches) $('input').focus(); // there it would open the keyboard
   },
 
   remove(conv) {
@@ -136,7 +136,7 @@ function start(conv, ask, index, freshSeed) {
   const column = conv.columns[index];
   const mode = modeOf(column, app.model(column));
   const set = {...column.set};
-  const seed = freshSeed || set.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : set.seed;
+  const seed = freshSeed || set.seed === undefined ? Math.floor(Math.random() * 1e6) : set.seed;
   if (mode === 'text') set.max_tokens ??= TEXT_TOKENS;
   const answer = {model: column.model, mode, text: '', think: '', tokens: [], seed, finish: null, stats: null, error: null};
   const job = {conv, abort: new AbortController(), began: performance.now(), first: 0, last: 0, speaker: new Speaker()};
@@ -223,6 +223,7 @@ const scroller = {
 
 /* ---- panes ---- */
 
+const touch = matchMedia('(pointer: coarse)');
 const narrow = matchMedia('(max-width: 900px)');
 const tight = matchMedia('(max-width: 1180px)');
 
@@ -245,13 +246,13 @@ function pane(name, open) {
 function togglePane(name) {
   const open = $(name).hidden;
   pane(name, open);
-  if (open) $(name).querySelector(name === 'panel' ? 'textarea' : '#new').focus();
+  if (open) (name === 'panel' ? $(name) : $('new')).focus();
   else $(`${name}-open`).focus();
 }
 
 /* What Esc closes first; false: nothing is open. */
 function closeSomething() {
-  if (!$('tip').hidden) return hideTip(), true;
+  if (!$('tip').hidden && !app.busy()) return hideTip(), true;
   for (const [name, wide] of [['panel', false], ['side', !narrow.matches]]) {
     if (!$(name).hidden && !wide) return pane(name, false), $(`${name}-open`).focus(), true;
   }
@@ -467,6 +468,8 @@ function listen() {
   $('scroll').onscroll = () => { scroller.pinned = scroller.look() < 40; hideTip(); };
   $('keys-on').onchange = () => prefs.set('keys', $('keys-on').checked);
   document.querySelectorAll('dialog [data-close]').forEach((button) => { button.onclick = () => button.closest('dialog').close(); });
+  const sizes = new ResizeObserver(() => scroller.follow());
+  [$('thread'), $('scroll')].forEach((node) => sizes.observe(node));
   document.addEventListener('keydown', onKey);
   document.addEventListener('visibilitychange', saveRunning);
   addEventListener('storage', onOtherTab);

@@ -153,8 +153,39 @@ const isClosing = (line, fence) => {
   return text.length >= fence.length && text === fence[0].repeat(text.length);
 };
 
+/* Comments, strings, numbers and words of code, told apart well enough to read it by: no language is parsed. */
+const WORDS = 'and as assert async await bool break case catch char class const continue def default del do double elif ' +
+  'else end enum except export extends extern False false finally float fn for from func function global if impl import in ' +
+  'int interface is lambda let local long loop match mod mut namespace new nil None not null or package pass private ' +
+  'protected pub public raise return self short signed sizeof static str string struct super switch template then this ' +
+  'throw trait True true try type typedef typename union unsigned use using var void when where while with yield';
+const NOTES = [
+  ['#.*', /^(py|python3?|sh|bash|shell|zsh|rb|ruby|ya?ml|toml|r|perl|make(file)?|dockerfile|cmake|conf|ini)$/],
+  ['--.*|/\\*[^]*?(?:\\*/|$)', /^(sql|lua|haskell|hs|elm|ada)$/],
+  ['//.*|/\\*[^]*?(?:\\*/|$)', /./],
+];
+
+function painter(language) {
+  const note = NOTES.find(([, names]) => names.test(language.toLowerCase()))[0];
+  return new RegExp(`(?<note>${note})|` +
+    '(?<string>"""[^]*?(?:"""|$)|"(?:[^"\\\\\\n]|\\\\.)*"?|\'(?:[^\'\\\\\\n]|\\\\.)*\'|`(?:[^`\\\\]|\\\\.)*`)|' +
+    `(?<number>\\b\\d[\\w.]*)|\\b(?<word>${WORDS.replaceAll(' ', '|')})\\b`, 'g');
+}
+
+function painted(text, language) {
+  if (!language || text.length > 50000 || /^(text|txt|plain|console|output)/i.test(language)) return [text];
+  const nodes = [];
+  let at = 0;
+  for (const match of text.matchAll(painter(language))) {
+    const kind = Object.keys(match.groups).find((name) => match.groups[name] !== undefined);
+    nodes.push(text.slice(at, match.index), el('span', {class: kind}, match[0]));
+    at = match.index + match[0].length;
+  }
+  return [...nodes, text.slice(at)].filter((part) => part !== '');
+}
+
 function codeBlock(text, language) {
-  const code = el('code', {}, text);
+  const code = el('code', {}, ...painted(text, language));
   const copy = el('button', {class: 'icon', type: 'button', 'aria-label': 'Copy the code', title: 'Copy the code',
     onclick: () => copyText(code.textContent, copy)}, icon('copy'));
   const title = language || 'code';
@@ -293,6 +324,6 @@ class MarkdownView {
 /* A code block that grows keeps its node, so that its scroll position and its focus stay. */
 function growsCode(old, fresh) {
   if (old.className !== 'code' || fresh.className !== 'code' || old.dataset.language !== fresh.dataset.language) return false;
-  old.querySelector('code').textContent = fresh.querySelector('code').textContent;
+  old.querySelector('code').replaceChildren(...fresh.querySelector('code').childNodes);
   return true;
 }

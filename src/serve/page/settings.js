@@ -52,7 +52,7 @@ const settings = {
     const option = (mode, label) => el('button', {'aria-pressed': String(modeOf(column, model) === mode), 'data-act': `mode-${mode}`,
       disabled: mode === 'chat' && !canChat(model), onclick: () => choose(mode)}, label);
     return el('div', {class: 'field'}, el('div', {class: 'tabs', role: 'group', 'aria-label': 'What the model does'},
-      option('chat', 'Answers messages'), option('text', 'Continues the text')),
+      option('chat', 'Chat'), option('text', 'Continue the text')),
     canChat(model) ? null : el('small', {}, 'This model was not taught to chat: it goes on with what you write.'));
   },
 
@@ -62,21 +62,26 @@ const settings = {
     const usualHere = defaultsOf(model, mode)[key] ?? usual;
     const shown = usualHere ?? {max_tokens: mode === 'text' ? TEXT_TOKENS : 'to its end', seed: 'new each time'}[key];
     const top = key === 'max_tokens' ? model?.max_model_len : max;
-    const number = el('input', {type: 'number', id: `knob-${key}`, min, max: top, step: step < 1 ? 'any' : 1, inputmode: step < 1 ? 'decimal' : 'numeric',
+    const number = el('input', {type: 'number', id: `knob-${key}`, min, max: top, step, inputmode: step < 1 ? 'decimal' : 'numeric',
       placeholder: shown, 'aria-describedby': `about-${key}`, oninput: () => take(number)});
     const slider = max && key !== 'seed' && el('input', {type: 'range', min, max, step, 'aria-label': label, tabindex: -1, oninput: () => { number.value = slider.value; take(slider); }});
     const take = (from) => app.change(() => {
-      if (number.value === '' || !number.checkValidity()) delete column.set[key];
-      else column.set[key] = Number(number.value);
-      number.setAttribute('aria-invalid', String(number.value !== '' && !number.checkValidity()));
-      if (slider && from !== slider) slider.value = column.set[key] ?? usualHere;
-      slider?.classList?.toggle('own', key in column.set);
+      const value = Number(number.value);
+      const good = value >= min && value <= (top ?? Infinity) && (step < 1 || Number.isInteger(value));
+      if (number.value !== '' && good) column.set[key] = value;
+      else delete column.set[key];
+      number.setAttribute('aria-invalid', String(!good && (number.value !== '' || number.validity.badInput)));
+      showSlider(from);
     });
-    number.value = column.set[key] ?? '';
-    if (slider) {
-      slider.value = column.set[key] ?? usualHere;
+    const showSlider = (from) => {
+      if (!slider) return;
+      const value = column.set[key] ?? usualHere;
+      if (from !== slider) slider.value = value;
+      slider.style.setProperty('--at', (Math.min(max, value) - min) / (max - min));
       slider.classList.toggle('own', key in column.set);
-    }
+    };
+    number.value = column.set[key] ?? '';
+    showSlider();
     return el('div', {class: 'field knob'}, el('label', {for: number.id}, label), number, slider, el('small', {id: `about-${key}`}, about));
   },
 

@@ -70,7 +70,7 @@ class AnswerView {
     tokens.setAttribute('aria-pressed', String(this.asTokens));
     this.tools.replaceChildren(...versions(app, place.ask, 'answer'), ...[
       answer.text && copy,
-      iconButton('retry', label('Answer again', 'r'), () => app.retry(place)),
+      !answer.error && iconButton('retry', label('Answer again', 'r'), () => app.retry(place)),
       answer.text && iconButton('pencil', 'Edit the answer', () => editText(app, this.body, answer.text, (text) => app.editAnswer(place, text)), 'edit'),
       answer.tokens.length > 0 && tokens,
       app.conv.columns.length > 1 && iconButton('keep', 'Go on with this model alone', () => app.keep(place.column)),
@@ -95,12 +95,12 @@ function facts(answer) {
   const {stats} = answer;
   if (!stats?.n) return answer.edited ? 'edited' : '';
   const parts = [count(stats.n, 'token')];
-  if (stats.rate) parts.push(`${stats.rate >= 10 ? Math.round(stats.rate) : stats.rate.toFixed(1)} tokens/s`);
+  if (stats.rate) parts.push(`${stats.rate.toLocaleString('en', {maximumFractionDigits: stats.rate < 10 ? 1 : 0})} tokens/s`);
   parts.push(`first after ${(stats.first / 1000).toFixed(2)} s`, `seed ${answer.seed}`);
   if (answer.finish === 'length') parts.push('cut at the limit of tokens');
   if (answer.finish === 'stopped') parts.push('stopped');
   if (answer.edited) parts.push('edited');
-  return parts.join(' · ');
+  return parts.map((part) => part.replaceAll(' ', '\u00a0')).join(' · ');
 }
 
 /* ‹ 2 / 3 ›: which of the versions is shown. */
