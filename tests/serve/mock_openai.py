@@ -3,7 +3,7 @@ answers that a test can know beforehand. Standard library only.
 
     python3 tests/serve/mock_openai.py build/page/chat.html [--port N] [--key KEY]
 
-The last message says what is answered: the text behind "say ", the page of Markdown for "sample", a refusal for a key
+The last message says what is answered: the text behind "say ", or behind "blob " as a single token, the page of Markdown for "sample", a refusal for a key
 of REFUSALS, and for "cut" an answer that breaks off.
 Each token has made-up log-probabilities that depend on its text alone."""
 import argparse
@@ -79,6 +79,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return False
         return True
 
+    def handle_one_request(self):
+        super().handle_one_request()
+        if self.server.stopped:
+            self.close_connection = True
+
+    def parse_request(self):
+        return not self.server.stopped and super().parse_request()
+
     def do_GET(self):
         self.server.seen.append(("GET", self.path, None))
         if self.path == "/":
@@ -102,7 +110,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if text == "sample":
             with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "sample.md")) as f:
                 text = "say " + f.read()
-        said = text[4:] if text.startswith("say ") else f"You said: {text} ({body['model']}, seed {body['seed']})"
+        self.whole = text.startswith("blob ")
+        said = text[5:] if self.whole else text[4:] if text.startswith("say ") else f"You said: {text} ({body['model']}, seed {body['seed']})"
         self.stream(chat, said, body, text)
 
     def piece(self, value):
@@ -118,11 +127,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         rest, n = b"", 0
         try:
-            for raw in tokens_of(said):
+            for raw in [said.encode()] if self.whole else tokens_of(said):
+                server.go(n)
                 if text == "cut" and n == 3:
                     self.close_connection = True
                     return
-                server.go(n)
                 rest += raw
                 try:
                     whole, rest = rest.decode(), b""
@@ -159,9 +168,16 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), Handler)
         self.page, self.key, self.pause, self.page_headers = page, key, pause, page_headers
         self.seen, self.ended, self.first_sent = [], [], None
+        self.stopped = False
         self.held = threading.Event()
         self.held.set()
         self.url = "http://127.0.0.1:%d/" % self.server_address[1]
+
+    def stop(self):
+        """Connections that are kept open, too, get no more answers."""
+        self.stopped = True
+        self.shutdown()
+        self.server_close()
 
     def go(self, n):
         if n >= 3:

@@ -64,7 +64,7 @@ const app = {
   open(conv) {
     app.conv = conv;
     scroller.pinned = true;
-    app.redraw();
+    app.redrawAll();
     if (narrow.matches) pane('side', false);
   },
 
@@ -88,7 +88,7 @@ const app = {
     if (columns.length > 1) columns.pop();
     else columns.push({...structuredClone(columns[0]), model: (app.models.find((model) => model.id !== columns[0].model) ?? {id: columns[0].model}).id});
     app.change(() => {});
-    app.redraw();
+    app.redrawAll();
   },
 
   /* Of two columns the chosen one becomes the conversation. */
@@ -110,9 +110,13 @@ const app = {
     drawList();
     app.drawSend();
     drawStatus();
-    if (!$('panel').hidden) settings.render(app);
     document.title = `${titleOf(app.conv)} – athanor`;
     scroller.follow();
+  },
+
+  redrawAll() {
+    app.redraw();
+    if (!$('panel').hidden) settings.render(app);
   },
 
   drawSend() {
@@ -264,7 +268,7 @@ function drawModels() {
   $('models').replaceChildren(...columns.map((column, i) => {
     const select = el('select', {'aria-label': columns.length > 1 ? `Model ${i + 1}` : 'Model', onchange: () => {
       app.change(() => { column.model = select.value; });
-      app.redraw();
+      app.redrawAll();
       $('models').querySelectorAll('select')[i].focus();
     }});
     const ids = app.models.map((model) => model.id);
@@ -310,8 +314,10 @@ function rename(conv, title) {
     $('list').querySelector(`[data-id="${conv.id}"] [data-act=rename]`)?.focus();
   };
   const input = el('input', {'aria-label': 'Title', dir: 'auto', onkeydown: (event) => {
-    if (event.key === 'Enter') done(true);
-    if (event.key === 'Escape') { event.stopPropagation(); done(false); }
+    if (event.key !== 'Enter' && event.key !== 'Escape') return;
+    event.preventDefault();
+    event.stopPropagation();
+    done(event.key === 'Enter');
   }});
   input.onblur = () => done(true);
   input.value = titleOf(conv);
@@ -330,7 +336,7 @@ async function connect() {
     if (error.kind === 'key') askForKey(app, connect);
     else tellGone(error);
   }
-  app.redraw();
+  app.redrawAll();
 }
 
 function tellGone(failure) {

@@ -1,7 +1,10 @@
 /* Markdown to nodes, as models write it: headings, lists, tables, quotes, code, emphasis, links. What is no Markdown
  * stays text, HTML too. Text is added at its end while it streams: of the blocks made before only the last is made
- * anew. Every search that fails is remembered, so that hostile text costs no more than its length times MAX_DEPTH. */
+ * anew. Every search that fails is remembered, so that hostile text costs no more than its length times MAX_DEPTH; and
+ * what nobody writes by hand stays text, because browsers need long to lay out thousands of marks in one line. */
 const MAX_DEPTH = 8;
+const MAX_PARAGRAPH = 10000; // characters
+const MAX_CELLS = 100; // in a row
 
 /* ---- inline ---- */
 
@@ -80,7 +83,7 @@ function closing(s, mark, from, dead) {
 }
 
 function inline(s, depth = 0) {
-  if (depth > MAX_DEPTH) return [s];
+  if (depth > MAX_DEPTH || s.length > MAX_PARAGRAPH) return [s];
   const nodes = [];
   const dead = {};
   let plain = '';
@@ -113,7 +116,7 @@ const TABLE_RULE = /^\|?\s*:?-+:?(?:\s*\|\s*:?-+:?)*\s*\|?$/;
 
 const startsBlock = (line) => FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || ITEM.test(line);
 const isTable = (lines, at) => lines[at].includes('|') && at + 1 < lines.length && lines[at + 1].includes('-') &&
-  TABLE_RULE.test(lines[at + 1].trim()) && cells(lines[at]).length === cells(lines[at + 1]).length;
+  TABLE_RULE.test(lines[at + 1].trim()) && cells(lines[at]).length === cells(lines[at + 1]).length && cells(lines[at]).length <= MAX_CELLS;
 
 /* Each reads lines from `at` on and gives {node, end}, or null where it is not its kind. */
 const BLOCKS = [
@@ -233,7 +236,7 @@ function listItem(match, own, depth) {
   const children = blocks(text, depth + 1);
   const tight = children.filter((child) => child.tagName === 'P').length === 1 && children[0].tagName === 'P';
   const nodes = tight ? [...children[0].childNodes, ...children.slice(1)] : children;
-  return el('li', {dir: 'auto', class: task && 'task'}, task && (task[1] === ' ' ? '☐ ' : '☑ '), ...nodes);
+  return el('li', {class: task && 'task'}, task && (task[1] === ' ' ? '☐ ' : '☑ '), ...nodes);
 }
 
 function cells(line) {
