@@ -139,10 +139,10 @@ function knownModel(column) {
 function start(conv, ask, index, freshSeed) {
   const column = conv.columns[index];
   const mode = modeOf(column, app.model(column));
-  const set = {...column.set};
+  const set = {...column.set}; // the column's may change while the answer is written
   const seed = freshSeed || set.seed === undefined ? Math.floor(Math.random() * 1e6) : set.seed;
   if (mode === 'text') set.max_tokens ??= TEXT_TOKENS;
-  const answer = {model: column.model, mode, text: '', think: '', tokens: [], seed, finish: null, stats: null, error: null};
+  const answer = {model: column.model, mode, set: {...column.set}, text: '', think: '', tokens: [], seed, finish: null, stats: null, error: null};
   const job = {conv, abort: new AbortController(), began: performance.now(), first: 0, last: 0, speaker: new Speaker()};
   app.running.set(answer, job);
   const plan = {model: column.model, mode, messages: messagesFor(conv, index, ask), set: {...set, seed}, seed};

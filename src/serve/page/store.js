@@ -4,7 +4,7 @@
  *   root -> asks (versions of a message) -> replies (versions of the answers to it) -> asks …
  *   ask   {text, kids: [reply], at}
  *   reply {answers: [one a column], kids: [ask], at}
- *   answer {model, text, think, tokens, seed, finish, stats, error, edited}
+ *   answer {model, mode, set, seed, text, think, tokens, finish, stats, error, edited}
  * `at` says which of the kids is shown. A column is {model, mode, set}: set holds what differs from the server's
  * defaults; mode 'text' lets a model without a chat template go on with the text. */
 const CHAT = 'athanor.chat.';

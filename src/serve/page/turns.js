@@ -6,7 +6,7 @@
 class AnswerView {
   constructor(app, place) {
     Object.assign(this, {app, place, answer: place.answer});
-    const name = app.conv.columns.length > 1 || this.answer.model !== app.conv.columns[0].model ? this.answer.model : '';
+    const name = app.conv.columns.length > 1 || this.answer.model !== app.conv.columns[0].model ? nameOf(this.answer) : '';
     this.body = el('div', {class: 'body'});
     this.think = el('details', {class: 'think', hidden: true}, el('summary', {}, 'Thoughts'), el('div', {class: 'plain', dir: 'auto'}));
     this.trouble = el('div', {class: 'trouble', role: 'alert', hidden: true});
@@ -88,6 +88,12 @@ class AnswerView {
     if (this.asTokens) this.tokens.node.focus();
     else this.tools.querySelector('[data-act=tokens]')?.focus();
   }
+}
+
+/* The model, and what was not its default: two columns may differ in that alone. */
+function nameOf({model, set}) {
+  const own = KNOBS.filter(({key}) => set?.[key] !== undefined).map(({key, label}) => `${label.toLowerCase()} ${set[key]}`);
+  return [model, ...own].join(', ');
 }
 
 /* "128 tokens · 41 tokens/s · first after 0.21 s · seed 7" */
