@@ -1,6 +1,7 @@
 """The chat page in a headless Chromium, against the stand-in for the server.
 
     python3 tests/serve/page_test.py build/page/chat.html [NAME...]     runs all tests, or those named
+    python3 tests/serve/page_test.py --served URL KEY                   against a server of the program: `chat` and `base`
     python3 tests/serve/page_test.py --golden build/page/chat.html      makes tests/golden/page anew; look at them
 
 Exit status 77: there is no Chromium. Screenshots that differ are left beside the page (different-NAME.png)."""
@@ -531,6 +532,39 @@ def make_golden(bench):
                 f.write(page.screenshot(0.125))
 
 
+def look_at_served(browser, url, key):
+    """What the page needs of the program: asked for its key, it talks with the two models that are served."""
+    page = browser.page(1440, 900)
+    page.before_scripts(WATCH)
+    page.open(url)
+    page.wait("document.querySelector('#login').open")
+    page.type(key)
+    page.press("Enter")
+    page.wait("document.querySelector('#models select')?.value === 'chat'")
+    page.run("document.querySelector('#panel-open').click()")
+    page.run("document.querySelector('#knob-max_tokens').focus()")
+    page.type("7")
+    say(page, "hello")
+    facts = text_of(page, ".facts")[0].replace("\u00a0", " ")
+    assert facts.startswith("7 tokens · ") and "cut at the limit" in facts, facts
+    page.run("document.querySelector('.answer [data-act=tokens]').click()")
+    page.press("ArrowRight")
+    same(len(text_of(page, ".tokens [role=option]")), 7, "tokens")
+    same(len(text_of(page, "#tip code")) in (5, 6), True, "alternatives")
+    page.press("Escape")
+    page.run("document.querySelector('.answer [data-act=retry]').click()")
+    page.wait(IDLE + " && document.querySelector('.versions').textContent === '2 / 2'")
+    page.run("(() => { const s = document.querySelector('#models select'); s.value = 'base'; s.dispatchEvent(new Event('change')); })()")
+    say(page, "once")
+    assert text_of(page, ".turn:last-child .answer .body .plain")[0], "a model without a template wrote nothing"
+    say(page, "long " * 100)
+    same(text_of(page, ".turn:last-child .trouble strong"), ["The conversation is too long for this model."], "too long")
+    same(page.run("window.violations"), [], "what the policy stopped")
+    same([u for u in page.urls() if not u.startswith((url, "data:"))], [], "requests to elsewhere")
+    same([c for c in page.complaints() if "401" not in c and "400" not in c], [], "the console")
+    print("ok   the page of the program itself")
+
+
 def run_all(bench, names):
     failed = 0
     for name, test in list(globals().items()):
@@ -552,6 +586,9 @@ def main(args):
         return 77
     golden = args[0] == "--golden"
     with chromium.Chromium() as browser:
+        if args[0] == "--served":
+            look_at_served(browser, args[1], args[2])
+            return 0
         bench = Bench(browser, args[golden])
         if golden:
             make_golden(bench)
