@@ -1,7 +1,7 @@
 # The front door; the build itself is CMakeLists.txt, its variants are in CMakePresets.json.
 
 PACKAGES := build-essential cmake ninja-build pkg-config libdnnl-dev libyaml-dev libjansson-dev \
-            libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev libsnappy-dev libcmocka-dev
+            libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev libsnappy-dev libmicrohttpd-dev libcmocka-dev
 # The corpus when no TEXT is given: fetched with curl, or else the text of bible-kjv.
 CORPUS_PACKAGES := $(if $(TEXT),,curl ca-certificates bible-kjv)
 TEST_PACKAGES := expect

@@ -7,7 +7,7 @@ set -euo pipefail
 
 root=${1:-$(dirname "$0")/..}
 cd "$root"
-modules="base gpu dev jinja tok comm data op prog param model optim io infer step plan interchange run eval train serve app"
+modules="base gpu dev jinja tok comm data op prog param model optim io infer step plan interchange run serve eval train app"
 
 find src -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' -o -name '*.inc' -o -name '*.cu' \) |
     sort | xargs -r awk -v modules="$modules" '

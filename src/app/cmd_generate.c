@@ -7,6 +7,7 @@
 #include "app/frame/cli_ids.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "infer/grammar/grammar.h"
 #include "io/npy.h"
 #include "interchange/open_model.h"
 
@@ -168,6 +169,35 @@ static status only_logits(const cli_args *args, open_model *m, const prompts *p,
     return ST_OK;
 }
 
+/* ---- what may be written ---- */
+
+/* --schema: a vocabulary and the grammar over it; both NULL without. */
+typedef struct json_answer {
+    token_trie *vocab;
+    grammar *grammar;
+} json_answer;
+
+static status read_schema(const cli_args *args, const open_model *m, json_answer *out, err *e) {
+    const char *path = cli_value(args, "schema");
+    json_t *schema = NULL;
+    if (!path) return ST_OK;
+    if (!m->tok) {
+        err_set(e, ST_USAGE, "the model has no tokenizer, so it cannot be held to JSON");
+        return err_hint(e, "leave --schema out");
+    }
+    if (strcmp(path, "object") != 0) TRY(json_read_file(&schema, path, JSON_FILE_MAX_BYTES, e));
+    out->vocab = token_trie_new(m->tok, tok_vocab_size(m->tok));
+    status st = grammar_of_schema(&out->grammar, out->vocab, schema, e);
+    if (st != ST_OK) err_context(e, "--schema %s", path);
+    json_decref(schema);
+    return st;
+}
+
+static void json_answer_free(json_answer *a) {
+    grammar_free(a->grammar);
+    token_trie_free(a->vocab);
+}
+
 /* ---- generation ---- */
 
 static status read_request(const cli_args *args, const open_model *m, generate_request *rq,
@@ -194,7 +224,7 @@ static json_t *number_list(const double *x, int64_t n) {
 }
 
 static status generate_one(const cli_args *args, const open_model *m, const tok_ids *prompt,
-                           const logit_rows *r, generate_request rq, err *e) {
+                           const logit_rows *r, grammar *held_to, generate_request rq, err *e) {
     generator g = open_model_generator(m);
     tok_ids out = {0};
     strbuf text = {0}, shown = {0};
@@ -207,7 +237,9 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
         st = tok_decode(m->tok, prompt->id, prompt->n, true, &shown, e);
         cli_print_text(stdout, strbuf_cstr(&shown), shown.len);
     }
+    if (held_to) rq.limit = grammar_constrain(held_to);
     if (st == ST_OK) st = generate_run(&g, &rq, &out, &text, &result, e);
+    constraint_free(rq.limit);
     if (st == ST_OK && args->json) {
         json_t *o =
             json_pack("{s:o,s:o,s:o,s:s}", "prompt_ids", cli_id_list(prompt->id, prompt->n), "ids",
@@ -227,13 +259,8 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
     return st;
 }
 
-static status generate_with(const cli_args *args, open_model *m, const prompts *p,
-                            const logit_rows *r, const tok_ids *end, err *e) {
-    generate_request rq = {.end = end->id, .n_end = end->n};
-    const char *stop = cli_value(args, "stop");
-    TRY(read_request(args, m, &rq, e));
-    rq.stop = &stop;
-    rq.n_stop = stop && *stop ? 1 : 0;
+static status generate_lines(const cli_args *args, open_model *m, const prompts *p,
+                             const logit_rows *r, generate_request rq, grammar *held_to, err *e) {
     int64_t room = longest(p) + rq.max_new;
     int64_t ctx = model_max_tokens(&m->config);
     TRY(open_model_load(m, (int)(room < ctx ? room : ctx), (int)r->of, e));
@@ -243,9 +270,23 @@ static status generate_with(const cli_args *args, open_model *m, const prompts *
     if (cli_has(args, "logprobs")) rq.logprobs = xcalloc((size_t)rq.max_new, sizeof *rq.logprobs);
     for (int i = 0; i < p->n && st == ST_OK; i++) {
         rq.sample.seed = sample_seed(seed, p->item[i].line);
-        st = generate_one(args, m, &p->item[i].ids, r, rq, e);
+        st = generate_one(args, m, &p->item[i].ids, r, held_to, rq, e);
     }
     free(rq.logprobs);
+    return st;
+}
+
+static status generate_with(const cli_args *args, open_model *m, const prompts *p,
+                            const logit_rows *r, const tok_ids *end, err *e) {
+    generate_request rq = {.end = end->id, .n_end = end->n};
+    const char *stop = cli_value(args, "stop");
+    TRY(read_request(args, m, &rq, e));
+    rq.stop = &stop;
+    rq.n_stop = stop && *stop ? 1 : 0;
+    json_answer answer = {0};
+    status st = read_schema(args, m, &answer, e);
+    if (st == ST_OK) st = generate_lines(args, m, p, r, rq, answer.grammar, e);
+    json_answer_free(&answer);
     return st;
 }
 
@@ -289,6 +330,7 @@ static const cli_option options[] = {
     {"min-p", "P", "drop tokens below P times the most likely (0)"},
     {"repetition-penalty", "R", "weaken tokens already seen (1 = off)"},
     {"stop", "TEXT", "end before this text"},
+    {"schema", "FILE|object", "write JSON that is valid by this JSON Schema, or any JSON object"},
     {"seed", "N", "of the draws; each line of a batch has its own (0)"},
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"logprobs", NULL,

@@ -19,6 +19,7 @@
 #ifndef INFER_ENGINE_H
 #define INFER_ENGINE_H
 
+#include "infer/draft.h"
 #include "infer/generate.h"
 #include "model/family.h"
 
@@ -30,6 +31,9 @@ typedef struct engine_size {
     int seqs;    /* texts that run at a time at most */
     int page;    /* tokens of a page */
     int pages;   /* of the cache; one of them is the engine's own, for rows that nobody wants */
+    /* Tokens are tried in advance (draft.h) while a pass has at most so many rows of texts that are
+     * being written, with those; 0: never. At most `logits`. */
+    int draft;
 } engine_size;
 
 /* For texts of up to `longest` tokens, `seqs` at a time, with a cache of about cache_bytes (which
@@ -46,31 +50,21 @@ typedef struct engine engine;
 engine *engine_new(dev *d, const engine_size *size, const generate_limits *limits);
 /* The program of a number, from engine_rows_at. */
 void engine_set_program(engine *en, int number, bool body, const prog *p);
+/* Tokens are tried by this model, too, whose tokenizer is the same (draft_check), for one text at a
+ * time. The generator is the caller's, and nobody else uses it while the engine lives. */
+void engine_set_draft_model(engine *en, generator *g);
 void engine_free(engine *en); /* NULL is fine; running requests end without a callback */
 
 /* ---- requests ---- */
 
-/* What a request has come to, given with each token and at its end. */
-typedef struct engine_token {
-    int32_t id;
-    double logprob; /* log p by the model: before temperature, penalties and filters */
-    const int32_t
-        *top_ids; /* [n_top] the most likely ids, falling, of equal ones the smallest first */
-    const double *top_logprobs;
-    int n_top;
-} engine_token;
+typedef token_report engine_token;
 
 typedef struct engine_request {
-    generate_request
-        rq; /* prompt, max_new, sample, end, tok, stop, on_text, ctx. rq.logprobs and interrupt are not read */
-    int n_top; /* alternatives whose log-probabilities are wanted; -1: none, not even of the token picked */
-    bool prompt_logprobs; /* on_prompt is called for each token of the prompt, too */
-    /* Calls; each may be NULL. ctx is rq.ctx. A token of the prompt: its number, from 1 on (the first
-     * has no probability). */
+    generate_request rq;  /* logprobs and interrupt are not read; max_new 0: the prompt alone */
+    bool prompt_logprobs; /* on_prompt is called for each token of the prompt but the first */
+    /* Calls; each may be NULL. ctx is rq.ctx. A token of the prompt, with rq.n_top alternatives: its
+     * number, from 1 on (the first has no probability). */
     void (*on_prompt)(void *ctx, int64_t index, const engine_token *t);
-    /* A token of the answer, before the text that it completes goes to rq.on_text. The one that ends the answer is
-     * not told. */
-    void (*on_token)(void *ctx, const engine_token *t);
     /* The last call. st is not ST_OK where the model gave no probabilities, or the request was
      * cancelled (ST_STOPPED). */
     void (*on_end)(void *ctx, status st, const generate_result *result, const err *e);
@@ -79,17 +73,20 @@ typedef struct engine_request {
 /* All that the request points to must stay until on_end. *id: for engine_cancel, never 0. ST_USAGE: an empty
  * prompt, an unknown id, a prompt that is too long; ST_BUSY is the caller's to say, by engine_get_load. */
 status engine_submit(engine *en, const engine_request *rq, uint64_t *id, err *e) ATH_MUST_USE;
-/* Its place is free at once; on_end is called with ST_STOPPED before this returns. An unknown id (it
- * has ended) is fine. */
+/* Its place is free at once; on_end is called with ST_STOPPED before this returns. Only within a
+ * callback of the same request both happen when that has returned. An unknown id (it has ended) is
+ * fine. */
 void engine_cancel(engine *en, uint64_t id);
 /* One pass. False: there is nothing to do. */
 bool engine_step(engine *en);
 
 typedef struct engine_load {
     int running, waiting;
-    int64_t pages, pages_used, pages_kept; /* in use by texts; kept for prefixes to come */
+    /* all; held by texts; not held, but kept for prefixes to come; promised: texts may yet take them */
+    int64_t pages, pages_used, pages_kept, pages_promised;
     /* since the engine began */
-    int64_t requests, prompt_tokens, reused_tokens, new_tokens, passes, rows, drafted, accepted;
+    int64_t requests, prompt_tokens, reused_tokens, new_tokens, passes, rows;
+    int64_t drafted, accepted; /* tokens tried in advance; those of them that were right */
 } engine_load;
 engine_load engine_get_load(const engine *en);
 

@@ -32,8 +32,10 @@ typedef struct text_state {
 } text_state;
 
 static text_state text_begin(const generate_request *rq, strbuf *text) {
-    text_state t = {
-        .rq = rq, .stream = {.t = rq->tok, .skip_special = true}, .text = text, .shown = text->len};
+    text_state t = {.rq = rq,
+                    .stream = {.t = rq->tok, .skip_special = !rq->keep_special},
+                    .text = text,
+                    .shown = text->len};
     for (int i = 0; i < rq->n_stop; i++) {
         size_t n = strlen(rq->stop[i]);
         if (n > t.longest_stop) t.longest_stop = n;
@@ -68,11 +70,16 @@ static size_t safe_end(const text_state *t) {
     return end;
 }
 
-/* Adds a token's text. *stopped: a stop string is complete; the text ends before it. */
-static status add_text(text_state *t, int32_t id, bool *stopped, err *e) {
+/* Adds a token's text. *stopped: a stop string is complete; the text ends before it. stops: such
+ * strings are looked for. */
+static status add_text(text_state *t, int32_t id, bool stops, bool *stopped, err *e) {
     *stopped = false;
     if (!t->rq->tok) return ST_OK;
     TRY(tok_stream_push(&t->stream, id, t->text, e));
+    if (!stops) {
+        show_until(t, t->text->len);
+        return ST_OK;
+    }
     size_t stop = find_stop(t);
     *stopped = stop < t->text->len;
     if (*stopped) strbuf_truncate(t->text, stop);
@@ -99,13 +106,16 @@ struct generation {
     generate_limits limits;
     tok_ids seq; /* prompt and what followed */
     sampler *sampler;
-    float *logits; /* [vocab] as the model gave them, if log-probabilities are wanted */
+    float *logits;    /* [vocab] as the model gave them, if log-probabilities are wanted */
+    int32_t *top_ids; /* [n_top] */
+    double *top;      /* [n_top] their log-probabilities */
+    uint64_t *mask;   /* of n_ids: what the constraint allows; NULL: there is none */
     text_state text;
     tok_ids *out;
     generate_result *result;
 };
 
-static status check_request(const generate_limits *k, const generate_request *rq, err *e) {
+status generation_check(const generate_request *rq, const generate_limits *k, err *e) {
     if (rq->n_prompt == 0) {
         err_set(e, ST_USAGE, "the prompt is empty");
         return err_hint(e, "give at least one token, for example --prompt \"Once upon a time\"");
@@ -116,23 +126,37 @@ static status check_request(const generate_limits *k, const generate_request *rq
                 rq->prompt[i], k->vocab);
         return err_hint(e, "give the model its own tokenizer");
     }
+    for (int64_t i = 0; i < rq->n_bias; i++)
+        if (rq->bias_ids[i] < 0 || rq->bias_ids[i] >= k->n_ids)
+            return err_set(e, ST_USAGE, "a bias is given to the token id %d, ids are below %d",
+                           rq->bias_ids[i], k->n_ids);
     if (rq->n_prompt < k->Tmax) return ST_OK;
     err_set(e, ST_USAGE, "the prompt has %ld tokens, the context holds %d", (long)rq->n_prompt,
             k->Tmax);
     return err_hint(e, "shorten the prompt");
 }
 
+static int64_t mask_words(const generation *w) {
+    return ((int64_t)w->limits.n_ids + 63) / 64;
+}
+
 status generation_begin(generation **out, const generate_request *rq, const generate_limits *limits,
                         tok_ids *ids, strbuf *text, generate_result *result, err *e) {
     *out = NULL;
-    TRY(check_request(limits, rq, e));
+    TRY(generation_check(rq, limits, e));
     *result = (generate_result){.finish = FINISH_INTERRUPT};
     generation *w = xcalloc(1, sizeof *w);
     *w = (generation){.rq = rq, .limits = *limits, .out = ids, .result = result};
     w->text = text_begin(rq, text);
     for (int64_t i = 0; i < rq->n_prompt; i++) tok_ids_push(&w->seq, rq->prompt[i]);
     w->sampler = sampler_new(&rq->sample, limits->n_ids);
-    if (rq->logprobs) w->logits = xcalloc((size_t)limits->vocab, sizeof *w->logits);
+    if (rq->logprobs || (rq->on_token && rq->n_top >= 0))
+        w->logits = xcalloc((size_t)limits->vocab, sizeof *w->logits);
+    if (rq->on_token && rq->n_top > 0) {
+        w->top_ids = xcalloc((size_t)rq->n_top, sizeof *w->top_ids);
+        w->top = xcalloc((size_t)rq->n_top, sizeof *w->top);
+    }
+    if (rq->limit) w->mask = xcalloc((size_t)mask_words(w), sizeof *w->mask);
     *out = w;
     return ST_OK;
 }
@@ -142,6 +166,9 @@ void generation_free(generation *w) {
     tok_stream_free(&w->text.stream);
     sampler_free(w->sampler);
     free(w->logits);
+    free(w->top_ids);
+    free(w->top);
+    free(w->mask);
     tok_ids_free(&w->seq);
     free(w);
 }
@@ -151,7 +178,7 @@ const tok_ids *generation_ids(const generation *w) {
 }
 
 static bool is_end(const generate_request *rq, int32_t id) {
-    for (int64_t i = 0; i < rq->n_end; i++)
+    for (int64_t i = 0; !rq->ignore_end && i < rq->n_end; i++)
         if (rq->end[i] == id) return true;
     return false;
 }
@@ -165,6 +192,8 @@ static status not_finite(const generation *w, err *e) {
 static bool has_ended(const generation *w, bool stopped, generate_finish *why) {
     if (stopped)
         *why = FINISH_STOP;
+    else if (w->rq->limit && w->rq->limit->class->must_end(w->rq->limit))
+        *why = FINISH_END;
     else if (w->seq.n > w->limits.Tmax)
         *why = FINISH_CONTEXT;
     else if (w->result->n_new == w->rq->max_new)
@@ -174,35 +203,86 @@ static bool has_ended(const generation *w, bool stopped, generate_finish *why) {
     return true;
 }
 
-/* In double, as the scoring programs' sums are not asked for here: the two agree to fp32. */
-static double logprob_of(const float *logits, int32_t vocab, int32_t id) {
-    double max = -INFINITY, sum = 0;
-    for (int32_t v = 0; v < vocab; v++) max = fmax(max, (double)logits[v]);
-    for (int32_t v = 0; v < vocab; v++) sum += exp((double)logits[v] - max);
-    return (double)logits[id] - max - log(sum);
+/* ---- a pick ---- */
+
+static void forbid_ends(const generation *w, float *logits) {
+    const generate_request *rq = w->rq;
+    for (int64_t i = 0; !rq->ignore_end && i < rq->n_end; i++)
+        if (rq->end[i] >= 0 && rq->end[i] < w->limits.vocab) logits[rq->end[i]] = -INFINITY;
+}
+
+/* How many tokens can be picked yet, the next one included. */
+static int64_t picks_left(const generation *w) {
+    int64_t asked = w->rq->max_new - w->result->n_new, room = w->limits.Tmax - w->seq.n + 1;
+    return asked < room ? asked : room;
+}
+
+static void allow_end(const generation *w, int32_t id) {
+    if (id >= 0 && id < w->limits.n_ids) w->mask[id / 64] |= (uint64_t)1 << id % 64;
+}
+
+/* What the constraint does not allow cannot come. Ends are no text: they may come where the text is
+ * complete. */
+static status obey_limit(const generation *w, float *logits, err *e) {
+    const generate_request *rq = w->rq;
+    constraint *limit = rq->limit;
+    if (!limit) return ST_OK;
+    memset(w->mask, 0, sizeof *w->mask * (size_t)mask_words(w));
+    bool may_go_on = limit->class->allow(limit, picks_left(w), w->mask);
+    bool may_end = !rq->ignore_end && rq->n_end > 0 && limit->class->may_end(limit);
+    if (!may_go_on && !may_end) {
+        err_set(e, ST_USAGE, "no token of the vocabulary can follow as the grammar asks");
+        return err_hint(e, "the tokenizer lacks characters that the schema needs");
+    }
+    for (int64_t i = 0; may_end && i < rq->n_end; i++) allow_end(w, rq->end[i]);
+    for (int32_t i = 0; i < w->limits.n_ids; i++)
+        if (!(w->mask[i / 64] >> i % 64 & 1)) logits[i] = -INFINITY;
+    return ST_OK;
 }
 
 /* A pick overwrites the logits, which are kept before where their probabilities are wanted. */
-static int32_t pick(const generation *w, float *logits) {
+static status pick(const generation *w, float *logits, int32_t *id, err *e) {
+    const generate_request *rq = w->rq;
     if (w->logits) memcpy(w->logits, logits, sizeof *logits * (size_t)w->limits.vocab);
-    return sampler_pick(w->sampler, logits, (uint64_t)w->seq.n, w->seq.id, w->seq.n);
+    for (int64_t i = 0; i < rq->n_bias; i++)
+        logits[rq->bias_ids[i]] = (float)(logits[rq->bias_ids[i]] + rq->bias[i]);
+    TRY(obey_limit(w, logits, e));
+    if (w->result->n_new < rq->min_new && !rq->limit) forbid_ends(w, logits);
+    *id = sampler_pick(w->sampler, logits, (uint64_t)w->seq.n, w->seq.id, w->seq.n, rq->n_prompt);
+    return *id < 0 ? not_finite(w, e) : ST_OK;
+}
+
+/* Tells of a token before its text is known. */
+static void report(const generation *w, int32_t id, bool ends) {
+    const generate_request *rq = w->rq;
+    token_report t = {.id = id, .top_ids = w->top_ids, .top_logprobs = w->top, .ends = ends};
+    if (w->logits) {
+        double sum = logits_log_sum(w->logits, w->limits.vocab);
+        t.logprob = (double)w->logits[id] - sum;
+        if (rq->logprobs && !ends) rq->logprobs[w->result->n_new] = t.logprob;
+        if (w->top)
+            t.n_top = most_likely(w->logits, w->limits.n_ids, sum, rq->n_top, w->top_ids, w->top);
+    }
+    if (rq->on_token) rq->on_token(rq->ctx, &t);
 }
 
 status generation_take(generation *w, float *logits, bool *ended, err *e) {
     generate_result *res = w->result;
-    int32_t id = pick(w, logits);
-    if (id < 0) return not_finite(w, e);
-    *ended = is_end(w->rq, id);
+    const generate_request *rq = w->rq;
+    int32_t id;
+    TRY(pick(w, logits, &id, e));
+    *ended = is_end(rq, id);
+    report(w, id, *ended);
     if (*ended) {
         res->finish = FINISH_END;
         return ST_OK;
     }
     bool stopped;
-    if (w->logits) w->rq->logprobs[res->n_new] = logprob_of(w->logits, w->limits.vocab, id);
     tok_ids_push(w->out, id);
     tok_ids_push(&w->seq, id);
     res->n_new++;
-    TRY(add_text(&w->text, id, &stopped, e));
+    if (rq->limit) rq->limit->class->take(rq->limit, id);
+    TRY(add_text(&w->text, id, res->n_new > rq->min_new, &stopped, e));
     *ended = has_ended(w, stopped, &res->finish);
     return ST_OK;
 }

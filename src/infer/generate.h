@@ -7,12 +7,14 @@
 #define INFER_GENERATE_H
 
 #include "infer/generator.h"
+#include "infer/grammar/constraint.h"
 #include "infer/sample.h"
+#include "infer/token_report.h"
 
 typedef enum generate_finish {
     FINISH_LENGTH,    /* max_new tokens were made */
     FINISH_CONTEXT,   /* the cache of Tmax tokens is full */
-    FINISH_END,       /* an id of `end` was picked */
+    FINISH_END,       /* an id of `end` was picked, or a constraint's text is complete */
     FINISH_STOP,      /* the text came to a stop string */
     FINISH_INTERRUPT, /* *interrupt became nonzero */
 } generate_finish;
@@ -25,13 +27,27 @@ typedef struct generate_request {
     sample_options sample;
     const int32_t *end; /* ids that end the text */
     int64_t n_end;
-    const tok *tok; /* for stop strings and streaming; may be NULL */
-    const char *const *stop;
+    bool ignore_end;         /* they are tokens as others */
+    int64_t min_new;         /* before so many tokens no end is picked, and stop strings are text */
+    const tok *tok;          /* for stop strings and streaming; may be NULL */
+    bool keep_special;       /* special tokens are text, too */
+    const char *const *stop; /* none is empty */
     int n_stop;
+    const int32_t *bias_ids; /* [n_bias]: */
+    const double *bias;      /* added to the logits of these ids, before the penalties */
+    int64_t n_bias;
+    /* What may be written; NULL: anything. It belongs to this text alone, is kept and not freed. An
+     * end is picked only where the text is complete, whatever min_new says. */
+    constraint *limit;
     const volatile sig_atomic_t *interrupt; /* nonzero: stop after this pass; may be NULL */
     /* [max_new] gets log p of each new token by the model, before temperature, penalty and filters;
      * may be NULL. */
     double *logprobs;
+    /* Called with each new token, before on_text has its text; may be NULL. An id of `end` that ends
+     * the text is told, too. n_top: how many of the most likely ones are wanted, 0 for log p alone, -1 for
+     * no probability at all. */
+    void (*on_token)(void *ctx, const token_report *t);
+    int n_top;
     /* Called with each piece of finished text, whole characters; may be NULL. */
     void (*on_text)(void *ctx, const char *text, size_t len);
     void *ctx;
@@ -46,8 +62,9 @@ typedef struct generate_result {
 } generate_result;
 
 /* Appends new ids to `out` (the id that ends the text is not included) and their text to `text`,
- * special tokens left out. Text of a stop string is not streamed. ST_USAGE: an empty prompt, one
- * with ids that the model does not know, or that leaves no room below Tmax; ST_NONFINITE: the model
+ * special tokens left out unless keep_special. Text of a stop string is not streamed. ST_USAGE: an empty prompt, one
+ * with ids that the model does not know, or that leaves no room below Tmax; a bias for an unknown id;
+ * a constraint that no token of the vocabulary can meet; ST_NONFINITE: the model
  * gives no probabilities. */
 status generate_run(generator *g, const generate_request *rq, tok_ids *out, strbuf *text,
                     generate_result *result, err *e) ATH_MUST_USE;
@@ -58,6 +75,10 @@ typedef struct generate_limits {
     int Tmax;             /* tokens of prompt and answer */
     int32_t vocab, n_ids; /* as of a generator */
 } generate_limits;
+
+/* ST_USAGE: what generate_run says of a request. */
+status generation_check(const generate_request *rq, const generate_limits *limits,
+                        err *e) ATH_MUST_USE;
 
 typedef struct generation generation;
 /* All pointers are kept until generation_free. ST_USAGE as generate_run. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "infer/exp_below.h"
 
 enum { BINS = 1024 };
 /* Tokens this far (in units of temperature) below the best have e^-50 of its probability: together,
@@ -70,6 +71,21 @@ static void penalise(sampler *s, float *logits, const int32_t *seen, int64_t n) 
         if (seen[i] < s->vocab) s->is_seen[seen[i]] = false;
 }
 
+/* Each time a token came in the answer. The first time is told by is_seen. */
+static void penalise_answer(sampler *s, float *logits, const int32_t *answer, int64_t n) {
+    double presence = s->opt.presence_penalty, frequency = s->opt.frequency_penalty;
+    if (presence == 0 && frequency == 0) return;
+    for (int64_t i = 0; i < n; i++) {
+        if (answer[i] >= s->vocab) continue;
+        bool first = !s->is_seen[answer[i]];
+        s->is_seen[answer[i]] = true;
+        float *x = &logits[answer[i]];
+        *x = (float)(*x - frequency - (first ? presence : 0));
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (answer[i] < s->vocab) s->is_seen[answer[i]] = false;
+}
+
 /* Least and greatest logit that are numbers; least > greatest when there is none. Eight at a time,
  * so that the compiler can use vectors. */
 static void find_range(const float *logits, int32_t vocab, float *least, float *greatest) {
@@ -121,24 +137,6 @@ typedef struct histogram {
     int64_t count[BINS + 1]; /* the last bin is what is out of reach */
     double mass[BINS + 1];
 } histogram;
-
-/* e^x for -87 < x <= 0 to a few units in the last place, in a form that becomes vectors: 2^n times
- * a polynomial for the rest, |rest| <= ln(2) / 2. */
-static inline float exp_below(float x) {
-    float n = (float)(int32_t)(x * 1.44269504f - 0.5f);
-    float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    float p = 1.98756915e-4f;
-    p = p * r + 1.39819995e-3f;
-    p = p * r + 8.33345190e-3f;
-    p = p * r + 4.16657962e-2f;
-    p = p * r + 1.66666655e-1f;
-    p = p * r + 5.00000000e-1f;
-    p = p * r * r + r + 1.0f;
-    uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
-    float scale;
-    memcpy(&scale, &bits, sizeof scale);
-    return p * scale;
-}
 
 /* Weights and bins of all tokens, the best in bin 0. */
 static void weigh(sampler *s, const float *logits, float least, float best) {
@@ -217,10 +215,11 @@ static int32_t gather(sampler *s, const float *logits, double *sum) {
     return n;
 }
 
-int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *seen,
-                     int64_t n_seen) {
+int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *seen, int64_t n_seen,
+                     int64_t n_prompt) {
     float least, best;
     penalise(s, logits, seen, n_seen);
+    penalise_answer(s, logits, seen + n_prompt, n_seen - n_prompt);
     find_range(logits, s->vocab, &least, &best);
     if (!isfinite(best)) return -1;
     if (s->opt.temperature <= 0) return first_with(logits, s->vocab, best);

@@ -19,6 +19,9 @@ typedef struct sample_options {
     /* 0.01 to 100: logits of seen tokens are divided by it where they are positive, multiplied where they are not
      * (Keskar et al. 2019). 1: unchanged. */
     double repetition_penalty;
+    /* -2 to 2: taken from the logit of a token once if it is in the answer, and once for each time it
+     * is there (OpenAI's API, "frequency and presence penalties"). 0: unchanged. */
+    double presence_penalty, frequency_penalty;
     uint64_t seed;
 } sample_options;
 
@@ -31,10 +34,11 @@ typedef struct sampler sampler;
 sampler *sampler_new(const sample_options *opt, int32_t vocab);
 void sampler_free(sampler *s); /* NULL is fine */
 /* Picks the token at position `index` of a sequence from logits[V], which are overwritten; seen[n_seen] are the
- * tokens so far. Filters act in the order of transformers: penalty, temperature, top-k, top-p, min-p. The random
+ * tokens so far, of which the first n_prompt are not the answer's. Filters act in the order of transformers: repetition
+ * penalty, then the other two penalties, temperature, top-k, top-p, min-p. A logit of -infinity never comes. The random
  * number depends on the seed and `index` alone, so a text does not depend on how it came about (threads, cache,
  * streaming). -1: the logits are no distribution (none is a finite number, or one is +infinity). */
-int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *seen,
-                     int64_t n_seen);
+int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *seen, int64_t n_seen,
+                     int64_t n_prompt);
 
 #endif

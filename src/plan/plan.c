@@ -20,10 +20,11 @@ static int64_t page_up(int64_t n) {
 static void lay_out_pinned(plan *p) {
     int64_t at = 0;
     for (int i = 0; i < p->n_programs; i++) {
-        plan_program *g = &p->program[i];
+        plan_program *g = &p->program[i], *same = p->program;
         const prog_stats *st = prog_get_stats(g->prog);
-        g->const_offset = at;
-        g->pinned_offset = at + st->const_bytes;
+        while (same < g && !prog_share_constants(g->prog, same->prog)) same++;
+        g->const_offset = same < g ? same->const_offset : at;
+        g->pinned_offset = at + (same < g ? 0 : st->const_bytes);
         at = g->pinned_offset + g->frames * st->pinned_bytes;
     }
     p->region[REGION_PINNED].bytes = at;

@@ -133,7 +133,7 @@ val graph_const(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols
     g->constant =
         arena_grow(g->a, g->constant, g->n_constants, &g->cap_constants, sizeof *g->constant);
     g->constant[g->n_constants++] =
-        (const_value){.v = v, .fill = fill, .ctx = arena_memdup(g->a, ctx, ctx_bytes)};
+        (const_value){v, fill, arena_memdup(g->a, ctx, ctx_bytes), ctx_bytes};
     return v;
 }
 

@@ -58,6 +58,7 @@ typedef struct const_value {
     val v;
     const_fill fill;
     void *ctx;
+    size_t ctx_bytes;
 } const_value;
 
 struct graph {
@@ -101,6 +102,7 @@ struct prog {
     prog_frame *frame;
     int n_frames;
     prog_graphs *graphs;
+    bool shares_constants; /* another program fills them */
 };
 
 /* graph.c */

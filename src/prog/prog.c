@@ -229,13 +229,31 @@ static void fill_constants(const prog *p) {
     }
 }
 
+static const buffer *constant_at(const graph *g, int32_t i) {
+    return &g->buf[g->value[g->constant[i].v].buf];
+}
+
+bool prog_share_constants(prog *p, const prog *with) {
+    const graph *x = p->g, *y = with->g;
+    if (x->n_constants != y->n_constants) return false;
+    for (int32_t i = 0; i < x->n_constants; i++) {
+        const const_value *k = &x->constant[i], *l = &y->constant[i];
+        const buffer *at = constant_at(x, i), *other = constant_at(y, i);
+        if (at->offset != other->offset || at->bytes != other->bytes || k->fill != l->fill ||
+            k->ctx_bytes != l->ctx_bytes || memcmp(k->ctx, l->ctx, k->ctx_bytes) != 0)
+            return false;
+    }
+    p->shares_constants = true;
+    return true;
+}
+
 void prog_bind(prog *p, const prog_frame *frames, int n) {
     CHECK(n > 0, "a program without a frame");
     prog_drop_graphs(p);
     p->frame = arena_memdup(p->g->a, frames, sizeof *frames * (size_t)n);
     p->n_frames = n;
     for (int32_t i = 0; i < p->g->n_ops; i++) bind_op(p, &p->g->op[i], 0);
-    fill_constants(p);
+    if (!p->shares_constants) fill_constants(p);
 }
 
 prog_port prog_find_port(const prog *p, const char *name) {

@@ -79,6 +79,9 @@ void prog_visit_units(const prog *p, prog_unit_visitor visit, void *ctx);
 typedef struct prog_frame {
     void *base[SPACE_COUNT];
 } prog_frame;
+/* If both have the same constants, p does without its own: it will be bound to those of `with`,
+ * which are filled before. False: they are not the same. */
+bool prog_share_constants(prog *p, const prog *with);
 /* Gives the program its n frames, which are copied, and fills constants. Frames differ in
  * SPACE_FRAME and SPACE_PINNED only. May be called again when memory moves. */
 void prog_bind(prog *p, const prog_frame *frames, int n);

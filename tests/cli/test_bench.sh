@@ -181,6 +181,17 @@ for name in load prefill decode "peak memory"; do
     calc "${value:-0} > 0" || fail "row $name is '$value'"
 done
 has out '"threads": 2'
+expect 0 bench generate "$model" --prompt-tokens 20 --new 4 --repeat 2 --threads 2 --streams 3
+has out "3 streams"
+has out "decode, all streams"
+expect 0 bench generate "$model" --prompt-tokens 40 --new 4 --repeat 1 --threads 2 --streams 3 --json
+for name in "first token, cold" "first token, prefix in the cache" "decode, one stream" \
+    "decode, all streams"; do
+    value=$(row "$name" out)
+    calc "${value:-0} > 0" || fail "row $name is '$value'"
+done
+expect 2 bench generate "$model" --prompt-tokens 40 --new 22 --streams 3
+has err "context"
 expect 2 bench generate
 expect 2 bench generate absent
 expect 2 bench generate "$model" --prompt-tokens 0

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "infer/sample.h"
 
-enum { V = 9, DRAWS = 20000 };
+enum { V = 9, DRAWS = 20000, PROMPT = 2 /* tokens of what was seen that are no answer */ };
 
 /* Not sorted; two equal, both signs. */
 static const float LOGITS[V] = {0.5f, -1.0f, 2.0f, 0.5f, 3.0f, -4.0f, 1.25f, 2.5f, -0.25f};
@@ -33,6 +33,9 @@ static void expected(const sample_options *o, const int32_t *seen, int n_seen, d
                 x[i] = x[i] > 0 ? x[i] / o->repetition_penalty : x[i] * o->repetition_penalty;
                 break;
             }
+        int times = 0;
+        for (int k = PROMPT; k < n_seen; k++) times += seen[k] == i;
+        x[i] -= times * o->frequency_penalty + (times > 0) * o->presence_penalty;
         p[i] = exp(x[i] / o->temperature);
     }
     double q[V];
@@ -58,7 +61,7 @@ static void expected(const sample_options *o, const int32_t *seen, int n_seen, d
 static int32_t pick(sampler *s, uint64_t index, const int32_t *seen, int n_seen) {
     float logits[V];
     memcpy(logits, LOGITS, sizeof logits);
-    return sampler_pick(s, logits, index, seen, n_seen);
+    return sampler_pick(s, logits, index, seen, n_seen, n_seen < PROMPT ? n_seen : PROMPT);
 }
 
 static void check_distribution(sample_options o, const int32_t *seen, int n_seen) {
@@ -129,13 +132,31 @@ static void test_repetition_penalty(void **state) {
     sampler_free(s);
 }
 
+/* Of the answer alone, 4 three times and 7 once; of the prompt 4 and 1. */
+static void test_presence_and_frequency(void **state) {
+    (void)state;
+    const int32_t seen[] = {4, 1, 4, 4, 7, 4};
+    check_distribution((sample_options){.temperature = 1, .top_p = 1, .presence_penalty = 1.5},
+                       seen, 6);
+    check_distribution((sample_options){.temperature = 1, .top_p = 1, .frequency_penalty = 0.7},
+                       seen, 6);
+    check_distribution((sample_options){.temperature = 1, .top_p = 1, .frequency_penalty = -0.5},
+                       seen, 6);
+    check_distribution((sample_options){.temperature = 1.5,
+                                        .top_p = 0.9,
+                                        .presence_penalty = -1,
+                                        .frequency_penalty = 0.7,
+                                        .repetition_penalty = 1.3},
+                       seen, 6);
+}
+
 static void test_greedy(void **state) {
     (void)state;
     const sample_options greedy = {.temperature = 0, .top_p = 1, .repetition_penalty = 1};
     sampler *s = sampler_new(&greedy, V);
     for (uint64_t i = 0; i < 50; i++) assert_int_equal(pick(s, i, NULL, 0), 4);
     float equal[V] = {1, 2, 2, 2};
-    assert_int_equal(sampler_pick(s, equal, 0, NULL, 0), 1);
+    assert_int_equal(sampler_pick(s, equal, 0, NULL, 0, 0), 1);
     sampler_free(s);
     sample_options one = {.temperature = 9, .top_k = 1, .top_p = 1, .repetition_penalty = 1};
     s = sampler_new(&one, V);
@@ -204,7 +225,7 @@ static void check_kept(const sample_options *o, const float *logits) {
     for (int i = 0; i < WIDE; i++) n += kept[i] == 1;
     for (uint64_t i = 0; i < 400; i++) {
         memcpy(copy, logits, sizeof copy);
-        int32_t id = sampler_pick(s, copy, i, NULL, 0);
+        int32_t id = sampler_pick(s, copy, i, NULL, 0, 0);
         assert_in_range(id, 0, WIDE - 1);
         if (!kept[id]) fail_msg("token %d came, which the filters drop", id);
         came[id] = 1;
@@ -252,13 +273,13 @@ static void test_not_finite(void **state) {
         sampler *s = sampler_new(&o, V);
         for (uint64_t i = 0; i < 50; i++) {
             float some[V] = {NAN, -INFINITY, NAN, 1, NAN, NAN, -INFINITY, NAN, NAN};
-            assert_int_equal(sampler_pick(s, some, i, NULL, 0), 3);
+            assert_int_equal(sampler_pick(s, some, i, NULL, 0, 0), 3);
         }
         float none[V];
         for (int i = 0; i < V; i++) none[i] = i % 2 ? NAN : -INFINITY;
-        assert_int_equal(sampler_pick(s, none, 0, NULL, 0), -1);
+        assert_int_equal(sampler_pick(s, none, 0, NULL, 0, 0), -1);
         none[4] = INFINITY;
-        assert_int_equal(sampler_pick(s, none, 0, NULL, 0), -1);
+        assert_int_equal(sampler_pick(s, none, 0, NULL, 0, 0), -1);
         sampler_free(s);
     }
 }
@@ -268,6 +289,7 @@ int main(void) {
                                        cmocka_unit_test(test_not_finite),
                                        cmocka_unit_test(test_distributions),
                                        cmocka_unit_test(test_repetition_penalty),
+                                       cmocka_unit_test(test_presence_and_frequency),
                                        cmocka_unit_test(test_greedy),
                                        cmocka_unit_test(test_draws)};
     return cmocka_run_group_tests(tests, NULL, NULL);

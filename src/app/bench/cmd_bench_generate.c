@@ -6,16 +6,17 @@
 #include <stdlib.h>
 
 #include "app/bench/bench_row.h"
+#include "app/bench/bench_streams.h"
 #include "app/frame/cli.h"
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include "interchange/open_model.h"
 
-enum { MAX_REPEAT = 101 };
+enum { MAX_REPEAT = 101, MAX_STREAMS = 256 };
 
 typedef struct wish {
-    int64_t prompt, new_tok, repeat, threads;
+    int64_t prompt, new_tok, repeat, threads, streams;
 } wish;
 
 /* Medians, in seconds. */
@@ -82,7 +83,7 @@ static void report(const cli_args *args, const open_model *m, const wish *w, con
 
 static status check_room(const open_model *m, const wish *w, err *e) {
     int64_t most = model_max_tokens(&m->config);
-    if (w->prompt + w->new_tok <= most) return ST_OK;
+    if (w->prompt + w->new_tok + w->streams <= most) return ST_OK;
     err_set(e, ST_USAGE, "%ld + %ld tokens are more than the model's context of %ld",
             (long)w->prompt, (long)w->new_tok, (long)most);
     return err_hint(e, "lower --prompt-tokens or --new");
@@ -94,6 +95,13 @@ static status measure(const cli_args *args, open_model *m, const wish *w, err *e
     TRY(open_model_read(m, args->inputs[0], (int)w->threads, e));
     TRY(open_model_set_cache(m, cli_value(args, "cache"), e));
     TRY(check_room(m, w, e));
+    if (w->streams)
+        return bench_streams(args, m,
+                             &(bench_streams_wish){.prompt = w->prompt,
+                                                   .new_tok = w->new_tok,
+                                                   .repeat = w->repeat,
+                                                   .streams = (int)w->streams},
+                             e);
     TRY(open_model_load(m, (int)(w->prompt + w->new_tok), 0, e));
     t.load_s = clock_since_s(start);
     time_rounds(m, w, &t);
@@ -108,6 +116,7 @@ static status cmd_bench_generate(const cli_args *args, err *e) {
     TRY(cli_int(args, "new", 128, 1, 1 << 24, &w.new_tok, e));
     TRY(cli_int(args, "repeat", 3, 1, MAX_REPEAT, &w.repeat, e));
     TRY(cli_int(args, "threads", 0, 0, 1024, &w.threads, e));
+    TRY(cli_int(args, "streams", 0, 0, MAX_STREAMS, &w.streams, e));
     status st = measure(args, &m, &w, e);
     open_model_close(&m);
     return st;
@@ -118,6 +127,7 @@ static const cli_option options[] = {
     {"new", "N", "tokens made after it, one at a time (128)"},
     {"repeat", "N", "measured rounds after one unmeasured (3)"},
     {"threads", "N", "threads (all cores)"},
+    {"streams", "N", "instead: the engine of a server, with one text and with N at a time"},
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {NULL, NULL, NULL},
 };
@@ -125,7 +135,8 @@ static const cli_option options[] = {
 const cli_command command_bench_generate = {
     .name = "bench generate",
     .summary = "how fast a model reads a prompt and makes tokens",
-    .usage = "MODEL [--prompt-tokens N] [--new N] [--repeat N] [--threads N] [--cache FORMAT]",
+    .usage = "MODEL [--prompt-tokens N] [--new N] [--repeat N] [--threads N] [--streams N] "
+             "[--cache FORMAT]",
     .run = cmd_bench_generate,
     .options = options,
     .about = "bench/vs_inference.py runs this beside llama.cpp or transformers, in turns.\n",

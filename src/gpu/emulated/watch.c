@@ -385,6 +385,16 @@ void emu_raise_flag(const emu_site *site, bool *flag) {
 
 /* ---- the compiler's calls ---- */
 
+#if defined(__SANITIZE_THREAD__)
+#define HAS_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#define HAS_THREAD_SANITIZER __has_feature(thread_sanitizer)
+#else
+#define HAS_THREAD_SANITIZER 0
+#endif
+
+#if !HAS_THREAD_SANITIZER /* whose library has them: the program is watched then, not the kernels */
+
 #define HOOK(bytes)                                                                                \
     void __tsan_read##bytes(void *p);                                                              \
     void __tsan_read##bytes(void *p) {                                                             \
@@ -439,3 +449,4 @@ void __tsan_func_entry(void *pc) {
 }
 void __tsan_func_exit(void);
 void __tsan_func_exit(void) {}
+#endif

@@ -202,23 +202,26 @@ static status load_path(const load_job *job, err *e) {
     return load_folder(job, dir > 0 ? arena_strndup(job->mem, path, dir) : ".", e);
 }
 
-status chat_template_load_open(chat_template **out, const char *path, const tok *open,
-                               const char *file, err *e) {
+status chat_template_find(chat_template **out, const char *path, const tok *open, const char *file,
+                          err *e) {
     load_job job = {new_template(), arena_new("chat template paths"), path, file, open};
     status st = load_path(&job, e);
     if (st == ST_OK && file) st = add_file(job.t, "default", file, e);
     arena_free(job.mem);
-    if (st == ST_OK && job.t->n == 0) {
-        err_set(e, ST_FORMAT, "%s: there is no chat template", path);
-        err_hint(e,
-                 "put one beside the tokenizer as chat_template.jinja, or give --template FILE or "
-                 "--template chatml (in a config: data.template); a base model has none and "
-                 "continues text: athanor generate");
-        st = err_where(e, "%s", path);
-    }
-    *out = st == ST_OK ? job.t : NULL;
-    if (st != ST_OK) chat_template_free(job.t);
+    *out = st == ST_OK && job.t->n > 0 ? job.t : NULL;
+    if (!*out) chat_template_free(job.t);
     return st;
+}
+
+status chat_template_load_open(chat_template **out, const char *path, const tok *open,
+                               const char *file, err *e) {
+    TRY(chat_template_find(out, path, open, file, e));
+    if (*out) return ST_OK;
+    err_set(e, ST_FORMAT, "%s: there is no chat template", path);
+    err_hint(e, "put one beside the tokenizer as chat_template.jinja, or give --template FILE or "
+                "--template chatml (in a config: data.template); a base model has none and "
+                "continues text: athanor generate");
+    return err_where(e, "%s", path);
 }
 
 status chat_template_load_other(chat_template **out, const char *path, const char *file, err *e) {

@@ -1,0 +1,178 @@
+/* A pass of an engine: rows of texts go through TASK_BODY, those whose logits are wanted through
+ * TASK_HEAD, some at a time; each row of logits goes to its text at once. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "infer/engine_int.h"
+
+void pass_new(engine *en) {
+    pass *p = &en->pass;
+    size_t rows = (size_t)en->size.rows;
+    p->ids = xcalloc(rows, sizeof *p->ids);
+    p->pos = xcalloc(rows, sizeof *p->pos);
+    p->at = xcalloc(rows, sizeof *p->at);
+    p->place = xcalloc(rows, 2 * sizeof *p->place);
+    p->of = xcalloc(rows, sizeof *p->of);
+    p->wanted = xcalloc(rows, sizeof *p->wanted);
+}
+
+void pass_free(engine *en) {
+    pass *p = &en->pass;
+    free(p->ids);
+    free(p->pos);
+    free(p->at);
+    free(p->place);
+    free(p->of);
+    free(p->wanted);
+}
+
+void engine_set_program(engine *en, int number, bool body, const prog *p) {
+    CHECK(number < ENGINE_MOST_SHAPES, "shape %d of %d", number, ENGINE_MOST_SHAPES);
+    engine_program *g = body ? &en->body[number] : &en->head[number];
+    *g = (engine_program){.p = p,
+                          .rows = engine_rows_at(&en->size, number, body),
+                          .ids = prog_find_port(p, "ids"),
+                          .pos = prog_find_port(p, "pos"),
+                          .at = prog_find_port(p, "at"),
+                          .place = prog_find_port(p, "place"),
+                          .pages = prog_find_port(p, "pages"),
+                          .y = prog_find_port(p, "y"),
+                          .x = prog_find_port(p, "x"),
+                          .logits = prog_find_port(p, "logits")};
+}
+
+/* ---- rows ---- */
+
+/* The row of the cache for a position; its page is taken when the first row goes there. */
+static int32_t place_of(engine *en, text *t, int64_t pos) {
+    int page = en->size.page, number = (int)(pos / page);
+    int32_t *held = en->table + (int64_t)t->seq * en->of_seq;
+    if (number == t->n_pages) {
+        held[t->n_pages++] = pages_take(en->pages);
+        en->promised--;
+    }
+    return held[number] * page + (int32_t)(pos % page);
+}
+
+void pass_add(engine *en, text *t, int64_t pos, int32_t id, bool wanted) {
+    pass *p = &en->pass;
+    int n = p->n++;
+    if (wanted) p->wanted[p->n_wanted++] = n;
+    p->ids[n] = id;
+    p->pos[n] = (int32_t)pos;
+    p->at[n] = place_of(en, t, pos);
+    p->place[2 * n] = t->seq;
+    p->place[2 * n + 1] = (int32_t)pos;
+    p->of[n] = t;
+}
+
+void pass_forget(engine *en, const text *t) {
+    pass *p = &en->pass;
+    for (int i = 0; i < p->n; i++)
+        if (p->of[i] == t) p->of[i] = NULL;
+}
+
+/* ---- programs ---- */
+
+/* The smallest program for n rows. */
+static const engine_program *program_for(const engine_program *list, int n) {
+    while (list->rows < n) list++;
+    return list;
+}
+
+static void replay(const engine *en, const engine_program *g) {
+    op_run run = {.dev = en->dev, .first_micro = true, .grad_scale = 1.0f};
+    prog_replay(g->p, PROG_F, &run);
+}
+
+/* Rows beyond the pass's own go nowhere. */
+static void pad(pass *p, int rows) {
+    for (int i = p->n; i < rows; i++) {
+        p->ids[i] = p->pos[i] = p->place[2 * i] = 0;
+        p->at[i] = p->place[2 * i + 1] = -1;
+    }
+}
+
+static const engine_program *run_body(engine *en) {
+    pass *p = &en->pass;
+    const engine_program *g = program_for(en->body, p->n);
+    pad(p, g->rows);
+    prog_put(g->p, 0, g->ids, p->ids);
+    prog_put(g->p, 0, g->pos, p->pos);
+    prog_put(g->p, 0, g->at, p->at);
+    prog_put(g->p, 0, g->place, p->place);
+    prog_put(g->p, 0, g->pages, en->table);
+    replay(en, g);
+    return g;
+}
+
+/* Logits of rows wanted[0..n) of a pass; they may be overwritten and stay until the next call to the device. */
+static float *run_head(engine *en, const engine_program *body, const int32_t *wanted, int n) {
+    const engine_program *g = program_for(en->head, n);
+    char *x = prog_port_at(g->p, 0, g->x), *y = prog_port_at(body->p, 0, body->y);
+    size_t row_bytes = (size_t)(g->x.bytes / g->rows);
+    for (int i = 0, run; i < n; i += run) { /* neighbours at once */
+        for (run = 1; i + run < n && wanted[i + run] == wanted[i] + run;) run++;
+        dev_copy(en->dev, x + row_bytes * (size_t)i, y + row_bytes * (size_t)wanted[i],
+                 row_bytes * (size_t)run);
+    }
+    replay(en, g);
+    return dev_borrow(en->dev, prog_port_at(g->p, 0, g->logits), (size_t)g->logits.bytes, true,
+                      &en->room);
+}
+
+/* ---- results ---- */
+
+/* Log p of the token of the prompt after row n. */
+static void tell_prompt(engine *en, text *t, int64_t pos, const float *logits) {
+    const generate_request *rq = &t->rq.rq;
+    token_report r = {.id = rq->prompt[pos + 1], .top_ids = en->top_ids, .top_logprobs = en->top};
+    double sum = logits_log_sum(logits, en->limits.vocab);
+    if (!isfinite(sum)) {
+        err e = {0};
+        err_set(&e, ST_NONFINITE, "the logits after token %ld are not finite", (long)pos + 1);
+        text_end(en, t, ST_NONFINITE, &e);
+        return;
+    }
+    r.logprob = (double)logits[r.id] - sum;
+    if (rq->n_top > 0)
+        r.n_top = most_likely(logits, en->limits.n_ids, sum, rq->n_top, en->top_ids, en->top);
+    t->in_call = true;
+    if (t->rq.on_prompt) t->rq.on_prompt(rq->ctx, pos + 1, &r);
+    t->in_call = false;
+    if (t->is_cancelled) engine_cancel(en, t->id);
+}
+
+/* The logits after row n of the pass, which is one of a prompt, or the last of a sequence, or a try
+ * that failed. */
+static void take_row(engine *en, int n, float *logits) {
+    pass *p = &en->pass;
+    text *t = p->of[n];
+    if (!t) return;
+    int64_t pos = p->pos[n];
+    const tok_ids *seq = generation_ids(t->writing);
+    if (pos + 1 < t->rq.rq.n_prompt) {
+        tell_prompt(en, t, pos, logits);
+    } else if (pos + 1 == seq->n && p->ids[n] == seq->id[pos]) {
+        text_advance(en, t, pos + 1);
+        text_take(en, t, logits);
+    }
+}
+
+void pass_run(engine *en) {
+    pass *p = &en->pass;
+    const engine_program *body = run_body(en);
+    for (int i = 0; i < p->n; i++) { /* rows of prompts are as good as they will be */
+        if (p->pos[i] < p->of[i]->rq.rq.n_prompt) text_advance(en, p->of[i], p->pos[i] + 1);
+    }
+    for (int done = 0, n; done < p->n_wanted; done += n) {
+        n = p->n_wanted - done < en->size.logits ? p->n_wanted - done : en->size.logits;
+        float *logits = run_head(en, body, p->wanted + done, n);
+        for (int i = 0; i < n; i++)
+            take_row(en, p->wanted[done + i], logits + (int64_t)i * en->limits.vocab);
+    }
+    en->load.passes++;
+    en->load.rows += p->n;
+    p->n = p->n_wanted = 0;
+}

@@ -1,0 +1,20 @@
+/* The thread of the engines: it alone starts answers, steps the engines of all models in turn, and ends
+ * and frees answers. Other threads hand it answers through a list under a lock, which is never held
+ * while a reply or an engine is used. */
+#ifndef SERVE_API_WORKER_H
+#define SERVE_API_WORKER_H
+
+#include "serve/api/answer.h"
+
+typedef struct worker worker;
+
+/* most: texts that may run and wait at a time, of all models. ST_FAILED: the system has no thread. */
+status worker_start(worker **out, const served_list *models, metrics *m, int most,
+                    err *e) ATH_MUST_USE;
+/* The answer is the worker's from now on. False: there is no place for its texts; it stays the
+ * caller's. One that has more texts than there is place for at all is taken when it is alone. */
+bool worker_put(worker *w, answer *a);
+/* Cancels what runs, ends all replies, and the thread. NULL is fine. */
+void worker_stop(worker *w);
+
+#endif

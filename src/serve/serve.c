@@ -1,0 +1,120 @@
+/* Reading order: serve_open, the routes, serve_start and serve_close. */
+#include "serve/serve.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "serve/api/api.h"
+#include "serve/page/page.h"
+
+enum { DESK_THREADS = 2, DEFAULT_WAITING = 1024 };
+
+/* ---- routes that print what is there ---- */
+
+static void get_models(void *ctx, const http_request *rq, http_reply *reply) {
+    const server *s = ctx;
+    (void)rq;
+    reply_object(reply, served_json(&s->models));
+}
+
+static void get_health(void *ctx, const http_request *rq, http_reply *reply) {
+    (void)ctx, (void)rq;
+    reply_object(reply, json_pack("{s:s}", "status", "ok"));
+}
+
+static void get_metrics(void *ctx, const http_request *rq, http_reply *reply) {
+    const server *s = ctx;
+    const char **names = xcalloc((size_t)s->models.n, sizeof *names);
+    http_counters http;
+    strbuf text = {0};
+    (void)rq;
+    for (int i = 0; i < s->models.n; i++) names[i] = s->models.item[i].name;
+    http_server_count(s->http, &http);
+    metrics_print(s->metrics, names, s->models.n, &http, &text);
+    http_reply_send(reply, 200, "text/plain; version=0.0.4; charset=utf-8", text.data, text.len);
+    strbuf_free(&text);
+    free(names);
+}
+
+/* What the page must be sent with is said in page.h. */
+static void get_page(void *ctx, const http_request *rq, http_reply *reply) {
+    (void)ctx, (void)rq;
+    http_reply_header(reply, "Content-Security-Policy", chat_page_csp);
+    http_reply_header(reply, "X-Content-Type-Options", "nosniff");
+    http_reply_header(reply, "Referrer-Policy", "no-referrer");
+    http_reply_header(reply, "Cross-Origin-Opener-Policy", "same-origin");
+    http_reply_header(reply, "Cache-Control", "no-cache");
+    http_reply_send(reply, 200, "text/html; charset=utf-8", chat_page, chat_page_bytes);
+}
+
+/* ---- routes that read a body ---- */
+
+#define AT_DESK(name)                                                                              \
+    static void desk_##name(void *ctx, const http_request *rq, http_reply *reply) {                \
+        desk_put(((server *)ctx)->desk, api_##name, ctx, rq, reply);                               \
+    }
+AT_DESK(completions)
+AT_DESK(chat)
+AT_DESK(tokenize)
+AT_DESK(detokenize)
+
+static void set_routes(server *s) {
+    const http_route routes[] = {
+        {"GET", "/", get_page, s, true},
+        {"GET", "/health", get_health, s, true},
+        {"GET", "/metrics", get_metrics, s, false},
+        {"GET", "/v1/models", get_models, s, false},
+        {"POST", "/v1/completions", desk_completions, s, false},
+        {"POST", "/v1/chat/completions", desk_chat, s, false},
+        {"POST", "/tokenize", desk_tokenize, s, false},
+        {"POST", "/detokenize", desk_detokenize, s, false},
+        {"GET", "/tokenizer_info", api_tokenizer_info, s, false},
+    };
+    _Static_assert(ARRAY_LEN(routes) < SERVER_ROUTES, "one more ends the list");
+    memcpy(s->routes, routes, sizeof routes);
+}
+
+const http_route *serve_routes(const server *s) {
+    return s->routes;
+}
+
+/* ---- the server ---- */
+
+status serve_open(server **out, const serve_options *opt, err *e) {
+    server *s = xcalloc(1, sizeof *s);
+    *out = s;
+    TRY(served_open_all(&s->models, opt, e));
+    int streams = 0;
+    for (int i = 0; i < s->models.n; i++) streams += s->models.item[i].model.serve.seqs;
+    s->most_texts = streams + (opt->waiting ? opt->waiting : DEFAULT_WAITING);
+    s->metrics = metrics_new();
+    set_routes(s);
+    return ST_OK;
+}
+
+status serve_start(server *s, const http_server *http, err *e) {
+    s->http = http;
+    TRY(worker_start(&s->worker, &s->models, s->metrics, s->most_texts, e));
+    return desk_open(&s->desk, DESK_THREADS, e);
+}
+
+void serve_describe(const server *s, strbuf *out) {
+    for (int i = 0; i < s->models.n; i++) {
+        const served *m = &s->models.item[i];
+        const engine_size *z = &m->model.serve;
+        strbuf_printf(out, "%s: %d texts at a time of up to %d tokens, a cache of %ld tokens%s\n",
+                      m->name, z->seqs, z->longest, (long)z->page * (z->pages - 1),
+                      m->template ? "" : "; no chat template, so it continues texts only");
+    }
+}
+
+/* The desk first: what is on it goes to the worker. */
+void serve_close(server *s) {
+    if (!s) return;
+    desk_close(s->desk);
+    worker_stop(s->worker);
+    metrics_free(s->metrics);
+    served_close_all(&s->models);
+    free(s);
+}

@@ -1,0 +1,74 @@
+# athanor serve: how it starts, who may ask, what it logs, how it stops. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/serve.sh"
+make_speaker m
+
+# What is refused before it listens.
+expect 2 serve absent;                              has err "there is no model at absent"
+expect 2 serve m --port 70000;                      has err "--port"
+expect 2 serve m --host 0.0.0.0 --port 0;           has err "there is no API key"; has err "ATHANOR_API_KEY"
+expect 2 serve m --host no-such-host.invalid --port 0; has err "no-such-host.invalid is no address"
+expect 2 serve m --ctx 65;                          has err "65"; has err "64"
+expect 2 serve m --model other;                     has err "'other' is not NAME=PATH"
+expect 2 serve m --model m=m;                       has err "m"
+expect 2 serve m --api-key-file /dev/null;          has err "there is no API key in /dev/null"
+expect 2 serve m --cache f8
+
+# One that listens, and another at the same port.
+start_server m
+[ "$(wc -l <served)" = 1 ] || fail "more than one line: $(cat served)"
+expect 2 serve m --port "$port";                    has err "cannot listen on 127.0.0.1 port $port"; has err "--port 0"
+answers 200 GET /health
+answers 200 GET /v1/models;                         has out '"id": "m"'
+answers 404 GET /v1/models/../../etc/passwd
+answers 405 DELETE /health;                         has out "Allow: OPTIONS, GET, HEAD"
+answers 403 GET /v1/models "" "Origin: https://evil.example"
+stop_server
+grep -qE '[0-9:]{8} GET /v1/models 200 .*[0-9] ms$' log || fail "no line for the request"
+has err "DELETE /health 405"
+
+# Keys: from the command line, a file, the environment; never in the log, nor is what was asked.
+printf '# ours\nfrom-file\n\n' >keys
+ATHANOR_API_KEY=from-env start_server m --api-key from-line --api-key-file keys
+for key in from-line from-file from-env; do
+    answers 200 GET /v1/models "" "Authorization: Bearer $key"
+done
+answers 401 GET /v1/models;                         has out "WWW-Authenticate: Bearer"
+answers 401 GET /v1/models "" "Authorization: Bearer # ours"
+answers 401 POST /v1/completions '{"prompt": "secret"}' "Authorization: Bearer wrong-key"
+answers 200 GET /health
+answers 200 POST '/v1/completions?x=y' '{"prompt": "secret", "max_tokens": 3, "ignore_eos": true}' "Authorization: Bearer from-env"
+has out '"completion_tokens": 3'
+stop_server
+has err "POST /v1/completions 200"
+for word in from- secret wrong-key; do lacks err "$word"; done
+
+# Other names, other sites, no lines.
+start_server m --name poet --allow-origin https://app.example --quiet
+answers 200 GET /v1/models "" "Origin: https://app.example"
+has out '"id": "poet"'; has out "Access-Control-Allow-Origin: https://app.example"
+stop_server
+lacks err "GET /v1/models"
+
+# SIGTERM while answers are written: each of them ends, whole, and then the program does.
+start_server m --streams 2
+for n in 1 2 3 4; do
+    {
+        exec 7<>"/dev/tcp/127.0.0.1/$port"
+        text='{"prompt": "go", "max_tokens": 60, "n": 8, "stream": true, "ignore_eos": true}'
+        printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s' \
+            ${#text} "$text" >&7
+        cat <&7 >stream.$n
+    } &
+    clients[n]=$!
+done
+streaming() { grep -q '^data: ' stream.1 && grep -q '^data: ' stream.2 && grep -q '^data: ' stream.3 && grep -q '^data: ' stream.4; }
+await streaming 2>/dev/null || fail "no answers"
+stop_server
+has err "stopping when running answers have ended"
+wait "${clients[@]}"
+for n in 1 2 3 4; do
+    grep -q '^data: \[DONE\]' stream.$n || fail "answer $n is not whole: $(tail -c 300 stream.$n)"
+    [ "$(grep -c '"finish_reason": "length"' stream.$n)" = 8 ] || fail "answer $n lacks texts"
+done
+finish
