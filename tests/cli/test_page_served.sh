@@ -1,6 +1,5 @@
 # The chat page as the program serves it, in a headless Chromium. Skipped where there is none, or no Python.
 command -v python3 >/dev/null || { echo "there is no Python here: the page was not looked at"; exit 77; }
-[ -f "$(dirname "$0")/serve.sh" ] || { echo "the program does not serve yet"; exit 77; }
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/serve.sh"
 make_speaker chat
