@@ -148,6 +148,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     server.first_sent = time.time()
                 self.piece({"choices": [choice]})
                 n += 1
+            server.ending.wait(20)
             limit = body.get("max_tokens")
             self.piece({"choices": [{"index": 0, "delta": {}, "finish_reason": "length" if limit and n >= limit else "stop"}]})
             self.piece({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": n, "total_tokens": 10 + n}})
@@ -160,8 +161,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """seen: requests; ended: tokens of each answer, -1 where the client went. `held`: while it is clear, answers wait
-    behind their third token."""
+    """seen: requests; ended: tokens of each answer, -1 where the client went. While `held` is clear,
+    answers wait behind their third token; while `ending` is, behind their last."""
     daemon_threads = True
 
     def __init__(self, page, port=0, key=None, pause=0.0, page_headers=()):
@@ -171,6 +172,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.stopped = False
         self.held = threading.Event()
         self.held.set()
+        self.ending = threading.Event()
+        self.ending.set()
         self.url = "http://127.0.0.1:%d/" % self.server_address[1]
 
     def stop(self):
