@@ -7,6 +7,7 @@
 
 Nothing but 127.0.0.1 has an address for it. Waiting is for frames of the page, never for a time; WAIT_S ends a test
 that would wait for ever."""
+
 import base64
 import fcntl
 import json
@@ -19,8 +20,18 @@ import time
 
 WAIT_S = 60
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "ArrowLeft": (37, ""), "ArrowUp": (38, ""),
-        "ArrowRight": (39, ""), "ArrowDown": (40, ""), "Home": (36, ""), "End": (35, ""), " ": (32, " ")}
+KEYS = {
+    "Enter": (13, "\r"),
+    "Escape": (27, ""),
+    "Tab": (9, ""),
+    "ArrowLeft": (37, ""),
+    "ArrowUp": (38, ""),
+    "ArrowRight": (39, ""),
+    "ArrowDown": (40, ""),
+    "Home": (36, ""),
+    "End": (35, ""),
+    " ": (32, " "),
+}
 SHIFT = 8
 
 
@@ -43,10 +54,25 @@ class Chromium:
             os.dup2(theirs_out, 4)
 
         self.process = subprocess.Popen(
-            [find_chromium(), "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run",
-             "--disable-background-networking", "--disable-dev-shm-usage", "--hide-scrollbars", "--force-device-scale-factor=1",
-             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--user-data-dir=" + self.folder],
-            preexec_fn=in_child, pass_fds=(3, 4), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [
+                find_chromium(),
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--remote-debugging-pipe",
+                "--no-first-run",
+                "--disable-background-networking",
+                "--disable-dev-shm-usage",
+                "--hide-scrollbars",
+                "--force-device-scale-factor=1",
+                "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+                "--user-data-dir=" + self.folder,
+            ],
+            preexec_fn=in_child,
+            pass_fds=(3, 4),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(theirs_in)
         os.close(theirs_out)
 
@@ -106,9 +132,13 @@ class Page:
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch)
         self.send("Emulation.setFocusEmulationEnabled", enabled=True)
         self.send("Emulation.setTouchEmulationEnabled", enabled=touch)
-        self.send("Emulation.setEmulatedMedia", features=[
-            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
-            {"name": "prefers-reduced-motion", "value": "reduce"}])
+        self.send(
+            "Emulation.setEmulatedMedia",
+            features=[
+                {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+                {"name": "prefers-reduced-motion", "value": "reduce"},
+            ],
+        )
 
     def send(self, method, **params):
         return self.browser.send(method, self.session, **params)
@@ -127,27 +157,38 @@ class Page:
         result = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in result:
             details = result["exceptionDetails"]
-            raise RuntimeError("%s: %s" % (expression, details.get("exception", details).get("description", details["text"])))
+            raise RuntimeError(
+                "%s: %s" % (expression, details.get("exception", details).get("description", details["text"]))
+            )
         return result["result"].get("value")
 
     def wait(self, condition):
         until = time.monotonic() + WAIT_S
         while not self.run("new Promise((done) => requestAnimationFrame(() => done(Boolean(%s))))" % condition):
             if time.monotonic() > until:
-                raise TimeoutError("never true: %s; the page says: %s" % (condition, self.run("document.body.innerText")[:2000]))
+                raise TimeoutError(
+                    "never true: %s; the page says: %s" % (condition, self.run("document.body.innerText")[:2000])
+                )
 
     def type(self, text):
         self.send("Input.insertText", text=text)
 
     def press(self, key, modifiers=0):
         code, text = KEYS.get(key, (ord(key.upper()) if len(key) == 1 else 0, key if len(key) == 1 else ""))
-        down = {"type": "keyDown" if text else "rawKeyDown", "key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+        down = {
+            "type": "keyDown" if text else "rawKeyDown",
+            "key": key,
+            "windowsVirtualKeyCode": code,
+            "modifiers": modifiers,
+        }
         self.send("Input.dispatchKeyEvent", **down, **({"text": text, "unmodifiedText": text} if text else {}))
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code, modifiers=modifiers)
 
     def hover(self, selector):
-        x, y = self.run("(() => { const r = document.querySelector(%s).getBoundingClientRect();"
-                        " return [r.x + r.width / 2, r.y + r.height / 2]; })()" % json.dumps(selector))
+        x, y = self.run(
+            "(() => { const r = document.querySelector(%s).getBoundingClientRect();"
+            " return [r.x + r.width / 2, r.y + r.height / 2]; })()" % json.dumps(selector)
+        )
         self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def screenshot(self, scale=1.0):
@@ -157,12 +198,16 @@ class Page:
 
     def seen(self, method):
         """Parameters of the events of that name so far."""
-        return [e["params"] for e in self.browser.events if e["method"] == method and e.get("sessionId") == self.session]
+        return [
+            e["params"] for e in self.browser.events if e["method"] == method and e.get("sessionId") == self.session
+        ]
 
     def urls(self):
         return [e["request"]["url"] for e in self.seen("Network.requestWillBeSent")]
 
     def complaints(self):
         """What the console holds: exceptions, refusals by the policy, failed requests."""
-        return [e["exceptionDetails"].get("exception", {}).get("description", "exception") for e in self.seen("Runtime.exceptionThrown")] \
-            + [e["entry"]["text"] for e in self.seen("Log.entryAdded") if e["entry"]["level"] == "error"]
+        return [
+            e["exceptionDetails"].get("exception", {}).get("description", "exception")
+            for e in self.seen("Runtime.exceptionThrown")
+        ] + [e["entry"]["text"] for e in self.seen("Log.entryAdded") if e["entry"]["level"] == "error"]

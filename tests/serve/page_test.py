@@ -5,6 +5,7 @@
     python3 tests/serve/page_test.py --golden build/page/chat.html      makes tests/golden/page anew; look at them
 
 Exit status 77: there is no Chromium. Screenshots that differ are left beside the page (different-NAME.png)."""
+
 import json
 import os
 import statistics
@@ -46,8 +47,9 @@ class Bench:
         self.server = self.serve()
 
     def serve(self, key=None, port=0):
-        server = mock_openai.Server(self.page_file, port, key, page_headers=[
-            ("Content-Security-Policy", mock_openai.csp_of(self.page_file))])
+        server = mock_openai.Server(
+            self.page_file, port, key, page_headers=[("Content-Security-Policy", mock_openai.csp_of(self.page_file))]
+        )
         threading.Thread(target=server.serve_forever, daemon=True).start()
         return server
 
@@ -88,13 +90,19 @@ def leave_focus(page):
 
 # ---- tests ----
 
+
 def test_first_token(bench):
     """The first token is on screen within 100 ms of the server's, beside what two frames cost on a busy machine."""
     page = bench.chat()
     gaps = []
     while len(gaps) < 7 or (min(gaps) > 100 and len(gaps) < 25):
         asked = time.time()
-        frames = page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(Date.now()))))") - asked * 1000
+        frames = (
+            page.run(
+                "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(Date.now()))))"
+            )
+            - asked * 1000
+        )
         bench.server.held.clear()  # the answer does not end before it is on screen
         say(page, "turn %d" % len(gaps), wait=False)
         page.wait("window.shown.length === %d" % (len(gaps) + 1))
@@ -102,18 +110,34 @@ def test_first_token(bench):
         page.wait(IDLE)
         gap = page.run("window.shown.at(-1)") - bench.server.first_sent * 1000
         gaps.append(gap if gap <= 100 else gap - max(0, frames - 33))
-    print("    first token on screen after %.0f ms (median of %d, least %.0f ms)" % (statistics.median(gaps), len(gaps), min(gaps)))
+    print(
+        "    first token on screen after %.0f ms (median of %d, least %.0f ms)"
+        % (statistics.median(gaps), len(gaps), min(gaps))
+    )
     assert 0 <= min(gaps) <= 100, gaps
 
 
 HOSTILE = [
-    "<script>window.pwned=1</script>", "<img src=x onerror=window.pwned=1>", "<svg onload=window.pwned=1>",
-    "[a](javascript:window.pwned=1)", "[a](JaVaScRiPt:window.pwned=1)", "[a]( javascript:window.pwned=1)",
-    "[a](data:text/html,<script>window.pwned=1</script>)", "![a](http://example.org/beacon.png)", "<javascript:window.pwned=1>",
-    "[a](vbscript:x)", "[a](file:///etc/passwd)", "[a](//example.org)", "<iframe srcdoc='<script>parent.pwned=1</script>'>",
-    "```\"><script>window.pwned=1</script>\n</code><script>window.pwned=1</script>\n```", "| <b>a</b> | b |\n|--|--|\n| <img src=x> | `</td>` |",
-    "<a href='http://example.org' onmouseover='window.pwned=1'>x</a>", "[x](http://example.org/\"onmouseover=\"window.pwned=1)",
-    "<style>*{display:none}</style>", "<base href=http://example.org>", "\u202e\u2066 http://example.org \u0000",
+    "<script>window.pwned=1</script>",
+    "<img src=x onerror=window.pwned=1>",
+    "<svg onload=window.pwned=1>",
+    "[a](javascript:window.pwned=1)",
+    "[a](JaVaScRiPt:window.pwned=1)",
+    "[a]( javascript:window.pwned=1)",
+    "[a](data:text/html,<script>window.pwned=1</script>)",
+    "![a](http://example.org/beacon.png)",
+    "<javascript:window.pwned=1>",
+    "[a](vbscript:x)",
+    "[a](file:///etc/passwd)",
+    "[a](//example.org)",
+    "<iframe srcdoc='<script>parent.pwned=1</script>'>",
+    '```"><script>window.pwned=1</script>\n</code><script>window.pwned=1</script>\n```',
+    "| <b>a</b> | b |\n|--|--|\n| <img src=x> | `</td>` |",
+    "<a href='http://example.org' onmouseover='window.pwned=1'>x</a>",
+    '[x](http://example.org/"onmouseover="window.pwned=1)',
+    "<style>*{display:none}</style>",
+    "<base href=http://example.org>",
+    "\u202e\u2066 http://example.org \u0000",
 ]
 
 
@@ -127,7 +151,9 @@ def test_hostile_text(bench):
         same(page.run("document.querySelectorAll('script').length"), scripts, "scripts")
         same(page.run("window.pwned === undefined"), True, "nothing ran")
         found = page.run("[...document.querySelectorAll('.answer .%s *')].map((n) => n.tagName)" % view)
-        allowed = "A BR P CODE PRE FIGURE FIGCAPTION SPAN BUTTON svg path DIV TABLE THEAD TBODY TR TH TD EM STRONG".split()
+        allowed = (
+            "A BR P CODE PRE FIGURE FIGCAPTION SPAN BUTTON svg path DIV TABLE THEAD TBODY TR TH TD EM STRONG".split()
+        )
         same(sorted(set(found) - set(allowed)), [], "elements in answers")
         links = page.run("[...document.querySelectorAll('.answer a')].map((a) => [a.protocol, a.rel, a.target])")
         same([link for link in links if link[0] != "http:" or "noopener" not in link[1]], [], "links")
@@ -155,8 +181,28 @@ def test_costly_text(bench):
     """Long text of marks alone is shown all the same: every search that fails is made once."""
     page = bench.chat()
     n = 8000
-    for text in ("*" * n, "**a " * n, "[" * n, "[a](" * n, "`" * n + "a", "` ``" * n, "> " * n, "- " * n, "1. " * 400 + "a", "|" * n + "\n|-" + " " * n + "x",
-                 "# " + " " * n + "x", "_a" * n, "~~" * n, "<http://" * n, "h" * n, "a\n" * n, "\t- a\n" * 2000, "|a" * n + "\n" + "|-" * n, "` ``" * 2000, "**a** " * 1500):
+    for text in (
+        "*" * n,
+        "**a " * n,
+        "[" * n,
+        "[a](" * n,
+        "`" * n + "a",
+        "` ``" * n,
+        "> " * n,
+        "- " * n,
+        "1. " * 400 + "a",
+        "|" * n + "\n|-" + " " * n + "x",
+        "# " + " " * n + "x",
+        "_a" * n,
+        "~~" * n,
+        "<http://" * n,
+        "h" * n,
+        "a\n" * n,
+        "\t- a\n" * 2000,
+        "|a" * n + "\n" + "|-" * n,
+        "` ``" * 2000,
+        "**a** " * 1500,
+    ):
         page.run("document.querySelector('#new').click()")
         say(page, "blob " + text)
         same(len(text_of(page, ".answer .md")), 1, "answers")
@@ -173,7 +219,23 @@ def test_markdown(bench):
     page.wait(IDLE)
     with open(os.path.join(HERE, "sample.md")) as f:
         sample = f.read()
-    counts = {"h3": 1, "h4": 1, "h5": 1, "ol": 1, "ul": 2, "li": 7, "blockquote": 1, "table": 1, "td": 9, "figure": 2, "hr": 1, "a": 2, "del": 1, "em": 1, "strong": 1}
+    counts = {
+        "h3": 1,
+        "h4": 1,
+        "h5": 1,
+        "ol": 1,
+        "ul": 2,
+        "li": 7,
+        "blockquote": 1,
+        "table": 1,
+        "td": 9,
+        "figure": 2,
+        "hr": 1,
+        "a": 2,
+        "del": 1,
+        "em": 1,
+        "strong": 1,
+    }
     for name, n in counts.items():
         same(page.run("document.querySelectorAll('.md %s').length" % name), n, name)
     code = sample.split("```python\n")[1].split("\n```")[0]
@@ -240,17 +302,38 @@ def test_every_stop_of_tab(bench):
     ids, rounds = set(), 0
     while rounds < 2:
         page.press("Tab")
-        name, outline, known = page.run("""(() => { const a = document.activeElement; const s = getComputedStyle(a);
+        name, outline, known = page.run(
+            """(() => { const a = document.activeElement; const s = getComputedStyle(a);
           const field = a.closest('#composer') ?? a; const label = a.labels?.[0]?.textContent ?? '';
-          return [a.getAttribute('aria-label') ?? (label || a.textContent), s.outlineStyle !== 'none' || field !== a, a.id || a.dataset.act]; })()""")
+          return [a.getAttribute('aria-label') ?? (label || a.textContent), s.outlineStyle !== 'none' || field !== a, a.id || a.dataset.act]; })()"""
+        )
         if page.run("document.activeElement === document.body"):
             rounds += 1  # it would leave the page now
             continue
         assert name.strip(), "a stop without a name: %s" % known
         assert outline, "the focus on %s cannot be seen" % name
         ids.add(known)
-    wanted = {"new", "open", "rename", "trash", "theme", "export-all", "help", "compare", "panel-open", "input", "copy", "retry",
-              "edit", "tokens", "system", "knob-temperature", "knob-seed", "defaults", "mode-text"}
+    wanted = {
+        "new",
+        "open",
+        "rename",
+        "trash",
+        "theme",
+        "export-all",
+        "help",
+        "compare",
+        "panel-open",
+        "input",
+        "copy",
+        "retry",
+        "edit",
+        "tokens",
+        "system",
+        "knob-temperature",
+        "knob-seed",
+        "defaults",
+        "mode-text",
+    }
     same(sorted(wanted - ids), [], "out of reach")
 
 
@@ -310,13 +393,24 @@ def test_history(bench):
     page.press("Enter")
     page.wait(IDLE + " && document.querySelector('.message .versions')")
     say(page, "say four")
-    same([(m["role"], m["content"]) for m in bench.server.seen[-1][2]["messages"]],
-         [("system", "Be brief."), ("user", "say one"), ("assistant", "one"), ("user", "say three"),
-          ("assistant", "three"), ("user", "say four")], "messages")
+    same(
+        [(m["role"], m["content"]) for m in bench.server.seen[-1][2]["messages"]],
+        [
+            ("system", "Be brief."),
+            ("user", "say one"),
+            ("assistant", "one"),
+            ("user", "say three"),
+            ("assistant", "three"),
+            ("user", "say four"),
+        ],
+        "messages",
+    )
     page.run("document.querySelector('#list [data-act=download]').click()")
     page.wait("window.saved.length === 1")
     kept = json.loads(page.run("window.saved[0]"))
-    same([m["content"] for m in kept["messages"]], ["say one", "one", "say three", "three", "say four", "four"], "export")
+    same(
+        [m["content"] for m in kept["messages"]], ["say one", "one", "say three", "three", "say four", "four"], "export"
+    )
 
 
 def test_settings(bench):
@@ -324,15 +418,27 @@ def test_settings(bench):
     page = bench.chat()
     leave_focus(page)
     page.press("s")
-    shown = dict(page.run("[...document.querySelectorAll('#knobs input[type=number]')].map((n) => [n.id, n.placeholder])"))
-    same([shown["knob-" + k] for k in ("temperature", "top_p", "top_k", "repetition_penalty")], ["0.7", "0.9", "40", "1.1"], "defaults")
+    shown = dict(
+        page.run("[...document.querySelectorAll('#knobs input[type=number]')].map((n) => [n.id, n.placeholder])")
+    )
+    same(
+        [shown["knob-" + k] for k in ("temperature", "top_p", "top_k", "repetition_penalty")],
+        ["0.7", "0.9", "40", "1.1"],
+        "defaults",
+    )
     say(page, "say x")
     sent = bench.server.seen[-1][2]
-    same(sorted(sent), ["logprobs", "messages", "model", "seed", "stream", "stream_options", "top_logprobs"], "fields by default")
+    same(
+        sorted(sent),
+        ["logprobs", "messages", "model", "seed", "stream", "stream_options", "top_logprobs"],
+        "fields by default",
+    )
     for key, typed in (("temperature", "0.35"), ("top_k", "7"), ("max_tokens", "999999"), ("seed", "12")):
         page.run("document.querySelector('#knob-%s').focus()" % key)
         page.type(typed)
-    same(page.run("document.querySelector('#knob-max_tokens').getAttribute('aria-invalid')"), "true", "above the context")
+    same(
+        page.run("document.querySelector('#knob-max_tokens').getAttribute('aria-invalid')"), "true", "above the context"
+    )
     say(page, "say y")
     sent = bench.server.seen[-1][2]
     same([sent.get(k) for k in ("temperature", "top_k", "max_tokens", "seed")], [0.35, 7, None, 12], "fields")
@@ -344,7 +450,9 @@ def test_settings(bench):
 def test_model_without_chat(bench):
     """A model that was not taught to chat goes on with the text."""
     page = bench.chat()
-    page.run("(() => { const s = document.querySelector('#models select'); s.value = 'base'; s.dispatchEvent(new Event('change')); })()")
+    page.run(
+        "(() => { const s = document.querySelector('#models select'); s.value = 'base'; s.dispatchEvent(new Event('change')); })()"
+    )
     say(page, "say once ")
     method, path, body = bench.server.seen[-1]
     same([path, body["prompt"], body["max_tokens"]], ["/v1/completions", "say once ", 256], "request")
@@ -381,8 +489,11 @@ def test_kept(bench):
 def test_troubles(bench):
     """Failures are told in words, with a way on."""
     page = bench.chat()
-    for text, title in (("busy", "The server is busy with others."), ("too long", "The conversation is too long for this model."),
-                        ("broken", "The server failed.")):
+    for text, title in (
+        ("busy", "The server is busy with others."),
+        ("too long", "The conversation is too long for this model."),
+        ("broken", "The server failed."),
+    ):
         say(page, text)
         same(text_of(page, ".turn:last-child .trouble strong"), [title], text)
     bench.server.held.clear()
@@ -411,7 +522,9 @@ def test_key(bench):
         page.type(typed)
         page.press("Enter")
         if typed == "wrong":
-            page.wait("document.querySelector('#login').open && document.querySelector('#login-why').textContent.includes('not the right one')")
+            page.wait(
+                "document.querySelector('#login').open && document.querySelector('#login-why').textContent.includes('not the right one')"
+            )
     page.wait("document.querySelector('#models select')?.value === 'small'")
     say(page, "say in")
     same(text_of(page, ".md"), ["in"], "the answer")
@@ -419,6 +532,7 @@ def test_key(bench):
 
 
 # ---- looks ----
+
 
 def scene_empty(page):
     pass
@@ -443,10 +557,25 @@ def scene_pair(page):
 
 def scene_long(page):
     say(page, "say ما هو الأثانور؟ هو فرن **هادئ** يحرق ببطء.\n\n- أول\n- ثان")
-    say(page, "say " + "Supercalifragilistic" * 20 + "\n\nhttps://example.org/" + "a" * 200 + "\n\n```\n" + "x" * 300 + "\n```")
+    say(
+        page,
+        "say "
+        + "Supercalifragilistic" * 20
+        + "\n\nhttps://example.org/"
+        + "a" * 200
+        + "\n\n```\n"
+        + "x" * 300
+        + "\n```",
+    )
 
 
-SCENES = {"empty": scene_empty, "markdown": scene_markdown, "tokens": scene_tokens, "long": scene_long, "pair": scene_pair}
+SCENES = {
+    "empty": scene_empty,
+    "markdown": scene_markdown,
+    "tokens": scene_tokens,
+    "long": scene_long,
+    "pair": scene_pair,
+}
 SIZES = {"phone": (360, 740), "tablet": (768, 1024), "desk": (1440, 900)}
 
 # What makes a page wrong at any size: it is wider than the screen, a control lies outside of it or is too small to be
@@ -499,7 +628,9 @@ def views(bench):
             for scene, play in SCENES.items():
                 page.run("document.querySelector('#new').click()")
                 play(page)
-                page.run("document.querySelectorAll('.facts').forEach((n) => { n.textContent = '20 tokens · 40 tokens/s · seed 500000'; })")
+                page.run(
+                    "document.querySelectorAll('.facts').forEach((n) => { n.textContent = '20 tokens · 40 tokens/s · seed 500000'; })"
+                )
                 page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
                 yield scene, size, "%s-%s-%s" % (scene, size, colours), page
             page.close()
@@ -565,11 +696,15 @@ def look_at_served(browser, url, key):
     page.press("Escape")
     page.run("document.querySelector('.answer [data-act=retry]').click()")
     page.wait(IDLE + " && document.querySelector('.versions').textContent === '2 / 2'")
-    page.run("(() => { const s = document.querySelector('#models select'); s.value = 'base'; s.dispatchEvent(new Event('change')); })()")
+    page.run(
+        "(() => { const s = document.querySelector('#models select'); s.value = 'base'; s.dispatchEvent(new Event('change')); })()"
+    )
     say(page, "once")
     assert text_of(page, ".turn:last-child .answer .body .plain")[0], "a model without a template wrote nothing"
     say(page, "long " * 100)
-    same(text_of(page, ".turn:last-child .trouble strong"), ["The conversation is too long for this model."], "too long")
+    same(
+        text_of(page, ".turn:last-child .trouble strong"), ["The conversation is too long for this model."], "too long"
+    )
     same(page.run("window.violations"), [], "what the policy stopped")
     same([u for u in page.urls() if not u.startswith((url, "data:"))], [], "requests to elsewhere")
     same([c for c in page.complaints() if "401" not in c and "400" not in c], [], "the console")

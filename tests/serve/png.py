@@ -1,4 +1,5 @@
 """PNG files of screenshots as rows of (r, g, b), and back: 8 bits a channel, not interlaced. Standard library only."""
+
 import struct
 import zlib
 
@@ -6,8 +7,8 @@ import zlib
 def read(data):
     at, size, packed = 8, None, b""
     while at < len(data):
-        length, kind = struct.unpack(">I4s", data[at:at + 8])
-        body = data[at + 8:at + 8 + length]
+        length, kind = struct.unpack(">I4s", data[at : at + 8])
+        body = data[at + 8 : at + 8 + length]
         at += length + 12
         if kind == b"IHDR":
             size = struct.unpack(">IIBB", body[:10])
@@ -18,9 +19,9 @@ def read(data):
     assert depth == 8
     raw, rows, above, line = zlib.decompress(packed), [], bytearray(width * step), width * step + 1
     for y in range(height):
-        row = bytearray(raw[y * line + 1:(y + 1) * line])
+        row = bytearray(raw[y * line + 1 : (y + 1) * line])
         unfilter(raw[y * line], row, above, step)
-        rows.append([tuple(row[x:x + 3]) for x in range(0, len(row), step)])
+        rows.append([tuple(row[x : x + 3]) for x in range(0, len(row), step)])
         above = row
     return rows
 
