@@ -1,21 +1,24 @@
 /* Attention over pages (PAGE_ATTENTION), for rows of many sequences.
  *
- *   tile    rows that follow each other in one sequence, up to LINES queries of a kv head's group; most
- *           rows of a prompt are in tiles, a row that writes a token is one by itself
+ *   tile    rows that follow each other in one sequence, up to LINES queries of a kv head's group;
+ *           most rows of a prompt are in tiles, a row that writes a token is one by itself
  *   piece   keys [i PIECE, (i + 1) PIECE) of a sequence
- *   task    a tile, a kv head and a piece: scores, weights exp(score - max), mixed values, with max and
- *           sum of the weights behind them
+ *   task    a tile, a kv head and a piece: scores, weights exp(score - max), mixed values, with max
+ *           and sum of the weights behind them
  *   join    of the pieces of a query, rising (Dao et al. 2023, Flash-Decoding)
  *
- * What a query comes to is one chain of additions for each number (page_product.h), in an order that
- * follows from positions alone. So its bits do not depend on the tile it is in, on other rows, on
- * pages or threads. Values that a query does not see are not touched for it: they may be anything. Keys that it does not
- * see may be multiplied, and their scores are dropped.
+ * What a query comes to is one chain of additions for each number (page_product.h), in an order
+ * that follows from positions alone. So its bits do not depend on the tile it is in, on other rows,
+ * on pages or threads. Values that a query does not see are not touched for it: they may be
+ * anything. Keys that it does not see may be multiplied, and their scores are dropped.
  *
- * Where there are many tiles, a thread takes whole ones. Else tasks are shared out, in waves: as many as the
- * room for their results holds. Workspace in floats:
- * max(LINES pieces, SLOTS threads) (Dv + 2), where `pieces` are those of the longest sequence, and the
- * tiles. FLOPs 2 (D + Dv) per visible key and query head. */
+ * Where there are many tiles, a thread takes whole ones. Else tasks are shared out, in waves: as
+ * many as the room for their results holds. Workspace in floats: max(LINES pieces, SLOTS threads)
+ * (Dv + 2), where `pieces` are those of the longest sequence, and a block's operands and scores for
+ * each thread; and the tiles. FLOPs 2 (D + Dv) per visible key and query head.
+ *
+ * Reading order: page_tile, page_task, attend_task and what it calls, join_line, then who shares
+ * out the work: run_wave, run_heads. */
 #include <omp.h>
 
 #include "op/cpu/attention.h"
@@ -126,8 +129,8 @@ typedef struct page_task {
     int64_t run_key[PIECE];       /* number of the first */
 } page_task;
 
-/* Where the keys of the page with position j lie for the kv head that the next task takes: the next one
- * of the same page, or the first of a page in the next piece. */
+/* Where the keys of the page with position j lie for the kv head that the next task takes: the next
+ * one of the same page, or the first of a page in the next piece. */
 static const char *next_keys(const page_task *k, const int32_t *pages, int64_t j) {
     const op_attr *at = k->c->attr;
     const tensor *keys = &k->c->in[1];
@@ -219,8 +222,8 @@ V_INLINE void hide_keys(float *s, int64_t j, page_view seen) {
     v_store(s + j, v_select(visible, v_load(s + j), v_set1(-INFINITY)));
 }
 
-/* What scores are multiplied with when they are exponentiated, in units of log 2; positive, since those that are hidden are
- * -infinity. */
+/* What scores are multiplied with when they are exponentiated, in units of log 2; positive, since
+ * those that are hidden are -infinity. */
 V_INLINE float score_scale(const op_attr *at) {
     bool scaled = at->paged.softcap > 0.0f || !(at->paged.scale > 0.0f);
     return scaled ? 1.0f : at->paged.scale * ATT_LOG2E;
@@ -440,7 +443,8 @@ static int64_t tile_of_task(const page_job *job, int64_t number) {
     return low;
 }
 
-/* A piece of a unit whose results begin with slot `slot`; kv heads [first, end) are taken beside it. */
+/* A piece of a unit whose results begin with slot `slot`; kv heads [first, end) are taken beside
+ * it. */
 static void attend(const page_job *job, page_unit u, int64_t piece, int64_t slot, int64_t first,
                    int64_t end) {
     const op_call *c = job->c;
@@ -453,8 +457,8 @@ static void attend(const page_job *job, page_unit u, int64_t piece, int64_t slot
     attend_task(&k, job->rooms + omp_get_thread_num() * block_floats(c->attr));
 }
 
-/* Task `number` of the wave from u to `end`. The kv heads of a piece follow each other: their keys are
- * neighbours. */
+/* Task `number` of the wave from u to `end`. The kv heads of a piece follow each other: their keys
+ * are neighbours. */
 static void attend_number(const page_job *job, int64_t number, page_unit u, page_unit end) {
     int64_t tile = tile_of_task(job, number), first = tile == u.tile ? u.kv : 0;
     int64_t behind = tile == end.tile ? end.kv : job->c->attr->paged.K, heads = behind - first;
@@ -536,7 +540,8 @@ static page_job make_job(const op_call *c) {
     return job;
 }
 
-/* By all threads of a team. Neighbouring tasks read neighbouring keys: a thread takes some at a time. */
+/* By all threads of a team. Neighbouring tasks read neighbouring keys: a thread takes some at a
+ * time. */
 static void run_wave(const page_job *job, page_unit u, page_unit end) {
     int64_t base = slots_before(job, u), team = omp_get_num_threads(), me = omp_get_thread_num();
     int64_t first = tasks_before(job, u), behind = tasks_before(job, end);
