@@ -501,6 +501,11 @@ static void test_hostile(void **state) {
     check_refused(parse("{\"type\":\"string\",\"minLength\":1000000000}"), "more than");
     check_refused(parse("{\"type\":\"string\",\"pattern\":\"((a{1,900}){1,900}){1,900}\"}"),
                   "too large");
+    json_t *many = json_object();
+    for (int i = 0; i < 9; i++)
+        json_object_set_new(many, (char[]){(char)('a' + i), 0},
+                            json_pack("{s:s,s:i}", "type", "integer", "multipleOf", 991 + i));
+    check_refused(json_pack("{s:o}", "properties", many), "too large");
     grammar *g = grammar_from("{\"type\":\"string\",\"maxLength\":1000000000}");
     grammar_free(g);
     /* a set of places for each of many pasts; masks are cut short, the text ends all the same */

@@ -12,8 +12,8 @@ _Static_assert((int)TOKEN_TRIE_DEPTH <= (int)NET_NEAR, "a token is no longer tha
 enum {
     MASKS = 128,
     /* Places in all sets that one walk meets for the first time: more of them than any but a hostile
-     * schema has, in a small part of a second. */
-    MOST_WORK = 1 << 21,
+     * schema has, in a few hundredths of a second. */
+    MOST_WORK = 1 << 18,
     WAY_BYTES = 1 << 12,
     MOST_WAY_BYTES = 1 << 16 /* of all ways from one set */
 };

@@ -60,7 +60,8 @@ static status build(pattern *p, const rx_node *t, int32_t next, int32_t *start);
 /* Perhaps a character from each of the rest; *loop is a state that comes back to itself. */
 static int32_t any_number(pattern *p, int32_t next) {
     int32_t loop = add(p, (char_state){.kind = EDGE_SPLIT, .b = next});
-    p->state[loop].a = add(p, (char_state){.kind = EDGE_SET, .set = -1, .a = loop});
+    int32_t any = add(p, (char_state){.kind = EDGE_SET, .set = -1, .a = loop});
+    p->state[loop].a = any;
     return loop;
 }
 
@@ -123,7 +124,7 @@ static status build_search(pattern *p, const rx_node *t, int32_t accept, int32_t
             whole = {.kind = RX_CAT, .child = (rx_node *[]){(rx_node *)t}, .n_child = 1};
     if (t->kind != RX_CAT) inner = whole;
     bool from_start = inner.n_child > 0 && is_at(inner.child[0], false);
-    inner.child += from_start;
+    if (from_start) inner.child++; /* an empty pattern has none */
     inner.n_child -= from_start;
     bool to_end = inner.n_child > 0 && is_at(inner.child[inner.n_child - 1], true);
     inner.n_child -= to_end;

@@ -32,7 +32,7 @@ typedef struct digits {
     int L, F;            /* digits before the point and behind it at most */
     bool lo_open, hi_open;
     int multiple;
-    int32_t *loose; /* [digits left][remainder] made before; 0: not yet */
+    int32_t *loose; /* [digits left][remainder] the state made before, plus 1; 0: not yet */
 } digits;
 
 /* ---- the automaton ---- */
@@ -74,12 +74,13 @@ static int32_t next_digit(digits *d, int pos, bool tl, bool th, int rest) {
 static int32_t from(digits *d, int pos, bool tl, bool th, int rest) {
     int32_t *known = &d->loose[(d->L + d->F - pos) * d->multiple + rest];
     bool loose = !tl && !th && pos > 0;
-    if (loose && *known) return *known;
+    if (loose && *known) return *known - 1;
+    if (d->n->full) return NET_DEAD;
     int32_t end = pos >= d->L && may_stop(d, pos, tl, th, rest) ? NET_END : NET_DEAD;
     int32_t more = next_digit(d, pos, tl, th, rest);
     if (pos == d->L) more = net_byte(d->n, '.', '.', more);
     int32_t at = net_split(d->n, end, more);
-    if (loose) *known = at;
+    if (loose) *known = at + 1;
     return at;
 }
 
