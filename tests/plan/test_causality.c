@@ -57,6 +57,13 @@ static void random_sizes(lab *l, json_t *o, const model_family *f) {
 }
 
 /* One option that some family has, on any family. */
+/* These have no biases. */
+static bool has_experts(const json_t *o) {
+    const char *type = json_string_value(json_object_get(o, "model_type"));
+    return strcmp(type, "mixtral") == 0 || strcmp(type, "olmoe") == 0 ||
+           strcmp(type, "qwen3_moe") == 0;
+}
+
 static void random_option(lab *l, json_t *o) {
     static const char *const numbers[] = {"attn_logit_softcapping",
                                           "final_logit_softcapping",
@@ -79,7 +86,10 @@ static void random_option(lab *l, json_t *o) {
         case 0:
             json_object_set_new(o, numbers[choose(l, 6)], json_real(0.5 + (double)choose(l, 4)));
             break;
-        case 1: json_object_set_new(o, switches[choose(l, 5)], json_boolean(choose(l, 2))); break;
+        case 1:
+            json_object_set_new(o, switches[choose(l, 5)], json_boolean(choose(l, 2)));
+            if (has_experts(o)) json_object_set_new(o, "mlp_bias", json_false());
+            break;
         case 2: json_object_set_new(o, w[0], json_string(w[1 + choose(l, 3)])); break;
         case 3: json_object_set_new(o, "sliding_window", list_of(l, layers, 0, 9)); break;
         case 4: json_object_set_new(o, "no_rope_layers", list_of(l, layers, 0, 1)); break;

@@ -46,6 +46,17 @@ static void set_layers(lab *l, json_t *o, const char *key, int64_t lo, int64_t n
     json_object_set_new(o, key, list);
 }
 
+/* Experts have no biases. */
+static void set_experts(lab *l, json_t *o) {
+    const char *type = json_string_value(json_object_get(o, "model_type"));
+    bool always = strcmp(type, "mixtral") == 0 || strcmp(type, "olmoe") == 0 ||
+                  strcmp(type, "qwen3_moe") == 0;
+    if (!always && choose(l, 3) > 0) return;
+    json_object_set_new(o, "num_experts", json_integer(5));
+    json_object_set_new(o, "num_experts_per_tok", json_integer(2));
+    json_object_set_new(o, "mlp_bias", json_false());
+}
+
 static json_t *random_config(lab *l, const model_family *f) {
     static const char *const norms[][2] = {{"rms", "none"},   {"rms", "weight"},
                                            {"rms", "offset"}, {"layer", "none"},
@@ -77,6 +88,7 @@ static json_t *random_config(lab *l, const model_family *f) {
     set_flag(l, o, "attention_bias");
     set_flag(l, o, "qkv_bias");
     set_flag(l, o, "mlp_bias");
+    set_experts(l, o);
     set_flag(l, o, "head_bias");
     set_flag(l, o, "rope_interleaved");
     set_flag(l, o, "tie_word_embeddings");

@@ -27,7 +27,6 @@ static status mixtral_from_hf(json_t *o, int64_t layers, bool file, err *e) {
 static void mixtral_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_rope(mc, o);
-    hf_drop(o, "mlp_bias");
     hf_write(mc, o, "num_local_experts num_experts_per_tok router_aux_loss_coef");
     json_object_set_new(o, "sliding_window",
                         mc->sliding_window > 0 ? json_integer(mc->sliding_window) : json_null());

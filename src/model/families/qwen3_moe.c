@@ -58,7 +58,6 @@ static status qwen3_moe_from_hf(json_t *o, int64_t layers, bool file, err *e) {
 static void qwen3_moe_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_rope(mc, o);
-    hf_drop(o, "mlp_bias");
     hf_write(mc, o,
              "attention_bias num_experts num_experts_per_tok moe_intermediate_size "
              "norm_topk_prob router_aux_loss_coef");

@@ -1,5 +1,5 @@
 /* EXPERT_LINEAR and EXPERT_SUM. The first is a packed product for each expert with the rows that
- * have picked it, 2 M I O FLOPs in all: experts with many rows one after the other with all threads,
+ * have picked it, so that a row's bits do not depend on how many there are; 2 M I O FLOPs in all: experts with many rows one after the other with all threads,
  * the others side by side with a thread each. The second is bound by memory: k rows are read for
  * each that is written. */
 #include <omp.h>
@@ -67,7 +67,7 @@ static void run_expert(const op_call *c, expert_phase phase, int64_t e, int thre
     if (phase == EXPERT_WEIGHT && g.k == 0)
         no_rows(&g);
     else if (g.m > 0)
-        CPU_FN(gemm_packed)(threads, &g, ws);
+        CPU_FN(gemm_tiles)(threads, &g, ws);
 }
 
 static int64_t rows_of(const op_call *c, int64_t e) {

@@ -230,10 +230,13 @@ static void run_task(const pass *p, float *packed_a, int64_t task, const sharing
 }
 
 void CPU_FN(gemm_packed)(int threads, const gemm_args *g, void *ws) {
-    if (CPU_FN(gemv_fits)(g)) {
+    if (CPU_FN(gemv_fits)(g))
         CPU_FN(gemv)(threads, g);
-        return;
-    }
+    else
+        CPU_FN(gemm_tiles)(threads, g, ws);
+}
+
+void CPU_FN(gemm_tiles)(int threads, const gemm_args *g, void *ws) {
     blocking b = choose_blocking(g->n, g->k, g->ab_dt, g->c_dt);
     int64_t per = pack_pairs(g->ab_dt) ? 2 : 1;
     float *packed_b = ws, *packed_a = packed_b + round_up(b.ku * b.nc, 16);

@@ -11,6 +11,8 @@
 
 int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt);
 void CPU_FN(gemm_packed)(int threads, const gemm_args *g, void *ws);
+/* The same, never by gemv: the bits of a row of C do not depend on how many there are. */
+void CPU_FN(gemm_tiles)(int threads, const gemm_args *g, void *ws);
 
 /* Whether gemv runs the product instead (gemm_packed asks). */
 bool CPU_FN(gemv_fits)(const gemm_args *g);
