@@ -148,7 +148,7 @@ const settings = {
     const model = app.model(column);
     const mode = modeOf(column, model);
     const usualHere = defaultsOf(model, mode)[key] ?? usual;
-    const shown = usualHere ?? {max_tokens: mode === 'text' ? TEXT_TOKENS : 'to its end', seed: 'new each time'}[key];
+    const shown = usualHere ?? {max_tokens: mode === 'text' ? TEXT_TOKENS : 'to its end', seed: 'random'}[key];
     const top = key === 'max_tokens' ? model?.max_model_len : max;
     const number = el('input', {
       type: 'number',
