@@ -1,5 +1,6 @@
-/* PAGE_STORE and PAGE_ATTENTION together: what a row comes to is that of the plain formula, and has the same bits alone and
- * among others, wherever its pages lie, with any number of threads. What a row does not see is NaN. */
+/* PAGE_STORE and PAGE_ATTENTION together: what a row comes to is that of the plain formula, and has
+ * the same bits alone and among others, wherever its pages lie, with any number of threads. What a
+ * row does not see is NaN. */
 #include "op/harness.h"
 
 enum { SEQS = 4, LONGEST = 330, MOST_ROWS = 90 };

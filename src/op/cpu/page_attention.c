@@ -1,20 +1,24 @@
 /* Attention over pages (PAGE_ATTENTION), for rows of many sequences.
  *
- *   tile    rows that follow each other in one sequence, up to LINES queries of a kv head's group; most
- *           rows of a prompt are in tiles, a row that writes a token is one by itself
+ *   tile    rows that follow each other in one sequence, up to LINES queries of a kv head's group;
+ *           most rows of a prompt are in tiles, a row that writes a token is one by itself
  *   piece   keys [i PIECE, (i + 1) PIECE) of a sequence
- *   task    a tile, a kv head and a piece: scores, weights exp(score - max), mixed values, with max and
- *           sum of the weights behind them
+ *   task    a tile, a kv head and a piece: scores, weights exp(score - max), mixed values, with max
+ *           and sum of the weights behind them
  *   join    of the pieces of a query, rising (Dao et al. 2023, Flash-Decoding)
  *
- * What a query comes to is one chain of additions for each number (page_product.h), in an order that
- * follows from positions alone. So its bits do not depend on the tile it is in, on other rows, on
- * pages or threads. Values that a query does not see are not touched for it: they may be anything. Keys that it does not
- * see may be multiplied, and their scores are dropped.
+ * What a query comes to is one chain of additions for each number (page_product.h), in an order
+ * that follows from positions alone. So its bits do not depend on the tile it is in, on other rows,
+ * on pages or threads. Values that a query does not see are not touched for it: they may be
+ * anything. Keys that it does not see may be multiplied, and their scores are dropped.
  *
- * Tasks are done in waves, as many as the room for their results holds. Workspace in floats:
- * max(LINES pieces, SLOTS threads) (Dv + 2), where `pieces` are those of the longest sequence, and the
- * tiles. FLOPs 2 (D + Dv) per visible key and query head. */
+ * Where there are many tiles, a thread takes whole ones. Else tasks are shared out, in waves: as
+ * many as the room for their results holds. Workspace in floats: max(LINES pieces, SLOTS threads)
+ * (Dv + 2), where `pieces` are those of the longest sequence, and a block's operands and scores for
+ * each thread; and the tiles. FLOPs 2 (D + Dv) per visible key and query head.
+ *
+ * Reading order: page_tile, page_task, attend_task and what it calls, join_line, then who shares
+ * out the work: run_wave, run_heads. */
 #include <omp.h>
 
 #include "op/cpu/attention.h"
@@ -23,9 +27,10 @@
 
 enum {
     PIECE = PAGE_KEYS,
-    LINES = 64,   /* queries of a tile, unless a group has more */
-    SLOTS = 4096, /* results of a piece and a query that a thread has room for, at least */
-    SHARES = 4,   /* of a wave's tasks for a thread */
+    LINES = 64,      /* queries of a tile, unless a group has more */
+    SLOTS = 4096,    /* results of a piece and a query that a thread has room for, at least */
+    SHARES = 4,      /* of a wave's tasks for a thread */
+    LEAST_WORKS = 8, /* for a thread, where they are shared out whole */
     LINE = PAGE_LINE
 };
 
@@ -124,8 +129,8 @@ typedef struct page_task {
     int64_t run_key[PIECE];       /* number of the first */
 } page_task;
 
-/* Where the keys of the page with position j lie for the kv head that the next task takes: the next one
- * of the same page, or the first of a page in the next piece. */
+/* Where the keys of the page with position j lie for the kv head that the next task takes: the next
+ * one of the same page, or the first of a page in the next piece. */
 static const char *next_keys(const page_task *k, const int32_t *pages, int64_t j) {
     const op_attr *at = k->c->attr;
     const tensor *keys = &k->c->in[1];
@@ -217,8 +222,8 @@ V_INLINE void hide_keys(float *s, int64_t j, page_view seen) {
     v_store(s + j, v_select(visible, v_load(s + j), v_set1(-INFINITY)));
 }
 
-/* What scores are multiplied with when they are exponentiated, in units of log 2; positive, since those that are hidden are
- * -infinity. */
+/* What scores are multiplied with when they are exponentiated, in units of log 2; positive, since
+ * those that are hidden are -infinity. */
 V_INLINE float score_scale(const op_attr *at) {
     bool scaled = at->paged.softcap > 0.0f || !(at->paged.scale > 0.0f);
     return scaled ? 1.0f : at->paged.scale * ATT_LOG2E;
@@ -438,23 +443,29 @@ static int64_t tile_of_task(const page_job *job, int64_t number) {
     return low;
 }
 
-/* Task `number` of the wave from u to `end`. The kv heads of a piece follow each other: their keys are
- * neighbours. */
-static void attend(const page_job *job, int64_t number, page_unit u, page_unit end) {
+/* A piece of a unit whose results begin with slot `slot`; kv heads [first, end) are taken beside
+ * it. */
+static void attend(const page_job *job, page_unit u, int64_t piece, int64_t slot, int64_t first,
+                   int64_t end) {
     const op_call *c = job->c;
-    int64_t tile = tile_of_task(job, number);
-    const page_tile *t = &job->tiles[tile];
+    const page_tile *t = &job->tiles[u.tile];
     page_task k; /* its lists are long, and are filled as far as they are used */
     k.c = c, k.t = t, k.lines = lines_of(job, t), k.n_vectors = k.n_runs = 0;
-    k.kv_first = tile == u.tile ? u.kv : 0;
-    k.kv_end = tile == end.tile ? end.kv : c->attr->paged.K;
-    number -= tasks_before(job, (page_unit){tile, k.kv_first});
-    int64_t heads = k.kv_end - k.kv_first, piece = number / heads;
-    k.piece = t->first + piece, k.kv = k.kv_first + number % heads;
-    int64_t slot = slots_before(job, (page_unit){tile, k.kv}) - slots_before(job, u);
+    k.kv = u.kv, k.kv_first = first, k.kv_end = end, k.piece = t->first + piece;
     k.parts = job->parts + (slot + piece * k.lines) * part_floats(c->attr);
     k.max = job->max + slot + piece, k.sum = job->sum + slot + piece;
     attend_task(&k, job->rooms + omp_get_thread_num() * block_floats(c->attr));
+}
+
+/* Task `number` of the wave from u to `end`. The kv heads of a piece follow each other: their keys
+ * are neighbours. */
+static void attend_number(const page_job *job, int64_t number, page_unit u, page_unit end) {
+    int64_t tile = tile_of_task(job, number), first = tile == u.tile ? u.kv : 0;
+    int64_t behind = tile == end.tile ? end.kv : job->c->attr->paged.K, heads = behind - first;
+    number -= tasks_before(job, (page_unit){tile, first});
+    page_unit mine = {tile, first + number % heads};
+    attend(job, mine, number / heads, slots_before(job, mine) - slots_before(job, u), first,
+           behind);
 }
 
 /* The maximum of each of n pieces becomes its weight 2^(max_i - max); returns the sum of weights. */
@@ -529,26 +540,56 @@ static page_job make_job(const op_call *c) {
     return job;
 }
 
-/* By all threads of a team. Neighbouring tasks read neighbouring keys: a thread takes some at a time. */
+/* By all threads of a team. Neighbouring tasks read neighbouring keys: a thread takes some at a
+ * time. */
 static void run_wave(const page_job *job, page_unit u, page_unit end) {
     int64_t base = slots_before(job, u), team = omp_get_num_threads(), me = omp_get_thread_num();
     int64_t first = tasks_before(job, u), behind = tasks_before(job, end);
     int64_t lines = lines_before(job, u), n_lines = lines_before(job, end) - lines;
     int64_t share = att_max((behind - first) / (team * SHARES), 1);
 #pragma omp for schedule(dynamic, share)
-    for (int64_t i = first; i < behind; i++) attend(job, i, u, end);
+    for (int64_t i = first; i < behind; i++) attend_number(job, i, u, end);
     WITH_DTYPE(job->c->out[0].dt, join, job, u, lines + n_lines * me / team,
                lines + n_lines * (me + 1) / team, base);
 #pragma omp barrier
 }
 
+/* Whether so many kv heads of any tile are but a small share of the work, and a thread has room for
+ * their results: then each is done by one thread, and threads do not wait for each other. */
+static bool heads_are_small(const page_job *job, int64_t heads, int threads) {
+    int64_t K = job->c->attr->paged.K, all = job->tiles[job->n_tiles].slots;
+    for (int64_t i = 0; i < job->n_tiles; i++) {
+        int64_t slots = (job->tiles[i + 1].slots - job->tiles[i].slots) / K * heads;
+        if (slots > SLOTS || slots * LEAST_WORKS * threads > all) return false;
+    }
+    return true;
+}
+
+/* The kv heads of a tile from number `work` times `heads` on. */
+static void run_heads(const page_job *job, int64_t work, int64_t heads) {
+    int64_t in_tile = job->c->attr->paged.K / heads, first = work % in_tile * heads;
+    const page_tile *t = &job->tiles[work / in_tile];
+    int64_t slot = omp_get_thread_num() * (int64_t)SLOTS, lines = lines_of(job, t);
+    for (int64_t i = 0; i < t->pieces * heads; i++) {
+        page_unit u = {work / in_tile, first + i % heads};
+        attend(job, u, i / heads, slot + i % heads * t->pieces * lines, first, first + heads);
+    }
+    for (int64_t i = 0; i < lines * heads; i++)
+        WITH_DTYPE(job->c->out[0].dt, join_line, job, t, first + i / lines, i % lines,
+                   slot + i / lines * t->pieces * lines);
+}
+
 static void page_attention_fwd(const op_call *c) {
     page_job job = make_job(c);
-    int64_t tasks = job.tiles[job.n_tiles].tasks;
-    int threads =
-        tasks * PIECE * (c->attr->paged.D + c->attr->paged.Dv) < 1 << 15 ? 1 : call_threads(c);
+    int64_t width = c->attr->paged.D + c->attr->paged.Dv, K = c->attr->paged.K;
+    bool tiny = job.tiles[job.n_tiles].tasks * PIECE * width < 1 << 15;
+    int threads = tiny ? 1 : call_threads(c);
+    int64_t heads = heads_are_small(&job, K, threads) ? K : heads_are_small(&job, 1, threads);
 #pragma omp parallel num_threads(threads)
-    {
+    if (heads > 0) {
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < job.n_tiles * K / heads; i++) run_heads(&job, i, heads);
+    } else {
         for (page_unit u = {0, 0}, end; u.tile < job.n_tiles; u = end) {
             end = end_of_wave(&job, u);
             run_wave(&job, u, end);

@@ -1,9 +1,9 @@
-/* The products of attention over pages: C [lines, columns] (+)= A B, a few lines of A at a time against vectors of B as
- * they lie in a cache, f32, f16 or bf16. A is packed floats; where the machine multiplies pairs of bf16, pairs, and two rows
- * of B become pairs as they are read.
+/* The products of attention over pages: C [lines, columns] (+)= A B, a few lines of A at a time
+ * against vectors of B as they lie in a cache, f32, f16 or bf16. A is packed floats; where the
+ * machine multiplies pairs of bf16, pairs, and two rows of B become pairs as they are read.
  *
- * Each number of C is one chain of multiply-adds over the rows of B, in their order. So its bits do not depend on what is
- * computed beside it. */
+ * Each number of C is one chain of multiply-adds over the rows of B, in their order. So its bits do
+ * not depend on what is computed beside it. */
 #ifndef OP_CPU_PAGE_PRODUCT_H
 #define OP_CPU_PAGE_PRODUCT_H
 
@@ -110,8 +110,8 @@ V_INLINE void page_add_rows(vf acc[][PAGE_VECTORS], const float *a, int64_t lda,
 #endif
 }
 
-/* A product of lines: A and C are scores, or a line of theirs is ld units or floats behind another; B is of type dt.
- * n: lanes of a single vector. */
+/* A product of lines: A or C are scores, the other has lines ld units or floats apart; B is of type
+ * dt. n: lanes of a single vector. */
 typedef struct page_product {
     const float *a;
     float *c;
@@ -173,9 +173,9 @@ V_INLINE void page_mix_of(const page_product *p, const page_rows *r, int64_t pie
         PAGE_WITH_TYPE(f, p, (p)->n, L, 1, __VA_ARGS__)
 #define PAGE_WITH_TYPE(f, p, n, L, W, ...) WITH_DTYPE((p)->dt, f, p, __VA_ARGS__, n, L, W)
 
-/* C = A B for vectors of columns at places at[v], which go to to[v]: scores of keys; W at a time, of which their
- * number is a multiple: 1, 2 or PAGE_VECTORS. L is of page_lines. A function of its own, so that nothing else
- * competes for registers. */
+/* C = A B for vectors of columns at places at[v], which go to to[v]: scores of keys; W at a time, of
+ * which their number is a multiple: 1, 2 or PAGE_VECTORS. L is of page_lines. A function of its own,
+ * so that nothing else competes for registers. */
 __attribute__((noinline, unused)) static void page_scores(const page_product *p, const page_rows *r,
                                                           const int64_t *at, const int16_t *to,
                                                           int64_t vectors, int L, int W) {

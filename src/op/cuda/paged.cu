@@ -1,16 +1,17 @@
 /* Caches of pages: PAGE_STORE and PAGE_ATTENTION (op/ops.def).
  *
- * Store: a number read and one written; keys become columns, values stay rows. In f32 programs the cache
- * may be f16.
+ * Store: a number read and one written; keys become columns, values stay rows. In f32 programs the
+ * cache may be f16.
  *
- * Attention: a block takes a row, a kv head with up to HEADS of its queries, and KEYS keys. Scores with a
- * thread for each key, as keys lie as columns; a warp makes weights of a query's scores; values are mixed
- * with a thread for each column. Where the longest sequence has more than KEYS keys the results are parts,
- * which a second kernel joins. Every number is one chain of additions in the order of the keys, or a sum in
- * a warp over all keys of a block: a row's bits are its own. FLOPs 2 (D + Dv) per visible key and query;
- * keys and values are read once for HEADS queries.
+ * Attention: a block takes a row, a kv head with up to HEADS of its queries, and KEYS keys. Scores
+ * with a thread for each key, as keys lie as columns; a warp makes weights of a query's scores;
+ * values are mixed with a thread for each column. A second kernel joins the blocks of a row. Every
+ * number is one chain of additions in the order of the keys, or a sum in a warp over all keys of a
+ * block: a row's bits are its own. FLOPs 2 (D + Dv) per visible key and query; keys and values are
+ * read once for HEADS queries.
  *
- * Workspace: H pieces (Dv + 2) floats per row, of as many rows as fit 8 MiB; a launch takes so many rows. */
+ * Workspace: H pieces (Dv + 2) floats per row, of as many rows as fit 8 MiB, or of one; a launch
+ * takes so many rows. */
 #include "op/cuda/pieces.h"
 
 typedef struct store_args {
