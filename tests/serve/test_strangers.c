@@ -304,6 +304,46 @@ static void test_idle_crowd(void **state) {
     scene_end(&s);
 }
 
+/* Where it listens to others, no address has more than its part of the places, and no key is no way in. */
+static void test_one_address(void **state) {
+    (void)state;
+    enum { EACH = 5 };
+    static const char *const keys[] = {"key"};
+    scene s;
+    strbuf in = {0};
+    int fds[EACH];
+    scene_begin(&s,
+                (http_options){.host = "0.0.0.0", .keys = keys, .n_keys = 1, .per_address = EACH});
+    expect(&s, "GET /health HTTP/1.1\r\nHost: 10.1.2.3:80\r\nConnection: close\r\n\r\n", 200);
+    expect(&s, "GET /health HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", 403);
+    scene_await_connections(&s, 0);
+    for (int i = 0; i < EACH; i++) fds[i] = client_connect(&s);
+    while (scene_count(&s).connections < EACH) usleep(1000);
+    int more = client_connect(&s);
+    assert_string_equal(client_read(more, &in, NULL), "");
+    close(more);
+    for (int i = 0; i < EACH; i++) close(fds[i]);
+    scene_await_connections(&s, 0);
+    expect_health(&s);
+    strbuf_free(&in);
+    scene_end(&s);
+}
+
+static void test_ipv6(void **state) {
+    (void)state;
+    http_server *server;
+    http_options options = {.host = "::1"};
+    err e;
+    if (http_server_open(&server, &options, routes, &e) != ST_OK) {
+        print_message("skipped: there is no IPv6 here\n");
+        return;
+    }
+    char url[64];
+    snprintf(url, sizeof url, "http://[::1]:%d", http_server_port(server));
+    assert_string_equal(http_server_url(server), url);
+    http_server_close(server);
+}
+
 /* A client that does not take the end of its answer does not stay for ever. */
 static void test_answer_not_read(void **state) {
     (void)state;
@@ -327,6 +367,7 @@ int main(void) {
         cmocka_unit_test(test_long_heads),   cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_origins),      cmocka_unit_test(test_keys),
         cmocka_unit_test(test_large_bodies), cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_one_address),  cmocka_unit_test(test_ipv6),
         cmocka_unit_test(test_idle_crowd),   cmocka_unit_test(test_answer_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -130,8 +130,8 @@ static void announce(const cli_args *args, const server *s, const http_server *h
     if (args->json)
         cli_print_json(json_pack("{s:s, s:s}", "event", "listening", "url", http_server_url(http)));
     else
-        printf("%s\n%s/v1%s (Ctrl-C ends it)\n", strbuf_cstr(&text), http_server_url(http),
-               o->n_keys ? ", with an API key" : "");
+        printf("%s%s for browsers, %s/v1 for programs%s; Ctrl-C ends it\n", strbuf_cstr(&text),
+               http_server_url(http), http_server_url(http), o->n_keys ? ", with an API key" : "");
     fflush(stdout);
     strbuf_free(&text);
 }
@@ -150,6 +150,7 @@ static status serve(const cli_args *args, const serve_options *so, const http_op
     stopper signals;
     TRY(stopper_begin(&signals, e));
     status st = serve_open(&s, so, e);
+    if (st == ST_MEMORY) err_hint(e, "choose a shorter --ctx, fewer --streams or less --memory");
     if (st == ST_OK) st = http_server_open(&http, ho, serve_routes(s), e);
     if (st == ST_OK) st = answer(args, s, http, ho, &signals, e);
     stopper_end(&signals);
