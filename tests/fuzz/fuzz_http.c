@@ -70,8 +70,7 @@ static void converse(const uint8_t *data, size_t size, size_t step) {
     close(pair[0]);
     for (int i = 0; i < 100 && server->n_connections > 0; i++) turn();
     turn(); /* of what the last one left in the list */
-    while (server->phases[PHASE_LINGER].first)
-        connection_event(server, server->phases[PHASE_LINGER].first);
+    connection_end_lingering(server);
     if (server->n_connections != 0 || server->n_replies != 0 || server->bodies_bytes != 0) abort();
 }
 

@@ -1,5 +1,6 @@
-/* athanor serve: a model answers over HTTP, in the forms of OpenAI's API. Options become those of the server
- * (serve/serve.h) and of its HTTP side (serve/http/http.h); memory is planned before anything listens. */
+/* athanor serve: a model answers over HTTP, in the forms of OpenAI's API. Options become those of the
+ * server (serve/serve.h) and of its HTTP side (serve/http/http.h); memory is planned before anything
+ * listens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
-/* SIGINT and SIGTERM for a command that serves: the first asks its server to stop, the second to stop at
- * once. Before there is a server, the first ends the program.
+/* SIGINT and SIGTERM for a command that serves: the first asks its server to stop, the second to stop
+ * at once. Before there is a server, the first ends the program.
  *
- * A thread waits for them, and no other takes them: so no call is cut short, and there is no handler. */
+ * A thread waits for them, and no other takes them: so no call is cut short, and there is no
+ * handler. */
 #ifndef APP_STOPPER_H
 #define APP_STOPPER_H
 

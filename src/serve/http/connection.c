@@ -82,8 +82,8 @@ static int fd_of(struct MHD_Connection *mhd) {
     return info ? info->connect_fd : -1;
 }
 
-/* libmicrohttpd does not see the end of a connection to which it writes nothing; nor one that comes together with the
- * last bytes, as it is told of changes only. */
+/* libmicrohttpd does not see the end of a connection to which it writes nothing; nor one that comes
+ * together with the last bytes, as it is told of changes only. */
 static void watch(http_server *s, connection *c, int operation) {
     struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = c};
     epoll_ctl(s->poll_fd, operation, c->fd, &ev);
@@ -114,7 +114,8 @@ void connection_notify(void *server, struct MHD_Connection *mhd, void **socket_c
 
 static void end_lingering(http_server *s, connection *c) {
     unlink_from(&s->phases[PHASE_LINGER], c);
-    close(c->fd); /* which takes it from poll_fd */
+    epoll_ctl(s->poll_fd, EPOLL_CTL_DEL, c->fd, NULL); /* the first descriptor may still be open */
+    close(c->fd);
     s->n_lingering--;
     free(c);
 }
@@ -183,8 +184,11 @@ int64_t connection_expire(http_server *s) {
     return next;
 }
 
-void connection_end_all(http_server *s) {
+void connection_end_lingering(http_server *s) {
     while (s->phases[PHASE_LINGER].first) end_lingering(s, s->phases[PHASE_LINGER].first);
+}
+
+void connection_end_all(http_server *s) {
     for (int p = 0; p < PHASES; p++)
         for (connection *c = s->phases[p].first; c; c = c->next) {
             if (!c->reply) continue;

@@ -240,6 +240,7 @@ static void begin_stop(http_server *s) {
 static void stop_daemon(http_server *s) {
     connection_end_all(s);
     if (s->daemon) MHD_stop_daemon(s->daemon);
+    connection_end_lingering(s);
     s->daemon = NULL;
 }
 

@@ -1,5 +1,5 @@
-/* What the files of the server share. `lock` guards what stands under "any thread"; all else belongs to
- * the server's thread. */
+/* What the files of the server share. `lock` guards what stands under "any thread"; all else belongs
+ * to the server's thread. */
 #ifndef SERVE_SERVER_INT_H
 #define SERVE_SERVER_INT_H
 
@@ -13,8 +13,8 @@
 
 /* ---- connections (connection.c) ---- */
 
-/* What a connection is at. Each phase has one time limit, so its connections stand in a list in the order
- * in which they run out. */
+/* What a connection is at. Each phase has one time limit, so its connections stand in a list in the
+ * order in which they run out. */
 typedef enum phase {
     PHASE_FIRST,  /* the headers of its first request are to come */
     PHASE_IDLE,   /* those of a further one */
@@ -22,8 +22,8 @@ typedef enum phase {
     PHASE_ANSWER, /* the handler has it; no limit */
     PHASE_WRITE,  /* the client is to read the rest of the answer */
     PHASE_HALF,   /* the client sends no more; what it has sent is to be a request */
-    PHASE_LINGER, /* refused: what the client still sends is thrown away, so that it reads the answer */
-    PHASE_SHUT, /* cut off, which libmicrohttpd is to find; no limit */
+    PHASE_LINGER, /* refused: what it still sends is thrown away, so that it reads the answer */
+    PHASE_SHUT,   /* cut off, which libmicrohttpd is to find; no limit */
     PHASES
 } phase;
 
@@ -51,10 +51,11 @@ void connection_event(http_server *s, connection *c);
 int64_t connection_expire(http_server *s);
 /* libmicrohttpd will find it closed. */
 void connection_shut(connection *c);
-/* libmicrohttpd is about to close a connection whose client may still send a body: goes on in a copy. */
+/* libmicrohttpd is about to close a connection whose client may still send a body: a copy lingers. */
 void connection_linger(http_server *s, const connection *c);
 /* Cuts off requests that are not whole yet: 503. */
 void connection_refuse_bodies(http_server *s);
+void connection_end_lingering(http_server *s);
 /* Cuts off all that wait for a handler, and tells these. */
 void connection_end_all(http_server *s);
 
