@@ -292,6 +292,9 @@ static void test_tokens(void **state) {
     json_decref(o);
     o = house_json(h, "/v1/models", NULL, 200);
     assert_string_equal(text_at(o, "data.0.id"), "tiny");
+    json_t *one = house_json(h, "/v1/models/tiny", NULL, 200);
+    assert_true(json_equal(one, at(o, "data.0")));
+    json_decref(one);
     assert_true(json_is_true(at(o, "data.0.meta.chat")) &&
                 json_is_true(at(o, "data.0.meta.tools")));
     json_decref(o);
