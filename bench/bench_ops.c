@@ -130,6 +130,56 @@ static void bench_stored(bench *b) {
     }
 }
 
+/* The products of a pass of SmolLM2-135M: 30 layers and the head. */
+static double pass_seconds(const bench *b, dtype w_dt, int64_t rows, bool by_row,
+                           uint8_t *weights) {
+    static const int32_t sizes[][3] = {
+        {960, 576, 30}, {576, 576, 30}, {3072, 576, 30}, {576, 1536, 30}, {49152, 576, 1}};
+    double total = 0;
+    for (int i = 0; i < ARRAY_LEN(sizes); i++) {
+        int64_t out = sizes[i][0], in = sizes[i][1];
+        op_attr attr = {.linear = {.by_row = by_row}};
+        tensor w = {.dt = w_dt, .rows = out, .cols = in, .ld = in, .data = weights};
+        op_infer io = {.kind = OP_LINEAR, .attr = &attr, .dev = b->d};
+        io.in[0] = make(b, b->dt, rows, in, 0), io.in[1] = w;
+        err e = {0};
+        if (op_infer_call(&io, &e) != ST_OK) exit(1);
+        op_run run = {.dev = b->d};
+        op_call c = {.kind = OP_LINEAR, .attr = &attr, .run = &run, .in = {io.in[0], w}};
+        c.out[0] = make(b, b->dt, rows, out, 0);
+        c.ws = arena_alloc(b->a, (size_t)io.fwd.ws_bytes + 1);
+        op_fn fwd = op_find(b->d, OP_LINEAR, b->dt)->fwd;
+        fwd(&c);
+        double t0 = now_seconds(b);
+        for (int l = 0; l < sizes[i][2]; l++) {
+            c.in[1].data = weights + (size_t)l * (size_t)(out * dtype_span_bytes(w_dt, in));
+            fwd(&c);
+        }
+        total += now_seconds(b) - t0;
+    }
+    return total;
+}
+
+static void bench_pass(bench *b, dtype w_dt) {
+    static const int rows[] = {1, 2, 4, 8, 16, 32, 64, 256};
+    size_t bytes = (size_t)49152 * (size_t)dtype_span_bytes(w_dt, 2 * 576);
+    uint8_t *weights = arena_alloc(b->a, bytes);
+    memset(weights, 1, bytes);
+    for (int i = 0; i < ARRAY_LEN(rows); i++) {
+        char label[48];
+        snprintf(label, sizeof label, "pass %s, %d rows", dtype_name(w_dt), rows[i]);
+        if (strncmp(label, b->only, strlen(b->only)) != 0) continue;
+        double best[2] = {1e30, 1e30};
+        for (int j = 0; j < 2 * RUNS; j++) {
+            double s = pass_seconds(b, w_dt, rows[i], j % 2, weights);
+            best[j % 2] = s < best[j % 2] ? s : best[j % 2];
+        }
+        printf("%-26s %-5s %9.3f ms, by row %9.3f ms\n", label, dtype_name(b->dt), best[0] * 1e3,
+               best[1] * 1e3);
+    }
+    arena_reset(b->a);
+}
+
 static void bench_attention(bench *b, const char *label, int32_t batch, int32_t queries,
                             int32_t time, int32_t heads, int32_t kv_heads, float softcap) {
     op_attr at = {.attention = {.B = batch, .Tq = queries, .Tk = time, .D = D, .Dv = D}};
@@ -230,6 +280,8 @@ int main(int argc, char **argv) {
         bench_linear(&b, "linear 1 row 384x4096", 1, C, V);
         bench_small_ops(&b);
         if (b.dt == DT_F32) bench_stored(&b);
+        bench_pass(&b, b.dt);
+        if (b.dt == DT_F32) bench_pass(&b, DT_Q4_1);
     }
     b.dt = DT_F32;
     if (!*b.only) bench_adamw(&b);

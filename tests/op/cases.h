@@ -73,6 +73,12 @@ static void cases_LINEAR(case_list *l) {
         if (i % 3 > 0) c->in[2] = (slot){VECTOR, 1, O, 0, 0};
         if (i % 3 == 2) c->in[3] = (slot){ACTIVATION, N, O, 0, 0};
     }
+    for (int i = 0, n = l->n; i < n; i += 2) {
+        op_case *c = case_add(l, OP_LINEAR);
+        *c = l->items[i];
+        c->attr.linear.by_row = c->forward_only = true;
+        snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " by row");
+    }
     /* Logits of ranks that share a vocabulary. */
     for (int i = 0, n = l->n; i < n; i += 4) {
         if (l->items[i].in[3].rows) continue;

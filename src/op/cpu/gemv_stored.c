@@ -1,6 +1,7 @@
-/* C = A B^T for the few rows of A that generation has, with B as a file stores it: every row of B
+/* C = A B^T for up to ROWS rows of A, with B as a file stores it: every row of B
  * is read once and decoded in registers (stored.h), the products are summed in float. B may hold
- * 4 bits an element, so this is to keep up with memory at a few instructions for 16 elements.
+ * 4 bits an element, so this is to keep up with memory at a few instructions for 16 elements. For more rows
+ * by_row.c begins with these, and gets what was decoded.
  *
  * A sum runs over the lanes and then across them; its bits depend neither on threads nor on the
  * other rows. Of f16 and bf16 it has the order of gemv.c, and so the bits of the same weights in
@@ -9,12 +10,8 @@
 #include "op/cpu/stored.h"
 #include "op/cpu/parts.h"
 
-/* Rows of B at a time; most rows of A, and at a time; elements of B that one thread reads. */
-enum { COLUMNS = 4, MOST_ROWS = 8, ROWS = 4, SMALL_B = 1 << 17 };
-
-bool CPU_FN(gemv_stored_fits)(const gemm_args *g) {
-    return g->m <= MOST_ROWS;
-}
+/* Rows of B at a time; most rows of A; elements of B that one thread reads. */
+enum { COLUMNS = 4, ROWS = GEMV_STORED_ROWS, SMALL_B = 1 << 17 };
 
 /* VW elements of f16 or bf16, of which n are there. */
 V_INLINE vf load_rest(const uint8_t *p, int64_t n, dtype dt) {
@@ -52,13 +49,19 @@ V_INLINE int64_t bytes_of_row(const gemm_args *g, dtype dt) {
     return g->ldb / stored_block(dt) * stored_block_bytes(dt);
 }
 
-/* Rows [i, i + rows) of A with rows [j, j + columns) of B; the last of these stands in for those
- * that do not exist. */
-V_INLINE void dot_tile(const gemm_args *g, int64_t i, int64_t j, int64_t columns, int rows,
-                       dtype dt) {
+V_INLINE void keep_chunk(float *to, const vf w[CHUNK_V]) {
+#pragma GCC unroll 8
+    for (int v = 0; v < CHUNK_V; v++) v_store(to + v * VW, w[v]);
+}
+
+/* Rows [0, rows) of A with rows [j, j + columns) of B; the last of these stands in for those
+ * that do not exist. keeps: row q of these, as floats, goes to keep + q * ld. */
+V_INLINE void dot_tile(const gemm_args *g, int64_t j, int64_t columns, int rows, bool keeps,
+                       float *restrict keep, int64_t ld, dtype dt) {
     int64_t row_bytes = bytes_of_row(g, dt), k = 0, from = 0, bytes = stored_block_bytes(dt);
     const uint8_t *b[COLUMNS], *next = (const uint8_t *)g->b + (j + COLUMNS) * row_bytes;
-    const float *a = (const float *)g->a + i * g->lda;
+    int64_t lda = g->lda, all = g->k;
+    const float *a = g->a;
     vf acc[ROWS][COLUMNS];
 #pragma GCC unroll 4
     for (int q = 0; q < COLUMNS; q++) {
@@ -66,7 +69,7 @@ V_INLINE void dot_tile(const gemm_args *g, int64_t i, int64_t j, int64_t columns
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) acc[r][q] = v_zero();
     }
-    for (; k + stored_block(dt) <= g->k; from += bytes) {
+    for (; k + stored_block(dt) <= all; from += bytes) {
         stored_scales s[COLUMNS];
         prefetch(next + COLUMNS * from, COLUMNS * bytes, dt);
 #pragma GCC unroll 4
@@ -76,35 +79,44 @@ V_INLINE void dot_tile(const gemm_args *g, int64_t i, int64_t j, int64_t columns
             for (int q = 0; q < COLUMNS; q++) {
                 vf w[CHUNK_V];
                 stored_chunk(b[q] + from, &s[q], c, w, dt);
+                if (keeps) keep_chunk(keep + q * ld + k, w);
 #pragma GCC unroll 4
                 for (int r = 0; r < rows; r++)
 #pragma GCC unroll 8
                     for (int v = 0; v < CHUNK_V; v++)
-                        acc[r][q] = v_fma(w[v], v_load(a + r * g->lda + k + v * VW), acc[r][q]);
+                        acc[r][q] = v_fma(w[v], v_load(a + r * lda + k + v * VW), acc[r][q]);
             }
         }
     }
-    for (; is_plain(dt) && k < g->k; k += VW) { /* as the product of f32 does */
+    for (; is_plain(dt) && k < all; k += VW) { /* as the product of f32 does */
         vf w[COLUMNS];
 #pragma GCC unroll 4
-        for (int q = 0; q < COLUMNS; q++) w[q] = load_rest(b[q] + 2 * k, g->k - k, dt);
+        for (int q = 0; q < COLUMNS; q++) {
+            w[q] = load_rest(b[q] + 2 * k, all - k, dt);
+            if (keeps) v_store(keep + q * ld + k, w[q]);
+        }
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
-            vf x = v_get_n(a, r * g->lda + k, g->k - k < VW ? g->k - k : VW, DT_F32);
+            vf x = v_get_n(a, r * lda + k, all - k < VW ? all - k : VW, DT_F32);
 #pragma GCC unroll 4
             for (int q = 0; q < COLUMNS; q++) acc[r][q] = v_fma(w[q], x, acc[r][q]);
         }
     }
+    v4f sum[ROWS];
+    if (rows == ROWS) v_sum_rows(acc, sum);
 #pragma GCC unroll 4
-    for (int r = 0; r < rows; r++) put_sums(g, i + r, j, columns, v_sum_each(acc[r]));
+    for (int r = 0; r < rows; r++)
+        put_sums(g, r, j, columns, rows == ROWS ? sum[r] : v_sum_each(acc[r]));
 }
 
 V_INLINE void dot_columns(const gemm_args *g, int64_t j, dtype dt) {
-    int64_t i = 0, columns = g->n - j < COLUMNS ? g->n - j : COLUMNS;
-    for (; i + 4 <= g->m; i += 4) dot_tile(g, i, j, columns, 4, dt);
-    if (g->m - i == 3) dot_tile(g, i, j, columns, 3, dt);
-    if (g->m - i == 2) dot_tile(g, i, j, columns, 2, dt);
-    if (g->m - i == 1) dot_tile(g, i, j, columns, 1, dt);
+    int64_t columns = g->n - j < COLUMNS ? g->n - j : COLUMNS;
+    switch (g->m) {
+        case 1: dot_tile(g, j, columns, 1, false, NULL, 0, dt); return;
+        case 2: dot_tile(g, j, columns, 2, false, NULL, 0, dt); return;
+        case 3: dot_tile(g, j, columns, 3, false, NULL, 0, dt); return;
+        default: dot_tile(g, j, columns, 4, false, NULL, 0, dt); return;
+    }
 }
 
 typedef void (*dot_fn)(const gemm_args *g, int64_t j);
@@ -114,6 +126,7 @@ typedef void (*dot_fn)(const gemm_args *g, int64_t j);
         dot_columns(g, j, DT_##F);                                                                 \
     }
 STORED_FORMATS(DEFINE)
+#undef DEFINE
 
 static dot_fn find_dot(dtype dt) {
 #define CASE(F)                                                                                    \
@@ -130,4 +143,23 @@ void CPU_FN(gemv_stored)(int threads, const gemm_args *g) {
     if (g->n * g->k < SMALL_B) threads = 1;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t j = 0; j < g->n; j += COLUMNS) dot(g, j);
+}
+
+#define DEFINE(F)                                                                                  \
+    static void first_##F(const gemm_args *g, int64_t j, int64_t columns, float *keep,             \
+                          int64_t ld) {                                                            \
+        dot_tile(g, j, columns, ROWS, true, keep, ld, DT_##F);                                     \
+    }
+STORED_FORMATS(DEFINE)
+#undef DEFINE
+
+void CPU_FN(gemv_stored_first)(const gemm_args *g, int64_t j, int64_t columns, float *keep,
+                               int64_t ld) {
+#define CASE(F)                                                                                    \
+    case DT_##F: first_##F(g, j, columns, keep, ld); return;
+    switch (g->b_stored) {
+        STORED_FORMATS(CASE)
+        default: return;
+    }
+#undef CASE
 }

@@ -1,8 +1,34 @@
-/* LINEAR: y = x w^T + bias + res through the packed product. FLOPs 2 N I O in each of its three
- * phases. */
+/* LINEAR: y = x w^T + bias + res through the packed product, or that by row. FLOPs 2 N I O in each of
+ * its three phases. */
 #include "op/cpu/column_sums.h"
 #include "op/cpu/parts.h"
 #include "op/cpu/ops.h"
+
+/* The order of sums of one row, for all rows; few are faster without tiles. */
+static void product_by_row(const op_call *c, const gemm_args *g) {
+    int threads = call_threads(c);
+    bool stored = g->b_stored != DT_F32;
+#if CPU_STORED
+    if (stored && g->m <= GEMV_STORED_ROWS) {
+        CPU_FN(gemv_stored)(threads, g);
+        return;
+    }
+#else
+    if (stored) {
+        op_find_reference(OP_LINEAR, DT_F32)->fwd(c);
+        return;
+    }
+#endif
+    if (!stored && g->m == 1)
+        CPU_FN(gemv)(threads, g);
+    else
+        CPU_FN(by_row)(threads, g, c->ws);
+}
+
+/* Weights as files store them are always multiplied by row: that is the fastest way. */
+static bool is_by_row(const op_attr *attr, dtype x, dtype w) {
+    return attr->linear.by_row || w != x;
+}
 
 static void linear_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *w = &c->in[1], *bias = &c->in[2], *y = &c->out[0];
@@ -10,19 +36,11 @@ static void linear_fwd(const op_call *c) {
     g.b = w->data, g.ldb = w->ld, g.b_trans = true, g.ab_dt = x->dt;
     g.c = y->data, g.ldc = y->ld, g.c_dt = y->dt, g.bias = bias->data;
     g.res = c->in[3].data, g.ldr = c->in[3].ld;
-    if (w->dt == x->dt) {
-        gemm_run(c->run->dev, &g, c->ws);
-        return;
-    }
-#if CPU_STORED
-    g.b_stored = w->dt;
-    if (CPU_FN(gemv_stored_fits)(&g))
-        CPU_FN(gemv_stored)(call_threads(c), &g);
+    if (w->dt != x->dt) g.b_stored = w->dt;
+    if (is_by_row(c->attr, x->dt, w->dt))
+        product_by_row(c, &g);
     else
-        CPU_FN(gemm_packed)(call_threads(c), &g, c->ws);
-#else
-    op_find_reference(OP_LINEAR, DT_F32)->fwd(c);
-#endif
+        gemm_run(c->run->dev, &g, c->ws);
 }
 
 static void linear_bwd_input(const op_call *c) {
@@ -57,7 +75,10 @@ static void linear_bwd_weight(const op_call *c) {
 static void linear_workspace(const op_infer *io, int64_t ws[3]) {
     int64_t n = io->in[0].rows, k = io->in[0].cols, o = io->in[1].rows;
     dtype dt = io->in[0].dt;
-    ws[0] = gemm_ws_bytes(io->dev, n, o, k, dt, io->attr->linear.exact ? DT_F32 : dt);
+    if (is_by_row(io->attr, dt, io->in[1].dt))
+        ws[0] = CPU_FN(by_row_ws)(dev_threads(io->dev), n, o, k, dt, io->in[1].dt);
+    else
+        ws[0] = gemm_ws_bytes(io->dev, n, o, k, dt, io->attr->linear.exact ? DT_F32 : dt);
     ws[1] = gemm_ws_bytes(io->dev, n, k, o, dt, dt);
     ws[2] = gemm_ws_bytes(io->dev, o, k, n, dt, DT_F32);
     int64_t sums = io->in[2].rows ? column_sums_bytes(n, o) : 0;

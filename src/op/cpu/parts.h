@@ -16,20 +16,27 @@ void CPU_FN(gemm_packed)(int threads, const gemm_args *g, void *ws);
 bool CPU_FN(gemv_fits)(const gemm_args *g);
 void CPU_FN(gemv)(int threads, const gemm_args *g);
 
+/* ---- by_row.c: C = A B^T, a row of C of its own row of A alone, to the bit ---- */
+
+/* The gemv functions have the same order of sums. a, b: formats of the operands, of which b may be one of files. */
+int64_t CPU_FN(by_row_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype a, dtype b);
+void CPU_FN(by_row)(int threads, const gemm_args *g, void *ws);
+
 /* ---- rows of weights as files store them, for kernels in f32: stored.c, gemv_stored.c ---- */
 
 /* The first n elements of a row as floats; dt is none of f32. */
 void CPU_FN(stored_read)(float *dst, const void *row, int64_t n, dtype dt);
-/* Elements [k0, k0 + k) of `rows` rows as panels of B (pack.h); k0 is a multiple of 32. */
-void CPU_FN(stored_pack)(float *dst, const void *src, int64_t row_bytes, int64_t rows, int64_t k0,
-                         int64_t k, dtype dt);
-/* Columns [j0, j0 + cols) of rows [k0, k0 + k) as panels of B, where rows are k and have `all`
+/* Columns [j0, j0 + cols) of rows [k0, k0 + k) as panels of B (pack.h), where rows are k and have `all`
  * columns; cols is at most 64. */
 void CPU_FN(stored_pack_columns)(float *dst, const void *src, int64_t row_bytes, int64_t all,
                                  int64_t j0, int64_t cols, int64_t k0, int64_t k, dtype dt);
-/* The product of few rows: B is decoded once, in registers, as it passes. */
-bool CPU_FN(gemv_stored_fits)(const gemm_args *g);
+/* The product of at most GEMV_STORED_ROWS rows: B is decoded once, in registers, as it passes. */
+enum { GEMV_STORED_ROWS = 4 };
 void CPU_FN(gemv_stored)(int threads, const gemm_args *g);
+/* The first GEMV_STORED_ROWS rows of C, columns [j, j + columns), at most 4. What was decoded stays as floats in
+ * keep: 4 rows of B, ld apart, each up to the next whole vector. */
+void CPU_FN(gemv_stored_first)(const gemm_args *g, int64_t j, int64_t columns, float *keep,
+                               int64_t ld);
 
 /* ---- attention (`one`: forward of a single query), which attention_fwd.c joins into the op ---- */
 

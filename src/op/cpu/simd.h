@@ -338,6 +338,41 @@ V_INLINE v4f v_sum_each(const vf v[4]) {
            __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 }
 
+#if V_AVX512
+/* Lanes of u, then of v: those 8 apart are added; of two such results those 4 apart, then 2, then 1. */
+V_INLINE vf v_halves(vf u, vf v) {
+    return _mm512_shuffle_f32x4(u, v, 0x44) + _mm512_shuffle_f32x4(u, v, 0xee);
+}
+V_INLINE vf v_quarters(vf u, vf v) {
+    return _mm512_shuffle_f32x4(u, v, 0x88) + _mm512_shuffle_f32x4(u, v, 0xdd);
+}
+V_INLINE vf v_eighths(vf u, vf v) {
+    return (vf)_mm512_unpacklo_pd((__m512d)u, (__m512d)v) +
+           (vf)_mm512_unpackhi_pd((__m512d)u, (__m512d)v);
+}
+V_INLINE vf v_lanes_of(vf u, vf v) {
+    return _mm512_shuffle_ps(u, v, 0x88) + _mm512_shuffle_ps(u, v, 0xdd);
+}
+#endif
+
+/* v_sum_each of four rows at once. */
+V_INLINE void v_sum_rows(vf a[4][4], v4f sum[4]) {
+#if V_AVX512
+    vf x[4];
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; q++)
+        x[q] = v_quarters(v_halves(a[0][q], a[1][q]), v_halves(a[2][q], a[3][q]));
+    vf all = v_lanes_of(v_eighths(x[0], x[1]), v_eighths(x[2], x[3]));
+    sum[0] = _mm512_castps512_ps128(all);
+    sum[1] = _mm512_extractf32x4_ps(all, 1);
+    sum[2] = _mm512_extractf32x4_ps(all, 2);
+    sum[3] = _mm512_extractf32x4_ps(all, 3);
+#else
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++) sum[r] = v_sum_each(a[r]);
+#endif
+}
+
 V_INLINE float v_hmax(vf v) {
 #if V_AVX512 || V_AVX2
 #if V_AVX512

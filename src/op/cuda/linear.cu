@@ -6,7 +6,11 @@
  *
  * Weights as files store them, in programs of f32: for a few rows of x, as in decoding, a warp makes
  * one column of y from the blocks where they lie, each of which is read once for up to 4 rows; for
- * more rows w becomes float, so many rows at a time, for the product. */
+ * more rows w becomes float, so many rows at a time, for the product.
+ *
+ * With attr.by_row no product is cuBLASLt's, whose sums depend on the number of rows: a warp makes one
+ * column of four rows of y, in one order of sums. It reads w once for four rows, which is slow where there are
+ * many. */
 #include "op/cuda/column_sums.h"
 #include "op/cuda/stored.h"
 
@@ -26,6 +30,40 @@ KERNEL(linear_stage, linear_args, LINEAR_THREADS) {
         ((float *)a->staged)[c] = a->bias[c];
     else
         ((STORE *)a->staged)[c] = store(a->bias[c]);
+}
+
+/* ---- by row ---- */
+
+typedef struct by_row_args {
+    mat x, w, y, res;
+    const float *bias;
+    int64_t rows, cols, outs;
+    int32_t y_f32;
+} by_row_args;
+
+enum { BY_ROW_ROWS = 4, BY_ROW_WARPS = 4 };
+
+/* A warp: column o of y, 4 rows from 4 block_y() on. */
+KERNEL(linear_by_row, by_row_args, BY_ROW_WARPS *GPU_WARP) {
+    int64_t o = (int64_t)block_x() * BY_ROW_WARPS + warp(), n0 = (int64_t)block_y() * BY_ROW_ROWS;
+    if (o >= a->outs) return;
+    float sum[BY_ROW_ROWS];
+    for (int r = 0; r < BY_ROW_ROWS; r++) sum[r] = 0;
+    for (int64_t i = lane(); i < a->cols; i += GPU_WARP) {
+        float w = load(row_of(a->w, o)[i]);
+        for (int r = 0; r < BY_ROW_ROWS; r++)
+            if (n0 + r < a->rows) sum[r] += load(row_of(a->x, n0 + r)[i]) * w;
+    }
+    for (int r = 0; r < BY_ROW_ROWS && n0 + r < a->rows; r++) {
+        float v = warp_sum(sum[r]);
+        if (lane() != 0) continue;
+        if (a->bias) v += a->bias[o];
+        if (a->res.p) v += load(row_of(a->res, n0 + r)[o]);
+        if (a->y_f32)
+            f32_row_of(a->y, n0 + r)[o] = v;
+        else
+            row_of(a->y, n0 + r)[o] = store(v);
+    }
 }
 
 #if defined(CUDA_STORE_F32)
@@ -173,7 +211,7 @@ static void linear_stored(const op_call *c) {
     a.y = mat_of(y), a.res = mat_of(&c->in[3]), a.bias = c->in[2].data;
     a.rows = x->rows, a.cols = x->cols, a.outs = w->rows, a.dt = (int32_t)w->dt;
     a.x_wide = is_wide(x) && x->cols % STORED_STEP == 0;
-    if (x->rows <= STORED_MOST_ROWS) {
+    if (x->rows <= STORED_MOST_ROWS || c->attr->linear.by_row) {
         launch(c, &stored_gemv,
                (gpu_grid){blocks_for(a.outs, STORED_WARPS), blocks_for(a.rows, STORED_ROWS), 1,
                           STORED_WARPS * GPU_WARP, 0},
@@ -196,6 +234,16 @@ static int64_t stored_ws(int64_t rows, int64_t outs, int64_t cols) {
 }
 #endif
 
+static void product_by_row(const op_call *c) {
+    const tensor *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
+    by_row_args a = {.x = mat_of(x), .w = mat_of(w), .y = mat_of(y), .res = mat_of(&c->in[3])};
+    a.bias = c->in[2].data, a.y_f32 = y->dt == DT_F32;
+    a.rows = x->rows, a.cols = x->cols, a.outs = w->rows;
+    gpu_grid g = {blocks_for(a.outs, BY_ROW_WARPS), blocks_for(a.rows, BY_ROW_ROWS), 1,
+                  BY_ROW_WARPS * GPU_WARP, 0};
+    launch(c, &linear_by_row, g, &a);
+}
+
 static void linear_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *w = &c->in[1], *res = &c->in[3], *y = &c->out[0];
 #if defined(CUDA_STORE_F32)
@@ -204,6 +252,10 @@ static void linear_fwd(const op_call *c) {
         return;
     }
 #endif
+    if (c->attr->linear.by_row) {
+        product_by_row(c);
+        return;
+    }
     cuda_product p = {.m = x->rows, .n = w->rows, .k = x->cols, .a = x->data, .lda = x->ld};
     p.b = w->data, p.ldb = w->ld, p.b_trans = true, p.ab_dt = x->dt;
     p.c = y->data, p.ldc = y->ld, p.c_dt = y->dt;
