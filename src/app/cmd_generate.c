@@ -182,11 +182,11 @@ static status read_schema(const cli_args *args, const open_model *m, json_answer
     json_t *schema = NULL;
     if (!path) return ST_OK;
     if (!m->tok) {
-        err_set(e, ST_USAGE, "the model has no tokenizer, so it cannot be held to JSON");
+        err_set(e, ST_USAGE, "the model has no tokenizer.json, so it cannot be held to JSON");
         return err_hint(e, "leave --schema out");
     }
     if (strcmp(path, "object") != 0) TRY(json_read_file(&schema, path, JSON_FILE_MAX_BYTES, e));
-    out->vocab = token_trie_new(m->tok, tok_vocab_size(m->tok));
+    out->vocab = token_trie_new(m->tok, (int32_t)m->config.vocab_size);
     status st = grammar_of_schema(&out->grammar, out->vocab, schema, e);
     if (st != ST_OK) err_context(e, "--schema %s", path);
     json_decref(schema);

@@ -149,6 +149,20 @@ int32_t acceptor_step_wrapper(acceptor *m, int32_t set, uint8_t byte) {
     return step(m, set, byte, true);
 }
 
+int32_t acceptor_alike(acceptor *m, int32_t set) {
+    place_memory *k = m->memory;
+    closure_begin(m);
+    for (int32_t i = 0; m->net->likens && i < m->set[set].n; i++) {
+        place p = m->set[set].place[i];
+        place_stack top = k->stack[p.stack];
+        int32_t alike = p.stack ? m->net->state[top.state].alike : 0;
+        if (alike) p.stack = push(m, alike, top.below);
+        VEC_PUSH(k->found, k->n_found, k->cap_found, p);
+    }
+    k->final = m->set[set].final;
+    return m->net->likens ? intern(m) : set;
+}
+
 /* ---- the way to the end ---- */
 
 size_t acceptor_shortest(const acceptor *m, place p, char *out, size_t n) {

@@ -32,8 +32,8 @@ typedef struct place_set {
     uint32_t dist; /* bytes to the end at least */
     int32_t *to;   /* [n_classes] what each byte leads to; -1: not known yet */
     int32_t next;  /* of the same hash */
-    int32_t walk;  /* the last walk over the vocabulary that met it (mask.c) */
-    int64_t bound; /* tokens to the end (mask.c); -1: not known yet */
+    int32_t walk;  /* the last walk over the vocabulary that met it (grammar.c) */
+    int64_t bound; /* tokens to the end (grammar.c); -1: not known yet */
 } place_set;
 
 typedef struct acceptor acceptor;
@@ -51,6 +51,8 @@ void acceptor_free(acceptor *m);            /* NULL is fine */
 int32_t acceptor_step(acceptor *m, int32_t set, uint8_t byte);
 /* The same, by edges of wrappers alone. */
 int32_t acceptor_step_wrapper(acceptor *m, int32_t set, uint8_t byte);
+/* A set that the next NET_NEAR bytes cannot tell from it, the same for many. */
+int32_t acceptor_alike(acceptor *m, int32_t set);
 /* Appends the bytes of the shortest way from a place to the end, at most n; returns how many. */
 size_t acceptor_shortest(const acceptor *m, place p, char *out, size_t n);
 /* Whether so much is kept that it should be dropped. */

@@ -7,6 +7,8 @@
 #include "infer/grammar/acceptor.h"
 #include "infer/grammar/schema.h"
 
+_Static_assert((int)TOKEN_TRIE_DEPTH <= (int)NET_NEAR, "a token is no longer than what is near");
+
 enum {
     MASKS = 128,
     /* Places in all sets that one walk meets for the first time: more of them than any but a hostile
@@ -152,6 +154,7 @@ static walk walk_from(grammar *g, int32_t set, uint64_t *mask, bool steered, int
 /* ---- the constraint ---- */
 
 static const known_mask *mask_of(grammar *g, int32_t set) {
+    set = acceptor_alike(g->acceptor, set);
     known_mask *k = &g->mask[set % MASKS];
     if (k->set == set) return k;
     if (!k->bits) k->bits = xmalloc(sizeof *k->bits * (size_t)(mask_words(g) + 1));

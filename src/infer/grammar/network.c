@@ -54,6 +54,12 @@ void net_set(network *n, int32_t state, int32_t a, int32_t b) {
     n->state[state].b = b;
 }
 
+void net_liken(network *n, int32_t state, int32_t alike) {
+    if (state == NET_DEAD || state == alike) return;
+    n->state[state].alike = alike;
+    n->likens = true;
+}
+
 int32_t net_new_rule(network *n) {
     if (n->n_rules >= NET_MAX_RULES) n->full = true;
     if (n->full) return NET_NO_RULE;
@@ -156,7 +162,7 @@ static bool relax(network *n, int32_t i) {
 /* A state is mostly younger than those it leads to, so a sweep by age settles all but what refers
  * to itself. */
 bool net_finish(network *n) {
-    enum { MOST_WORK = 1 << 28 };
+    enum { MOST_WORK = 1 << 27 };
     find_classes(n);
     n->dist = xmalloc(sizeof *n->dist * (size_t)n->n);
     memset(n->dist, 0xFF, sizeof *n->dist * (size_t)n->n);

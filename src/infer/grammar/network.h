@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 enum { NET_DEAD, NET_END };
-enum { NET_MAX_STATES = 1 << 20, NET_MAX_RULES = 1 << 16, NET_NO_RULE = -1 };
+enum { NET_MAX_STATES = 1 << 20, NET_MAX_RULES = 1 << 14, NET_NO_RULE = -1, NET_NEAR = 128 };
 #define NET_FAR UINT32_MAX
 
 typedef enum net_kind {
@@ -34,6 +34,7 @@ typedef struct net_state {
     bool wrapper : 1; /* of text around JSON: added tokens may spell it */
     bool second : 1;  /* of a split: b is on the shortest way to the end */
     int32_t a, b;
+    int32_t alike; /* another state that the next NET_NEAR bytes cannot tell from it; 0: none */
 } net_state;
 
 typedef struct network {
@@ -41,8 +42,8 @@ typedef struct network {
     int32_t n, cap;
     int32_t *rule; /* where each begins; NET_DEAD until net_set_rule */
     int32_t n_rules, cap_rules;
-    bool full, wraps; /* wraps: some state is `wrapper` */
-    uint32_t *dist;   /* [n] bytes to the end of the rule at least; NET_FAR: it has no end */
+    bool full, wraps, likens; /* wraps: some state is `wrapper`; likens: some has one alike */
+    uint32_t *dist; /* [n] bytes to the end of the rule at least; NET_FAR: it has no end */
     uint8_t class_of[256];
     int n_classes;
     uint8_t byte_of[256]; /* one of each class */
@@ -57,6 +58,8 @@ int32_t net_call(network *n, int32_t rule, int32_t next);
 /* A state that can be gone to before it is known what it does: net_set makes it a NET_SPLIT. */
 int32_t net_reserve(network *n);
 void net_set(network *n, int32_t state, int32_t a, int32_t b);
+/* Says that a state is as another. */
+void net_liken(network *n, int32_t state, int32_t alike);
 int32_t net_new_rule(network *n);
 void net_set_rule(network *n, int32_t rule, int32_t start);
 

@@ -15,7 +15,8 @@
 enum {
     MOST_STATES = 1 << 15,
     UNASSIGNED = 0x378,
-    MOST_SEARCHES = 100 /* over all of Unicode, of a schema; a few milliseconds each */
+    MOST_PATTERNS = 512, /* of a schema */
+    MOST_SEARCHES = 100  /* over all of Unicode, of a schema; a few milliseconds each */
 };
 
 typedef enum edge_kind { EDGE_SET, EDGE_SPLIT, EDGE_ACCEPT } edge_kind;
@@ -59,7 +60,8 @@ static status build(pattern *p, const rx_node *t, int32_t next, int32_t *start);
 /* Perhaps a character from each of the rest; *loop is a state that comes back to itself. */
 static int32_t any_number(pattern *p, int32_t next) {
     int32_t loop = add(p, (char_state){.kind = EDGE_SPLIT, .b = next});
-    p->state[loop].a = add(p, (char_state){.kind = EDGE_SET, .set = -1, .a = loop});
+    int32_t any = add(p, (char_state){.kind = EDGE_SET, .set = -1, .a = loop});
+    p->state[loop].a = any;
     return loop;
 }
 
@@ -122,7 +124,7 @@ static status build_search(pattern *p, const rx_node *t, int32_t accept, int32_t
             whole = {.kind = RX_CAT, .child = (rx_node *[]){(rx_node *)t}, .n_child = 1};
     if (t->kind != RX_CAT) inner = whole;
     bool from_start = inner.n_child > 0 && is_at(inner.child[0], false);
-    inner.child += from_start;
+    if (from_start) inner.child++; /* an empty pattern has none */
     inner.n_child -= from_start;
     bool to_end = inner.n_child > 0 && is_at(inner.child[inner.n_child - 1], true);
     inner.n_child -= to_end;
@@ -234,12 +236,16 @@ static bool is_ascii(const char *s) {
 
 status pattern_string(schema *c, const char *text, int64_t min, int64_t max, int32_t *start,
                       err *e) {
-    rx_tree tree = {.mem = c->mem, .scratch = c->mem, .python = true};
+    arena *mem = arena_new("pattern");
+    rx_tree tree = {.mem = mem, .scratch = mem, .python = true};
     pattern p = {.c = c, .tree = &tree, .min = min, .max = max, .e = e, .ascii = is_ascii(text)};
-    TRY(rx_parse(&tree, text, e));
+    *start = NET_DEAD;
+    if (++c->patterns > MOST_PATTERNS) c->net->full = true;
+    status st = c->net->full ? ST_OK : rx_parse(&tree, text, e);
     p.rule = xmalloc(sizeof *p.rule * (size_t)(tree.n_set + 1));
     for (int32_t i = 0; i < tree.n_set; i++) p.rule[i] = -1;
-    status st = to_network(&p, start);
+    if (st == ST_OK && !c->net->full) st = to_network(&p, start);
+    arena_free(mem);
     free(p.rule);
     free(p.state);
     free(p.at);

@@ -46,7 +46,7 @@ static status add_ref(schema *c, schema_list *l, const json_t *s, const char *re
 }
 
 status schema_add(schema *c, schema_list *l, schema_item s, err *e) {
-    enum { MOST_ITEMS = 1000 };
+    enum { MOST_ITEMS = 128 };
     if (json_is_false(s.schema)) l->never = true;
     if (!json_is_object(s.schema)) return ST_OK;
     schema_item *there = item_of(l, s.schema);
@@ -153,7 +153,7 @@ static status check_disjoint(schema *c, const schema_list *l, const schema_item 
         TRY(add_all(c, &list[i], l, e));
         TRY(schema_add(c, &list[i], (schema_item){.schema = json_array_get(branches, i)}, e));
         for (size_t k = 0; k < i; k++) {
-            if (!schema_overlap(&list[k], &list[i])) continue;
+            if (!schema_overlap(c, &list[k], &list[i])) continue;
             schema_refuse(c, e, s->schema, "oneOf",
                           "branches %zu and %zu do not plainly exclude each other", k, i);
             return err_hint(e, "use anyOf, or give each branch a required property with a const of "
@@ -247,7 +247,11 @@ status schema_rule(schema *c, const schema_list *l, int32_t *rule, err *e) {
 }
 
 status schema_compile(json_rules *json, const json_t *root, int32_t *rule, err *e) {
-    schema c = {.json = json, .net = json->net, .root = root, .mem = arena_new("schema")};
+    schema c = {.json = json,
+                .net = json->net,
+                .root = root,
+                .mem = arena_new("schema"),
+                .comparisons = 20000000};
     schema_list all = {0};
     status st = ST_OK;
     if (!json_is_object(root) && !json_is_boolean(root))

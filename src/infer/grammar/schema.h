@@ -1,7 +1,7 @@
 /* JSON Schema (draft 2020-12, and what OpenAPI adds) as rules of a network.
  *
  * Supported: type, enum, const, properties, required, additionalProperties, minProperties, maxProperties, items,
- * prefixItems, minItems, maxItems, uniqueItems (of up to one item, or items of a small enum), minLength, maxLength,
+ * prefixItems, minItems, maxItems, uniqueItems (of up to one item), minLength, maxLength,
  * pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf (whole numbers), anyOf,
  * oneOf (of branches that exclude each other), allOf, $ref into the schema itself ("#", "#/..."), nullable.
  * Notes for people (title, description, default, examples, x-...) are passed over. Any other keyword, and

@@ -35,7 +35,12 @@ static bool is_among(const json_t *v, const json_t *list) {
     return false;
 }
 
-/* Whether enum and const of a schema have a value. */
+/* How many comparisons enum and const of a schema may take. */
+static int64_t n_names(const json_t *s) {
+    return 1 + (int64_t)json_array_size(json_object_get(s, "enum"));
+}
+
+/* Whether they have a value. */
 static bool names_allow(const json_t *s, const json_t *v) {
     const json_t *constant = json_object_get(s, "const"), *list = json_object_get(s, "enum");
     return (!constant || are_equal(v, constant)) && (!list || is_among(v, list));
@@ -85,7 +90,7 @@ static status check_value(const schema *c, const schema_item *item, const json_t
         if (type == beside[i].types && json_object_get(s, beside[i].keyword))
             return schema_refuse(c, e, s, beside[i].keyword,
                                  "beside an enum or a const this is not supported");
-    *ok = (schema_types(item) & type) && names_allow(s, v);
+    *ok = (schema_types(item) & type) != 0;
     if (type == TYPE_STRING) *ok &= count_allows(s, "minLength", "maxLength", characters(v));
     if (type == TYPE_ARRAY)
         *ok &= count_allows(s, "minItems", "maxItems", (int64_t)json_array_size(v));
@@ -134,7 +139,14 @@ static status gather(schema *c, const schema_list *l, const json_t *s, text_list
     for (size_t i = 0; i < n; i++) {
         const json_t *v = constant ? constant : json_array_get(list, i);
         bool ok = true;
-        for (int32_t k = 0; k < l->n && ok; k++) TRY(check_value(c, &l->item[k], v, &ok, e));
+        for (int32_t k = 0; k < l->n && ok; k++) {
+            const json_t *other = l->item[k].schema;
+            TRY(check_value(c, &l->item[k], v, &ok, e));
+            if (other == s && !constant) continue;
+            if ((c->comparisons -= n_names(other)) < 0)
+                return schema_refuse(c, e, s, "enum", "too many values for too many schemas");
+            ok = ok && names_allow(other, v);
+        }
         if (ok) add_text(c, out, v);
     }
     return ST_OK;
@@ -171,8 +183,9 @@ static unsigned types_of(const schema_list *l) {
     return types;
 }
 
-/* Whether a value that `a` names may be one of `b`, by types and names; true where a names none. */
-static bool share_names(const schema_list *a, const schema_list *b) {
+/* Whether a value that `a` names may be one of `b`, by types and names; true where a names none. What
+ * takes too many comparisons is not plain to see: the answers below are then those that refuse. */
+static bool share_names(schema *c, const schema_list *a, const schema_list *b) {
     const json_t *s = that_names(a);
     if (!s) return true;
     const json_t *list = json_object_get(s, "enum"), *constant = json_object_get(s, "const");
@@ -180,17 +193,20 @@ static bool share_names(const schema_list *a, const schema_list *b) {
     for (size_t i = 0; i < n; i++) {
         const json_t *v = constant ? constant : json_array_get(list, i);
         bool ok = (types_of(a) & types_of(b) & schema_type_of(v)) != 0;
-        for (int32_t k = 0; k < a->n; k++) ok &= names_allow(a->item[k].schema, v);
-        for (int32_t k = 0; k < b->n; k++) ok &= names_allow(b->item[k].schema, v);
+        for (int32_t k = 0; k < a->n + b->n; k++) {
+            const json_t *of = k < a->n ? a->item[k].schema : b->item[k - a->n].schema;
+            if ((c->comparisons -= n_names(of)) < 0) return true;
+            ok = ok && names_allow(of, v);
+        }
         if (ok) return true;
     }
     return false;
 }
 
-static bool requires(const schema_list *l, const char *name) {
+static bool requires(schema *c, const schema_list *l, const char *name) {
     for (int32_t i = 0; i < l->n; i++) {
         const json_t *list = json_object_get(l->item[i].schema, "required");
-        for (size_t k = 0; k < json_array_size(list); k++)
+        for (size_t k = 0; k < json_array_size(list) && c->comparisons-- > 0; k++)
             if (strcmp(json_string_value(json_array_get(list, k)), name) == 0) return true;
     }
     return false;
@@ -218,29 +234,29 @@ static int32_t plain_property(const schema_list *l, const char *name, schema_ite
 }
 
 /* A property of a that tells its objects from those of b. */
-static bool is_told_by(const schema_list *a, const schema_list *b, const char *name) {
+static bool is_told_by(schema *c, const schema_list *a, const schema_list *b, const char *name) {
     enum { MOST = 16 };
     schema_item of_a[MOST], of_b[MOST];
-    if (!requires(a, name)) return false;
+    if (!requires(c, a, name)) return false;
     if (forbids(b, name)) return true;
-    if (!requires(b, name)) return false;
+    if (!requires(c, b, name)) return false;
     schema_list x = {.item = of_a, .n = plain_property(a, name, of_a, MOST)};
     schema_list y = {.item = of_b, .n = plain_property(b, name, of_b, MOST)};
-    return !(types_of(&x) & types_of(&y)) || !share_names(&x, &y) || !share_names(&y, &x);
+    return !(types_of(&x) & types_of(&y)) || !share_names(c, &x, &y) || !share_names(c, &y, &x);
 }
 
-static bool are_told_apart(const schema_list *a, const schema_list *b) {
+static bool are_told_apart(schema *c, const schema_list *a, const schema_list *b) {
     for (int32_t i = 0; i < a->n; i++) {
         const json_t *list = json_object_get(a->item[i].schema, "required");
-        for (size_t k = 0; k < json_array_size(list); k++)
-            if (is_told_by(a, b, json_string_value(json_array_get(list, k)))) return true;
+        for (size_t k = 0; k < json_array_size(list) && c->comparisons > 0; k++)
+            if (is_told_by(c, a, b, json_string_value(json_array_get(list, k)))) return true;
     }
     return false;
 }
 
-bool schema_overlap(const schema_list *a, const schema_list *b) {
+bool schema_overlap(schema *c, const schema_list *a, const schema_list *b) {
     unsigned types = types_of(a) & types_of(b);
     if (a->never || b->never || types == 0) return false;
-    if (!share_names(a, b) || !share_names(b, a)) return false;
-    return types != TYPE_OBJECT || !(are_told_apart(a, b) || are_told_apart(b, a));
+    if (!share_names(c, a, b) || !share_names(c, b, a)) return false;
+    return types != TYPE_OBJECT || !(are_told_apart(c, a, b) || are_told_apart(c, b, a));
 }

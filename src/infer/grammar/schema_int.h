@@ -41,7 +41,9 @@ typedef struct schema {
     arena *mem;
     str_map rules;   /* bytes of a list's items -> rule */
     str_map checked; /* bytes of a pointer: its keywords are known */
-    int depth, searches;
+    /* What a hostile schema could have too much of. */
+    int depth, patterns, searches;
+    int64_t comparisons; /* of names and values that may still be made */
 } schema;
 
 /* ---- schema_check.c ---- */
@@ -76,7 +78,7 @@ status schema_number(schema *c, const schema_list *l, bool whole, int32_t *start
 status schema_enum(schema *c, const schema_list *l, bool *found, int32_t *start,
                    err *e) ATH_MUST_USE;
 /* Whether a value could be valid by both lists, by what is plain to see. */
-bool schema_overlap(const schema_list *a, const schema_list *b);
+bool schema_overlap(schema *c, const schema_list *a, const schema_list *b);
 /* The type of a value. */
 schema_type schema_type_of(const json_t *value);
 

@@ -162,9 +162,9 @@ static limit find_limit(const schema_list *l, bool above) {
     return best;
 }
 
-/* The least common multiple of all multipleOf; 1 where there is none. */
+/* The least common multiple of all multipleOf; 0 where there is none. */
 static status find_multiple(const schema *c, const schema_list *l, int *out, err *e) {
-    *out = 1;
+    *out = 0;
     for (int32_t i = 0; i < l->n; i++) {
         const json_t *s = l->item[i].schema, *v = json_object_get(s, "multipleOf");
         if (!v) continue;
@@ -172,16 +172,16 @@ static status find_multiple(const schema *c, const schema_list *l, int *out, err
         if (!(x >= 1 && x <= MOST_MULTIPLE && x == floor(x)))
             return schema_refuse(c, e, s, "multipleOf",
                                  "only whole numbers from 1 to %d are supported", MOST_MULTIPLE);
-        int a = *out, b = (int)x;
+        int before = *out ? *out : 1, a = before, b = (int)x;
         while (b) {
             int t = a % b;
             a = b;
             b = t;
         }
-        if ((int64_t)*out / a * (int64_t)x > MOST_MULTIPLE)
+        if ((int64_t)before / a * (int64_t)x > MOST_MULTIPLE)
             return schema_refuse(c, e, s, "multipleOf", "with the others it is above %d",
                                  MOST_MULTIPLE);
-        *out = *out / a * (int)x;
+        *out = before / a * (int)x;
     }
     return ST_OK;
 }
@@ -245,7 +245,8 @@ status schema_number(schema *c, const schema_list *l, bool whole, int32_t *start
     limit lo = find_limit(l, false), hi = find_limit(l, true);
     int multiple;
     TRY(find_multiple(c, l, &multiple, e));
-    whole |= multiple > 1;
+    whole |= multiple > 0;
+    if (multiple == 0) multiple = 1;
     if (!lo.at && !hi.at && multiple == 1) {
         *start = json_call(c->json, whole ? RULE_INTEGER : RULE_NUMBER, NET_END);
         return ST_OK;

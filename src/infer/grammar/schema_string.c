@@ -2,10 +2,11 @@
 
 #include "infer/grammar/schema_int.h"
 
-/* min to max characters (max -1: any number) in quotes. */
+/* min to max characters (max -1: any number) in quotes. While there is room for more than a token has,
+ * it does not matter how much. */
 static int32_t counted(schema *c, int64_t min, int64_t max) {
     network *n = c->net;
-    int32_t close = net_byte(n, '"', '"', NET_END), at = close;
+    int32_t close = net_byte(n, '"', '"', NET_END), at = close, roomy = NET_DEAD;
     if (max < 0) {
         at = net_reserve(n);
         net_set(n, at, json_call(c->json, RULE_CHAR, at), close);
@@ -13,6 +14,9 @@ static int32_t counted(schema *c, int64_t min, int64_t max) {
     for (int64_t i = (max < 0 ? min : max) - 1; i >= 0; i--) {
         int32_t more = json_call(c->json, RULE_CHAR, at);
         at = i >= min ? net_split(n, more, close) : more;
+        if (i < min || max - i < NET_NEAR) continue;
+        if (roomy == NET_DEAD) roomy = at;
+        net_liken(n, at, roomy);
     }
     return net_byte(n, '"', '"', at);
 }
