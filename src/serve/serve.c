@@ -18,6 +18,13 @@ static void get_models(void *ctx, const http_request *rq, http_reply *reply) {
     reply_object(reply, served_json(&s->models));
 }
 
+static void get_model(void *ctx, const http_request *rq, http_reply *reply) {
+    const server *s = ctx;
+    int i = 0;
+    while (strcmp(s->models.item[i].route, rq->path) != 0) i++;
+    reply_object(reply, served_one_json(&s->models.item[i], s->models.began));
+}
+
 static void get_health(void *ctx, const http_request *rq, http_reply *reply) {
     (void)ctx, (void)rq;
     reply_object(reply, json_pack("{s:s}", "status", "ok"));
@@ -71,8 +78,12 @@ static void set_routes(server *s) {
         {"POST", "/detokenize", desk_detokenize, s, false},
         {"GET", "/tokenizer_info", api_tokenizer_info, s, false},
     };
-    _Static_assert(ARRAY_LEN(routes) < SERVER_ROUTES, "one more ends the list");
+    int n = ARRAY_LEN(routes);
+    s->routes =
+        xcalloc((size_t)(n + s->models.n + 1), sizeof *s->routes); /* an empty one ends it */
     memcpy(s->routes, routes, sizeof routes);
+    for (int i = 0; i < s->models.n; i++)
+        s->routes[n + i] = (http_route){"GET", s->models.item[i].route, get_model, s, false};
 }
 
 const http_route *serve_routes(const server *s) {
@@ -116,5 +127,6 @@ void serve_close(server *s) {
     worker_stop(s->worker);
     metrics_free(s->metrics);
     served_close_all(&s->models);
+    free(s->routes);
     free(s);
 }

@@ -262,6 +262,13 @@ static void test_bias_and_stop(void **state) {
 
 /* ---- tokens, models ---- */
 
+static void test_page(void **state) {
+    strbuf out = {0};
+    assert_int_equal(house_send(*state, "/", NULL, &out), 200);
+    assert_non_null(strstr(out.data, "<html"));
+    strbuf_free(&out);
+}
+
 static void test_tokens(void **state) {
     const house *h = *state;
     json_t *o =
@@ -285,6 +292,9 @@ static void test_tokens(void **state) {
     json_decref(o);
     o = house_json(h, "/v1/models", NULL, 200);
     assert_string_equal(text_at(o, "data.0.id"), "tiny");
+    json_t *one = house_json(h, "/v1/models/tiny", NULL, 200);
+    assert_true(json_equal(one, at(o, "data.0")));
+    json_decref(one);
     assert_true(json_is_true(at(o, "data.0.meta.chat")) &&
                 json_is_true(at(o, "data.0.meta.tools")));
     json_decref(o);
@@ -504,7 +514,7 @@ static void test_too_long(void **state) {
 
 static void test_base_model(void **state) {
     (void)state;
-    house h;
+    house h = {0};
     house_begin(&h, NULL);
     json_t *o = house_json(&h, M, "{" U "}", 400);
     assert_string_equal(text_at(o, "error.code"), "no_chat_template");
@@ -518,7 +528,7 @@ static void test_base_model(void **state) {
 /* An adapter and its base at a time, in one answer each. */
 static void test_adapter(void **state) {
     (void)state;
-    house h;
+    house h = {0};
     alone want[2];
     house_begin_with(&h, HOUSE_TEMPLATE, (serve_options){.n_models = 2});
     write_alone(&h, "the fire", 8, &want[0]);
@@ -537,18 +547,34 @@ static void test_adapter(void **state) {
     house_end(&h);
 }
 
+/* What a model tries for itself is right, and changes nothing. */
+static void test_draft(void **state) {
+    (void)state;
+    house h = {.drafts = true};
+    alone want;
+    house_begin(&h, NULL);
+    write_alone(&h, "the fire", 30, &want);
+    json_t *o = house_json(&h, C, "{'prompt': 'the fire', 'max_tokens': 30, " GREEDY "}", 200);
+    assert_string_equal(text_at(o, "choices.0.text"), want.text);
+    assert_true(metric(&h, "athanor_accepted_tokens_total{model=\"tiny\"}") > 0);
+    json_decref(o);
+    house_end(&h);
+}
+
 /* Those who go leave their places at once, running or waiting; the others' answers stay the same. */
 static void test_gone(void **state) {
     (void)state;
-    house h;
+    house h = {0};
     strbuf in = {0};
     enum { CLIENTS = 6 };
     int fd[CLIENTS];
-    const char *rq = "{\"prompt\": \"the fire\", \"max_tokens\": 180, \"ignore_eos\": true, "
-                     "\"stream\": true, \"n\": 4}";
+    static const char *const rq[] = {
+        "{\"prompt\": \"the fire\", \"max_tokens\": 180, \"ignore_eos\": true, \"n\": 9}",
+        "{\"prompt\": \"the fire\", \"max_tokens\": 180, \"ignore_eos\": true, \"n\": 9, "
+        "\"stream\": true}"};
     house_begin_with(&h, NULL, (serve_options){.streams = 2});
     json_t *before = house_json(&h, C, "{'prompt': 'and', 'max_tokens': 20, " GREEDY "}", 200);
-    for (int i = 0; i < CLIENTS; i++) fd[i] = house_ask(&h, C, rq);
+    for (int i = 0; i < CLIENTS; i++) fd[i] = house_ask(&h, C, rq[i % 2]);
     for (int i = 0; i < CLIENTS; i++) close(fd[i]);
     json_t *after = house_json(&h, C, "{'prompt': 'and', 'max_tokens': 20, " GREEDY "}", 200);
     assert_string_equal(text_at(before, "choices.0.text"), text_at(after, "choices.0.text"));
@@ -556,7 +582,7 @@ static void test_gone(void **state) {
         usleep(1000);
     while (metric(&h, "athanor_texts_running{model=\"tiny\"}") > 0) usleep(1000);
     assert_int_equal(metric(&h, "athanor_cache_pages_used{model=\"tiny\"}"), 0);
-    assert_true(metric(&h, "athanor_new_tokens_total") < CLIENTS * 4 * 180);
+    assert_true(metric(&h, "athanor_new_tokens_total") < CLIENTS * 9 * 180);
     json_decref(before);
     json_decref(after);
     strbuf_free(&in);
@@ -565,7 +591,7 @@ static void test_gone(void **state) {
 
 static void test_full(void **state) {
     (void)state;
-    house h;
+    house h = {0};
     house_begin_with(&h, NULL, (serve_options){.streams = 1, .waiting = 1});
     /* Taken, as it is alone; it would take long. */
     int fd = house_ask(&h, C,
@@ -600,7 +626,8 @@ int main(void) {
         cmocka_unit_test(test_tokens),     cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_too_long),   cmocka_unit_test(test_base_model),
         cmocka_unit_test(test_adapter),    cmocka_unit_test(test_gone),
-        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_full),       cmocka_unit_test(test_draft),
+        cmocka_unit_test(test_page),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -6,8 +6,6 @@
 #include "serve/api/desk.h"
 #include "serve/api/worker.h"
 
-enum { SERVER_ROUTES = 16 };
-
 struct server {
     served_list models;
     metrics *metrics;
@@ -15,7 +13,7 @@ struct server {
     desk *desk;
     int most_texts;
     const http_server *http;
-    http_route routes[SERVER_ROUTES];
+    http_route *routes;
 };
 
 /* completions.c */

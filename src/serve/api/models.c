@@ -10,15 +10,21 @@ enum { DEFAULT_CTX = 8192, DEFAULT_STREAMS = 16 };
 
 /* ---- names ---- */
 
-static char *default_name(const char *path) {
-    size_t end = strlen(path), from;
-    while (end > 1 && path[end - 1] == '/') end--;
-    for (from = end; from > 0 && path[from - 1] != '/'; from--) continue;
-    if (end - from > 5 && strncmp(path + end - 5, ".gguf", 5) == 0) end -= 5;
-    json_t *clean = json_text(path + from, end - from); /* a path may be any bytes */
+/* What clients see and send is UTF-8, whatever bytes a path or an argument has. */
+static char *clean_name(const char *bytes, size_t len) {
+    json_t *clean = json_text(bytes, len);
     char *name = xstrdup(json_string_value(clean));
     json_decref(clean);
     return name;
+}
+
+static char *name_of(const serve_model *m) {
+    if (m->name) return clean_name(m->name, strlen(m->name));
+    size_t end = strlen(m->path), from;
+    while (end > 1 && m->path[end - 1] == '/') end--;
+    for (from = end; from > 0 && m->path[from - 1] != '/'; from--) continue;
+    if (end - from > 5 && strncmp(m->path + end - 5, ".gguf", 5) == 0) end -= 5;
+    return clean_name(m->path + from, end - from);
 }
 
 static status check_names(const served_list *list, err *e) {
@@ -87,7 +93,10 @@ static status open_draft(served *s, const serve_model *m, const serve_options *o
 
 static status open_one(served *s, const serve_model *m, const serve_options *opt, err *e) {
     int ctx;
-    s->name = m->name ? xstrdup(m->name) : default_name(m->path);
+    strbuf route = {0};
+    s->name = name_of(m);
+    strbuf_printf(&route, "/v1/models/%s", s->name);
+    s->route = route.data;
     TRY(open_model_read_on(&s->model, m->path, m->base, opt->threads, e));
     TRY(check_tokenizer(&s->model, m->path, e));
     TRY(open_model_settings(&s->model, &s->settings, e));
@@ -134,6 +143,7 @@ void served_close_all(served_list *list) {
         chat_template_free(s->template);
         open_model_close(&s->model);
         free(s->name);
+        free(s->route);
     }
     free(list->item);
     *list = (served_list){0};
@@ -170,7 +180,7 @@ static json_t *sampling_json(const served *s) {
                      "repetition_penalty", json_f64(o.repetition_penalty));
 }
 
-static json_t *one_json(const served *s, int64_t began) {
+json_t *served_one_json(const served *s, int64_t began) {
     json_t *meta = json_pack("{s:b, s:b, s:b, s:o}", "chat", s->template != NULL, "tools",
                              s->calls != CALLS_NONE, "reasoning", s->thought != NULL, "sampling",
                              sampling_json(s));
@@ -182,6 +192,6 @@ static json_t *one_json(const served *s, int64_t began) {
 json_t *served_json(const served_list *list) {
     json_t *data = json_array();
     for (int i = 0; i < list->n; i++)
-        json_array_append_new(data, one_json(&list->item[i], list->began));
+        json_array_append_new(data, served_one_json(&list->item[i], list->began));
     return json_pack("{s:s, s:o}", "object", "list", "data", data);
 }

@@ -12,6 +12,7 @@
 
 typedef struct served {
     char *name;
+    char *route; /* /v1/models/NAME */
     open_model model;
     engine *engine;
     open_model draft;        /* tries tokens for it; a NULL: there is none */
@@ -35,7 +36,8 @@ status served_open_all(served_list *list, const serve_options *opt, err *e) ATH_
 void served_close_all(served_list *list);
 /* The model of a field "model": NULL or "": the first. Faults: 404, with the names there are. */
 served *served_find(const served_list *list, const json_t *name, api_fault *f);
-/* What /v1/models answers. */
+/* What /v1/models answers, and of one model /v1/models/NAME. */
 json_t *served_json(const served_list *list);
+json_t *served_one_json(const served *s, int64_t began);
 
 #endif
