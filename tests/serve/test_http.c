@@ -82,10 +82,13 @@ static void test_later(void **state) {
     int fd = ask_later(&s);
     http_reply *r = scene_take(&s);
     http_reply_header(r, "Retry-After", "7");
+    http_reply_header(r, "Cache-Control", "no-cache");
     http_reply_error(r, 429, "rate_limit_error", "n", NULL, "too \"many\"");
     const char *answer = client_read(fd, &in, NULL);
     assert_int_equal(status_of(answer), 429);
     assert_non_null(strstr(answer, "Retry-After: 7"));
+    assert_non_null(strstr(answer, "Cache-Control: no-cache"));
+    assert_null(strstr(answer, "no-store"));
     assert_non_null(strstr(answer, "{\"error\": {\"message\": \"too \\\"many\\\"\", \"type\": "
                                    "\"rate_limit_error\", \"param\": \"n\", \"code\": null}}"));
     close(fd);

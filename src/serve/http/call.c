@@ -222,11 +222,19 @@ static struct MHD_Response *make_response(http_reply *r) {
     return MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
 }
 
+/* Unless the handler has given one. */
+static void add_default(const http_reply *r, struct MHD_Response *to, const char *name,
+                        const char *value) {
+    for (int i = 0; i < r->n_headers; i++)
+        if (strcasecmp(r->headers[i].name, name) == 0) return;
+    MHD_add_response_header(to, name, value);
+}
+
 /* With the server's lock held. */
 static void add_headers(const http_reply *r, struct MHD_Response *to) {
     if (r->content_type[0]) MHD_add_response_header(to, "Content-Type", r->content_type);
-    MHD_add_response_header(to, "Cache-Control", "no-store");
-    MHD_add_response_header(to, "X-Content-Type-Options", "nosniff");
+    add_default(r, to, "Cache-Control", "no-store");
+    add_default(r, to, "X-Content-Type-Options", "nosniff");
     if (r->server->options.n_allow_origins > 0) MHD_add_response_header(to, "Vary", "Origin");
     if (r->origin[0]) MHD_add_response_header(to, "Access-Control-Allow-Origin", r->origin);
     for (int i = 0; i < r->n_headers; i++)

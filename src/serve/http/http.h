@@ -108,7 +108,8 @@ void http_server_close(http_server *s);
 
 /* ---- replies; any thread, one at a time ---- */
 
-/* Adds a header; before send or begin. Texts of ours, or checked: no control characters. */
+/* Adds a header; before send or begin. Texts of ours, or checked: no control characters. Those that
+ * all answers have (Cache-Control: no-store, X-Content-Type-Options: nosniff) can be given instead. */
 void http_reply_header(http_reply *r, const char *name, const char *value);
 /* What the log line says of it: "12+34 tokens". Copied, up to 95 bytes. */
 void http_reply_note(http_reply *r, const char *note);
