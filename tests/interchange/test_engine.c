@@ -528,7 +528,6 @@ static void test_drafts(void **state) {
 }
 
 int main(void) {
-    setenv("ATHANOR_KERNELS", "reference", 0); /* products of rows alone */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_crowds),  cmocka_unit_test(test_sharing),
         cmocka_unit_test(test_order),   cmocka_unit_test(test_limits),

@@ -22,11 +22,11 @@
 #include "op/cpu/page_product.h"
 
 enum {
-    PIECE = 128,  /* keys */
+    PIECE = PAGE_KEYS,
     LINES = 64,   /* queries of a tile, unless a group has more */
     SLOTS = 4096, /* results of a piece and a query that a thread has room for, at least */
     SHARES = 4,   /* of a wave's tasks for a thread */
-    LINE = PIECE + VW
+    LINE = PAGE_LINE
 };
 
 typedef struct page_tile {
@@ -115,6 +115,7 @@ typedef struct page_task {
     const op_call *c;
     const page_tile *t;
     int64_t kv, piece, lines;     /* lines: queries of the tile, a row's after another's */
+    int64_t kv_first, kv_end;     /* of the wave */
     float *parts, *max, *sum;     /* of the first line */
     int64_t n_vectors, n_runs;    /* of the keys; of the values */
     int64_t key_at[PIECE];        /* elements into the cache */
@@ -123,12 +124,15 @@ typedef struct page_task {
     int64_t run_key[PIECE];       /* number of the first */
 } page_task;
 
-/* Where the keys of the page with position j lie, which the next task will read. */
+/* Where the keys of the page with position j lie for the kv head that the next task takes: the next one
+ * of the same page, or the first of a page in the next piece. */
 static const char *next_keys(const page_task *k, const int32_t *pages, int64_t j) {
     const op_attr *at = k->c->attr;
     const tensor *keys = &k->c->in[1];
+    int64_t kv = k->kv + 1;
+    if (kv == k->kv_end) kv = k->kv_first, j += PIECE;
     bool read = j < look(k->c, k->t->row + k->t->rows - 1).high;
-    int64_t block = read ? pages[j / at->paged.page] * (int64_t)at->paged.K + k->kv : 0;
+    int64_t block = read ? pages[j / at->paged.page] * (int64_t)at->paged.K + kv : 0;
     return (const char *)keys->data + block * at->paged.D * keys->ld * v_element_bytes(keys->dt);
 }
 
@@ -154,7 +158,7 @@ static void find_pages(page_task *k) {
                             (block * page + slot) * values->ld * v_element_bytes(values->dt);
         k->run_key[k->n_runs] = j - base;
         k->runs[k->n_runs++] = (page_rows){
-            .data = first, .step = values->ld, .rows = n, .next = next_keys(k, pages, j + PIECE)};
+            .data = first, .step = values->ld, .rows = n, .next = next_keys(k, pages, j)};
         j += n;
     }
 }
@@ -186,27 +190,22 @@ typedef struct page_block {
     page_rows rows[PIECE];
 } page_block;
 
-/* s = keys times q, not scaled, for the keys that some line sees. */
-static void score_block(const page_task *k, const page_block *b) {
+/* s = keys times q, not scaled, for L lines and the keys that they see. */
+static void score_lines(const page_task *k, const page_block *b, int64_t line, int L) {
     const op_attr *at = k->c->attr;
     const tensor *t = &k->c->in[1];
-    int64_t ld = query_floats(at), W = page_vectors(b->n), v = 0;
-    page_product p = {.lda = ld, .ldc = LINE, .dt = t->dt};
+    int64_t ld = query_floats(at), W = page_vectors(b->n), v = 0, end = k->n_vectors;
+    page_product p = {.a = b->q + line * ld, .c = b->s + line * LINE, .ld = ld, .dt = t->dt};
     page_rows keys = {.data = t->data, .step = t->ld, .rows = at->paged.D};
     keys.next = at->paged.D == at->paged.Dv ? k->c->in[2].data : t->data;
-    while (v < k->n_vectors) {
-        int64_t to[PAGE_VECTORS], n = 0;
-        while (n < W && v + n < k->n_vectors && k->n[v + n] == VW) n++;
-        n = n == W ? W : 1;
-        for (int64_t w = 0; w < n; w++) to[w] = k->key[v + w];
+    while (end > 0 && k->key[end - 1] >= b->seen[line + L - 1].high) end--;
+    while (v < end) {
+        int64_t whole = v;
+        while (whole < end && k->n[whole] == VW) whole++;
+        int64_t n = (whole - v) / W * W;
         p.n = k->n[v];
-        for (int64_t l = 0, L; l < b->n; l += L) {
-            L = page_lines(b->n - l);
-            p.a = b->q + l * ld, p.c = b->s + l * LINE;
-            if (to[0] < b->seen[l + L - 1].high)
-                page_scores(&p, &keys, k->key_at + v, to, (int)L, (int)n);
-        }
-        v += n;
+        page_scores(&p, &keys, k->key_at + v, k->key + v, n > 0 ? n : 1, L, n > 0 ? (int)W : 1);
+        v += n > 0 ? n : 1;
     }
 }
 
@@ -301,19 +300,19 @@ static void find_values(const page_task *k, page_block *b, int64_t from, int64_t
     b->from = from, b->to = to, b->n_rows = n;
 }
 
-/* o += weights times the values of keys [from, to), W vectors from column d on, of L lines. */
-static void mix_columns(const page_task *k, page_block *b, int64_t line, int L, int64_t from,
-                        int64_t to, int64_t d, int64_t W) {
-    int64_t ld = part_floats(k->c->attr);
+/* o += weights times the values of keys [from, to), of L lines. */
+static void mix_lines(const page_task *k, page_block *b, int64_t line, int L, int64_t from,
+                      int64_t to) {
+    int64_t ld = part_floats(k->c->attr), Dv = k->c->attr->paged.Dv, W = page_vectors(b->n);
+    int64_t wide = Dv / (W * VW) * (W * VW);
+    page_product p = {
+        .a = b->s + line * LINE, .c = b->o + line * ld, .ld = ld, .n = VW, .dt = k->c->in[2].dt};
     if (from >= to) return;
     find_values(k, b, from, to);
-    page_product p = {.a = b->s + line * LINE,
-                      .c = b->o + line * ld,
-                      .lda = LINE,
-                      .ldc = ld,
-                      .n = att_min(k->c->attr->paged.Dv - d, VW),
-                      .dt = k->c->in[2].dt};
-    page_mix(&p, b->rows, b->n_rows, d, L, (int)W);
+    if (wide > 0) page_mix(&p, b->rows, b->n_rows, 0, wide, L, (int)W);
+    if (wide < Dv / VW * VW) page_mix(&p, b->rows, b->n_rows, wide, Dv / VW * VW, L, 1);
+    p.n = Dv % VW;
+    if (p.n > 0) page_mix(&p, b->rows, b->n_rows, Dv - p.n, Dv, L, 1);
 }
 
 /* Keys that all of L lines see, in whole pairs; none: {0, 0}. */
@@ -333,30 +332,18 @@ static int alike(const page_block *b, int64_t line, int n) {
 
 /* First the keys before those that all of a group see, then these, then what is behind them: each
  * number is added up in the order of the keys. */
-static void mix_group(const page_task *k, page_block *b, int64_t line, int L, int64_t d,
-                      int64_t W) {
+static void mix_group(const page_task *k, page_block *b, int64_t line, int L) {
     const page_view *seen = b->seen + line;
     page_view all = common_view(seen, L);
     for (int l = 0, n; l < L; l += n) {
         n = alike(b, line + l, L - l);
-        mix_columns(k, b, line + l, n, seen[l].low, all.high ? all.low : seen[l].high, d, W);
+        mix_lines(k, b, line + l, n, seen[l].low, all.high ? all.low : seen[l].high);
     }
     if (!all.high) return;
-    mix_columns(k, b, line, L, all.low, all.high, d, W);
+    mix_lines(k, b, line, L, all.low, all.high);
     for (int l = 0, n; l < L; l += n) {
         n = alike(b, line + l, L - l);
-        mix_columns(k, b, line + l, n, all.high, seen[l].high, d, W);
-    }
-}
-
-static void mix_block(const page_task *k, page_block *b) {
-    int64_t Dv = k->c->attr->paged.Dv, most = page_vectors(b->n);
-    for (int64_t d = 0, W; d < Dv; d += W * VW) {
-        W = Dv - d >= most * VW ? most : 1;
-        for (int64_t l = 0, L; l < b->n; l += L) {
-            L = page_lines(b->n - l);
-            mix_group(k, b, l, (int)L, d, W);
-        }
+        mix_lines(k, b, line + l, n, all.high, seen[l].high);
     }
 }
 
@@ -379,10 +366,12 @@ static void attend_block(const page_task *k, page_block *b) {
     b->o = k->parts + b->first * Dvp;
     look_at_block(k, b);
     WITH_DTYPE(k->c->in[0].dt, pack_lines, k, b->first, b->n, b->q);
-    score_block(k, b);
+    for (int64_t l = 0; l < b->n; l += page_lines(b->n - l))
+        score_lines(k, b, l, page_lines(b->n - l));
     soften_block(k, b);
     memset(b->o, 0, (size_t)(b->n * Dvp) * sizeof(float));
-    mix_block(k, b);
+    for (int64_t l = 0; l < b->n; l += page_lines(b->n - l))
+        mix_group(k, b, l, page_lines(b->n - l));
 }
 
 static void attend_task(page_task *k, float *room) {
@@ -449,18 +438,22 @@ static int64_t tile_of_task(const page_job *job, int64_t number) {
     return low;
 }
 
-/* Task `number`, of a wave whose results begin with slot `base`. */
-static void attend(const page_job *job, int64_t number, int64_t base) {
+/* Task `number` of the wave from u to `end`. The kv heads of a piece follow each other: their keys are
+ * neighbours. */
+static void attend(const page_job *job, int64_t number, page_unit u, page_unit end) {
     const op_call *c = job->c;
     int64_t tile = tile_of_task(job, number);
     const page_tile *t = &job->tiles[tile];
-    int64_t kv = (number - t->tasks) / t->pieces, piece = (number - t->tasks) % t->pieces;
-    int64_t lines = lines_of(job, t), slot = slots_before(job, (page_unit){tile, kv}) - base;
-    page_task k;
-    k.c = c, k.t = t, k.kv = kv, k.piece = t->first + piece, k.lines = lines;
-    k.parts = job->parts + (slot + piece * lines) * part_floats(c->attr);
+    page_task k; /* its lists are long, and are filled as far as they are used */
+    k.c = c, k.t = t, k.lines = lines_of(job, t), k.n_vectors = k.n_runs = 0;
+    k.kv_first = tile == u.tile ? u.kv : 0;
+    k.kv_end = tile == end.tile ? end.kv : c->attr->paged.K;
+    number -= tasks_before(job, (page_unit){tile, k.kv_first});
+    int64_t heads = k.kv_end - k.kv_first, piece = number / heads;
+    k.piece = t->first + piece, k.kv = k.kv_first + number % heads;
+    int64_t slot = slots_before(job, (page_unit){tile, k.kv}) - slots_before(job, u);
+    k.parts = job->parts + (slot + piece * k.lines) * part_floats(c->attr);
     k.max = job->max + slot + piece, k.sum = job->sum + slot + piece;
-    k.n_vectors = k.n_runs = 0;
     attend_task(&k, job->rooms + omp_get_thread_num() * block_floats(c->attr));
 }
 
@@ -543,7 +536,7 @@ static void run_wave(const page_job *job, page_unit u, page_unit end) {
     int64_t lines = lines_before(job, u), n_lines = lines_before(job, end) - lines;
     int64_t share = att_max((behind - first) / (team * SHARES), 1);
 #pragma omp for schedule(dynamic, share)
-    for (int64_t i = first; i < behind; i++) attend(job, i, base);
+    for (int64_t i = first; i < behind; i++) attend(job, i, u, end);
     WITH_DTYPE(job->c->out[0].dt, join, job, u, lines + n_lines * me / team,
                lines + n_lines * (me + 1) / team, base);
 #pragma omp barrier

@@ -10,13 +10,14 @@
 #include "op/cpu/pack.h"
 #include "op/cpu/rows.h"
 
-/* Lines at a time at most, and vectors beside them: accumulators and operands fill the registers. */
+/* Lines at a time at most, and vectors beside them: accumulators and operands fill the registers.
+ * Keys at a time, and the floats from a line of their scores to the next. */
 #if V_AVX512
 enum { PAGE_LINES = 8 };
 #else
 enum { PAGE_LINES = 4 };
 #endif
-enum { PAGE_VECTORS = 4 };
+enum { PAGE_VECTORS = 4, PAGE_KEYS = 128, PAGE_LINE = PAGE_KEYS + VW };
 
 /* Vectors at a time beside n lines and what follows them. */
 V_INLINE int page_vectors(int64_t n) {
@@ -42,17 +43,19 @@ V_INLINE void page_fetch(const char *at, int L) {
 }
 
 #if V_DOT_BF16
-/* A vector of pairs: numbers of row a, and those of row b below them. NULL is a row of zeros. */
-V_INLINE vf page_pair(const uint16_t *a, const uint16_t *b, int64_t n) {
+/* n numbers of a row, or VW if there are more. */
+V_INLINE __m256i page_row(const uint16_t *p, int64_t n) {
+    if (n >= VW) return _mm256_loadu_si256((const void *)p);
+    return _mm256_maskz_loadu_epi16(v_first_lanes(n), p);
+}
+
+/* A vector of pairs: a number of the first row and one of the second. */
+V_INLINE vf page_pair(__m256i first, __m256i second) {
     static const uint16_t order[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
                                        37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
                                        11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-    v_lanes lanes = n >= VW ? (v_lanes)-1 : v_first_lanes(n);
-    __m256i zero = _mm256_setzero_si256();
-    __m256i low = a ? _mm256_maskz_loadu_epi16(lanes, a) : zero;
-    __m256i high = b ? _mm256_maskz_loadu_epi16(lanes, b) : zero;
-    return (vf)_mm512_permutex2var_epi16(_mm512_castsi256_si512(low), _mm512_loadu_si512(order),
-                                         _mm512_castsi256_si512(high));
+    return (vf)_mm512_permutex2var_epi16(_mm512_castsi256_si512(first), _mm512_loadu_si512(order),
+                                         _mm512_castsi256_si512(second));
 }
 #endif
 
@@ -81,7 +84,8 @@ V_INLINE void page_add_rows(vf acc[][PAGE_VECTORS], const float *a, int64_t lda,
     for (int64_t j = 0; j + 1 < r->rows; j += 2, a++, data += 2 * r->step) {
 #pragma GCC unroll 4
         for (int w = 0; w < W; w++) {
-            b[w] = v_keep(page_pair(data + at[w], data + r->step + at[w], n));
+            b[w] =
+                v_keep(page_pair(page_row(data + at[w], n), page_row(data + r->step + at[w], n)));
             page_fetch(r->next + 2 * (j * r->step + at[w]), L);
             page_fetch(r->next + 2 * ((j + 1) * r->step + at[w]), L);
         }
@@ -89,8 +93,10 @@ V_INLINE void page_add_rows(vf acc[][PAGE_VECTORS], const float *a, int64_t lda,
     }
     if (r->rows % 2 == 0) return;
 #pragma GCC unroll 4
-    for (int w = 0; w < W; w++)
-        b[w] = r->second ? page_pair(NULL, data + at[w], n) : page_pair(data + at[w], NULL, n);
+    for (int w = 0; w < W; w++) {
+        __m256i row = page_row(data + at[w], n), none = _mm256_setzero_si256();
+        b[w] = r->second ? page_pair(none, row) : page_pair(row, none);
+    }
     page_add_unit(acc, a, lda, b, L, W);
 #else
     for (int64_t j = 0, row = 0; j < r->rows; j++, a++, row += r->step) {
@@ -104,39 +110,46 @@ V_INLINE void page_add_rows(vf acc[][PAGE_VECTORS], const float *a, int64_t lda,
 #endif
 }
 
-/* A product of lines: A [L, lda] of units, C [L, ldc]; B is of type dt. n: lanes of a single vector. */
+/* A product of lines: A and C are scores, or a line of theirs is ld units or floats behind another; B is of type dt.
+ * n: lanes of a single vector. */
 typedef struct page_product {
     const float *a;
     float *c;
-    int64_t lda, ldc, n;
+    int64_t ld, n;
     dtype dt;
 } page_product;
 
 V_INLINE void page_scores_of(const page_product *p, const page_rows *r, const int64_t *at,
-                             const int64_t *to, int64_t n, int L, int W, dtype dt) {
-    vf acc[PAGE_LINES][PAGE_VECTORS] = {{{0}}};
-    page_add_rows(acc, p->a, p->lda, r, at, n, L, W, dt);
+                             const int16_t *to, int64_t vectors, int64_t n, int L, int W,
+                             dtype dt) {
+    for (int64_t v = 0; v < vectors; v += W, at += W, to += W) {
+        vf acc[PAGE_LINES][PAGE_VECTORS] = {{{0}}};
+        page_add_rows(acc, p->a, p->ld, r, at, n, L, W, dt);
 #pragma GCC unroll 8
-    for (int l = 0; l < L; l++)
+        for (int l = 0; l < L; l++)
 #pragma GCC unroll 4
-        for (int w = 0; w < W; w++) v_store(p->c + l * p->ldc + to[w], acc[l][w]);
+            for (int w = 0; w < W; w++) v_store(p->c + l * PAGE_LINE + to[w], acc[l][w]);
+    }
 }
 
 V_INLINE void page_mix_of(const page_product *p, const page_rows *r, int64_t pieces, int64_t d,
-                          int64_t n, int L, int W, dtype dt) {
-    vf acc[PAGE_LINES][PAGE_VECTORS];
-    int64_t at[PAGE_VECTORS];
+                          int64_t end, int64_t n, int L, int W, dtype dt) {
+    for (; d < end; d += W * VW) {
+        vf acc[PAGE_LINES][PAGE_VECTORS];
+        int64_t at[PAGE_VECTORS];
 #pragma GCC unroll 4
-    for (int w = 0; w < W; w++) at[w] = d + w * VW;
+        for (int w = 0; w < W; w++) at[w] = d + w * VW;
 #pragma GCC unroll 8
-    for (int l = 0; l < L; l++)
+        for (int l = 0; l < L; l++)
 #pragma GCC unroll 4
-        for (int w = 0; w < W; w++) acc[l][w] = v_load(p->c + l * p->ldc + at[w]);
-    for (int64_t i = 0; i < pieces; i++) page_add_rows(acc, p->a, p->lda, r + i, at, n, L, W, dt);
+            for (int w = 0; w < W; w++) acc[l][w] = v_load(p->c + l * p->ld + at[w]);
+        for (int64_t i = 0; i < pieces; i++)
+            page_add_rows(acc, p->a, PAGE_LINE, r + i, at, n, L, W, dt);
 #pragma GCC unroll 8
-    for (int l = 0; l < L; l++)
+        for (int l = 0; l < L; l++)
 #pragma GCC unroll 4
-        for (int w = 0; w < W; w++) v_store(p->c + l * p->ldc + at[w], acc[l][w]);
+            for (int w = 0; w < W; w++) v_store(p->c + l * p->ld + at[w], acc[l][w]);
+    }
 }
 
 /* Calls f(p, ..., n, L, W, dt) with constants in the last places. */
@@ -160,18 +173,20 @@ V_INLINE void page_mix_of(const page_product *p, const page_rows *r, int64_t pie
         PAGE_WITH_TYPE(f, p, (p)->n, L, 1, __VA_ARGS__)
 #define PAGE_WITH_TYPE(f, p, n, L, W, ...) WITH_DTYPE((p)->dt, f, p, __VA_ARGS__, n, L, W)
 
-/* C = A B for W vectors of columns at places at[w], which go to to[w]: scores of keys. W is 1, 2 or PAGE_VECTORS;
- * L is of page_lines. A function of its own, so that nothing else competes for registers. */
+/* C = A B for vectors of columns at places at[v], which go to to[v]: scores of keys; W at a time, of which their
+ * number is a multiple: 1, 2 or PAGE_VECTORS. L is of page_lines. A function of its own, so that nothing else
+ * competes for registers. */
 __attribute__((noinline, unused)) static void page_scores(const page_product *p, const page_rows *r,
-                                                          const int64_t *at, const int64_t *to,
-                                                          int L, int W) {
-    PAGE_WITH_LINES(page_scores_of, p, r, at, to)
+                                                          const int64_t *at, const int16_t *to,
+                                                          int64_t vectors, int L, int W) {
+    PAGE_WITH_LINES(page_scores_of, p, r, at, to, vectors)
 }
 
-/* C += A B for W neighbouring vectors of columns from column d on, where B is in pieces: values. */
+/* C += A B for columns [d, end), W vectors at a time, where B is in pieces: values. */
 __attribute__((noinline, unused)) static void page_mix(const page_product *p, const page_rows *r,
-                                                       int64_t pieces, int64_t d, int L, int W) {
-    PAGE_WITH_LINES(page_mix_of, p, r, pieces, d)
+                                                       int64_t pieces, int64_t d, int64_t end,
+                                                       int L, int W) {
+    PAGE_WITH_LINES(page_mix_of, p, r, pieces, d, end)
 }
 
 #endif
