@@ -29,6 +29,7 @@ enum { HOUSE_CTX = 200 };
 
 typedef struct house {
     char dir[64], path[96];
+    bool drafts; /* given: the model tries tokens for itself */
     server *server;
     http_server *http;
     pthread_t thread;
@@ -96,6 +97,7 @@ static inline void house_begin_with(house *h, const char *template, serve_option
     assert_int_equal(mkdir(h->path, 0700), 0);
     make_model(h->path, template);
     serve_model models[] = {{.path = h->path}, {.name = "other", .path = ADAPTER, .base = h->path}};
+    if (h->drafts) models[0].draft = h->path;
     opt.models = models;
     if (!opt.n_models) opt.n_models = 1;
     if (!opt.ctx) opt.ctx = HOUSE_CTX;

@@ -3,8 +3,10 @@ answers that a test can know beforehand. Standard library only.
 
     python3 tests/serve/mock_openai.py build/page/chat.html [--port N] [--key KEY]
 
-The last message says what is answered: its text behind "say " word by word, or one of the words of PLAYS.
+The last message says what is answered: the text behind "say ", or behind "blob " as a single token, the page of Markdown for "sample", a refusal for a key
+of REFUSALS, and for "cut" an answer that breaks off.
 Each token has made-up log-probabilities that depend on its text alone."""
+
 import argparse
 import hashlib
 import http.server
@@ -16,8 +18,15 @@ import threading
 import time
 
 MODELS = [
-    {"id": "small", "object": "model", "max_model_len": 2048, "meta": {"chat": True, "sampling": {
-        "temperature": 0.7, "top_p": 0.9, "top_k": 40, "min_p": 0, "repetition_penalty": 1.1}}},
+    {
+        "id": "small",
+        "object": "model",
+        "max_model_len": 2048,
+        "meta": {
+            "chat": True,
+            "sampling": {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "min_p": 0, "repetition_penalty": 1.1},
+        },
+    },
     {"id": "large", "object": "model", "max_model_len": 8192, "meta": {"chat": True, "sampling": {"temperature": 1}}},
     {"id": "base", "object": "model", "max_model_len": 512, "meta": {"chat": False, "sampling": {}}},
 ]
@@ -41,14 +50,15 @@ def tokens_of(text):
             yield raw
         else:
             yield raw[: cut + 2]
-            yield raw[cut + 2:]
+            yield raw[cut + 2 :]
 
 
 def logprobs_of(raw):
     p = 0.35 + 0.64 * digest(raw.hex())
     entry = lambda b, q: {"token": b.decode(errors="replace"), "logprob": q, "bytes": list(b)}
-    others = [(raw, math.log(p))] + [(w.encode(), math.log((1 - p) * f)) for w, f in
-              ((" the", 0.5), (" a", 0.25), ("\n", 0.12), (" one", 0.06))]
+    others = [(raw, math.log(p))] + [
+        (w.encode(), math.log((1 - p) * f)) for w, f in ((" the", 0.5), (" a", 0.25), ("\n", 0.12), (" one", 0.06))
+    ]
     others.sort(key=lambda o: -o[1])
     return {"content": [dict(entry(raw, math.log(p)), top_logprobs=[entry(*o) for o in others])]}
 
@@ -68,8 +78,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def refuse(self, status, message, code=None):
-        self.answer(status, {"error": {"message": message, "type": "error", "code": code}},
-                    headers=[("Retry-After", "3")] if status == 429 else ())
+        self.answer(
+            status,
+            {"error": {"message": message, "type": "error", "code": code}},
+            headers=[("Retry-After", "3")] if status == 429 else (),
+        )
 
     def allowed(self):
         key = self.server.key
@@ -77,6 +90,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.refuse(401, "no or a wrong API key")
             return False
         return True
+
+    def handle_one_request(self):
+        super().handle_one_request()
+        if self.server.stopped:
+            self.close_connection = True
+
+    def parse_request(self):
+        return not self.server.stopped and super().parse_request()
 
     def do_GET(self):
         self.server.seen.append(("GET", self.path, None))
@@ -98,7 +119,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         text = body["messages"][-1]["content"] if chat else body["prompt"]
         if text in REFUSALS:
             return self.refuse(*REFUSALS[text])
-        said = text[4:] if text.startswith("say ") else f"You said: {text} ({body['model']}, seed {body['seed']})"
+        if text == "sample":
+            with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "sample.md")) as f:
+                text = "say " + f.read()
+        self.whole = text.startswith("blob ")
+        said = (
+            text[5:]
+            if self.whole
+            else text[4:] if text.startswith("say ") else f"You said: {text} ({body['model']}, seed {body['seed']})"
+        )
         self.stream(chat, said, body, text)
 
     def piece(self, value):
@@ -114,11 +143,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         rest, n = b"", 0
         try:
-            for raw in tokens_of(said):
+            for raw in [said.encode()] if self.whole else tokens_of(said):
+                server.go(n)
                 if text == "cut" and n == 3:
                     self.close_connection = True
                     return
-                server.go(n)
                 rest += raw
                 try:
                     whole, rest = rest.decode(), b""
@@ -129,14 +158,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     choice.update(delta={"content": whole}, logprobs=logprobs_of(raw))
                 else:
                     top = logprobs_of(raw)["content"][0]
-                    choice.update(text=whole, logprobs={"tokens": [top["token"]], "token_logprobs": [top["logprob"]],
-                        "top_logprobs": [{t["token"]: t["logprob"] for t in top["top_logprobs"]}]})
+                    choice.update(
+                        text=whole,
+                        logprobs={
+                            "tokens": [top["token"]],
+                            "token_logprobs": [top["logprob"]],
+                            "top_logprobs": [{t["token"]: t["logprob"] for t in top["top_logprobs"]}],
+                        },
+                    )
                 if n == 0:
                     server.first_sent = time.time()
                 self.piece({"choices": [choice]})
                 n += 1
+            server.ending.wait(20)
             limit = body.get("max_tokens")
-            self.piece({"choices": [{"index": 0, "delta": {}, "finish_reason": "length" if limit and n >= limit else "stop"}]})
+            self.piece(
+                {"choices": [{"index": 0, "delta": {}, "finish_reason": "length" if limit and n >= limit else "stop"}]}
+            )
             self.piece({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": n, "total_tokens": 10 + n}})
             self.piece(b"[DONE]")
             self.wfile.write(b"0\r\n\r\n")
@@ -147,17 +185,27 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """seen: requests; ended: tokens of each answer, -1 where the client went. `held`: while it is clear, answers wait
-    behind their third token."""
+    """seen: requests; ended: tokens of each answer, -1 where the client went. While `held` is clear,
+    answers wait behind their third token; while `ending` is, behind their last."""
+
     daemon_threads = True
 
     def __init__(self, page, port=0, key=None, pause=0.0, page_headers=()):
         super().__init__(("127.0.0.1", port), Handler)
         self.page, self.key, self.pause, self.page_headers = page, key, pause, page_headers
         self.seen, self.ended, self.first_sent = [], [], None
+        self.stopped = False
         self.held = threading.Event()
         self.held.set()
+        self.ending = threading.Event()
+        self.ending.set()
         self.url = "http://127.0.0.1:%d/" % self.server_address[1]
+
+    def stop(self):
+        """Connections that are kept open, too, get no more answers."""
+        self.stopped = True
+        self.shutdown()
+        self.server_close()
 
     def go(self, n):
         if n >= 3:

@@ -262,6 +262,13 @@ static void test_bias_and_stop(void **state) {
 
 /* ---- tokens, models ---- */
 
+static void test_page(void **state) {
+    strbuf out = {0};
+    assert_int_equal(house_send(*state, "/", NULL, &out), 200);
+    assert_non_null(strstr(out.data, "<html"));
+    strbuf_free(&out);
+}
+
 static void test_tokens(void **state) {
     const house *h = *state;
     json_t *o =
@@ -504,7 +511,7 @@ static void test_too_long(void **state) {
 
 static void test_base_model(void **state) {
     (void)state;
-    house h;
+    house h = {0};
     house_begin(&h, NULL);
     json_t *o = house_json(&h, M, "{" U "}", 400);
     assert_string_equal(text_at(o, "error.code"), "no_chat_template");
@@ -518,7 +525,7 @@ static void test_base_model(void **state) {
 /* An adapter and its base at a time, in one answer each. */
 static void test_adapter(void **state) {
     (void)state;
-    house h;
+    house h = {0};
     alone want[2];
     house_begin_with(&h, HOUSE_TEMPLATE, (serve_options){.n_models = 2});
     write_alone(&h, "the fire", 8, &want[0]);
@@ -537,10 +544,24 @@ static void test_adapter(void **state) {
     house_end(&h);
 }
 
+/* What a model tries for itself is right, and changes nothing. */
+static void test_draft(void **state) {
+    (void)state;
+    house h = {.drafts = true};
+    alone want;
+    house_begin(&h, NULL);
+    write_alone(&h, "the fire", 30, &want);
+    json_t *o = house_json(&h, C, "{'prompt': 'the fire', 'max_tokens': 30, " GREEDY "}", 200);
+    assert_string_equal(text_at(o, "choices.0.text"), want.text);
+    assert_true(metric(&h, "athanor_accepted_tokens_total{model=\"tiny\"}") > 0);
+    json_decref(o);
+    house_end(&h);
+}
+
 /* Those who go leave their places at once, running or waiting; the others' answers stay the same. */
 static void test_gone(void **state) {
     (void)state;
-    house h;
+    house h = {0};
     strbuf in = {0};
     enum { CLIENTS = 6 };
     int fd[CLIENTS];
@@ -565,7 +586,7 @@ static void test_gone(void **state) {
 
 static void test_full(void **state) {
     (void)state;
-    house h;
+    house h = {0};
     house_begin_with(&h, NULL, (serve_options){.streams = 1, .waiting = 1});
     /* Taken, as it is alone; it would take long. */
     int fd = house_ask(&h, C,
@@ -600,7 +621,8 @@ int main(void) {
         cmocka_unit_test(test_tokens),     cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_too_long),   cmocka_unit_test(test_base_model),
         cmocka_unit_test(test_adapter),    cmocka_unit_test(test_gone),
-        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_full),       cmocka_unit_test(test_draft),
+        cmocka_unit_test(test_page),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

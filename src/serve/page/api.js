@@ -16,25 +16,37 @@ const apiKey = {
   },
 };
 
-const serverGone = () => new Failure('gone', 'The server does not answer.',
-  `Is athanor serve still running at ${location.host}?`);
+const serverGone = () =>
+  new Failure('gone', 'The server does not answer.', `Is athanor serve still running at ${location.host}?`);
+
+const sentence = (text) =>
+  typeof text !== 'string' || !text ? '' : `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 
 async function failureOf(response) {
   const body = await response.json().catch(() => ({}));
-  const said = typeof body?.error?.message === 'string' ? body.error.message : '';
+  const said = sentence(body?.error?.message);
   const code = body?.error?.code;
   const wait = parseInt(response.headers.get('Retry-After'), 10);
   const later = wait > 0 ? ` It asks to try again in ${count(wait, 'second')}.` : '';
   switch (response.status) {
-    case 401: case 403: return new Failure('key', 'The server wants an API key.', said);
-    case 404: return new Failure('model', 'The server does not have this model.', said);
-    case 413: return new Failure('long', 'This is more text than the server takes at once.', said);
-    case 429: return new Failure('busy', 'The server is busy with others.', said + later);
-    case 503: return new Failure('busy', 'The server takes no requests at the moment.', said + later);
+    case 401:
+    case 403:
+      return new Failure('key', 'The server wants an API key.', said);
+    case 404:
+      return new Failure('model', 'The server does not have this model.', said);
+    case 413:
+      return new Failure('long', 'This is more text than the server takes at once.', said);
+    case 429:
+      return new Failure('busy', 'The server is busy with others.', said + later);
+    case 503:
+      return new Failure('busy', 'The server takes no requests at the moment.', said + later);
   }
   if (code === 'context_length_exceeded') {
-    return new Failure('long', 'The conversation is too long for this model.',
-      `${said} Edit an earlier message, or begin a new conversation.`.trim());
+    return new Failure(
+      'long',
+      'The conversation is too long for this model.',
+      `${said} Edit an earlier message, or begin a new conversation.`.trim(),
+    );
   }
   if (response.status < 500) return new Failure('refused', 'The server refused the request.', said);
   return new Failure('failed', 'The server failed.', said || `Status ${response.status}`);
@@ -45,8 +57,15 @@ async function request(path, body, signal) {
   if (body) headers['Content-Type'] = 'application/json';
   let response;
   try {
-    response = await fetch(path, {method: body ? 'POST' : 'GET', headers, body: body && JSON.stringify(body), signal,
-      cache: 'no-store', credentials: 'omit', redirect: 'error'});
+    response = await fetch(path, {
+      method: body ? 'POST' : 'GET',
+      headers,
+      body: body && JSON.stringify(body),
+      signal,
+      cache: 'no-store',
+      credentials: 'omit',
+      redirect: 'error',
+    });
   } catch (error) {
     throw error.name === 'AbortError' ? error : serverGone();
   }
@@ -84,24 +103,34 @@ const cutOff = () => new Failure('cut', 'The answer was cut off.', 'The connecti
 /* Tokens as [text, log p, [[text, log p], …]]. A token may hold a part of a character only: its text is then the
  * bytes in hexadecimal, and the character stands with the token that completes it. */
 class TokenReader {
-  constructor() { this.decoder = new TextDecoder(); }
+  constructor() {
+    this.decoder = new TextDecoder();
+  }
   text(entry) {
     if (!entry.bytes?.length) return entry.token;
     const text = this.decoder.decode(new Uint8Array(entry.bytes), {stream: true});
     return text || hexBytes(entry.bytes);
   }
   chat(logprobs) {
-    return (logprobs?.content ?? []).map((entry) => [this.text(entry), round3(entry.logprob),
-      (entry.top_logprobs ?? []).map((other) => [wholeText(other), round3(other.logprob)])]);
+    return (logprobs?.content ?? []).map((entry) => [
+      this.text(entry),
+      round3(entry.logprob),
+      (entry.top_logprobs ?? []).map((other) => [wholeText(other), round3(other.logprob)]),
+    ]);
   }
   plain(logprobs) {
-    return (logprobs?.tokens ?? []).map((text, i) => [text, round3(logprobs.token_logprobs[i]),
-      Object.entries(logprobs.top_logprobs?.[i] ?? {}).map(([other, p]) => [other, round3(p)]).sort((a, b) => b[1] - a[1])]);
+    return (logprobs?.tokens ?? []).map((text, i) => [
+      text,
+      round3(logprobs.token_logprobs[i]),
+      Object.entries(logprobs.top_logprobs?.[i] ?? {})
+        .map(([other, p]) => [other, round3(p)])
+        .sort((a, b) => b[1] - a[1]),
+    ]);
   }
 }
 
 const hexBytes = (bytes) => bytes.map((byte) => `‹${byte.toString(16).padStart(2, '0')}›`).join('');
-const wholeText = (entry) => entry.token.includes('\ufffd') && entry.bytes ? hexBytes(entry.bytes) : entry.token;
+const wholeText = (entry) => (entry.token.includes('\ufffd') && entry.bytes ? hexBytes(entry.bytes) : entry.token);
 const round3 = (x) => Math.round(x * 1000) / 1000;
 
 /* Streams one answer. `onpiece` gets {text, think, tokens} as they come; the result has finish and usage. */
@@ -114,14 +143,21 @@ async function streamAnswer(plan, signal, onpiece) {
   const reader = new TokenReader();
   const result = {finish: null, usage: null};
   for await (const event of events(response)) {
-    if (event.error) throw new Failure('failed', 'The server failed in the middle of the answer.', event.error.message);
+    if (event.error)
+      throw new Failure('failed', 'The server failed in the middle of the answer.', sentence(event.error.message));
     if (event.usage) result.usage = event.usage;
     const choice = event.choices?.[0];
     if (!choice) continue;
     if (choice.finish_reason) result.finish = choice.finish_reason;
-    onpiece(chat
-      ? {text: choice.delta?.content ?? '', think: choice.delta?.reasoning_content ?? '', tokens: reader.chat(choice.logprobs)}
-      : {text: choice.text ?? '', think: '', tokens: reader.plain(choice.logprobs)});
+    onpiece(
+      chat
+        ? {
+            text: choice.delta?.content ?? '',
+            think: choice.delta?.reasoning_content ?? '',
+            tokens: reader.chat(choice.logprobs),
+          }
+        : {text: choice.text ?? '', think: '', tokens: reader.plain(choice.logprobs)},
+    );
   }
   return result;
 }

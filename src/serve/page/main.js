@@ -23,12 +23,15 @@ const app = {
   ask(parent, text) {
     const ask = addKid(parent, {text, kids: [], at: 0});
     app.conv.title ||= text.trim().split('\n')[0].slice(0, 60);
-    app.answer(ask, app.conv.columns.map(() => null));
+    app.answer(
+      ask,
+      app.conv.columns.map(() => null),
+    );
   },
 
   /* The same message answered again by one column; what the other said stays. */
   retry({ask, reply, column}) {
-    const answers = app.conv.columns.map((_, i) => i === column ? null : reply.answers[i] ?? null);
+    const answers = app.conv.columns.map((_, i) => (i === column ? null : (reply.answers[i] ?? null)));
     app.answer(ask, answers, column);
   },
 
@@ -64,7 +67,7 @@ const app = {
   open(conv) {
     app.conv = conv;
     scroller.pinned = true;
-    app.redraw();
+    app.redrawAll();
     if (narrow.matches) pane('side', false);
   },
 
@@ -72,23 +75,32 @@ const app = {
     const last = prefs.get('last', {});
     const columns = structuredClone(last.columns ?? [{model: '', set: {}}]);
     app.open(newConversation(columns.map(knownModel), last.system ?? ''));
-    $('input').focus();
+    if (!touch.matches) $('input').focus(); // there it would open the keyboard
   },
 
   remove(conv) {
-    app.running.forEach((job) => { if (job.conv === conv) job.abort.abort(); });
+    app.running.forEach((job) => {
+      if (job.conv === conv) job.abort.abort();
+    });
     store.remove(conv);
     if (conv === app.conv) app.create();
     else drawList();
-    toast('Deleted.', 'Undo', () => { store.save(conv); app.open(conv); });
+    toast('Deleted.', 'Undo', () => {
+      store.save(conv);
+      app.open(conv);
+    });
   },
 
   compare() {
     const {columns} = app.conv;
     if (columns.length > 1) columns.pop();
-    else columns.push({...structuredClone(columns[0]), model: (app.models.find((model) => model.id !== columns[0].model) ?? {id: columns[0].model}).id});
+    else
+      columns.push({
+        ...structuredClone(columns[0]),
+        model: (app.models.find((model) => model.id !== columns[0].model) ?? {id: columns[0].model}).id,
+      });
     app.change(() => {});
-    app.redraw();
+    app.redrawAll();
   },
 
   /* Of two columns the chosen one becomes the conversation. */
@@ -110,9 +122,13 @@ const app = {
     drawList();
     app.drawSend();
     drawStatus();
-    if (!$('panel').hidden) settings.render(app);
     document.title = `${titleOf(app.conv)} – athanor`;
     scroller.follow();
+  },
+
+  redrawAll() {
+    app.redraw();
+    if (!$('panel').hidden) settings.render(app);
   },
 
   drawSend() {
@@ -127,7 +143,9 @@ const app = {
 
 /* A model that is no longer served is replaced by the first. */
 function knownModel(column) {
-  return app.models.some((model) => model.id === column.model) ? column : {...column, model: app.models[0]?.id ?? column.model};
+  return app.models.some((model) => model.id === column.model)
+    ? column
+    : {...column, model: app.models[0]?.id ?? column.model};
 }
 
 /* ---- an answer under way ---- */
@@ -135,10 +153,21 @@ function knownModel(column) {
 function start(conv, ask, index, freshSeed) {
   const column = conv.columns[index];
   const mode = modeOf(column, app.model(column));
-  const set = {...column.set};
-  const seed = freshSeed || set.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : set.seed;
+  const set = {...column.set}; // the column's may change while the answer is written
+  const seed = freshSeed || set.seed === undefined ? Math.floor(Math.random() * 1e6) : set.seed;
   if (mode === 'text') set.max_tokens ??= TEXT_TOKENS;
-  const answer = {model: column.model, mode, text: '', think: '', tokens: [], seed, finish: null, stats: null, error: null};
+  const answer = {
+    model: column.model,
+    mode,
+    set: {...column.set},
+    text: '',
+    think: '',
+    tokens: [],
+    seed,
+    finish: null,
+    stats: null,
+    error: null,
+  };
   const job = {conv, abort: new AbortController(), began: performance.now(), first: 0, last: 0, speaker: new Speaker()};
   app.running.set(answer, job);
   const plan = {model: column.model, mode, messages: messagesFor(conv, index, ask), set: {...set, seed}, seed};
@@ -162,8 +191,11 @@ async function run(answer, job, plan) {
   } catch (error) {
     measure(answer, job, null);
     if (error.name === 'AbortError') answer.finish = 'stopped';
-    else answer.error = error instanceof Failure ? {kind: error.kind, title: error.title, detail: error.detail}
-      : {kind: 'failed', title: 'The answer could not be read.', detail: String(error.message)};
+    else
+      answer.error =
+        error instanceof Failure
+          ? {kind: error.kind, title: error.title, detail: error.detail}
+          : {kind: 'failed', title: 'The answer could not be read.', detail: String(error.message)};
   }
   app.running.delete(answer);
   finished(answer, job);
@@ -172,7 +204,12 @@ async function run(answer, job, plan) {
 function measure(answer, job, usage) {
   const n = usage?.completion_tokens ?? answer.tokens.length;
   const seconds = (job.last - job.first) / 1000;
-  answer.stats = {n, prompt: usage?.prompt_tokens ?? null, first: Math.round(job.first - job.began), rate: n > 1 && seconds > 0 ? (n - 1) / seconds : null};
+  answer.stats = {
+    n,
+    prompt: usage?.prompt_tokens ?? null,
+    first: Math.round(job.first - job.began),
+    rate: n > 1 && seconds > 0 ? (n - 1) / seconds : null,
+  };
 }
 
 /* What came since the last frame is drawn in one go; a page in the background has no frames. */
@@ -196,7 +233,8 @@ function finished(answer, job) {
   const view = app.views.get(answer);
   if (view) {
     view.update();
-    if (!answer.error) job.speaker.hear(app.conv.columns.length > 1 ? `${answer.model}: ${answer.text}` : answer.text, true);
+    if (!answer.error)
+      job.speaker.hear(app.conv.columns.length > 1 ? `${answer.model}: ${answer.text}` : answer.text, true);
     scroller.follow();
   }
   app.drawSend();
@@ -223,6 +261,7 @@ const scroller = {
 
 /* ---- panes ---- */
 
+const touch = matchMedia('(pointer: coarse)');
 const narrow = matchMedia('(max-width: 900px)');
 const tight = matchMedia('(max-width: 1180px)');
 
@@ -245,33 +284,43 @@ function pane(name, open) {
 function togglePane(name) {
   const open = $(name).hidden;
   pane(name, open);
-  if (open) $(name).querySelector(name === 'panel' ? 'textarea' : '#new').focus();
+  if (open) (name === 'panel' ? $(name) : $('new')).focus();
   else $(`${name}-open`).focus();
 }
 
 /* What Esc closes first; false: nothing is open. */
 function closeSomething() {
-  if (!$('tip').hidden) return hideTip(), true;
-  for (const [name, wide] of [['panel', false], ['side', !narrow.matches]]) {
-    if (!$(name).hidden && !wide) return pane(name, false), $(`${name}-open`).focus(), true;
+  if (!$('tip').hidden && !app.busy()) return (hideTip(), true);
+  for (const [name, wide] of [
+    ['panel', false],
+    ['side', !narrow.matches],
+  ]) {
+    if (!$(name).hidden && !wide) return (pane(name, false), $(`${name}-open`).focus(), true);
   }
   return false;
 }
 
 function drawModels() {
   const {columns} = app.conv;
-  $('models').replaceChildren(...columns.map((column, i) => {
-    const select = el('select', {'aria-label': columns.length > 1 ? `Model ${i + 1}` : 'Model', onchange: () => {
-      app.change(() => { column.model = select.value; });
-      app.redraw();
-      $('models').querySelectorAll('select')[i].focus();
-    }});
-    const ids = app.models.map((model) => model.id);
-    if (!ids.includes(column.model)) ids.push(column.model);
-    select.append(...ids.map((id) => el('option', {value: id}, id || 'no model')));
-    select.value = column.model;
-    return el('span', {class: 'pick'}, select);
-  }));
+  $('models').replaceChildren(
+    ...columns.map((column, i) => {
+      const select = el('select', {
+        'aria-label': columns.length > 1 ? `Model ${i + 1}` : 'Model',
+        onchange: () => {
+          app.change(() => {
+            column.model = select.value;
+          });
+          app.redrawAll();
+          $('models').querySelectorAll('select')[i].focus();
+        },
+      });
+      const ids = app.models.map((model) => model.id);
+      if (!ids.includes(column.model)) ids.push(column.model);
+      select.append(...ids.map((id) => el('option', {value: id}, id || 'no model')));
+      select.value = column.model;
+      return el('span', {class: 'pick'}, select);
+    }),
+  );
   $('compare').setAttribute('aria-pressed', String(columns.length > 1));
 }
 
@@ -290,13 +339,35 @@ function drawList() {
   const focused = document.activeElement?.closest?.('#list li')?.dataset.id;
   const act = document.activeElement?.dataset?.act;
   const busy = new Set([...app.running.values()].map((job) => job.conv));
-  $('list').replaceChildren(...store.latestFirst().map((conv) => {
-    const open = el('button', {class: 'title', dir: 'auto', 'data-act': 'open', 'aria-current': conv === app.conv && 'true', onclick: () => app.open(conv)}, titleOf(conv));
-    return el('li', {'data-id': conv.id, class: busy.has(conv) ? 'running' : null}, open,
-      el('span', {class: 'tools'}, iconButton('pencil', 'Rename', () => rename(conv, open), 'rename'),
-        iconButton('download', 'Export as JSON', () => download(`${titleOf(conv).replace(/[^\p{L}\p{N}]+/gu, '-')}.json`, exported(conv))),
-        iconButton('trash', 'Delete', () => app.remove(conv))));
-  }));
+  $('list').replaceChildren(
+    ...store.latestFirst().map((conv) => {
+      const open = el(
+        'button',
+        {
+          class: 'title',
+          dir: 'auto',
+          'data-act': 'open',
+          'aria-current': conv === app.conv && 'true',
+          onclick: () => app.open(conv),
+        },
+        titleOf(conv),
+      );
+      return el(
+        'li',
+        {'data-id': conv.id, class: busy.has(conv) ? 'running' : null},
+        open,
+        el(
+          'span',
+          {class: 'tools'},
+          iconButton('pencil', 'Rename', () => rename(conv, open), 'rename'),
+          iconButton('download', 'Export as JSON', () =>
+            download(`${titleOf(conv).replace(/[^\p{L}\p{N}]+/gu, '-')}.json`, exported(conv)),
+          ),
+          iconButton('trash', 'Delete', () => app.remove(conv)),
+        ),
+      );
+    }),
+  );
   if (focused) $('list').querySelector(`[data-id="${focused}"] [data-act=${act}]`)?.focus();
 }
 
@@ -308,10 +379,16 @@ function rename(conv, title) {
     app.redraw();
     $('list').querySelector(`[data-id="${conv.id}"] [data-act=rename]`)?.focus();
   };
-  const input = el('input', {'aria-label': 'Title', dir: 'auto', onkeydown: (event) => {
-    if (event.key === 'Enter') done(true);
-    if (event.key === 'Escape') { event.stopPropagation(); done(false); }
-  }});
+  const input = el('input', {
+    'aria-label': 'Title',
+    dir: 'auto',
+    onkeydown: (event) => {
+      if (event.key !== 'Enter' && event.key !== 'Escape') return;
+      event.preventDefault();
+      event.stopPropagation();
+      done(event.key === 'Enter');
+    },
+  });
   input.onblur = () => done(true);
   input.value = titleOf(conv);
   title.replaceWith(input);
@@ -329,13 +406,18 @@ async function connect() {
     if (error.kind === 'key') askForKey(app, connect);
     else tellGone(error);
   }
-  app.redraw();
+  app.redrawAll();
 }
 
 function tellGone(failure) {
   const notice = $('notice');
   notice.hidden = !failure;
-  if (failure) notice.replaceChildren(el('strong', {}, failure.title), ` ${failure.detail ?? ''} `, el('button', {onclick: connect}, 'Try again'));
+  if (failure)
+    notice.replaceChildren(
+      el('strong', {}, failure.title),
+      ` ${failure.detail ?? ''} `,
+      el('button', {onclick: connect}, 'Try again'),
+    );
 }
 
 function askForKey(_, then) {
@@ -347,13 +429,19 @@ function askForKey(_, then) {
     dialog.close();
     then();
   };
-  $('login-why').textContent = apiKey.get() ? 'The key that was given is not the right one.' : 'It was chosen when the server was started.';
+  $('login-why').textContent = apiKey.get()
+    ? 'The key that was given is not the right one.'
+    : 'It was chosen when the server was started.';
   if (!dialog.open) dialog.showModal();
 }
 
 /* ---- colours ---- */
 
-const THEMES = {system: ['system', 'Colours: as the system has them'], light: ['sun', 'Colours: light'], dark: ['moon', 'Colours: dark']};
+const THEMES = {
+  system: ['system', 'Colours: as the system has them'],
+  light: ['sun', 'Colours: light'],
+  dark: ['moon', 'Colours: dark'],
+};
 
 function drawTheme() {
   const theme = prefs.get('theme', 'system');
@@ -395,10 +483,28 @@ const KEYS = {
   n: ['New conversation', () => app.create()],
   j: ['Next message', () => walk(1)],
   k: ['Message before', () => walk(-1)],
-  r: ['Answer again', () => { const view = focusedAnswer(); if (view && !app.running.has(view.answer)) app.retry(view.place); }],
-  e: ['Edit', () => document.activeElement?.closest?.('article') ? press('edit') : [...document.querySelectorAll('.message [data-act=edit]')].at(-1)?.click()],
+  r: [
+    'Answer again',
+    () => {
+      const view = focusedAnswer();
+      if (view && !app.running.has(view.answer)) app.retry(view.place);
+    },
+  ],
+  e: [
+    'Edit',
+    () =>
+      document.activeElement?.closest?.('article')
+        ? press('edit')
+        : [...document.querySelectorAll('.message [data-act=edit]')].at(-1)?.click(),
+  ],
   c: ['Copy', () => press('copy')],
-  t: ['Token probabilities', () => { const view = focusedAnswer(); if (view?.answer.tokens.length) view.toggleTokens(); }],
+  t: [
+    'Token probabilities',
+    () => {
+      const view = focusedAnswer();
+      if (view?.answer.tokens.length) view.toggleTokens();
+    },
+  ],
   '[': ['Version before', () => press('before')],
   ']': ['Version after', () => press('after')],
   m: ['Second model side by side', () => app.compare()],
@@ -410,8 +516,13 @@ const KEYS = {
 
 function showKeys() {
   const row = (name, text) => [el('dt', {}, ...[name].flat().map((key) => el('kbd', {}, key))), el('dd', {}, text)];
-  $('keys-list').replaceChildren(...row('Enter', 'Send'), ...row(['Shift', 'Enter'], 'New line'), ...row('Esc', 'Stop the answer; close what is open'),
-    ...row(['←', '→', '↑', '↓'], 'From token to token'), ...Object.entries(KEYS).flatMap(([key, [text]]) => row(key, text)));
+  $('keys-list').replaceChildren(
+    ...row('Enter', 'Send'),
+    ...row(['Shift', 'Enter'], 'New line'),
+    ...row('Esc', 'Stop the answer; close what is open'),
+    ...row(['←', '→', '↑', '↓'], 'From token to token'),
+    ...Object.entries(KEYS).flatMap(([key, [text]]) => row(key, text)),
+  );
   $('keys-on').checked = app.keysOn();
   $('keys').showModal();
 }
@@ -438,7 +549,7 @@ function send(event) {
   const input = $('input');
   if (!input.value.trim()) return;
   const last = pathOf(app.conv).at(-1);
-  app.ask(last ? last.reply ?? last.parent : app.conv.root, input.value);
+  app.ask(last ? (last.reply ?? last.parent) : app.conv.root, input.value);
   input.value = '';
   fit(input);
   app.drawSend();
@@ -447,7 +558,10 @@ function send(event) {
 function listen() {
   for (const button of document.querySelectorAll('[data-icon]')) setIcon(button, button.dataset.icon);
   $('composer').onsubmit = send;
-  $('input').oninput = () => { fit($('input')); app.drawSend(); };
+  $('input').oninput = () => {
+    fit($('input'));
+    app.drawSend();
+  };
   $('input').onkeydown = (event) => {
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
     event.preventDefault();
@@ -463,10 +577,20 @@ function listen() {
     $(`${name}-close`).onclick = () => togglePane(name);
   }
   $('scrim').onclick = closeSomething;
-  $('latest').onclick = () => { scroller.pinned = true; scroller.follow(); };
-  $('scroll').onscroll = () => { scroller.pinned = scroller.look() < 40; hideTip(); };
+  $('latest').onclick = () => {
+    scroller.pinned = true;
+    scroller.follow();
+  };
+  $('scroll').onscroll = () => {
+    scroller.pinned = scroller.look() < 40;
+    hideTip();
+  };
   $('keys-on').onchange = () => prefs.set('keys', $('keys-on').checked);
-  document.querySelectorAll('dialog [data-close]').forEach((button) => { button.onclick = () => button.closest('dialog').close(); });
+  document.querySelectorAll('dialog [data-close]').forEach((button) => {
+    button.onclick = () => button.closest('dialog').close();
+  });
+  const sizes = new ResizeObserver(() => scroller.follow());
+  [$('thread'), $('scroll')].forEach((node) => sizes.observe(node));
   document.addEventListener('keydown', onKey);
   document.addEventListener('visibilitychange', saveRunning);
   addEventListener('storage', onOtherTab);

@@ -4,14 +4,16 @@
  *   root -> asks (versions of a message) -> replies (versions of the answers to it) -> asks …
  *   ask   {text, kids: [reply], at}
  *   reply {answers: [one a column], kids: [ask], at}
- *   answer {model, text, think, tokens, seed, finish, stats, error, edited}
+ *   answer {model, mode, set, seed, text, think, tokens, finish, stats, error, edited}
  * `at` says which of the kids is shown. A column is {model, mode, set}: set holds what differs from the server's
  * defaults; mode 'text' lets a model without a chat template go on with the text. */
 const CHAT = 'athanor.chat.';
 
 const prefs = {
   all: readJson('athanor.prefs') ?? {},
-  get(name, fallback) { return this.all[name] ?? fallback; },
+  get(name, fallback) {
+    return this.all[name] ?? fallback;
+  },
   set(name, value) {
     this.all[name] = value;
     write('athanor.prefs', this.all);
@@ -58,7 +60,12 @@ const store = {
     this.all.set(conv.id, conv);
     if (write(CHAT + conv.id, conv)) return;
     for (const other of this.latestFirst().reverse()) {
-      if (!eachAnswer(other.root, (answer) => { answer.tokens = []; })) continue;
+      if (
+        !eachAnswer(other.root, (answer) => {
+          answer.tokens = [];
+        })
+      )
+        continue;
       write(CHAT + other.id, other);
       if (write(CHAT + conv.id, conv)) return;
     }
@@ -112,7 +119,11 @@ function eachAnswer(node, f) {
   let found = false;
   for (const todo = [node]; todo.length;) {
     const at = todo.pop();
-    for (const answer of at.answers ?? []) if (answer?.tokens?.length) { f(answer); found = true; }
+    for (const answer of at.answers ?? [])
+      if (answer?.tokens?.length) {
+        f(answer);
+        found = true;
+      }
     todo.push(...at.kids);
   }
   return found;
@@ -122,7 +133,9 @@ const titleOf = (conv) => conv.title || 'New conversation';
 
 const exported = (conv) => ({
   title: titleOf(conv),
-  messages: pathOf(conv).flatMap(({ask, reply}) => [{role: 'user', content: ask.text},
-    ...(reply?.answers[0] ? [{role: 'assistant', content: reply.answers[0].text}] : [])]),
+  messages: pathOf(conv).flatMap(({ask, reply}) => [
+    {role: 'user', content: ask.text},
+    ...(reply?.answers[0] ? [{role: 'assistant', content: reply.answers[0].text}] : []),
+  ]),
   conversation: conv,
 });

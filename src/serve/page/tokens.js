@@ -6,10 +6,19 @@ class TokensView {
   constructor() {
     this.tokens = [];
     this.at = -1;
-    this.node = el('div', {class: 'tokens', role: 'listbox', tabindex: 0, dir: 'auto', 'aria-label': 'Tokens of the answer, with their probabilities',
-      onkeydown: (event) => this.key(event), onpointerover: (event) => this.point(event), onpointerleave: () => hideTip(),
-      onfocus: () => this.node.matches(':focus-visible') && this.choose(Math.max(0, this.at)), onblur: () => this.choose(-1),
-      onclick: (event) => this.point(event)});
+    this.node = el('div', {
+      class: 'tokens',
+      role: 'listbox',
+      tabindex: 0,
+      dir: 'auto',
+      'aria-label': 'Tokens of the answer, with their probabilities',
+      onkeydown: (event) => this.key(event),
+      onpointerover: (event) => this.point(event),
+      onpointerleave: () => hideTip(),
+      onfocus: () => this.node.matches(':focus-visible') && this.choose(Math.max(0, this.at)),
+      onblur: () => this.choose(-1),
+      onclick: (event) => this.point(event),
+    });
   }
 
   update(tokens) {
@@ -20,9 +29,20 @@ class TokensView {
   cell([text, logprob, others], i) {
     const p = Math.exp(logprob);
     const shown = text.replace(/[\n\t]/g, (c) => MARKS[c]);
-    const cell = el('span', {role: 'option', id: `${tokenViews.id(this)}-${i}`, 'data-i': i, class: others.length && others[0][0] !== text ? 'unlikely' : null,
-      'aria-label': [`${spoken(text)}, ${percent(p)}`, ...others.filter(([other]) => other !== text)
-        .map(([other, q]) => `${spoken(other)} ${percent(Math.exp(q))}`)].join('; ')}, /^ +$/.test(shown) ? MARKS[' '].repeat(shown.length) : shown);
+    const cell = el(
+      'span',
+      {
+        role: 'option',
+        id: `${tokenViews.id(this)}-${i}`,
+        'data-i': i,
+        class: others.length && others[0][0] !== text ? 'unlikely' : null,
+        'aria-label': [
+          `${spoken(text)}, ${percent(p)}`,
+          ...others.filter(([other]) => other !== text).map(([other, q]) => `${spoken(other)} ${percent(Math.exp(q))}`),
+        ].join('; '),
+      },
+      /^ +$/.test(shown) ? MARKS[' '].repeat(shown.length) : shown,
+    );
     cell.style.setProperty('--doubt', (1 - p).toFixed(3));
     return cell;
   }
@@ -47,8 +67,14 @@ class TokensView {
   }
 
   key(event) {
-    const to = {ArrowRight: this.at + 1, ArrowLeft: this.at - 1, Home: 0, End: this.tokens.length - 1,
-      ArrowDown: this.below(1), ArrowUp: this.below(-1)}[event.key];
+    const to = {
+      ArrowRight: this.at + 1,
+      ArrowLeft: this.at - 1,
+      Home: 0,
+      End: this.tokens.length - 1,
+      ArrowDown: this.below(1),
+      ArrowUp: this.below(-1),
+    }[event.key];
     if (to === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
     event.preventDefault();
     this.choose(Math.min(this.tokens.length - 1, Math.max(0, to)));
@@ -65,7 +91,11 @@ class TokensView {
       if (top === from.offsetTop) continue;
       line ??= top;
       if (top !== line) break;
-      if (best === this.at || Math.abs(cells[i].offsetLeft - from.offsetLeft) < Math.abs(cells[best].offsetLeft - from.offsetLeft)) best = i;
+      if (
+        best === this.at ||
+        Math.abs(cells[i].offsetLeft - from.offsetLeft) < Math.abs(cells[best].offsetLeft - from.offsetLeft)
+      )
+        best = i;
     }
     return best;
   }
@@ -89,11 +119,19 @@ function showTip(cell, [text, logprob, others], pointer) {
   const rows = others.map(([other, q]) => [other, q, other === text]);
   if (!rows.some(([, , chosen]) => chosen)) rows.push([text, logprob, true]);
   const tip = $('tip');
-  tip.replaceChildren(...rows.map(([other, q, chosen]) => {
-    const bar = el('i');
-    bar.style.setProperty('--p', Math.exp(q).toFixed(4));
-    return el('div', {class: chosen ? 'chosen' : null}, el('code', {dir: 'auto'}, visible(other)), bar, el('span', {}, percent(Math.exp(q))));
-  }));
+  tip.replaceChildren(
+    ...rows.map(([other, q, chosen]) => {
+      const bar = el('i');
+      bar.style.setProperty('--p', Math.exp(q).toFixed(4));
+      return el(
+        'div',
+        {class: chosen ? 'chosen' : null},
+        el('code', {dir: 'auto'}, visible(other)),
+        bar,
+        el('span', {}, percent(Math.exp(q))),
+      );
+    }),
+  );
   tip.hidden = false;
   const rects = [...cell.getClientRects()];
   const at = (pointer && rects.find((r) => pointer.clientY >= r.top && pointer.clientY <= r.bottom)) || rects[0];
