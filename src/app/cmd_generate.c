@@ -259,12 +259,18 @@ static status generate_all(const cli_args *args, open_model *m, const prompts *p
     return st;
 }
 
+/* Logits are there to be compared with others: they are computed in fp32. */
+static status set_formats(const cli_args *args, open_model *m, err *e) {
+    const char *precision = cli_has(args, "logits") ? "fp32" : cli_value(args, "precision");
+    return open_model_set_formats(m, cli_value(args, "cache"), precision, e);
+}
+
 static status cmd_generate(const cli_args *args, err *e) {
     open_model m = {0};
     prompts p = {0};
     logit_rows rows = {0};
     status st = open_model_read_on(&m, args->inputs[0], cli_value(args, "base"), 0, e);
-    if (st == ST_OK) st = open_model_set_cache(&m, cli_value(args, "cache"), e);
+    if (st == ST_OK) st = set_formats(args, &m, e);
     if (st == ST_OK) st = read_prompts(args, &m, &p, e);
     if (st == ST_OK) st = check_ids(&m, &p, e);
     if (st == ST_OK) st = read_rows(args, &m, &p, &rows, e);
@@ -291,6 +297,8 @@ static const cli_option options[] = {
     {"stop", "TEXT", "end before this text"},
     {"seed", "N", "of the draws; each line of a batch has its own (0)"},
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
+    {"precision", "FORMAT",
+     "auto, fp32, bf16 or fp16: what the model computes in (auto; with --logits fp32)"},
     {"logprobs", NULL,
      "with --json: log p of each new token, as the model says it (natural logarithm)"},
     {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
@@ -300,6 +308,7 @@ static const cli_option options[] = {
 
 static const cli_rule rules[] = {
     {"logprobs", CLI_NEEDS, "json", "add --json, or leave --logprobs out"},
+    {"logits", CLI_EXCLUDES, "precision", "leave --precision out: logits are computed in fp32"},
     {"positions", CLI_NEEDS, "logits", "add --logits OUT.npy, or leave --positions out"},
     {"prompt", CLI_EXCLUDES, "ids|batch", "give one of the three"},
     {"ids", CLI_EXCLUDES, "batch", "give one of the three"},

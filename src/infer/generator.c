@@ -19,10 +19,8 @@ void generator_reset(generator *g) {
 void generator_free(generator *g) {
     tok_ids_free(&g->cached);
     free(g->inputs);
-    free(g->raw);
     free(g->logits);
     g->inputs = NULL;
-    g->raw = NULL;
     g->logits = NULL;
 }
 
@@ -81,7 +79,6 @@ static void make_room(generator *g) {
     int64_t T = g->prefill[0].T > 1 ? g->prefill[0].T : 1;
     g->inputs = xmalloc(sizeof *g->inputs * 2 * (size_t)T);
     g->logits = xmalloc(sizeof *g->logits * (size_t)g->vocab);
-    if (g->decode.logits.dt != DT_F32) g->raw = xmalloc((size_t)g->decode.logits.bytes);
 }
 
 /* One pass of n <= T tokens; the rest of it is padding, whose cache rows the next pass overwrites.
@@ -105,8 +102,7 @@ static void run_pass(generator *g, const generator_pass *k, const int32_t *ids, 
 }
 
 static float *logits_of(generator *g, const generator_pass *k) {
-    prog_get(k->p, 0, k->logits, g->raw ? g->raw : g->logits);
-    if (g->raw) dtype_convert(g->logits, DT_F32, g->raw, k->logits.dt, g->vocab);
+    prog_get(k->p, 0, k->logits, g->logits);
     return g->logits;
 }
 

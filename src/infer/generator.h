@@ -28,7 +28,7 @@ typedef struct generator_pass {
     prog_port pos;    /* [T]: positions in the sequence */
     prog_port qpos;   /* [1]: the position of row 0, where the cache is written */
     prog_port rows;   /* [1]: the row whose logits are wanted */
-    prog_port logits; /* [V], in the type that the program computes */
+    prog_port logits; /* [V], fp32 */
 } generator_pass;
 
 typedef struct generator {
@@ -46,8 +46,7 @@ typedef struct generator {
     /* Its own; zero at first. */
     tok_ids cached;  /* the tokens whose keys and values are in the cache */
     int32_t *inputs; /* ids and positions of the longest pass */
-    void *raw;       /* logits as a program gives them; NULL where that is fp32 */
-    float *logits;   /* the same as fp32 */
+    float *logits;   /* of the last pass */
 } generator;
 
 /* The ports of a program, found by name; p may be NULL. */

@@ -54,8 +54,7 @@ struct scorer {
     slot *slots;
     int32_t *ids, *pos, *qpos, *rows, *targets; /* inputs of the largest pass */
     float *nll;
-    void *raw;     /* logits of `write` as it gives them; NULL where that is fp32 */
-    float *logits; /* the same as fp32 */
+    float *logits; /* of the last pass of `write` */
     score_stats stats;
     void (*replay)(void *ctx, const prog *p, const op_run *run); /* NULL: prog_replay */
     void *replay_ctx;
@@ -127,7 +126,6 @@ void scorer_free(scorer *s) {
     free(s->shape);
     free(s->ids);
     free(s->nll);
-    free(s->raw);
     free(s->logits);
     free(s);
 }
@@ -507,7 +505,6 @@ void scorer_set_write(scorer *s, const prog *write) {
     if (!write) return;
     int64_t n = s->write.logits.rows * s->write.logits.cols;
     s->logits = xmalloc(sizeof *s->logits * (size_t)n);
-    if (s->write.logits.dt != DT_F32) s->raw = xmalloc((size_t)s->write.logits.bytes);
 }
 
 /* The shape of one lane for so many rows, or the longest one. */
@@ -553,9 +550,7 @@ float *scorer_write(scorer *s) {
     prog_put(k->p, 0, k->rows, s->rows);
     op_run run = {.dev = s->dev, .first_micro = true, .grad_scale = 1.0f};
     replay(s, k->p, &run);
-    prog_get(k->p, 0, k->logits, s->raw ? s->raw : s->logits);
-    if (s->raw)
-        dtype_convert(s->logits, DT_F32, s->raw, k->logits.dt, k->logits.rows * k->logits.cols);
+    prog_get(k->p, 0, k->logits, s->logits);
     s->stats.passes++;
     s->stats.rows += s->size.writes;
     return s->logits;

@@ -185,6 +185,16 @@ status open_model_set_precision(open_model *m, const char *name, err *e) {
     return err_hint(e, "give auto, fp32, bf16 or fp16");
 }
 
+status open_model_set_formats(open_model *m, const char *cache, const char *precision, err *e) {
+    TRY(open_model_set_cache(m, cache, e));
+    TRY(open_model_set_precision(m, precision, e));
+    if (m->cache == CACHE_AUTO || m->compute == DT_F32) return ST_OK;
+    if (!precision || strcmp(precision, "auto") == 0) return open_model_set_precision(m, "fp32", e);
+    err_at(e, ST_USAGE, "--cache",
+           "a model that computes in %s keeps keys and values so, not in %s", precision, cache);
+    return err_hint(e, "leave --cache out, or give --precision fp32");
+}
+
 void open_model_set_writer(open_model *m, int64_t texts) {
     scorer_size_add_writer(&m->score, texts);
 }

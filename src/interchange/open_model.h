@@ -4,10 +4,10 @@
  * The calls, in this order:
  *
  *   open_model_read        opens the files; config and tokenizer are known from here on
- *   open_model_set_cache   if wanted: in which format the KV cache is
+ *   open_model_set_formats if wanted: in which formats it computes, and the KV cache is
+ *                          (or open_model_set_cache, open_model_set_precision alone)
  *   open_model_set_scorer  if wanted: for evaluation
  *   open_model_set_engine  if wanted: to serve many texts at a time
- *   open_model_set_precision  if wanted: to compute in 16 bits, as evaluation may
  *   open_model_load        plans and reserves memory, reads weights, makes the programs
  *   open_model_generator   text by means of a KV cache                 }
  *   open_model_scorer      log-likelihoods of continuations            } any number of times
@@ -42,7 +42,7 @@
  * than of the weights, and f16 is half of f32.
  *
  * CACHE_AUTO is f16 if the file has weights in blocks of 8 bits or fewer (base/quant.h): their own
- * rounding is a hundred times that of f16. It is f32 for all other models: generation then gives
+ * rounding is a hundred times that of f16. For all other models it is as activations are: generation then gives
  * the logits of one forward pass over the whole sequence. */
 typedef enum cache_format { CACHE_AUTO, CACHE_F32, CACHE_F16 } cache_format;
 
@@ -90,6 +90,10 @@ status open_model_set_cache(open_model *m, const char *name, err *e) ATH_MUST_US
  *
  * ST_USAGE: there is no such format, or a GGUF file is to compute in 16 bits. */
 status open_model_set_precision(open_model *m, const char *name, err *e) ATH_MUST_USE;
+/* Both for generation: the options --cache and --precision, NULL where they were not given. A cache of f32 or f16
+ * is one of programs of fp32: where it was asked for, "auto" is fp32. ST_USAGE: such a cache with 16 bits. */
+status open_model_set_formats(open_model *m, const char *cache, const char *precision,
+                              err *e) ATH_MUST_USE;
 /* "fp32", "bf16", "fp16". */
 const char *open_model_precision(dtype compute);
 /* The model is to score requests of up to `longest` tokens. cache_bytes: of memory for their keys

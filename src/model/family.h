@@ -145,7 +145,7 @@ typedef enum model_task {
     TASK_LM,     /* nll; in training also the gradients of its sum */
     TASK_NLL,    /* nll; in training its gradient comes from outside, after the forward pass, as the
                     input "grad.nll" */
-    TASK_LOGITS, /* "logits" [n,V] of the rows that the input "rows" [n,1] names */
+    TASK_LOGITS, /* "logits" [n,V], fp32, of the rows that the input "rows" [n,1] names */
     TASK_SCORE,  /* nll [n,1] of the "targets" [n,1] after the rows that "rows" [n,1] names */
     TASK_FILL, /* fills the cache; "y" [1,C] has the row that "rows" [1,1] names, before the head */
     TASK_BODY, /* "y" [B*T,C]: the rows as the last layer leaves them */

@@ -380,7 +380,7 @@ static void record_head(model_rec *r, val x) {
         logits = graph_linear_exact(r->g, x, w, bias);
     } else {
         val rows = graph_input(r->g, "rows", DT_I32, r->n_logits, 1);
-        logits = graph_linear(r->g, graph_take_rows(r->g, x, rows), w, bias);
+        logits = graph_linear_exact(r->g, graph_take_rows(r->g, x, rows), w, bias);
     }
     logits = graph_tp_cols(r->g, logits, mc->vocab_size);
     graph_output(r->g, graph_softcap(r->g, logits, (float)mc->final_softcap), "logits");

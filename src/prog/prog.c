@@ -115,10 +115,16 @@ static op_fn entry_of(const op_impl *impl, op_entry entry) {
     return entry == ENTRY_BWD_INPUT ? impl->bwd_input : impl->bwd_weight;
 }
 
+/* Logits are fp32 in programs of 16 bits, too, and so is what gathers and caps them. */
+static dtype kernel_dtype(const graph *g, const op_rec *r) {
+    bool of_logits = (r->kind == OP_ACT || r->kind == OP_GATHER_COLS) && r->entry == ENTRY_FWD;
+    return of_logits && g->value[r->in[0]].t.dt == DT_F32 ? DT_F32 : g->opt.dt;
+}
+
 static status find_kernels(graph *g, err *e) {
     for (int32_t i = 0; i < g->n_ops; i++) {
         op_rec *r = &g->op[i];
-        const op_impl *impl = op_find(g->opt.dev, r->kind, g->opt.dt);
+        const op_impl *impl = op_find(g->opt.dev, r->kind, kernel_dtype(g, r));
         r->fn = impl ? entry_of(impl, r->entry) : NULL;
         if (r->fn) continue;
         err_set(e, ST_FAILED, "op %s has no %s kernel for %s on this device",

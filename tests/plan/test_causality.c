@@ -1,6 +1,7 @@
 /* A token cannot be seen from before it, nor from another document: for random shapes of every
  * family, with random options of others mixed in, changing one token leaves all earlier logits, and
- * the losses of other documents, the same to the bit, and changes later ones. */
+ * the losses of other documents, the same to the bit, and changes later ones. In an engine's programs a
+ * row does not depend on the rows of other texts that it is computed with, nor on how many there are. */
 #include "test.h"
 
 #include "base/rng.h"
@@ -8,6 +9,14 @@
 #include "prog_memory.h"
 
 enum { T = 33, V = 61 };
+enum {
+    SEQS = 3,
+    PAGE = 4,
+    TEXT = 22,
+    OF_SEQ = (TEXT + PAGE - 1) / PAGE,
+    PAGES = 2 * SEQS * OF_SEQ
+};
+enum { TRIALS = 120, SERVED = 30 }; /* models, and those that an engine has, too */
 
 typedef struct lab {
     arena *a;
@@ -106,6 +115,9 @@ static void lab_open(lab *l, dev *d, int trial) {
                           .valid_B = 2,
                           .document_mask = true,
                           .logits_T = T};
+    if (trial < SERVED)
+        l->spec.serve = (engine_size){
+            .rows = 24, .logits = 8, .longest = TEXT, .seqs = SEQS, .page = PAGE, .pages = PAGES};
     err e = {0};
     if (model_config_read(l->a, o, 0, &l->spec.model, &e) != ST_OK)
         fail_msg("%s: %s", l->what, e.message);
@@ -186,15 +198,93 @@ static void check_documents(lab *l) {
     free(after);
 }
 
+/* ---- an engine's programs ---- */
+
+/* Row n of a pass is token `pos` of text `seq`; seq -1: it is nobody's. */
+static void put_row(const prog *p, int n, int seq, int pos) {
+    int32_t *pages = ints(p, "pages");
+    ints(p, "ids")[n] = seq < 0 ? 0 : (7 * seq + 5 * pos + pos * pos) % V;
+    ints(p, "pos")[n] = seq < 0 ? 0 : pos;
+    ints(p, "place")[2 * n] = seq < 0 ? 0 : seq;
+    ints(p, "place")[2 * n + 1] = seq < 0 ? -1 : pos;
+    ints(p, "at")[n] = seq < 0 ? -1 : pages[seq * OF_SEQ + pos / PAGE] * PAGE + pos % PAGE;
+}
+
+/* Rows of the program's pass: what is left of all texts in random pieces, or one row. */
+static int fill_pass(lab *l, const prog *p, int rows, int done[SEQS], int of[][2]) {
+    int n = 0;
+    for (int s = 0; s < SEQS; s++)
+        for (int k = (int)choose(l, rows + 1); k > 0 && n < rows && done[s] < TEXT; k--, n++) {
+            of[n][0] = s, of[n][1] = done[s]++;
+            put_row(p, n, s, of[n][1]);
+        }
+    for (int i = n; i < rows; i++) put_row(p, i, -1, 0);
+    return n;
+}
+
+/* All texts in passes of random shapes (of one row, if `alone`) with pages first, first + step, ...; y
+ * [SEQS,TEXT] of `bytes` a row. */
+static uint8_t *serve(lab *l, bool alone, int first, int step, size_t *bytes) {
+    int done[SEQS] = {0}, of[24][2], left = SEQS * TEXT, n_shapes = 0;
+    uint8_t *y = NULL;
+    while (engine_rows_at(&l->spec.serve, n_shapes, true)) n_shapes++;
+    while (left > 0) {
+        int number = alone ? 0 : (int)choose(l, n_shapes);
+        const prog *p = plan_prog(l->p, USE_BODY, number);
+        for (int i = 0; i < SEQS * OF_SEQ; i++) ints(p, "pages")[i] = first + step * i;
+        int n = fill_pass(l, p, engine_rows_at(&l->spec.serve, number, true), done, of);
+        uint8_t *rows = run(l, p, "y", bytes);
+        if (!y) y = malloc(*bytes * SEQS * TEXT);
+        for (int i = 0; i < n; i++)
+            memcpy(y + *bytes * (size_t)(of[i][0] * TEXT + of[i][1]), rows + *bytes * (size_t)i,
+                   *bytes);
+        free(rows);
+        left -= n;
+    }
+    return y;
+}
+
+/* The logits of a row do not depend on the others either. */
+static void check_heads(lab *l, const uint8_t *y, size_t bytes) {
+    size_t of_logits;
+    const prog *one = plan_prog(l->p, USE_HEAD, 0);
+    for (int number = 1, rows; (rows = engine_rows_at(&l->spec.serve, number, false)); number++) {
+        const prog *p = plan_prog(l->p, USE_HEAD, number);
+        memcpy(prog_at(p, "x"), y, bytes * (size_t)rows);
+        uint8_t *all = run(l, p, "logits", &of_logits);
+        assert_true(of_logits == V * sizeof(float));
+        for (int i = 0; i < rows; i++) {
+            memcpy(prog_at(one, "x"), y + bytes * (size_t)i, bytes);
+            uint8_t *alone = run(l, one, "logits", &of_logits);
+            if (memcmp(alone, all + of_logits * (size_t)i, of_logits) != 0)
+                fail_msg("logits of row %d depend on %d rows: %s", i, rows, l->what);
+            free(alone);
+        }
+        free(all);
+    }
+}
+
+static void check_serving(lab *l) {
+    size_t bytes;
+    uint8_t *alone = serve(l, true, 0, 1, &bytes), *among = serve(l, false, PAGES - 1, -1, &bytes);
+    for (int i = 0; i < SEQS * TEXT; i++)
+        if (memcmp(alone + bytes * (size_t)i, among + bytes * (size_t)i, bytes) != 0)
+            fail_msg("token %d of text %d depends on other texts: %s", i % TEXT, i / TEXT, l->what);
+    check_heads(l, alone, bytes);
+    free(alone);
+    free(among);
+}
+
 static void test_random_models(void **state) {
     (void)state;
     dev *d;
     assert_int_equal(dev_open(&d, DEV_CPU, 2, NULL), ST_OK);
-    for (int trial = 0; trial < 120; trial++) {
+    for (int trial = 0; trial < TRIALS; trial++) {
         lab l;
         lab_open(&l, d, trial);
         check_logits(&l);
         check_documents(&l);
+        if (trial < SERVED) check_serving(&l);
         lab_close(&l);
     }
     dev_close(d);

@@ -61,8 +61,8 @@ static void report(const cli_args *args, const open_model *m, const wish *w, con
     double peak = (double)dev_process_peak_bytes();
     int threads = dev_threads(m->dev);
     if (!args->json) {
-        printf("%s, %d thread%s; medians of %ld\n\n", cpu_isa_name(dev_isa(m->dev)), threads,
-               threads == 1 ? "" : "s", (long)w->repeat);
+        printf("%s, %d thread%s, %s; medians of %ld\n\n", cpu_isa_name(dev_isa(m->dev)), threads,
+               threads == 1 ? "" : "s", open_model_precision(m->compute), (long)w->repeat);
         printf("load    %10.3f s\n", t->load_s);
         printf("prefill %10.1f tok/s  (%ld tokens)\n", prefill, (long)w->prompt);
         printf("decode  %10.1f tok/s  (%ld tokens after them)\n", decode, (long)w->new_tok);
@@ -74,9 +74,10 @@ static void report(const cli_args *args, const open_model *m, const wish *w, con
     bench_put_row(rows, "prefill", prefill, "tok/s");
     bench_put_row(rows, "decode", decode, "tok/s");
     bench_put_row(rows, "peak memory", peak, "bytes");
-    cli_print_json(json_pack("{s:s,s:i,s:I,s:I,s:o}", "isa", cpu_isa_name(dev_isa(m->dev)),
-                             "threads", threads, "prompt_tokens", (json_int_t)w->prompt,
-                             "new_tokens", (json_int_t)w->new_tok, "rows", rows));
+    cli_print_json(json_pack("{s:s,s:i,s:s,s:I,s:I,s:o}", "isa", cpu_isa_name(dev_isa(m->dev)),
+                             "threads", threads, "precision", open_model_precision(m->compute),
+                             "prompt_tokens", (json_int_t)w->prompt, "new_tokens",
+                             (json_int_t)w->new_tok, "rows", rows));
 }
 
 /* ---- the command ---- */
@@ -93,7 +94,7 @@ static status measure(const cli_args *args, open_model *m, const wish *w, err *e
     timing t;
     int64_t start = clock_now_ns();
     TRY(open_model_read(m, args->inputs[0], (int)w->threads, e));
-    TRY(open_model_set_cache(m, cli_value(args, "cache"), e));
+    TRY(open_model_set_formats(m, cli_value(args, "cache"), cli_value(args, "precision"), e));
     TRY(check_room(m, w, e));
     if (w->streams)
         return bench_streams(args, m,
@@ -129,6 +130,7 @@ static const cli_option options[] = {
     {"threads", "N", "threads (all cores)"},
     {"streams", "N", "instead: the engine of a server, with one text and with N at a time"},
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
+    {"precision", "FORMAT", "auto, fp32, bf16 or fp16: what the model computes in (auto)"},
     {NULL, NULL, NULL},
 };
 
@@ -136,7 +138,7 @@ const cli_command command_bench_generate = {
     .name = "bench generate",
     .summary = "how fast a model reads a prompt and makes tokens",
     .usage = "MODEL [--prompt-tokens N] [--new N] [--repeat N] [--threads N] [--streams N] "
-             "[--cache FORMAT]",
+             "[--cache FORMAT] [--precision FORMAT]",
     .run = cmd_bench_generate,
     .options = options,
     .about = "bench/vs_inference.py runs this beside llama.cpp or transformers, in turns.\n",

@@ -43,7 +43,8 @@ static status open_chat(chat *c, const cli_args *args, err *e) {
     c->name = args->inputs[0];
     c->json = args->json;
     TRY(open_model_read_on(&c->model, c->name, cli_value(args, "base"), 0, e));
-    TRY(open_model_set_cache(&c->model, cli_value(args, "cache"), e));
+    TRY(open_model_set_formats(&c->model, cli_value(args, "cache"), cli_value(args, "precision"),
+                               e));
     TRY(check_tokenizer(c, e));
     const tok *open = c->model.gguf ? c->model.tok : NULL;
     TRY(chat_template_load_open(&c->template, source_of(c), open, cli_value(args, "template"), e));
@@ -145,6 +146,7 @@ static const cli_option options[] = {
     {"ctx", "N", "tokens that a conversation may have (the model's, at most 8192)"},
     {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
+    {"precision", "FORMAT", "auto, fp32, bf16 or fp16: what the model computes in (auto)"},
     {"think", NULL, "let the model reason first (enable_thinking=true)"},
     {"no-think", NULL, "let it answer at once (enable_thinking=false)"},
     {"template", "FILE", "another chat template than the model's"},

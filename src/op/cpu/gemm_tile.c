@@ -161,10 +161,15 @@ typedef struct pass {
 static void pack_b(const pass *p, float *dst, int64_t j, int64_t cols) {
     const gemm_args *g = p->g;
 #if CPU_STORED
-    if (g->b_stored != DT_F32) {
+    int64_t row_bytes = dtype_span_bytes(g->b_stored, g->ldb);
+    if (g->b_stored != DT_F32 && !g->b_trans) {
         CPU_FN(stored_pack_columns)
-        (dst, g->b, dtype_span_bytes(g->b_stored, g->ldb), g->n, p->j0 + j, cols, p->k0, p->k,
-         g->b_stored);
+        (dst, g->b, row_bytes, g->n, p->j0 + j, cols, p->k0, p->k, g->b_stored);
+        return;
+    }
+    if (g->b_stored != DT_F32) {
+        const char *from = (const char *)g->b + (p->j0 + j) * row_bytes;
+        CPU_FN(stored_pack)(dst, from, row_bytes, cols, p->k0, p->k, g->b_stored);
         return;
     }
 #endif

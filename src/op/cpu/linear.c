@@ -25,9 +25,11 @@ static void product_by_row(const op_call *c, const gemm_args *g) {
         CPU_FN(by_row)(threads, g, c->ws);
 }
 
-/* Weights as files store them are always multiplied by row: that is the fastest way. */
-static bool is_by_row(const op_attr *attr, dtype x, dtype w) {
-    return attr->linear.by_row || w != x;
+/* Weights in blocks are always multiplied by row, which is the fastest way, and f16 and bf16 in programs of f32 for
+ * a few rows. More of these have the sums, and so the bits, of the same weights in f32. */
+static bool is_by_row(const op_attr *attr, dtype x, dtype w, int64_t rows) {
+    const int64_t few = 8;
+    return attr->linear.by_row || dtype_is_blocks(w) || (w != x && (rows <= few || !CPU_STORED));
 }
 
 static void linear_fwd(const op_call *c) {
@@ -37,10 +39,12 @@ static void linear_fwd(const op_call *c) {
     g.c = y->data, g.ldc = y->ld, g.c_dt = y->dt, g.bias = bias->data;
     g.res = c->in[3].data, g.ldr = c->in[3].ld;
     if (w->dt != x->dt) g.b_stored = w->dt;
-    if (is_by_row(c->attr, x->dt, w->dt))
+    if (is_by_row(c->attr, x->dt, w->dt, x->rows))
         product_by_row(c, &g);
-    else
+    else if (w->dt == x->dt)
         gemm_run(c->run->dev, &g, c->ws);
+    else
+        CPU_FN(gemm_packed)(call_threads(c), &g, c->ws);
 }
 
 static void linear_bwd_input(const op_call *c) {
@@ -75,7 +79,7 @@ static void linear_bwd_weight(const op_call *c) {
 static void linear_workspace(const op_infer *io, int64_t ws[3]) {
     int64_t n = io->in[0].rows, k = io->in[0].cols, o = io->in[1].rows;
     dtype dt = io->in[0].dt;
-    if (is_by_row(io->attr, dt, io->in[1].dt))
+    if (is_by_row(io->attr, dt, io->in[1].dt, n))
         ws[0] = CPU_FN(by_row_ws)(dev_threads(io->dev), n, o, k, dt, io->in[1].dt);
     else
         ws[0] = gemm_ws_bytes(io->dev, n, o, k, dt, io->attr->linear.exact ? DT_F32 : dt);

@@ -26,7 +26,10 @@ void CPU_FN(by_row)(int threads, const gemm_args *g, void *ws);
 
 /* The first n elements of a row as floats; dt is none of f32. */
 void CPU_FN(stored_read)(float *dst, const void *row, int64_t n, dtype dt);
-/* Columns [j0, j0 + cols) of rows [k0, k0 + k) as panels of B (pack.h), where rows are k and have `all`
+/* Elements [k0, k0 + k) of `rows` rows of f16 or bf16 as panels of B (pack.h); k0 is a multiple of 32. */
+void CPU_FN(stored_pack)(float *dst, const void *src, int64_t row_bytes, int64_t rows, int64_t k0,
+                         int64_t k, dtype dt);
+/* Columns [j0, j0 + cols) of rows [k0, k0 + k) as panels of B, where rows are k and have `all`
  * columns; cols is at most 64. */
 void CPU_FN(stored_pack_columns)(float *dst, const void *src, int64_t row_bytes, int64_t all,
                                  int64_t j0, int64_t cols, int64_t k0, int64_t k, dtype dt);

@@ -32,6 +32,27 @@ V_INLINE void read_row(float *dst, const uint8_t *row, int64_t n, dtype dt) {
     read_rest(dst + whole, row, whole, n - whole, dt);
 }
 
+/* Panels of TILE_N rows, a chunk of k at a time: decoded rows wait in the nearest cache to be
+ * transposed. */
+V_INLINE void pack_rows(float *dst, const uint8_t *src, int64_t row_bytes, int64_t rows, int64_t k0,
+                        int64_t k, dtype dt) {
+    float chunk[TILE_N * CHUNK] __attribute__((aligned(64)));
+    for (int64_t r0 = 0; r0 < rows; r0 += TILE_N, dst += TILE_N * k) {
+        int64_t now = rows - r0 < TILE_N ? rows - r0 : TILE_N;
+        for (int64_t at = 0; at < k; at += CHUNK) {
+            int64_t n = k - at < CHUNK ? k - at : CHUNK;
+            for (int64_t r = 0; r < now; r++) {
+                const uint8_t *row = src + (r0 + r) * row_bytes;
+                if (n == CHUNK)
+                    read_chunks(chunk + r * CHUNK, row, (k0 + at) / CHUNK, 1, dt);
+                else
+                    read_rest(chunk + r * CHUNK, row, k0 + at, n, dt);
+            }
+            pack_transposed(dst + at * TILE_N, TILE_N, chunk, CHUNK, now, n, DT_F32);
+        }
+    }
+}
+
 /* Columns [j0, j0 + cols) of a row, from the chunk on in which they begin; returns where they are. */
 V_INLINE const float *read_columns(float *line, const uint8_t *row, int64_t all, int64_t j0,
                                    int64_t cols, dtype dt) {
@@ -74,6 +95,14 @@ void CPU_FN(stored_read)(float *dst, const void *row, int64_t n, dtype dt) {
         default: return;
     }
 #undef CASE
+}
+
+void CPU_FN(stored_pack)(float *dst, const void *src, int64_t row_bytes, int64_t rows, int64_t k0,
+                         int64_t k, dtype dt) {
+    if (dt == DT_F16)
+        pack_rows(dst, src, row_bytes, rows, k0, k, DT_F16);
+    else
+        pack_rows(dst, src, row_bytes, rows, k0, k, DT_BF16);
 }
 
 void CPU_FN(stored_pack_columns)(float *dst, const void *src, int64_t row_bytes, int64_t all,
