@@ -53,6 +53,19 @@ for format in bf16 f16; do
     expect 0 generate $format-wide --ids $ids --logits b.npy
     cmp a.npy b.npy || fail "logits of $format"
 done
+expect 2 generate bf16 --ids 1,2 --logits x.npy --precision bf16
+has err "leave --precision out: logits are computed in fp32"
+expect 2 generate bf16 --ids 1,2 --precision fp8
+has err "give auto, fp32, bf16 or fp16"
+expect 2 generate bf16 --ids 1,2 --precision bf16 --cache f16
+has err "a model that computes in bf16 keeps keys and values so, not in f16"
+# What it computes in changes the numbers, a little; a cache of fp32 is one of programs of fp32.
+for p in "fp32" "bf16" "auto --cache f32"; do
+    expect 0 generate bf16 --ids $ids --max-new 1 --temperature 0 --logprobs --json --precision $p
+    cp out "out-${p%% *}"
+done
+cmp out-fp32 out-auto || fail "a cache of f32 does not compute in fp32"
+cmp -s out-fp32 out-bf16 && fail "--precision changes nothing"
 
 # Text: a small model of our own.
 make_data
