@@ -29,13 +29,14 @@ def read_arguments():
     p.add_argument("--prompt-words", default="128")
     p.add_argument("--new", default="128")
     p.add_argument("--port", type=int, default=9390, help="of the peer")
+    p.add_argument("--serve", default="--draft none", help="more options of athanor serve; the peer tries no tokens in advance")
     p.add_argument("--only", default="load,prefix,alone")
     return p.parse_args()
 
 
 def start_ours(a):
     command = [a.athanor, "serve", a.model, "--port", "0", "--json", "--ctx", a.ctx, "--streams", a.streams,
-               "--threads", a.threads]
+               "--threads", a.threads] + a.serve.split()
     server = subprocess.Popen([str(w) for w in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     line = server.stdout.readline()
     if not line.strip() or "url" not in json.loads(line):
@@ -94,7 +95,7 @@ def measure_alone(a, urls):
     for i in range(a.rounds):
         alone = run(a, "generate", a.model, "--prompt-tokens", 128, "--new", 128, "--threads", a.threads)["decode"]
         words = ["serve", urls[0], "--clients", 1, "--requests", 4, "--prompt-words", 128, "--new", 128]
-        served = 1000 / run(a, *words, "--seed", 300 + i)["1 client: gap_p50"]
+        served = 1000 / run(a, *words, "--seed", 300 + i)["1 client: token_p50"]
         ratios.append(served / alone)
         print(f"  one stream {served:.1f} tok/s, bench generate {alone:.1f} tok/s")
     print(f"one stream through the server, of bench generate: {statistics.median(ratios):.3f}", flush=True)

@@ -27,7 +27,8 @@ enum {
     M_TOK,
     M_REQ,
     M_FIRST,
-    M_GAP = M_FIRST + 3,
+    M_TOKEN = M_FIRST + 3,
+    M_GAP = M_TOKEN + 3,
     M_WHOLE = M_GAP + 3,
     M_PROMPT = M_WHOLE + 3,
     METRICS
@@ -36,9 +37,10 @@ enum {
 static const struct {
     const char *name, *unit;
 } metrics[METRICS] = {
-    {"tok_per_s", "tok/s"}, {"req_per_s", "1/s"}, {"first_p50", "ms"}, {"first_p90", "ms"},
-    {"first_p99", "ms"},    {"gap_p50", "ms"},    {"gap_p90", "ms"},   {"gap_p99", "ms"},
-    {"whole_p50", "ms"},    {"whole_p90", "ms"},  {"whole_p99", "ms"}, {"prompt_tok", "tok"},
+    {"tok_per_s", "tok/s"}, {"req_per_s", "1/s"}, {"first_p50", "ms"},   {"first_p90", "ms"},
+    {"first_p99", "ms"},    {"token_p50", "ms"},  {"token_p90", "ms"},   {"token_p99", "ms"},
+    {"gap_p50", "ms"},      {"gap_p90", "ms"},    {"gap_p99", "ms"},     {"whole_p50", "ms"},
+    {"whole_p90", "ms"},    {"whole_p99", "ms"},  {"prompt_tok", "tok"},
 };
 
 static const char *const end_names[LOAD_ENDS] = {
@@ -54,6 +56,7 @@ static void summarize(load_result *r, double out[METRICS]) {
     out[M_TOK] = (double)r->new_tok / r->seconds;
     out[M_REQ] = (double)r->whole.n / r->seconds;
     put_quantiles(out + M_FIRST, &r->first);
+    put_quantiles(out + M_TOKEN, &r->token);
     put_quantiles(out + M_GAP, &r->gap);
     put_quantiles(out + M_WHOLE, &r->whole);
     out[M_PROMPT] = (double)r->prompt_tok / streams;
@@ -194,16 +197,16 @@ static void print_line(const char *who, const char *load, const double v[METRICS
     char name[96];
     snprintf(name, sizeof name, "%s%s", who, load);
     printf("%-18s %9.1f %8.2f", name, v[M_TOK], v[M_REQ]);
-    for (int i = M_FIRST; i < M_WHOLE; i++) printf(" %8.1f", v[i]);
-    printf(" %9.0f\n", v[M_WHOLE]);
+    for (int i = M_FIRST; i < M_GAP; i++) printf(" %8.1f", v[i]);
+    printf(" %9.0f %9.0f\n", v[M_GAP + 2], v[M_WHOLE]);
 }
 
 static void print_ratio(const char *load, const double v[METRICS]) {
     char name[96];
     snprintf(name, sizeof name, "ratio, %s", load);
     printf("%-18s %9.2f %8.2f", name, v[M_TOK], v[M_REQ]);
-    for (int i = M_FIRST; i < M_WHOLE; i++) printf(" %8.2f", v[i]);
-    printf(" %9.2f\n", v[M_WHOLE]);
+    for (int i = M_FIRST; i < M_GAP; i++) printf(" %8.2f", v[i]);
+    printf(" %9.2f %9.2f\n", v[M_GAP + 2], v[M_WHOLE]);
 }
 
 static void print_ends(const serve_bench *b) {
@@ -241,10 +244,10 @@ static void print_head(const serve_bench *b) {
     print_range(b->wish.news, "tokens");
     printf("%s; medians of %ld round%s\n\n", b->wish.until_end ? " at most" : "", (long)b->n_rounds,
            b->n_rounds == 1 ? "" : "s");
-    printf("%-18s %9s %8s %26s %26s %9s\n", "", "", "", "first token, ms", "between tokens, ms",
-           "whole, ms");
-    printf("%-18s %9s %8s %8s %8s %8s %8s %8s %8s %9s\n", "", "tok/s", "req/s", "p50", "p90", "p99",
-           "p50", "p90", "p99", "p50");
+    printf("%-18s %9s %8s %26s %26s %9s %9s\n", "", "", "", "first token, ms", "a token, ms",
+           "gap, ms", "whole, ms");
+    printf("%-18s %9s %8s %8s %8s %8s %8s %8s %8s %9s %9s\n", "", "tok/s", "req/s", "p50", "p90",
+           "p99", "p50", "p90", "p99", "p99", "p50");
 }
 
 static void print_table(const serve_bench *b) {
@@ -524,5 +527,8 @@ const cli_command command_bench_serve = {
              "serve meanwhile, with the\n"
              "options after --. The first token is timed from when a request is due. The exit "
              "status is 1 when an answer was\n"
-             "cut, wrong, or other than alone.\n",
+             "cut, wrong, or other than alone.\n"
+             "A token's time is that of an answer after its first token, by its tokens; a gap is "
+             "between two pieces of text, and\n"
+             "several tokens may come at once where a server tries tokens in advance.\n",
 };

@@ -24,7 +24,7 @@ typedef struct slot {
     int64_t number;
     load_kind kind;
     http_call call;
-    int64_t began_ns, last_ns; /* it was due; its last piece came */
+    int64_t began_ns, first_ns, last_ns; /* it was due; its first piece came, and its last */
     int64_t pieces, patience;
     strbuf line; /* of the stream; of an answer that is an error, its beginning */
     bool ended;  /* the stream said so */
@@ -60,10 +60,12 @@ static void put_time(load_times *t, double seconds) {
 static void take_text(slot *s, const char *text, size_t len) {
     if (len == 0) return;
     int64_t now = clock_now_ns();
-    if (s->pieces++ == 0)
+    if (s->pieces++ == 0) {
+        s->first_ns = now;
         put_time(&s->load->r->first, (double)(now - s->began_ns) / 1e9);
-    else
+    } else {
         put_time(&s->load->r->gap, (double)(now - s->last_ns) / 1e9);
+    }
     s->last_ns = now;
     strbuf_append(&s->answer->text, text, len);
 }
@@ -139,15 +141,22 @@ static void say_why(const slot *s, load_end end) {
              strbuf_cstr(&s->line));
 }
 
+static void time_answer(const slot *s, int64_t tokens) {
+    load_result *r = s->load->r;
+    put_time(&r->whole, (double)(clock_now_ns() - s->began_ns) / 1e9);
+    if (tokens > 1 && s->pieces > 1)
+        put_time(&r->token, (double)(s->last_ns - s->first_ns) / 1e9 / (double)(tokens - 1));
+}
+
 static void end_slot(slot *s, load_end end) {
     load_result *r = s->load->r;
+    int64_t tokens = s->new_tok ? s->new_tok : s->pieces;
     s->answer->end = end;
     r->ends[end]++;
     say_why(s, end);
     r->prompt_tok += s->prompt_tok;
-    r->new_tok += s->new_tok ? s->new_tok : s->pieces;
-    if (end == LOAD_DONE && s->kind != LOAD_MALFORMED)
-        put_time(&r->whole, (double)(clock_now_ns() - s->began_ns) / 1e9);
+    r->new_tok += tokens;
+    if (end == LOAD_DONE && s->kind != LOAD_MALFORMED) time_answer(s, tokens);
     http_call_close(&s->call);
     strbuf_free(&s->line);
     s->open = false;
@@ -260,6 +269,7 @@ void load_result_free(load_result *r, int64_t n) {
     free(r->answers);
     free(r->first.v);
     free(r->gap.v);
+    free(r->token.v);
     free(r->whole.v);
 }
 

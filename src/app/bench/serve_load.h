@@ -81,9 +81,11 @@ typedef struct load_answer {
 typedef struct load_result {
     double seconds;
     int64_t ends[LOAD_ENDS], prompt_tok, new_tok;
-    load_times first, gap, whole; /* to the first piece of text, between pieces, to the end */
-    load_answer *answers;         /* [round.n] */
-    char why[256];                /* the first failure, for people */
+    /* to the first piece of text; between pieces (several tokens may come in one piece, or at once); a token of an
+     * answer after its first piece, on average; to the end */
+    load_times first, gap, token, whole;
+    load_answer *answers; /* [round.n] */
+    char why[256];        /* the first failure, for people */
 } load_result;
 
 void load_run(const load_wish *w, const load_server *s, const load_round *round, load_result *r);
