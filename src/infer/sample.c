@@ -116,7 +116,13 @@ static void find_range(const float *logits, int32_t vocab, float *least, float *
 }
 
 static int32_t first_with(const float *logits, int32_t vocab, float value) {
+    enum { BLOCK = 64 };
     int32_t i = 0;
+    for (; i + BLOCK < vocab; i += BLOCK) { /* the block with it, in vectors */
+        int found = 0;
+        for (int j = 0; j < BLOCK; j++) found |= logits[i + j] == value;
+        if (found) break;
+    }
     while (i + 1 < vocab && logits[i] != value) i++;
     return i;
 }

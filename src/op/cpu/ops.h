@@ -16,6 +16,7 @@
     X(HEAD_STATS, head_stats)                                                                      \
     X(HEAD_GRAD, head_grad)                                                                        \
     X(ATTENTION, attention)                                                                        \
+    X(PAGE_STORE, page_store)                                                                      \
     X(PAGE_ATTENTION, page_attention)                                                              \
     X(RMSNORM, rmsnorm)                                                                            \
     X(LAYERNORM, layernorm)                                                                        \
