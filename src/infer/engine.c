@@ -82,7 +82,6 @@ status engine_submit(engine *en, const engine_request *rq, uint64_t *id, err *e)
     t->most_rows = rq->rq.max_new < longest - n ? n + rq->rq.max_new - 1 : longest;
     if (t->most_rows < n) t->most_rows = n;
     t->most_pages = (int)((t->most_rows + en->size.page - 1) / en->size.page);
-    if (rq->prompt_logprobs) make_top(en, rq->rq.n_top);
     if (en->last)
         en->last->next = t;
     else
@@ -194,6 +193,7 @@ static bool admit_first(engine *en) {
     }
     find_leader(en, t);
     leave_queue(en, t);
+    if (t->rq.prompt_logprobs) make_top(en, t->rq.rq.n_top); /* no callback reads them now */
     int64_t reused = t->result.n_reused;
     en->of_row[t->seq] = t;
     en->running[en->n_running++] = t;

@@ -178,17 +178,18 @@ typedef struct model_rec {
     model_task task;
     model_layer_range layers; /* end 0: all */
     int B, T;
-    int Tmax;           /* 0: no cache */
-    int slots;          /* sequences that the cache has room for, of which the first B are used; 0:
+    int Tmax;            /* 0: no cache */
+    int slots;           /* sequences that the cache has room for, of which the first B are used; 0:
                            B */
-    int positions;      /* that tokens may have; 0: as many as the cache holds, or T */
-    model_pages paged;  /* instead of Tmax, with `positions` */
-    bool cache_f16;     /* the cache is f16, in programs of f32; else as activations are */
-    int64_t n_logits;   /* of TASK_LOGITS and TASK_SCORE: how many rows */
-    bool document_mask; /* attention ends at the beginning of a document, which the input "start"
+    int positions;       /* that tokens may have; 0: as many as the cache holds, or T */
+    model_pages paged;   /* instead of Tmax, with `positions` */
+    bool cache_f16;      /* the cache is f16, in programs of f32; else as activations are */
+    int64_t n_logits;    /* of TASK_LOGITS and TASK_SCORE: how many rows */
+    bool document_mask;  /* attention ends at the beginning of a document, which the input "start"
                            [B*T,1] says for each token */
-    int64_t chunk_rows; /* rows of logits that the loss makes at a time; 0: automatic */
-    float z_loss;       /* weight of the squared log-partition in the loss */
+    int64_t chunk_rows;  /* rows of logits that the loss makes at a time; 0: automatic */
+    float z_loss;        /* weight of the squared log-partition in the loss */
+    int64_t sample_rows; /* TASK_NLL: rows of each sample over which the loss is a mean; 0: one */
     /* made by model_record, for its own use */
     val ids, pos, start, qpos, at, place, pages;
     val rope[2];         /* tables of global and local layers */

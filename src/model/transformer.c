@@ -386,8 +386,9 @@ static void hand_over(model_rec *r, val y) {
 static void record_balance(model_rec *r) {
     if (r->load == VAL_NONE) return;
     op_router router = {.k = (int)r->mc->num_experts_per_tok, .layers = r->n_routers};
-    graph_aux_loss(r->g, graph_router_balance(r->g, &router, r->load),
-                   (float)r->mc->router_aux_loss_coef, true);
+    double coef = r->mc->router_aux_loss_coef; /* the op gives N times the mean of N rows */
+    if (r->task == TASK_NLL && r->sample_rows > 1) coef /= (double)r->sample_rows;
+    graph_aux_loss(r->g, graph_router_balance(r->g, &router, r->load), (float)coef, true);
     graph_output(r->g, r->load, "router_load");
 }
 

@@ -257,7 +257,11 @@ static status record(plan *p, const plan_spec *s, const plan_signature *g, prog 
                    .n_logits = g->n_logits,
                    .document_mask = g->document_mask,
                    .chunk_rows = g->chunk_rows,
-                   .z_loss = g->z_loss};
+                   .z_loss = g->z_loss,
+                   .sample_rows = (s->learned     ? s->learned
+                                   : s->sequences ? s->sequences
+                                                  : 1) *
+                                  (int64_t)g->T};
     model_record(&r);
     return prog_finish(out, r.g, e);
 }

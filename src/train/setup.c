@@ -142,6 +142,13 @@ static status check_parts(const setup *u, err *e) {
                      (long)u->c->parallel.virtual);
         return err_hint(e, "parallel.virtual=%ld or less", (long)layers);
     }
+    const model_config *mc = &u->models[0];
+    if (u->c->parallel.virtual > 1 && mc->num_experts > 0 && mc->router_aux_loss_coef > 0) {
+        config_error(u->c, e, "parallel.virtual",
+                     "the loss that keeps the load of experts even is pooled over all layers, and "
+                     "chunks do not see each other's");
+        return err_hint(e, "use parallel.virtual=1, or model.router_aux_loss_coef=0");
+    }
     for (int i = 0; i < u->course->n_stages; i++) {
         const course_stage *k = &u->course->stage[i];
         if (u->objective->reference && k->c->train.beta <= 0) {

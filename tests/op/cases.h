@@ -494,9 +494,10 @@ static void cases_PAGE_ATTENTION(case_list *l) {
     }
 }
 
-/* Tokens, experts, picks, width of what goes in and of what comes out. */
-static const int32_t ROUTERS[][5] = {
-    {1, 1, 1, 1, 1}, {5, 4, 2, 8, 3}, {9, 3, 1, 16, 33}, {33, 8, 3, 24, 40}, {20, 16, 4, 65, 17}};
+/* Tokens, experts, picks, width of what goes in and of what comes out. In the last the rows of one expert are
+ * cut into longer blocks than all rows would be. */
+static const int32_t ROUTERS[][5] = {{1, 1, 1, 1, 1},    {5, 4, 2, 8, 3},     {9, 3, 1, 16, 33},
+                                     {33, 8, 3, 24, 40}, {20, 16, 4, 65, 17}, {768, 3, 1, 64, 192}};
 
 static op_router router_of(int i) {
     return (op_router){.experts = ROUTERS[i][1],
@@ -510,6 +511,7 @@ static op_router router_of(int i) {
 static op_case *router_case(case_list *l, op_kind kind, int i) {
     op_case *c = case_add(l, kind);
     c->attr.router = router_of(i);
+    c->heavy = ROUTERS[i][0] > 100;
     LABEL(c, "%s N=%d E=%d k=%d", op_classes[kind].name, ROUTERS[i][0], ROUTERS[i][1],
           ROUTERS[i][2]);
     return c;

@@ -165,12 +165,12 @@ static inline double slot_value(const slot *s, int which, int64_t i) {
         case SOME:
             if (i % 4 == 3) return -1;
             /* fall through */
+        case DISTINCT: return (double)((i * 7 + 2) % s->limit);
         case SHARES: return 0.525 + 0.475 * u;
         case BORDERS: {
             int64_t last = s->cols - 1;
             return (double)((i == last ? i : i - i % 2) * s->limit / last);
         }
-        case DISTINCT: return (double)((i * 7 + 2) % s->limit);
         case SEQ_PLACES:
             if (i % 2 == 0) return (double)(i / 2 % 3);
             return i / 2 % 5 == 4 ? -1 : below;

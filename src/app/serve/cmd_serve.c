@@ -109,7 +109,7 @@ static status read_models(const cli_args *args, arena *a, serve_options *o, err 
 static status read_serve_options(const cli_args *args, arena *a, serve_options *o, err *e) {
     int64_t ctx, streams, waiting, threads;
     TRY(cli_int(args, "ctx", 0, 16, INT32_MAX, &ctx, e));
-    TRY(cli_int(args, "streams", 0, 1, 1024, &streams, e));
+    TRY(cli_int(args, "streams", 0, 1, 256, &streams, e));
     TRY(cli_int(args, "waiting", 0, 1, 1000000, &waiting, e));
     TRY(cli_int(args, "threads", 0, 1, 1024, &threads, e));
     TRY(cli_int(args, "memory", 0, 1 << 20, (int64_t)1 << 50, &o->cache_bytes, e));

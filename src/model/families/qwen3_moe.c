@@ -38,6 +38,8 @@ static status read_window(json_t *o, err *e) {
     const json_t *use;
     TRY(hf_read_switch(o, "use_sliding_window", "", &use, e));
     if (use && !json_is_true(use)) json_object_set_new(o, "sliding_window", json_integer(0));
+    if (use && json_is_true(use) && !json_object_get(o, "sliding_window"))
+        json_object_set_new(o, "sliding_window", json_integer(4096));
     hf_drop(o, "max_window_layers");
     return ST_OK;
 }
@@ -78,7 +80,7 @@ const model_family family_qwen3_moe = {
                           "moe_intermediate_size norm_topk_prob router_aux_loss_coef expert_layers",
     .own_keys = "use_sliding_window max_window_layers decoder_sparse_step mlp_only_layers "
                 "output_router_logits",
-    .lists = "sliding_window expert_layers",
+    .lists = "expert_layers",
     .activations = "silu" HF_ACTIVATIONS,
     .names = {HF_LLAMA_NAMES, HF_QK_NORMS},
     .pad_row_fixed = true,

@@ -96,21 +96,26 @@ static void expert_linear_bwd_weight(const op_call *c) {
     if (c->din[1].data) run_experts(c, EXPERT_WEIGHT);
 }
 
+/* Bytes for a product of up to `rows` rows. Of a gradient of weights they are k, which is cut evenly:
+ * fewer rows can have longer blocks, and need more. */
+static int64_t product_bytes(const op_infer *io, int threads, int64_t rows, expert_phase phase) {
+    int64_t I = io->in[0].cols, O = io->in[1].rows / io->attr->router.experts, most = 0;
+    dtype dt = io->in[0].dt;
+    if (phase == EXPERT_FORWARD) return CPU_FN(gemm_ws)(threads, rows, O, I, dt, dt);
+    if (phase == EXPERT_INPUT) return CPU_FN(gemm_ws)(threads, rows, I, O, dt, dt);
+    for (int64_t k = 1; k <= rows; k++) {
+        int64_t bytes = CPU_FN(gemm_ws)(threads, O, I, k, dt, DT_F32);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 /* All rows may go to one expert; the others have fewer than MANY_ROWS each. */
 static int64_t room_for(const op_infer *io, int64_t rows, expert_phase phase) {
     int threads = dev_threads(io->dev);
-    int64_t I = io->in[0].cols, O = io->in[1].rows / io->attr->router.experts;
-    int64_t few = rows < MANY_ROWS ? rows : MANY_ROWS, all = 0, one = 0;
-    dtype dt = io->in[0].dt;
-    for (int i = 0; i < 2; i++) {
-        int64_t m = i ? few : rows, n = phase == EXPERT_FORWARD ? O : I;
-        int64_t k = phase == EXPERT_FORWARD ? I : O;
-        if (phase == EXPERT_WEIGHT) k = m, m = O;
-        dtype out = phase == EXPERT_WEIGHT ? DT_F32 : dt;
-        int64_t bytes = CPU_FN(gemm_ws)(i ? 1 : threads, m, n, k, dt, out);
-        i ? (one = bytes) : (all = bytes);
-    }
-    one = (one + 63) / 64 * 64 * threads;
+    int64_t few = rows < MANY_ROWS ? rows : MANY_ROWS;
+    int64_t all = product_bytes(io, threads, rows, phase);
+    int64_t one = (product_bytes(io, 1, few, phase) + 63) / 64 * 64 * threads;
     return one > all ? one : all;
 }
 
