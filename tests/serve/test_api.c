@@ -453,6 +453,10 @@ static void test_refusals(void **state) {
         {C, "{'prompt': 'a', 'model': 7}", 400, "model", "a string"},
         {C, "{'prompt': ['a','a','a','a','a','a','a','a','a'], 'n': 128}", 400, "n",
          "at most 1024"},
+        {C,
+         "{'prompt': ['a','a','a','a','a','a','a','a'], 'n': 128, 'max_tokens': 100,"
+         " 'logprobs': 20}",
+         400, "logprobs", "2150400 log-probabilities"},
         {M, "{}", 400, "messages", "one at least"},
         {M, "{'messages': 'x'}", 400, "messages", "a list"},
         {M, "{'messages': ['x']}", 400, "messages", "not an object"},
