@@ -18,6 +18,7 @@ static uint64_t random_number(void) {
 answer *api_begin(server *s, const http_request *rq, http_reply *reply, int route, api_fault *f) {
     json_t *body;
     if (api_body_parse(&body, rq->body, rq->body_bytes, &f->e) != ST_OK) return NULL;
+    http_reply_drop_body(reply); /* the JSON has copies */
     answer *a = answer_new(body, reply, s->metrics);
     a->chat = route == API_CHAT;
     a->number = random_number();

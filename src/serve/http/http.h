@@ -78,7 +78,7 @@ typedef struct http_options {
     int connections;     /* 4,096; when they are taken, the one that idles longest makes place */
     int per_address;     /* 256 connections of one address, where not of this machine alone */
     size_t body_bytes;   /* 16 MiB of one request */
-    size_t bodies_bytes; /* 128 MiB of all requests under way */
+    size_t bodies_bytes; /* 128 MiB of all requests whose handlers have not dropped them */
     size_t unread_bytes; /* 1 MiB of a streamed answer that its client does not read */
     double header_s;     /* 10: from the connection to the end of the first request's headers */
     double idle_s;       /* 60: the same for each request that follows on a connection */
@@ -108,6 +108,9 @@ void http_server_close(http_server *s);
 
 /* ---- replies; any thread, one at a time ---- */
 
+/* The request's body was read and is not needed any more: it is empty, and there is room for others'. An
+ * answer may take long. */
+void http_reply_drop_body(http_reply *r);
 /* Adds a header; before send or begin. Texts of ours, or checked: no control characters. Those that
  * all answers have (Cache-Control: no-store, X-Content-Type-Options: nosniff) can be given instead. */
 void http_reply_header(http_reply *r, const char *name, const char *value);
