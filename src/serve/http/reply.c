@@ -172,7 +172,8 @@ void http_reply_begin(http_reply *r, int code, const char *content_type) {
 bool http_reply_piece(http_reply *r, const void *bytes, size_t n) {
     lock(r);
     CHECK(r->streams && !r->ended, "pieces come between begin and end");
-    if (!r->gone && r->out.len - r->out_at + n > r->server->options.unread_bytes) {
+    if (n > r->largest) r->largest = n;
+    if (!r->gone && r->out.len - r->out_at + n > r->server->options.unread_bytes + r->largest) {
         r->gone = r->dropped = true;
         r->server->counters.dropped++;
     }
