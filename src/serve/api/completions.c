@@ -36,9 +36,15 @@ answer *api_begin(server *s, const http_request *rq, http_reply *reply, int rout
 }
 
 static status no_place(const server *s, const answer *a, api_fault *f) {
-    err_set(&f->e, ST_FAILED, "%d texts are running or waiting, and there is no place for %d more",
-            s->most_texts, a->n_texts);
-    err_hint(&f->e, "try again soon");
+    int share = worker_share(s->most_texts);
+    if (a->n_texts > share) {
+        err_set(&f->e, ST_FAILED, "a request of more than %d texts has to be the only one", share);
+        err_hint(&f->e, "ask for fewer at a time");
+    } else {
+        err_set(&f->e, ST_FAILED, "%d texts may run and wait, and there is no place for %d more",
+                s->most_texts, a->n_texts);
+        err_hint(&f->e, "try again soon");
+    }
     return api_fault_as(f, 429, "queue_full");
 }
 

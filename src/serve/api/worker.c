@@ -17,9 +17,19 @@ struct worker {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     answer *come, **last; /* in order of arrival */
-    int n_texts;          /* of all answers that are not freed */
+    int n_places;         /* of all answers that are not freed */
     bool stop;
 };
+
+int worker_share(int most) {
+    return most < 4 ? 1 : most / 4;
+}
+
+/* That it has: one that is taken because it is alone leaves the others to those who come. */
+static int places(const worker *w, const answer *a) {
+    int share = worker_share(w->most);
+    return a->n_texts < share ? a->n_texts : share;
+}
 
 /* What has come; waits for it if there is nothing else to do. *stop: it is time to end. */
 static answer *take_all(worker *w, bool wait, bool *stop) {
@@ -54,12 +64,12 @@ static void sweep(worker *w) {
             continue;
         }
         *at = a->next;
-        freed += a->n_texts;
+        freed += places(w, a);
         answer_free(a);
     }
     if (!freed) return;
     pthread_mutex_lock(&w->lock);
-    w->n_texts -= freed;
+    w->n_places -= freed;
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -107,9 +117,10 @@ status worker_start(worker **out, const served_list *models, metrics *m, int mos
 
 bool worker_put(worker *w, answer *a) {
     pthread_mutex_lock(&w->lock);
-    bool fits = w->n_texts == 0 || w->n_texts + a->n_texts <= w->most;
+    bool fits = w->n_places == 0 ||
+                (a->n_texts <= worker_share(w->most) && w->n_places + a->n_texts <= w->most);
     if (fits) {
-        w->n_texts += a->n_texts;
+        w->n_places += places(w, a);
         a->next = NULL;
         *w->last = a;
         w->last = &a->next;
