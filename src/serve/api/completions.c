@@ -41,8 +41,11 @@ static status no_place(const server *s, const answer *a, api_fault *f) {
         err_set(&f->e, ST_FAILED, "a request of more than %d texts has to be the only one", share);
         err_hint(&f->e, "ask for fewer at a time");
     } else {
-        err_set(&f->e, ST_FAILED, "%d texts may run and wait, and there is no place for %d more",
-                s->most_texts, a->n_texts);
+        err_set(
+            &f->e, ST_FAILED,
+            "%d texts may run and wait, with %d MiB for their schemas, and there is no place for "
+            "%d more",
+            s->most_texts, WORKER_GRAMMAR_BYTES >> 20, a->n_texts);
         err_hint(&f->e, "try again soon");
     }
     return api_fault_as(f, 429, "queue_full");
