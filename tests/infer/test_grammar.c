@@ -507,6 +507,7 @@ static void test_hostile(void **state) {
                             json_pack("{s:s,s:i}", "type", "integer", "multipleOf", 991 + i));
     check_refused(json_pack("{s:o}", "properties", many), "too large");
     grammar *g = grammar_from("{\"type\":\"string\",\"maxLength\":1000000000}");
+    assert_true(grammar_bytes(g) > 1 << 10 && grammar_bytes(g) < 1 << 27);
     grammar_free(g);
     /* a set of places for each of many pasts; masks are cut short, the text ends all the same */
     g = grammar_from("{\"type\":\"string\",\"pattern\":\"[ab][^c]{30}$\"}");

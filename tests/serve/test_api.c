@@ -453,6 +453,10 @@ static void test_refusals(void **state) {
         {C, "{'prompt': 'a', 'model': 7}", 400, "model", "a string"},
         {C, "{'prompt': ['a','a','a','a','a','a','a','a','a'], 'n': 128}", 400, "n",
          "at most 1024"},
+        {C,
+         "{'prompt': ['a','a','a','a','a','a','a','a'], 'n': 128, 'max_tokens': 100,"
+         " 'logprobs': 20}",
+         400, "logprobs", "2150400 log-probabilities"},
         {M, "{}", 400, "messages", "one at least"},
         {M, "{'messages': 'x'}", 400, "messages", "a list"},
         {M, "{'messages': ['x']}", 400, "messages", "not an object"},
@@ -601,6 +605,13 @@ static void test_full(void **state) {
     json_t *o = house_json(&h, C, "{'prompt': 'a', 'n': 2}", 429);
     assert_string_equal(text_at(o, "error.code"), "queue_full");
     json_decref(o);
+    int one = house_ask(&h, C, "{\"prompt\": \"a\"}"),
+        two = house_ask(&h, C, "{\"prompt\": \"a\"}");
+    while (metric(&h, "athanor_answers_refused_total") < 2) usleep(1000);
+    usleep(20000); /* there was a place for one of them */
+    assert_int_equal(metric(&h, "athanor_answers_refused_total"), 2);
+    close(two);
+    close(one);
     close(fd);
     house_end(&h);
 }

@@ -216,6 +216,28 @@ static void test_unread(void **state) {
     scene_end(&s);
 }
 
+/* A piece that is larger than what may wait is no sign that the client does not read. */
+static void test_large_piece(void **state) {
+    (void)state;
+    enum { LARGE = 4 << 20 };
+    static char piece[LARGE];
+    scene s;
+    strbuf in = {0};
+    memset(piece, 'x', LARGE);
+    scene_begin(&s, (http_options){.unread_bytes = 20000});
+    int fd = ask_later(&s);
+    http_reply *r = scene_take(&s);
+    http_reply_begin(r, 200, "text/event-stream");
+    assert_true(http_reply_piece(r, "data: 1\n\n", 9));
+    assert_true(http_reply_piece(r, piece, LARGE));
+    http_reply_end(r);
+    client_read(fd, &in, NULL);
+    assert_true(in.len > LARGE);
+    close(fd);
+    strbuf_free(&in);
+    scene_end(&s);
+}
+
 /* A stop: running answers end, whole; what comes now is refused, and told when to come again. */
 static void test_stop(void **state) {
     (void)state;
@@ -291,9 +313,9 @@ static int compare_after(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_answers), TEST(test_continue),     TEST(test_later),  TEST(test_pieces),
-        TEST(test_gone),    TEST(test_half_closed),  TEST(test_places), TEST(test_unread),
-        TEST(test_stop),    TEST(test_stop_at_once),
+        TEST(test_answers), TEST(test_continue),     TEST(test_later),       TEST(test_pieces),
+        TEST(test_gone),    TEST(test_half_closed),  TEST(test_places),      TEST(test_unread),
+        TEST(test_stop),    TEST(test_stop_at_once), TEST(test_large_piece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

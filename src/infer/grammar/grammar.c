@@ -317,6 +317,10 @@ status grammar_of_schema(grammar **out, const token_trie *vocab, const json_t *s
     return grammar_new(out, vocab, &(grammar_spec){.form = &form, .n_forms = 1}, e);
 }
 
+size_t grammar_bytes(const grammar *g) {
+    return (size_t)g->net.cap * sizeof *g->net.state + (size_t)g->net.n * sizeof *g->net.dist;
+}
+
 void grammar_free(grammar *g) {
     if (!g) return;
     CHECK(g->n_texts == 0, "%d constraints are left", g->n_texts);

@@ -48,6 +48,8 @@ status grammar_new(grammar **out, const token_trie *vocab, const grammar_spec *s
 /* The same for one value: of a schema, or with NULL any object. */
 status grammar_of_schema(grammar **out, const token_trie *vocab, const json_t *schema,
                          err *e) ATH_MUST_USE;
+/* The memory that it holds for as long as it lives; what texts under it come to is limited besides. */
+size_t grammar_bytes(const grammar *g);
 void grammar_free(grammar *g); /* NULL is fine; its constraints are freed before */
 
 /* For one text. */

@@ -84,15 +84,35 @@ static void on_token(void *ctx, const engine_token *token);
 static void on_text(void *ctx, const char *text, size_t len);
 static void on_end(void *ctx, status st, const generate_result *result, const err *e);
 
+/* How many tokens a text behind the prompt may have. */
+static int64_t most_new(const answer *a, const tok_ids *prompt) {
+    int64_t room = a->model->model.serve.longest - prompt->n, most = a->params.max_tokens;
+    return most >= 0 && most < room ? most : room;
+}
+
+/* A whole reply is kept until its end, with all its log-probabilities. each: texts of a prompt. */
+static status check_logprobs(const answer *a, int64_t each, err *e) {
+    const api_params *p = &a->params;
+    int64_t told = 0;
+    if (p->n_top < 0 || p->stream) return ST_OK;
+    for (int i = 0; i < a->n_prompts; i++)
+        told += each * (most_new(a, &a->prompts[i]) + (p->echo ? a->prompts[i].n : 0));
+    told *= p->n_top + 1;
+    if (told <= API_MAX_VALUES) return ST_OK;
+    err_at(e, ST_USAGE, "logprobs",
+           "the answer may have %ld log-probabilities, and one that is no stream %d at most",
+           (long)told, API_MAX_VALUES);
+    return err_hint(e, "set max_tokens, or stream");
+}
+
 static void prepare_request(answer *a, answer_text *t) {
     const api_params *p = &a->params;
     const tok_ids *prompt = &a->prompts[t->prompt];
-    int64_t room = a->model->model.serve.longest - prompt->n;
     bool wants = p->n_top >= 0;
     t->rq = (engine_request){
         .rq = {.prompt = prompt->id,
                .n_prompt = prompt->n,
-               .max_new = p->max_tokens >= 0 && p->max_tokens < room ? p->max_tokens : room,
+               .max_new = most_new(a, prompt), /* as many as it asks for, or as there is room for */
                .sample = sampling_of(p, t->index),
                .end = a->end.id,
                .n_end = a->end.n,
@@ -160,6 +180,7 @@ status answer_prepare(answer *a, api_fault *f) {
                       "the request asks for %ld texts, at most %d are possible",
                       (long)(each * a->n_prompts), API_MAX_TEXTS);
     for (int i = 0; i < a->n_prompts; i++) TRY(check_prompt(a, &a->prompts[i], f));
+    TRY(check_logprobs(a, each, &f->e));
     TRY(api_read_stops(p->stop, &a->stops, &a->n_stops, &f->e));
     TRY(api_read_bias(p->logit_bias, vocab, &a->bias_ids, &a->bias, &a->n_bias, &f->e));
     TRY(read_ends(a, &f->e));

@@ -18,6 +18,7 @@ static uint64_t random_number(void) {
 answer *api_begin(server *s, const http_request *rq, http_reply *reply, int route, api_fault *f) {
     json_t *body;
     if (api_body_parse(&body, rq->body, rq->body_bytes, &f->e) != ST_OK) return NULL;
+    http_reply_drop_body(reply); /* the JSON has copies */
     answer *a = answer_new(body, reply, s->metrics);
     a->chat = route == API_CHAT;
     a->number = random_number();
@@ -35,9 +36,18 @@ answer *api_begin(server *s, const http_request *rq, http_reply *reply, int rout
 }
 
 static status no_place(const server *s, const answer *a, api_fault *f) {
-    err_set(&f->e, ST_FAILED, "%d texts are running or waiting, and there is no place for %d more",
-            s->most_texts, a->n_texts);
-    err_hint(&f->e, "try again soon");
+    int share = worker_share(s->most_texts);
+    if (a->n_texts > share) {
+        err_set(&f->e, ST_FAILED, "a request of more than %d texts has to be the only one", share);
+        err_hint(&f->e, "ask for fewer at a time");
+    } else {
+        err_set(
+            &f->e, ST_FAILED,
+            "%d texts may run and wait, with %d MiB for their schemas, and there is no place for "
+            "%d more",
+            s->most_texts, WORKER_GRAMMAR_BYTES >> 20, a->n_texts);
+        err_hint(&f->e, "try again soon");
+    }
     return api_fault_as(f, 429, "queue_full");
 }
 

@@ -4,11 +4,12 @@
 #include "serve/api/api.h"
 
 /* Body, model and params; the caller frees *body. */
-static served *begin(server *s, const http_request *rq, int route, json_t **body, api_params *p,
-                     api_fault *f) {
+static served *begin(server *s, const http_request *rq, http_reply *reply, int route, json_t **body,
+                     api_params *p, api_fault *f) {
     *p = api_params_default();
     p->skip_special = false;
     if (api_body_parse(body, rq->body, rq->body_bytes, &f->e) != ST_OK) return NULL;
+    http_reply_drop_body(reply);
     if (api_params_read(p, *body, route, &f->e) != ST_OK) return NULL;
     return served_find(&s->models, p->model, f);
 }
@@ -47,7 +48,7 @@ void api_tokenize(void *ctx, const http_request *rq, http_reply *reply) {
     api_params p;
     tok_ids ids = {0};
     json_t *body = NULL, *o = NULL;
-    const served *m = begin(ctx, rq, API_TOKENIZE, &body, &p, &f);
+    const served *m = begin(ctx, rq, reply, API_TOKENIZE, &body, &p, &f);
     status st = m ? tokenize(m, &p, &ids, &f) : ST_USAGE;
     if (st == ST_OK) st = check_count(&ids, &f.e);
     if (st == ST_OK) {
@@ -67,7 +68,7 @@ void api_detokenize(void *ctx, const http_request *rq, http_reply *reply) {
     tok_ids ids = {0};
     strbuf text = {0};
     json_t *body = NULL, *o = NULL;
-    const served *m = begin(ctx, rq, API_DETOKENIZE, &body, &p, &f);
+    const served *m = begin(ctx, rq, reply, API_DETOKENIZE, &body, &p, &f);
     status st = m ? ST_OK : ST_USAGE;
     if (st == ST_OK && !p.tokens) st = err_at(&f.e, ST_USAGE, "tokens", "\"tokens\" is missing");
     if (st == ST_OK)

@@ -17,9 +17,24 @@ struct worker {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     answer *come, **last; /* in order of arrival */
-    int n_texts;          /* of all answers that are not freed */
+    int n_places;         /* of all answers that are not freed */
+    size_t grammars;      /* bytes of theirs */
     bool stop;
 };
+
+int worker_share(int most) {
+    return most < 4 ? 1 : most / 4;
+}
+
+/* That it has: one that is taken because it is alone leaves the others to those who come. */
+static int places(const worker *w, const answer *a) {
+    int share = worker_share(w->most);
+    return a->n_texts < share ? a->n_texts : share;
+}
+
+static size_t bytes_of_grammar(const answer *a) {
+    return a->grammar ? grammar_bytes(a->grammar) : 0;
+}
 
 /* What has come; waits for it if there is nothing else to do. *stop: it is time to end. */
 static answer *take_all(worker *w, bool wait, bool *stop) {
@@ -46,6 +61,7 @@ static void start_all(worker *w, answer *come) {
 /* Cancels those whose clients have gone, and frees those that are over. */
 static void sweep(worker *w) {
     int freed = 0;
+    size_t grammars = 0;
     for (answer **at = &w->live; *at;) {
         answer *a = *at;
         if (!answer_is_over(a) && answer_client_gone(a)) answer_cancel(a);
@@ -54,12 +70,14 @@ static void sweep(worker *w) {
             continue;
         }
         *at = a->next;
-        freed += a->n_texts;
+        freed += places(w, a);
+        grammars += bytes_of_grammar(a);
         answer_free(a);
     }
     if (!freed) return;
     pthread_mutex_lock(&w->lock);
-    w->n_texts -= freed;
+    w->n_places -= freed;
+    w->grammars -= grammars;
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -106,10 +124,14 @@ status worker_start(worker **out, const served_list *models, metrics *m, int mos
 }
 
 bool worker_put(worker *w, answer *a) {
+    size_t more = bytes_of_grammar(a);
     pthread_mutex_lock(&w->lock);
-    bool fits = w->n_texts == 0 || w->n_texts + a->n_texts <= w->most;
+    bool fits = w->n_places == 0 ||
+                (a->n_texts <= worker_share(w->most) && w->n_places + a->n_texts <= w->most &&
+                 (more == 0 || w->grammars + more <= WORKER_GRAMMAR_BYTES));
     if (fits) {
-        w->n_texts += a->n_texts;
+        w->n_places += places(w, a);
+        w->grammars += more;
         a->next = NULL;
         *w->last = a;
         w->last = &a->next;

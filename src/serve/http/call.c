@@ -16,7 +16,8 @@
 typedef struct head {
     const char *host, *origin, *authorization, *content_type, *content_length, *transfer_encoding,
         *preflight, *preflight_headers, *preflight_private;
-    bool twice; /* one of them is given twice */
+    bool twice;  /* one of them is given twice */
+    bool broken; /* a name that servers before this one may take for another */
 } head;
 
 static const struct {
@@ -40,6 +41,7 @@ static enum MHD_Result take_header(void *ctx, enum MHD_ValueKind kind, const cha
     head *h = ctx;
     (void)kind;
     if (!value) value = "";
+    h->broken |= !*name || name[strcspn(name, " \t")];
     for (int i = 0; i < ARRAY_LEN(known_headers); i++) {
         if (strcasecmp(known_headers[i].name, name) != 0) continue;
         const char **at = (const char **)(void *)((char *)h + known_headers[i].at);
@@ -50,6 +52,7 @@ static enum MHD_Result take_header(void *ctx, enum MHD_ValueKind kind, const cha
 }
 
 static const char *find_broken(const head *h, bool old) {
+    if (h->broken) return "the name of a header is empty, or has white space";
     if (h->twice) return "a header that may be given once is given twice";
     if (!h->host && !old) return "the request has no Host";
     if (h->transfer_encoding && (h->content_length || old))
@@ -295,13 +298,13 @@ void call_refresh(http_reply *r) {
 /* ---- the body and the handler ---- */
 
 void call_cut(connection *c, int code, const char *message) {
-    char text[512];
-    int n = (int)strlen(message) + 51;
+    char body[256], text[512];
+    int n = snprintf(body, sizeof body, "{\"error\":{\"message\":\"%s\",\"type\":\"%s\"}}", message,
+                     code >= 500 ? "server_error" : "invalid_request_error");
     int m = snprintf(text, sizeof text,
                      "HTTP/1.1 %d Refused\r\nConnection: close\r\nRetry-After: 1\r\n"
-                     "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-                     "{\"error\":{\"message\":\"%s\",\"type\":\"server_error\"}}",
-                     code, n, message);
+                     "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+                     code, n, body);
     send(c->fd, text, (size_t)m, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (c->reply) c->reply->sent_code = code;
     if (c->reply) c->reply->unread = true;
@@ -346,7 +349,7 @@ static enum MHD_Result begin(http_server *s, connection *c, const char *path, co
     connection_enter(s, c, PHASE_BODY);
     MHD_get_connection_values(c->mhd, MHD_HEADER_KIND, take_header, &h);
     r->refused = check(r, &h, path, version);
-    r->unread = r->refused && (h.content_length || h.transfer_encoding);
+    r->unread = r->refused && (h.broken || h.content_length || h.transfer_encoding);
     if (r->unread) return queue_answer(r);
     if (r->refused) return MHD_YES;
     snprintf(r->body_type, sizeof r->body_type, "%s", h.content_type ? h.content_type : "");

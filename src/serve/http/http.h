@@ -78,8 +78,8 @@ typedef struct http_options {
     int connections;     /* 4,096; when they are taken, the one that idles longest makes place */
     int per_address;     /* 256 connections of one address, where not of this machine alone */
     size_t body_bytes;   /* 16 MiB of one request */
-    size_t bodies_bytes; /* 128 MiB of all requests under way */
-    size_t unread_bytes; /* 1 MiB of a streamed answer that its client does not read */
+    size_t bodies_bytes; /* 128 MiB of all requests whose handlers have not dropped them */
+    size_t unread_bytes; /* 1 MiB and a piece of a streamed answer that its client does not read */
     double header_s;     /* 10: from the connection to the end of the first request's headers */
     double idle_s;       /* 60: the same for each request that follows on a connection */
     double body_s;       /* 60: from there to the end of the body */
@@ -108,6 +108,9 @@ void http_server_close(http_server *s);
 
 /* ---- replies; any thread, one at a time ---- */
 
+/* The request's body was read and is not needed any more: it is empty, and there is room for others'. An
+ * answer may take long. */
+void http_reply_drop_body(http_reply *r);
 /* Adds a header; before send or begin. Texts of ours, or checked: no control characters. Those that
  * all answers have (Cache-Control: no-store, X-Content-Type-Options: nosniff) can be given instead. */
 void http_reply_header(http_reply *r, const char *name, const char *value);
@@ -121,8 +124,8 @@ void http_reply_send(http_reply *r, int code, const char *content_type, const vo
 void http_reply_error(http_reply *r, int code, const char *type, const char *param,
                       const char *code_word, const char *message);
 /* An answer in pieces ("text/event-stream"): begin, pieces, end. A piece is copied, and sent when the
- * client reads. False: the client has gone, or was dropped because more than unread_bytes waited for
- * it; nothing that follows is sent, and the reply is still to be ended. */
+ * client reads. False: the client has gone, or was dropped because more than unread_bytes and the
+ * largest piece waited for it; nothing that follows is sent, and the reply is still to be ended. */
 void http_reply_begin(http_reply *r, int code, const char *content_type);
 bool http_reply_piece(http_reply *r, const void *bytes, size_t n) ATH_MUST_USE;
 void http_reply_end(http_reply *r);

@@ -91,6 +91,17 @@ http_reply *reply_pop_ready(http_server *s) {
 
 /* ---- for handlers ---- */
 
+void http_reply_drop_body(http_reply *r) {
+    lock(r);
+    r->server->bodies_bytes -= r->body.len;
+    strbuf body = r->body;
+    r->body = (strbuf){0};
+    r->request.body = "";
+    r->request.body_bytes = 0;
+    pthread_mutex_unlock(&r->server->lock);
+    strbuf_free(&body);
+}
+
 void http_reply_header(http_reply *r, const char *name, const char *value) {
     CHECK(r->n_headers < MAX_HEADERS, "a reply has %d headers of its own at most", MAX_HEADERS);
     CHECK(strlen(value) < HEADER_BYTES, "the header %s is too long", name);
@@ -161,7 +172,8 @@ void http_reply_begin(http_reply *r, int code, const char *content_type) {
 bool http_reply_piece(http_reply *r, const void *bytes, size_t n) {
     lock(r);
     CHECK(r->streams && !r->ended, "pieces come between begin and end");
-    if (!r->gone && r->out.len - r->out_at + n > r->server->options.unread_bytes) {
+    if (n > r->largest) r->largest = n;
+    if (!r->gone && r->out.len - r->out_at + n > r->server->options.unread_bytes + r->largest) {
         r->gone = r->dropped = true;
         r->server->counters.dropped++;
     }

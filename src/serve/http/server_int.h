@@ -116,6 +116,7 @@ struct http_reply {
     char note[96];
     strbuf out; /* what is to be sent, from out_at on */
     size_t out_at;
+    size_t largest; /* piece: it may wait beside the others */
     void (*on_gone)(void *ctx);
     void *gone_ctx;
 };
