@@ -514,6 +514,24 @@ static void test_hostile(void **state) {
     strbuf text = {0};
     assert_int_equal(write_text(g, 200, 3, &text), FINISH_END);
     assert_true(is_json(&text));
+    grammar_free(g);
+    /* closures of thousands of places, which are cut, too */
+    g = grammar_from("{\"type\":\"array\",\"minItems\":100,\"items\":{\"type\":\"string\","
+                     "\"pattern\":\"^(?:(?:(?:){0,170}){0,170}.)*$\",\"minLength\":30,"
+                     "\"maxLength\":33}}");
+    assert_int_equal(write_text(g, 30, 3, &text), FINISH_LENGTH);
+    grammar_free(g);
+    strbuf_free(&text);
+}
+
+/* A value far longer than there are tokens for breaks off, also where its bound is a guess. */
+static void test_far_too_long(void **state) {
+    (void)state;
+    strbuf text = {0};
+    grammar *g = grammar_from("{\"type\":\"array\",\"minItems\":4,\"items\":{"
+                              "\"type\":\"string\",\"minLength\":9000}}");
+    for (int64_t max_new = 1; max_new < 300; max_new *= 3)
+        assert_int_equal(write_text(g, max_new, 3, &text), FINISH_LENGTH);
     strbuf_free(&text);
     grammar_free(g);
 }
@@ -525,6 +543,7 @@ int main(void) {
         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_texts_end),
         cmocka_unit_test(test_forgetting),    cmocka_unit_test(test_texts_do_not_depend),
         cmocka_unit_test(test_counted_masks), cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_golden)};
+        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_far_too_long)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
