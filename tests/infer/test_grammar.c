@@ -506,6 +506,14 @@ static void test_hostile(void **state) {
         json_object_set_new(many, (char[]){(char)('a' + i), 0},
                             json_pack("{s:s,s:i}", "type", "integer", "multipleOf", 991 + i));
     check_refused(json_pack("{s:o}", "properties", many), "too large");
+    json_t *values = json_array();
+    for (int i = 0; i < 300; i++) {
+        json_t *v = json_array();
+        for (int k = 0; k < 300; k++) json_array_append_new(v, json_integer(k + i * (k == 299)));
+        json_array_append_new(values, v);
+    }
+    check_refused(json_pack("{s:O,s:[{s:o}]}", "enum", values, "allOf", "enum", values),
+                  "too many values");
     grammar *g = grammar_from("{\"type\":\"string\",\"maxLength\":1000000000}");
     assert_true(grammar_bytes(g) > 1 << 10 && grammar_bytes(g) < 1 << 27);
     grammar_free(g);

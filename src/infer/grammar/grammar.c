@@ -262,7 +262,7 @@ static status build_form(network *net, json_rules *json, const grammar_form *f, 
 
 /* The forms in one rule, and that rule so often as may be. */
 static status build(network *net, const grammar_spec *spec, err *e) {
-    json_rules json = {.net = net};
+    json_rules json = {.net = net, .comparisons = 20000000};
     int32_t whole = net_new_rule(net), forms = net_new_rule(net), all = NET_DEAD;
     for (int i = spec->n_forms - 1; i >= 0; i--) {
         int32_t start;
