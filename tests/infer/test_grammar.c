@@ -506,6 +506,14 @@ static void test_hostile(void **state) {
         json_object_set_new(many, (char[]){(char)('a' + i), 0},
                             json_pack("{s:s,s:i}", "type", "integer", "multipleOf", 991 + i));
     check_refused(json_pack("{s:o}", "properties", many), "too large");
+    json_t *values = json_array();
+    for (int i = 0; i < 300; i++) {
+        json_t *v = json_array();
+        for (int k = 0; k < 300; k++) json_array_append_new(v, json_integer(k + i * (k == 299)));
+        json_array_append_new(values, v);
+    }
+    check_refused(json_pack("{s:O,s:[{s:o}]}", "enum", values, "allOf", "enum", values),
+                  "too many values");
     grammar *g = grammar_from("{\"type\":\"string\",\"maxLength\":1000000000}");
     assert_true(grammar_bytes(g) > 1 << 10 && grammar_bytes(g) < 1 << 27);
     grammar_free(g);
@@ -514,6 +522,24 @@ static void test_hostile(void **state) {
     strbuf text = {0};
     assert_int_equal(write_text(g, 200, 3, &text), FINISH_END);
     assert_true(is_json(&text));
+    grammar_free(g);
+    /* closures of thousands of places, which are cut, too */
+    g = grammar_from("{\"type\":\"array\",\"minItems\":100,\"items\":{\"type\":\"string\","
+                     "\"pattern\":\"^(?:(?:(?:){0,170}){0,170}.)*$\",\"minLength\":30,"
+                     "\"maxLength\":33}}");
+    assert_int_equal(write_text(g, 30, 3, &text), FINISH_LENGTH);
+    grammar_free(g);
+    strbuf_free(&text);
+}
+
+/* A value far longer than there are tokens for breaks off, also where its bound is a guess. */
+static void test_far_too_long(void **state) {
+    (void)state;
+    strbuf text = {0};
+    grammar *g = grammar_from("{\"type\":\"array\",\"minItems\":4,\"items\":{"
+                              "\"type\":\"string\",\"minLength\":9000}}");
+    for (int64_t max_new = 1; max_new < 300; max_new *= 3)
+        assert_int_equal(write_text(g, max_new, 3, &text), FINISH_LENGTH);
     strbuf_free(&text);
     grammar_free(g);
 }
@@ -525,6 +551,7 @@ int main(void) {
         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_texts_end),
         cmocka_unit_test(test_forgetting),    cmocka_unit_test(test_texts_do_not_depend),
         cmocka_unit_test(test_counted_masks), cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_golden)};
+        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_far_too_long)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

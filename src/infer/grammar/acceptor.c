@@ -73,7 +73,7 @@ static int32_t intern(acceptor *m) {
     int32_t *slot = &k->slot[hash_bytes(k->found, bytes) % HASH_SLOTS];
     for (int32_t i = *slot; i; i = m->set[i].next)
         if (is_same(&m->set[i], k)) return i;
-    place_set s = {.n = k->n_found, .final = k->final, .next = *slot, .walk = -1, .bound = -1};
+    place_set s = {.n = k->n_found, .final = k->final, .next = *slot, .bound = -1};
     s.place = arena_memdup(k->mem, k->found, bytes);
     s.dist = least_dist(m);
     s.to = ARENA_ARRAY(k->mem, int32_t, m->net->n_classes);
@@ -133,6 +133,7 @@ static int32_t step(acceptor *m, int32_t set, uint8_t byte, bool wrapper) {
         visit(m, s->a, p.stack);
     }
     close_over(m);
+    m->work += m->set[set].n + m->memory->seen.n + 1;
     return intern(m);
 }
 

@@ -32,7 +32,6 @@ typedef struct place_set {
     uint32_t dist; /* bytes to the end at least */
     int32_t *to;   /* [n_classes] what each byte leads to; -1: not known yet */
     int32_t next;  /* of the same hash */
-    int32_t walk;  /* the last walk over the vocabulary that met it (grammar.c) */
     int64_t bound; /* tokens to the end (grammar.c); -1: not known yet */
 } place_set;
 
@@ -43,6 +42,7 @@ struct acceptor {
     int32_t n_sets, cap_sets;
     struct place_memory *memory;
     int32_t start;
+    int64_t work; /* places looked at, ever */
 };
 
 acceptor *acceptor_new(const network *net); /* kept */

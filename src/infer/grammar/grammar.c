@@ -11,9 +11,9 @@ _Static_assert((int)TOKEN_TRIE_DEPTH <= (int)NET_NEAR, "a token is no longer tha
 
 enum {
     MASKS = 128,
-    /* Places in all sets that one walk meets for the first time: more of them than any but a hostile
-     * schema has, in a few hundredths of a second. */
-    MOST_WORK = 1 << 18,
+    /* Places that one walk looks at: more of them than any but a hostile schema has, in a few
+     * hundredths of a second. */
+    MOST_WORK = 3 << 16,
     WAY_BYTES = 1 << 12,
     MOST_WAY_BYTES = 1 << 16 /* of all ways from one set */
 };
@@ -36,7 +36,6 @@ struct grammar {
     acceptor *acceptor;
     const token_trie *vocab;
     known_mask mask[MASKS];
-    int32_t n_walks;
     text **texts; /* that stand somewhere */
     int n_texts, cap_texts;
 };
@@ -78,7 +77,7 @@ typedef struct walk {
     bool steered;
     int64_t most_bound; /* if steered: that may be left after a token */
     uint32_t most_dist;
-    int64_t work;
+    int64_t began; /* at so much work of the acceptor */
     bool any;
 } walk;
 
@@ -90,23 +89,19 @@ static void allow_tokens(walk *w, int32_t id, int32_t set) {
     w->any = true;
 }
 
-static void note_set(walk *w, int32_t set) {
-    place_set *s = &w->g->acceptor->set[set];
-    if (s->walk == w->g->n_walks) return;
-    s->walk = w->g->n_walks;
-    w->work += s->n + 1;
+static bool is_long(const walk *w) {
+    return w->g->acceptor->work - w->began >= MOST_WORK;
 }
 
 static void walk_list(walk *w, int32_t set) {
     const token_trie *v = w->g->vocab;
     int32_t at[TOKEN_TRIE_DEPTH + 1] = {set};
-    for (int32_t i = 0; i < v->n && w->work < MOST_WORK;) {
+    for (int32_t i = 0; i < v->n && !is_long(w);) {
         const trie_node *k = &v->node[i];
         int32_t to = acceptor_step(w->g->acceptor, at[k->depth - 1], k->byte);
         i = to == ACCEPTOR_DEAD ? k->skip : i + 1;
         if (to == ACCEPTOR_DEAD) continue;
         at[k->depth] = to;
-        note_set(w, to);
         if (k->id >= 0) allow_tokens(w, k->id, to);
     }
 }
@@ -127,12 +122,12 @@ static void walk_added(walk *w, int32_t set) {
 /* A walk that was cut short has the first token of a way to the end all the same. */
 static void allow_way(walk *w, int32_t set) {
     const place_set *s = &w->g->acceptor->set[set];
-    char way[WAY_BYTES];
+    char way[TOKEN_TRIE_DEPTH];
     for (int32_t i = 0; i < s->n && i < 16; i++) {
         size_t len = acceptor_shortest(w->g->acceptor, s->place[i], way, sizeof way), n;
         int32_t id = token_trie_longest(w->g->vocab, way, len, &n), to = set;
         for (size_t k = 0; k < n; k++) to = acceptor_step(w->g->acceptor, to, (uint8_t)way[k]);
-        if (id >= 0) allow_tokens(w, id, to);
+        if (id >= 0 && to != ACCEPTOR_DEAD) allow_tokens(w, id, to);
         s = &w->g->acceptor->set[set]; /* it may have moved */
     }
 }
@@ -142,12 +137,15 @@ static int64_t mask_words(const grammar *g) {
 }
 
 static walk walk_from(grammar *g, int32_t set, uint64_t *mask, bool steered, int64_t most_bound) {
-    walk w = {.g = g, .mask = mask, .steered = steered, .most_bound = most_bound};
+    walk w = {.g = g,
+              .mask = mask,
+              .steered = steered,
+              .most_bound = most_bound,
+              .began = g->acceptor->work};
     memset(mask, 0, sizeof *mask * (size_t)mask_words(g));
-    g->n_walks++;
     walk_list(&w, set);
     walk_added(&w, set);
-    if (w.work >= MOST_WORK) allow_way(&w, set);
+    if (is_long(&w)) allow_way(&w, set);
     return w;
 }
 
@@ -179,7 +177,11 @@ static bool text_allow(constraint *c, int64_t left, uint64_t *mask) {
         return is_any(mask, mask_words(g));
     }
     int64_t bound = bound_of(g, t->set);
-    return walk_from(g, t->set, mask, true, (bound > left ? bound : left) - 1).any;
+    walk w = walk_from(g, t->set, mask, true, (bound > left ? bound : left) - 1);
+    /* The bound of a long way is a guess, which a token need not lessen. */
+    w.steered &= w.any;
+    if (!w.any) allow_way(&w, t->set);
+    return w.any;
 }
 
 static bool text_may_end(const constraint *c) {
@@ -260,7 +262,7 @@ static status build_form(network *net, json_rules *json, const grammar_form *f, 
 
 /* The forms in one rule, and that rule so often as may be. */
 static status build(network *net, const grammar_spec *spec, err *e) {
-    json_rules json = {.net = net};
+    json_rules json = {.net = net, .comparisons = 20000000};
     int32_t whole = net_new_rule(net), forms = net_new_rule(net), all = NET_DEAD;
     for (int i = spec->n_forms - 1; i >= 0; i--) {
         int32_t start;

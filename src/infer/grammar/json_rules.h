@@ -27,6 +27,7 @@ typedef enum json_rule {
 typedef struct json_rules {
     network *net;
     int32_t rule[RULE_N_RULES]; /* 0: not made yet, else the number + 1 */
+    int64_t comparisons;        /* of names and values that the schemas may still take */
 } json_rules;
 
 int32_t json_rule_of(json_rules *j, json_rule which);

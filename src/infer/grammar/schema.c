@@ -247,11 +247,7 @@ status schema_rule(schema *c, const schema_list *l, int32_t *rule, err *e) {
 }
 
 status schema_compile(json_rules *json, const json_t *root, int32_t *rule, err *e) {
-    schema c = {.json = json,
-                .net = json->net,
-                .root = root,
-                .mem = arena_new("schema"),
-                .comparisons = 20000000};
+    schema c = {.json = json, .net = json->net, .root = root, .mem = arena_new("schema")};
     schema_list all = {0};
     status st = ST_OK;
     if (!json_is_object(root) && !json_is_boolean(root))

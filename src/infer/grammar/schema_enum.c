@@ -40,6 +40,17 @@ static int64_t n_names(const json_t *s) {
     return 1 + (int64_t)json_array_size(json_object_get(s, "enum"));
 }
 
+/* What comparing with a value costs at most: 1 for a number. A value is nested no deeper than the
+ * schema it stands in, which jansson bounds. */
+static int64_t cost_of(const json_t *v) {
+    int64_t cost = 1 + (int64_t)json_string_length(v) / 64;
+    for (size_t i = 0; i < json_array_size(v); i++) cost += cost_of(json_array_get(v, i));
+    void *it = json_object_iter((json_t *)v);
+    for (; it; it = json_object_iter_next((json_t *)v, it))
+        cost += 4 + cost_of(json_object_iter_value(it));
+    return cost;
+}
+
 /* Whether they have a value. */
 static bool names_allow(const json_t *s, const json_t *v) {
     const json_t *constant = json_object_get(s, "const"), *list = json_object_get(s, "enum");
@@ -139,11 +150,12 @@ static status gather(schema *c, const schema_list *l, const json_t *s, text_list
     for (size_t i = 0; i < n; i++) {
         const json_t *v = constant ? constant : json_array_get(list, i);
         bool ok = true;
+        int64_t cost = cost_of(v);
         for (int32_t k = 0; k < l->n && ok; k++) {
             const json_t *other = l->item[k].schema;
             TRY(check_value(c, &l->item[k], v, &ok, e));
             if (other == s && !constant) continue;
-            if ((c->comparisons -= n_names(other)) < 0)
+            if ((c->json->comparisons -= n_names(other) * cost) < 0)
                 return schema_refuse(c, e, s, "enum", "too many values for too many schemas");
             ok = ok && names_allow(other, v);
         }
@@ -193,9 +205,10 @@ static bool share_names(schema *c, const schema_list *a, const schema_list *b) {
     for (size_t i = 0; i < n; i++) {
         const json_t *v = constant ? constant : json_array_get(list, i);
         bool ok = (types_of(a) & types_of(b) & schema_type_of(v)) != 0;
+        int64_t cost = cost_of(v);
         for (int32_t k = 0; k < a->n + b->n; k++) {
             const json_t *of = k < a->n ? a->item[k].schema : b->item[k - a->n].schema;
-            if ((c->comparisons -= n_names(of)) < 0) return true;
+            if ((c->json->comparisons -= n_names(of) * cost) < 0) return true;
             ok = ok && names_allow(of, v);
         }
         if (ok) return true;
@@ -206,7 +219,7 @@ static bool share_names(schema *c, const schema_list *a, const schema_list *b) {
 static bool requires(schema *c, const schema_list *l, const char *name) {
     for (int32_t i = 0; i < l->n; i++) {
         const json_t *list = json_object_get(l->item[i].schema, "required");
-        for (size_t k = 0; k < json_array_size(list) && c->comparisons-- > 0; k++)
+        for (size_t k = 0; k < json_array_size(list) && c->json->comparisons-- > 0; k++)
             if (strcmp(json_string_value(json_array_get(list, k)), name) == 0) return true;
     }
     return false;
@@ -248,7 +261,7 @@ static bool is_told_by(schema *c, const schema_list *a, const schema_list *b, co
 static bool are_told_apart(schema *c, const schema_list *a, const schema_list *b) {
     for (int32_t i = 0; i < a->n; i++) {
         const json_t *list = json_object_get(a->item[i].schema, "required");
-        for (size_t k = 0; k < json_array_size(list) && c->comparisons > 0; k++)
+        for (size_t k = 0; k < json_array_size(list) && c->json->comparisons > 0; k++)
             if (is_told_by(c, a, b, json_string_value(json_array_get(list, k)))) return true;
     }
     return false;

@@ -43,7 +43,6 @@ typedef struct schema {
     str_map checked; /* bytes of a pointer: its keywords are known */
     /* What a hostile schema could have too much of. */
     int depth, patterns, searches;
-    int64_t comparisons; /* of names and values that may still be made */
 } schema;
 
 /* ---- schema_check.c ---- */
