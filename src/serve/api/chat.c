@@ -172,5 +172,6 @@ status api_make_chat(answer *a, api_fault *f) {
 void api_chat(void *ctx, const http_request *rq, http_reply *reply) {
     api_fault f = {0};
     answer *a = api_begin(ctx, rq, reply, API_CHAT, &f);
+    http_reply_drop_body(reply); /* its JSON has copies */
     api_finish(ctx, a, reply, a ? api_make_chat(a, &f) : ST_USAGE, &f);
 }

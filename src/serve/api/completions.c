@@ -18,7 +18,6 @@ static uint64_t random_number(void) {
 answer *api_begin(server *s, const http_request *rq, http_reply *reply, int route, api_fault *f) {
     json_t *body;
     if (api_body_parse(&body, rq->body, rq->body_bytes, &f->e) != ST_OK) return NULL;
-    http_reply_drop_body(reply); /* the JSON has copies */
     answer *a = answer_new(body, reply, s->metrics);
     a->chat = route == API_CHAT;
     a->number = random_number();
@@ -123,5 +122,6 @@ status api_make_completion(answer *a, api_fault *f) {
 void api_completions(void *ctx, const http_request *rq, http_reply *reply) {
     api_fault f = {0};
     answer *a = api_begin(ctx, rq, reply, API_COMPLETIONS, &f);
+    http_reply_drop_body(reply); /* its JSON has copies */
     api_finish(ctx, a, reply, a ? api_make_completion(a, &f) : ST_USAGE, &f);
 }
