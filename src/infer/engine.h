@@ -71,7 +71,7 @@ typedef struct engine_request {
 } engine_request;
 
 /* All that the request points to must stay until on_end. *id: for engine_cancel, never 0. ST_USAGE: an empty
- * prompt, an unknown id, a prompt that is too long; ST_BUSY is the caller's to say, by engine_get_load. */
+ * prompt, an unknown id, a prompt that is too long. How many may wait is the caller's to limit. */
 status engine_submit(engine *en, const engine_request *rq, uint64_t *id, err *e) ATH_MUST_USE;
 /* Its place is free at once; on_end is called with ST_STOPPED before this returns. Only within a
  * callback of the same request both happen when that has returned. An unknown id (it has ended) is

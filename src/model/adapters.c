@@ -28,8 +28,8 @@ static const char *beside(arena *a, const char *name, const char *which) {
 
 /* A matrix of a layer. */
 static bool may_have_adapter(const param *p) {
-    bool of_experts = p->part >= PART_ROUTER && p->part <= PART_EXPERT_DOWN;
-    return p->rank == 2 && p->layer >= 0 && p->part < PART_LORA_A && !of_experts;
+    if (p->part == PART_ROUTER || model_part_of_expert(p->part)) return false;
+    return p->rank == 2 && p->layer >= 0 && p->part < PART_LORA_A;
 }
 
 /* The same model as files of Hugging Face name and order its tensors, where it is read from a GGUF

@@ -319,8 +319,7 @@ int64_t model_active_params(const model_config *mc, const param_store *s) {
     int64_t n = 0, of_experts = 0;
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
-        bool expert = p->part >= PART_EXPERT_GATE && p->part <= PART_EXPERT_DOWN;
-        *(expert ? &of_experts : &n) += param_whole_elems(p);
+        *(model_part_of_expert(p->part) ? &of_experts : &n) += param_whole_elems(p);
     }
     return of_experts ? n + of_experts / mc->num_experts * mc->num_experts_per_tok : n;
 }

@@ -47,6 +47,11 @@ typedef enum model_part {
     PART_COUNT
 } model_part;
 
+/* Of one expert: there are as many such tensors in a layer as experts. */
+static inline bool model_part_of_expert(int part) {
+    return part >= PART_EXPERT_GATE && part <= PART_EXPERT_DOWN;
+}
+
 enum { BY_TRANSFORMERS = 1, BY_VLLM = 2, BY_OLLAMA = 4 };
 
 typedef struct model_family {
@@ -195,7 +200,7 @@ typedef struct model_rec {
     val rope[2];         /* tables of global and local layers */
     int64_t cache_bytes; /* given to layers so far */
     int n_routers;       /* of these layers */
-    val load;            /* of their routers so far, in training */
+    val load;            /* of their routers so far, if a loss is to keep it even */
 } model_rec;
 
 /* Records the forward pass in r->g; an error stays in the graph, and prog_finish tells it.

@@ -248,6 +248,10 @@ static op_router router_of(const model_rec *r, const mlp_layer *m) {
                        .renormalise = m->renormalise};
 }
 
+static bool balances(const model_rec *r) {
+    return graph_get_options(r->g)->train && r->mc->router_aux_loss_coef > 0;
+}
+
 static val experts_weight(model_rec *r, const layer_spec *k, const char *end) {
     char name[MODEL_NAME_BYTES];
     model_experts_name(r->mc, k->stored, end, name);
@@ -259,7 +263,7 @@ static val experts(model_rec *r, int l, const layer_spec *k, val x) {
     op_router router = router_of(r, m);
     graph_routes to =
         graph_route(r->g, &router, part_product(r, PART_ROUTER, k->stored, x), VAL_NONE);
-    if (graph_get_options(r->g)->train) r->load = graph_router_load(r->g, &to, r->load);
+    if (balances(r)) r->load = graph_router_load(r->g, &to, r->load);
     val in = graph_take_rows(r->g, x, to.rows), w = experts_weight(r, k, "gate_up_proj");
     val h = graph_expert_linear(r->g, &router, in, w, to.starts);
     graph_name(r->g, h, "layers.%d.experts.in", l);
@@ -382,14 +386,13 @@ static void hand_over(model_rec *r, val y) {
         graph_grad_has_begun(r->g, weight(r, PART_EMBED, -1));
 }
 
-/* The load of all routers, and the loss that keeps it even. */
+/* The loss that keeps the load of all routers even. */
 static void record_balance(model_rec *r) {
     if (r->load == VAL_NONE) return;
     op_router router = {.k = (int)r->mc->num_experts_per_tok, .layers = r->n_routers};
     double coef = r->mc->router_aux_loss_coef; /* the op gives N times the mean of N rows */
     if (r->task == TASK_NLL && r->sample_rows > 1) coef /= (double)r->sample_rows;
     graph_aux_loss(r->g, graph_router_balance(r->g, &router, r->load), (float)coef, true);
-    graph_output(r->g, r->load, "router_load");
 }
 
 static void record_loss(model_rec *r, val x, val w, val bias) {
@@ -427,13 +430,9 @@ static void record_head(model_rec *r, val x) {
         record_loss(r, x, w, bias);
         return;
     }
-    val logits;
-    if (r->task == TASK_HEAD) {
-        logits = graph_linear_exact(r->g, x, w, bias);
-    } else {
-        val rows = graph_input(r->g, "rows", DT_I32, r->n_logits, 1);
-        logits = graph_linear_exact(r->g, graph_take_rows(r->g, x, rows), w, bias);
-    }
+    if (r->task == TASK_LOGITS)
+        x = graph_take_rows(r->g, x, graph_input(r->g, "rows", DT_I32, r->n_logits, 1));
+    val logits = graph_linear_exact(r->g, x, w, bias);
     logits = graph_tp_cols(r->g, logits, mc->vocab_size);
     graph_output(r->g, graph_softcap(r->g, logits, (float)mc->final_softcap), "logits");
 }

@@ -339,26 +339,32 @@ static double attention_pairs(const op_attr *at) {
     return pairs;
 }
 
+static status expect_heads(const op_infer *io, int H, int K, int D, int Dv, err *e) {
+    TRY(expect_positive(io, "H", H, e));
+    TRY(expect_positive(io, "K", K, e));
+    TRY(expect_positive(io, "D", D, e));
+    TRY(expect_positive(io, "Dv", Dv, e));
+    if (H % K)
+        return err_set(e, ST_USAGE, "%s: %d query heads are not a multiple of %d kv heads",
+                       op_name(io), H, K);
+    if (D <= OP_MAX_HEAD_DIM && Dv <= OP_MAX_HEAD_DIM) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: head size %d is over the limit of %d", op_name(io),
+                   D > Dv ? D : Dv, OP_MAX_HEAD_DIM);
+}
+
+static status expect_window(const op_infer *io, int window, err *e) {
+    if (window >= 0) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: window is %d but must not be negative", op_name(io), window);
+}
+
 static status attention_check_attr(const op_infer *io, err *e) {
     const op_attr *at = io->attr;
     TRY(expect_positive(io, "B", at->attention.B, e));
     TRY(expect_positive(io, "Tq", at->attention.Tq, e));
     TRY(expect_positive(io, "Tk", at->attention.Tk, e));
-    TRY(expect_positive(io, "H", at->attention.H, e));
-    TRY(expect_positive(io, "K", at->attention.K, e));
-    TRY(expect_positive(io, "D", at->attention.D, e));
-    TRY(expect_positive(io, "Dv", at->attention.Dv, e));
     TRY(expect_dropout(io, at->attention.dropout, e));
-    if (at->attention.H % at->attention.K)
-        return err_set(e, ST_USAGE, "attention: %d query heads are not a multiple of %d kv heads",
-                       at->attention.H, at->attention.K);
-    if (at->attention.D > OP_MAX_HEAD_DIM || at->attention.Dv > OP_MAX_HEAD_DIM)
-        return err_set(e, ST_USAGE, "attention: head size %d is over the limit of %d",
-                       at->attention.D > at->attention.Dv ? at->attention.D : at->attention.Dv,
-                       OP_MAX_HEAD_DIM);
-    if (at->attention.window < 0)
-        return err_set(e, ST_USAGE, "attention: window is %d but must not be negative",
-                       at->attention.window);
+    TRY(expect_heads(io, at->attention.H, at->attention.K, at->attention.D, at->attention.Dv, e));
+    TRY(expect_window(io, at->attention.window, e));
     return expect_softcap(io, at->attention.softcap, e);
 }
 
@@ -652,29 +658,12 @@ static status infer_PAGE_STORE(op_infer *io, err *e) {
     return ST_OK;
 }
 
-static status page_attention_check_attr(const op_infer *io, err *e) {
-    const op_attr *at = io->attr;
-    TRY(expect_positive(io, "page", at->paged.page, e));
-    TRY(expect_positive(io, "H", at->paged.H, e));
-    TRY(expect_positive(io, "K", at->paged.K, e));
-    TRY(expect_positive(io, "D", at->paged.D, e));
-    TRY(expect_positive(io, "Dv", at->paged.Dv, e));
-    if (at->paged.H % at->paged.K)
-        return err_set(e, ST_USAGE,
-                       "page_attention: %d query heads are not a multiple of %d kv heads",
-                       at->paged.H, at->paged.K);
-    if (at->paged.D > OP_MAX_HEAD_DIM || at->paged.Dv > OP_MAX_HEAD_DIM)
-        return err_set(e, ST_USAGE, "page_attention: head size %d is over the limit of %d",
-                       at->paged.D > at->paged.Dv ? at->paged.D : at->paged.Dv, OP_MAX_HEAD_DIM);
-    if (at->paged.window < 0)
-        return err_set(e, ST_USAGE, "page_attention: window is %d but must not be negative",
-                       at->paged.window);
-    return expect_softcap(io, at->paged.softcap, e);
-}
-
 static status infer_PAGE_ATTENTION(op_infer *io, err *e) {
     const op_attr *at = io->attr;
-    TRY(page_attention_check_attr(io, e));
+    TRY(expect_positive(io, "page", at->paged.page, e));
+    TRY(expect_heads(io, at->paged.H, at->paged.K, at->paged.D, at->paged.Dv, e));
+    TRY(expect_window(io, at->paged.window, e));
+    TRY(expect_softcap(io, at->paged.softcap, e));
     TRY(expect_cols(io, 0, (int64_t)at->paged.H * at->paged.D, "H*D", e));
     TRY(expect_cols(io, 1, at->paged.page, "page", e));
     TRY(expect_cols(io, 2, at->paged.Dv, "Dv", e));

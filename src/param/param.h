@@ -113,8 +113,8 @@ void param_store_split(param_store *s, const param_ranks *ranks);
 /* Called for each parameter that is added. Returns whether it stays in the file; if so, also gives
  * its format there, and its offset from the address at which the file is mapped. */
 typedef bool (*param_locate_fn)(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes);
-/* Called before the first parameter is added. There are no packs in such a store, since members
- * may differ in format. */
+/* Called before the first parameter is added. In such a store param_pack_begin makes no pack, since
+ * members may differ in format. */
 void param_store_map(param_store *s, param_locate_fn locate, void *ctx);
 
 /* What is added from now on is frozen (true), or trained (false). */

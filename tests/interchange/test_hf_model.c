@@ -118,8 +118,8 @@ static void check_decode(const char *name, open_model *m, const open_model *w) {
 
 static bool has_to_stay(const param *p, const st_view *v, hf_order order) {
     bool as_it_is = !held_is_transposed(p, order) && !held_is_reordered(p, order);
-    bool of_expert = p->part >= PART_EXPERT_GATE && p->part <= PART_EXPERT_DOWN; /* in memory */
-    return p->rank == 2 && as_it_is && !of_expert && (uintptr_t)v->data % dtype_bytes(v->dt) == 0;
+    if (model_part_of_expert(p->part)) return false; /* in memory */
+    return p->rank == 2 && as_it_is && (uintptr_t)v->data % dtype_bytes(v->dt) == 0;
 }
 
 /* Returns how many stay. */
