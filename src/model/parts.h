@@ -1,5 +1,5 @@
-/* Names of a model's tensors, and how the forward pass finds them; for declare.c, transformer.c and
- * adapters.c. */
+/* Names of a model's tensors, and how the forward pass finds them; for declare.c, adapters.c and
+ * the files of the forward pass (transformer.c). */
 #ifndef MODEL_PARTS_H
 #define MODEL_PARTS_H
 
@@ -32,5 +32,21 @@ static inline int64_t model_local_kv_heads(const attention_layer *a, int tp) {
 val model_adapt(model_rec *r, model_part part, int l, val x, val y);
 /* The parameter or pack NAME + SUFFIX as a value of the recording; VAL_NONE: the model has none. */
 val model_named(model_rec *r, const char *name, const char *suffix);
+/* The weight of a part; VAL_NONE: the model has none. */
+val model_weight(model_rec *r, model_part part, int l);
+/* x W^T + b of the matrix or pack of that name; VAL_NONE when there is none. */
+val model_named_product(model_rec *r, const char *name, val x);
+/* The same of a part, with its adapters. */
+val model_product(model_rec *r, model_part part, int l, val x);
+/* The product whose outputs are summed over tensor-parallel ranks: its bias is added to the sum. */
+val model_out_product(model_rec *r, model_part part, int l, val x);
+/* Whether norms multiply by 1 + w. */
+bool model_norm_offset(const model_config *mc);
+/* The norm of a part. width: of one group, 0 for whole rows. */
+val model_norm(model_rec *r, model_part part, int l, val x, int64_t width);
+/* The branches of layer l, which is k with the heads and widths of this rank: what each adds to the residual stream, before norms after
+ * it and scales. x: what model_record's block gives it, already handed to all tensor-parallel ranks. */
+val model_attention(model_rec *r, int l, const layer_spec *k, val x);
+val model_feed_forward(model_rec *r, int l, const layer_spec *k, val x);
 
 #endif

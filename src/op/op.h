@@ -1,7 +1,7 @@
 /* The op table: what operations exist, what each backward needs, and which kernel runs it.
  *
  * Reading order: ops.def (the table and the exact semantics), this file (the contract of a kernel),
- * infer.c (output shapes, workspace, FLOPs), ref/ (the portable reference, compiled for float and
+ * infer.c and rules/ (output shapes, workspace, FLOPs), ref/ (the portable reference, compiled for float and
  * for double), cpu/ (tuned kernels, compiled once per instruction set), table.c (which kernel is
  * chosen), cuda/ (kernels for CUDA devices).
  *

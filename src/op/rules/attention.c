@@ -1,0 +1,116 @@
+/* Rules of attention. */
+#include "op/rules/rules.h"
+
+/* Visible (query, key) pairs of one head of one sequence, as far as known when recording: queries
+ * are the last Tq of Tk positions, no document masks. Causal without window: half of Tq*Tq, plus
+ * the keys before the first query. */
+static double attention_pairs(const op_attr *at) {
+    double Tq = at->attention.Tq, Tk = at->attention.Tk, window = at->attention.window;
+    double before = Tk > Tq ? Tk - Tq : 0;
+    if (window <= 0) return at->attention.causal ? Tq * before + Tq * Tq / 2 : Tq * Tk;
+    double pairs = 0;
+    for (double i = 0; i < Tq; i++) {
+        double past = before + i + 1 < window ? before + i + 1 : window;
+        pairs += at->attention.causal ? past : past + Tk - (before + i + 1);
+    }
+    return pairs;
+}
+
+static status expect_heads(const op_infer *io, int H, int K, int D, int Dv, err *e) {
+    TRY(expect_positive(io, "H", H, e));
+    TRY(expect_positive(io, "K", K, e));
+    TRY(expect_positive(io, "D", D, e));
+    TRY(expect_positive(io, "Dv", Dv, e));
+    if (H % K)
+        return err_set(e, ST_USAGE, "%s: %d query heads are not a multiple of %d kv heads",
+                       op_name(io), H, K);
+    if (D <= OP_MAX_HEAD_DIM && Dv <= OP_MAX_HEAD_DIM) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: head size %d is over the limit of %d", op_name(io),
+                   D > Dv ? D : Dv, OP_MAX_HEAD_DIM);
+}
+
+static status expect_window(const op_infer *io, int window, err *e) {
+    if (window >= 0) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: window is %d but must not be negative", op_name(io), window);
+}
+
+static status attention_check_attr(const op_infer *io, err *e) {
+    const op_attr *at = io->attr;
+    TRY(expect_positive(io, "B", at->attention.B, e));
+    TRY(expect_positive(io, "Tq", at->attention.Tq, e));
+    TRY(expect_positive(io, "Tk", at->attention.Tk, e));
+    TRY(expect_dropout(io, at->attention.dropout, e));
+    TRY(expect_heads(io, at->attention.H, at->attention.K, at->attention.D, at->attention.Dv, e));
+    TRY(expect_window(io, at->attention.window, e));
+    return expect_softcap(io, at->attention.softcap, e);
+}
+
+/* Keys and values beside the queries of a program, or as a cache has them. */
+static status attention_check_keys(const op_infer *io, err *e) {
+    const op_attr *at = io->attr;
+    int64_t rows = (int64_t)at->attention.B * at->attention.Tk, K = at->attention.K;
+    if (!at->attention.by_head) {
+        TRY(expect_rows(io, 1, rows, "B*Tk", e));
+        TRY(expect_rows(io, 2, rows, "B*Tk", e));
+        TRY(expect_cols(io, 1, K * at->attention.D, "K*D", e));
+        TRY(expect_cols(io, 2, K * at->attention.Dv, "K*Dv", e));
+        TRY(expect_dtype(io, 1, act_dt(io), e));
+        return expect_dtype(io, 2, act_dt(io), e);
+    }
+    if (io->want_grad)
+        return err_set(e, ST_USAGE, "attention: there is no gradient with keys from a cache");
+    TRY(expect_rows(io, 1, rows * K, "B*K*Tk", e));
+    TRY(expect_rows(io, 2, rows * K, "B*K*Tk", e));
+    TRY(expect_cols(io, 1, at->attention.D, "D", e));
+    TRY(expect_cols(io, 2, at->attention.Dv, "Dv", e));
+    TRY(expect_cache_dtype(io, 1, e));
+    return expect_dtype(io, 2, io->in[1].dt, e);
+}
+
+status infer_ATTENTION(op_infer *io, err *e) {
+    TRY(attention_check_attr(io, e));
+    int64_t B = io->attr->attention.B, Tq = io->attr->attention.Tq;
+    int64_t H = io->attr->attention.H;
+    int64_t D = io->attr->attention.D, Dv = io->attr->attention.Dv;
+    TRY(attention_check_keys(io, e));
+    TRY(expect_numbers(io, 3, "the size of a bound", e));
+    TRY(expect_dtype(io, 4, DT_I32, e));
+    TRY(expect_rows(io, 0, B * Tq, "B*Tq", e));
+    TRY(expect_rows(io, 3, B * Tq, "B*Tq", e));
+    TRY(expect_rows(io, 4, B, "B", e));
+    TRY(expect_cols(io, 0, H * D, "H*D", e));
+    TRY(expect_cols(io, 4, 1, "the size of a position", e));
+    set_out(io, 0, act_dt(io), B * Tq, H * Dv);
+    set_out(io, 1, real_dt(io), B * H, Tq);
+    double pairs = (double)(B * H) * attention_pairs(io->attr);
+    io->fwd.flops = pairs * 2.0 * (double)(D + Dv);
+    /* dp, dv of Dv; s again, dq, dk of D */
+    io->bwd_input.flops = pairs * 2.0 * (double)(3 * D + 2 * Dv);
+    io->flops_bwd_again = pairs * 2.0 * (double)D;
+    return ST_OK;
+}
+
+status infer_PAGE_ATTENTION(op_infer *io, err *e) {
+    const op_attr *at = io->attr;
+    TRY(expect_positive(io, "page", at->paged.page, e));
+    TRY(expect_heads(io, at->paged.H, at->paged.K, at->paged.D, at->paged.Dv, e));
+    TRY(expect_window(io, at->paged.window, e));
+    TRY(expect_softcap(io, at->paged.softcap, e));
+    TRY(expect_cols(io, 0, (int64_t)at->paged.H * at->paged.D, "H*D", e));
+    TRY(expect_cols(io, 1, at->paged.page, "page", e));
+    TRY(expect_cols(io, 2, at->paged.Dv, "Dv", e));
+    int64_t pages = io->in[2].rows / at->paged.page / at->paged.K;
+    TRY(expect_rows(io, 2, pages * at->paged.K * at->paged.page, "whole pages", e));
+    TRY(expect_rows(io, 1, pages * at->paged.K * at->paged.D, "those of as many pages as v", e));
+    TRY(expect_cache_dtype(io, 1, e));
+    TRY(expect_dtype(io, 2, io->in[1].dt, e));
+    TRY(expect_dtype(io, 3, DT_I32, e));
+    TRY(expect_dtype(io, 4, DT_I32, e));
+    TRY(same_rows(io, 4, 0, e));
+    TRY(expect_cols(io, 4, 2, "the size of a place", e));
+    set_out(io, 0, act_dt(io), io->in[0].rows, (int64_t)at->paged.H * at->paged.Dv);
+    /* As if every row saw half of what its sequence has room for. */
+    double keys = (double)io->in[3].cols * at->paged.page / 2;
+    io->fwd.flops = 2.0 * elements(&io->in[0]) / at->paged.D * keys * (at->paged.D + at->paged.Dv);
+    return ST_OK;
+}

@@ -1,0 +1,52 @@
+/* Rules of collectives. */
+#include "op/rules/rules.h"
+
+static status expect_ranks(const op_infer *io, err *e) {
+    const tensor *x = &io->in[0];
+    int32_t ranks = io->attr->comm.ranks, rank = io->attr->comm.rank;
+    if (ranks < 1 || rank < 0 || rank >= ranks)
+        return err_set(e, ST_USAGE, "%s: rank %d of %d", op_name(io), (int)rank, (int)ranks);
+    if (x->ld == x->cols) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: x has %lld columns but its rows are %lld apart", op_name(io),
+                   (long long)x->cols, (long long)x->ld);
+}
+
+status infer_FAN_OUT(op_infer *io, err *e) {
+    TRY(expect_ranks(io, e));
+    out_like(io, 0, 0);
+    count_elementwise(io, 0, io->attr->comm.ranks - 1);
+    return ST_OK;
+}
+
+status infer_ALL_REDUCE(op_infer *io, err *e) {
+    TRY(expect_ranks(io, e));
+    out_like(io, 0, 0);
+    count_elementwise(io, io->attr->comm.ranks - 1, 0);
+    return ST_OK;
+}
+
+status infer_GATHER_ROWS(op_infer *io, err *e) {
+    TRY(expect_ranks(io, e));
+    set_out(io, 0, act_dt(io), io->in[0].rows * io->attr->comm.ranks, io->in[0].cols);
+    count_elementwise(io, 0, io->attr->comm.ranks - 1);
+    return ST_OK;
+}
+
+status infer_SCATTER_SUM(op_infer *io, err *e) {
+    TRY(expect_ranks(io, e));
+    int32_t ranks = io->attr->comm.ranks;
+    if (io->in[0].rows % ranks)
+        return err_set(e, ST_USAGE, "scatter_sum: %lld rows do not divide over %d ranks",
+                       (long long)io->in[0].rows, (int)ranks);
+    set_out(io, 0, act_dt(io), io->in[0].rows / ranks, io->in[0].cols);
+    count_elementwise(io, (ranks - 1.0) / ranks, 0);
+    return ST_OK;
+}
+
+status infer_GATHER_COLS(op_infer *io, err *e) {
+    TRY(expect_ranks(io, e));
+    op_part mine = op_part_of(io->attr->comm.cols, io->attr->comm.ranks, io->attr->comm.rank);
+    TRY(expect_cols(io, 0, mine.n, "the share of this rank", e));
+    set_out(io, 0, act_dt(io), io->in[0].rows, io->attr->comm.cols);
+    return ST_OK;
+}

@@ -1,0 +1,112 @@
+/* Rules of routers and experts. */
+#include "op/rules/rules.h"
+
+status infer_ROUTER_PROBS(op_infer *io, err *e) {
+    (void)e;
+    set_out(io, 0, real_dt(io), io->in[0].rows, io->in[0].cols);
+    count_elementwise(io, 6, 5);
+    return ST_OK;
+}
+
+static status router_check_groups(const op_infer *io, int64_t E, err *e) {
+    const op_router *r = &io->attr->router;
+    if (r->groups <= 1) return ST_OK;
+    if (E % r->groups)
+        return err_set(e, ST_USAGE, "router_pick: %lld experts do not divide into %d groups",
+                       (long long)E, r->groups);
+    if (r->best < 1 || r->best > E / r->groups)
+        return err_set(e, ST_USAGE, "router_pick: a group of %lld has no %d best experts",
+                       (long long)(E / r->groups), r->best);
+    if (r->kept < 1 || r->kept > r->groups || r->k > r->kept * (E / r->groups))
+        return err_set(e, ST_USAGE, "router_pick: %d of %d groups have no %d experts", r->kept,
+                       r->groups, r->k);
+    return ST_OK;
+}
+
+status infer_ROUTER_PICK(op_infer *io, err *e) {
+    int64_t E = io->in[0].cols, k = io->attr->router.k;
+    TRY(expect_positive(io, "k", k, e));
+    TRY(expect_dtype(io, 0, real_dt(io), e));
+    TRY(expect_dtype(io, 1, real_dt(io), e));
+    TRY(expect_rows(io, 1, 1, "the shape of a bias", e));
+    TRY(expect_cols(io, 1, E, "the number of experts", e));
+    if (k > E)
+        return err_set(e, ST_USAGE, "router_pick: k is %lld, and there are %lld experts",
+                       (long long)k, (long long)E);
+    TRY(router_check_groups(io, E, e));
+    set_out(io, 0, real_dt(io), io->in[0].rows, k);
+    set_out(io, 1, DT_I32, io->in[0].rows, k);
+    count_elementwise(io, 2, 2);
+    return ST_OK;
+}
+
+status infer_ROUTER_SORT(op_infer *io, err *e) {
+    int64_t E = io->attr->router.experts, N = io->in[0].rows, k = io->in[0].cols;
+    TRY(expect_positive(io, "experts", E, e));
+    TRY(expect_dtype(io, 0, real_dt(io), e));
+    TRY(expect_dtype(io, 1, DT_I32, e));
+    TRY(same_rows(io, 1, 0, e));
+    TRY(same_cols(io, 1, 0, e));
+    set_out(io, 0, DT_I32, N * k, 1);
+    set_out(io, 1, DT_I32, N, k);
+    set_out(io, 2, DT_I32, 1, E + 1);
+    return ST_OK;
+}
+
+status infer_EXPERT_LINEAR(op_infer *io, err *e) {
+    const tensor *x = &io->in[0], *w = &io->in[1];
+    int64_t E = io->attr->router.experts;
+    TRY(expect_positive(io, "experts", E, e));
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(same_cols(io, 0, 1, e));
+    if (w->rows % E)
+        return err_set(e, ST_USAGE, "expert_linear: w has %lld rows, no multiple of %lld experts",
+                       (long long)w->rows, (long long)E);
+    TRY(expect_dtype(io, 2, DT_I32, e));
+    TRY(expect_rows(io, 2, 1, "one", e));
+    TRY(expect_cols(io, 2, E + 1, "one more than the experts", e));
+    set_out(io, 0, act_dt(io), x->rows, w->rows / E);
+    double product = 2.0 * elements(x) * (double)(w->rows / E);
+    io->fwd.flops = product;
+    if (io->want_grad & 1u) io->bwd_input.flops = product;
+    if (io->want_grad & 2u) io->bwd_weight.flops = product;
+    return ST_OK;
+}
+
+status infer_EXPERT_SUM(op_infer *io, err *e) {
+    const tensor *z = &io->in[0], *weights = &io->in[1];
+    TRY(expect_dtype(io, 1, real_dt(io), e));
+    TRY(expect_dtype(io, 2, DT_I32, e));
+    TRY(same_rows(io, 2, 1, e));
+    TRY(same_cols(io, 2, 1, e));
+    TRY(expect_rows(io, 0, weights->rows * weights->cols, "the number of weights", e));
+    TRY(expect_dtype(io, 3, act_dt(io), e));
+    TRY(expect_rows(io, 3, weights->rows, "the number of rows of weights", e));
+    TRY(same_cols(io, 3, 0, e));
+    set_out(io, 0, act_dt(io), weights->rows, z->cols);
+    count_elementwise(io, 2, 3);
+    return ST_OK;
+}
+
+status infer_ROUTER_LOAD(op_infer *io, err *e) {
+    int64_t E = io->in[0].cols;
+    TRY(expect_dtype(io, 0, real_dt(io), e));
+    TRY(expect_dtype(io, 1, DT_I32, e));
+    TRY(same_rows(io, 1, 0, e));
+    TRY(expect_dtype(io, 2, real_dt(io), e));
+    TRY(expect_rows(io, 2, 2, "two", e));
+    TRY(expect_cols(io, 2, E, "the number of experts", e));
+    set_out(io, 0, real_dt(io), 2, E);
+    count_elementwise(io, 1, 1);
+    return ST_OK;
+}
+
+status infer_ROUTER_BALANCE(op_infer *io, err *e) {
+    TRY(expect_positive(io, "k", io->attr->router.k, e));
+    TRY(expect_positive(io, "layers", io->attr->router.layers, e));
+    TRY(expect_dtype(io, 0, real_dt(io), e));
+    TRY(expect_rows(io, 0, 2, "two", e));
+    set_out(io, 0, real_dt(io), 1, 1);
+    count_elementwise(io, 2, 1);
+    return ST_OK;
+}
