@@ -3,12 +3,24 @@
 #include "op/cpu/column_sums.h"
 #include "op/cpu/parts.h"
 #include "op/cpu/ops.h"
+#include "op/cpu/tables.h"
+
+/* The kernels for integers, if the machine has them and they have this format of weights. */
+static const cpu_kernels *find_stored_dot(const dev *d, dtype w) {
+    const cpu_kernels *k = cpu_kernels_of(dev_isa(d), DT_BF16);
+    return k->stored_dot && k->stored_dot_fits(w) ? k : NULL;
+}
 
 /* The order of sums of one row, for all rows; few are faster without tiles. */
 static void product_by_row(const op_call *c, const gemm_args *g) {
     int threads = call_threads(c);
     bool stored = g->b_stored != DT_F32;
 #if CPU_STORED
+    const cpu_kernels *dot = stored ? find_stored_dot(c->run->dev, g->b_stored) : NULL;
+    if (dot) {
+        dot->stored_dot(threads, g, c->ws);
+        return;
+    }
     if (stored && g->m <= GEMV_STORED_ROWS) {
         CPU_FN(gemv_stored)(threads, g);
         return;
@@ -76,11 +88,18 @@ static void linear_bwd_weight(const op_call *c) {
     if (c->din[2].data) column_sums(c, 2);
 }
 
+static int64_t by_row_workspace(const op_infer *io, int64_t m, int64_t n, int64_t k) {
+    dtype x = io->in[0].dt, w = io->in[1].dt;
+    const cpu_kernels *dot = x == w ? NULL : find_stored_dot(io->dev, w);
+    if (dot) return dot->stored_dot_ws(dev_threads(io->dev), m, k);
+    return CPU_FN(by_row_ws)(dev_threads(io->dev), m, n, k, x, w);
+}
+
 static void linear_workspace(const op_infer *io, int64_t ws[3]) {
     int64_t n = io->in[0].rows, k = io->in[0].cols, o = io->in[1].rows;
     dtype dt = io->in[0].dt;
     if (is_by_row(io->attr, dt, io->in[1].dt, n))
-        ws[0] = CPU_FN(by_row_ws)(dev_threads(io->dev), n, o, k, dt, io->in[1].dt);
+        ws[0] = by_row_workspace(io, n, o, k);
     else
         ws[0] = gemm_ws_bytes(io->dev, n, o, k, dt, io->attr->linear.exact ? DT_F32 : dt);
     ws[1] = gemm_ws_bytes(io->dev, n, k, o, dt, dt);
