@@ -30,6 +30,9 @@ enum {
 /* Elements of A up to which each thread rounds all of it for itself: less work than waiting. */
 enum { OWN_A = 1 << 15 };
 
+/* Chunks whose largest number is not above this count as zeros: the inverse of yet smaller ones is infinite. */
+#define LEAST 1e-30f
+
 /* A as 16-bit numbers. */
 typedef struct rounded {
     int64_t m;
@@ -60,7 +63,7 @@ static void round_chunk(const float *x, int32_t *pairs, float *scale, float *sum
     int32_t most = _mm512_reduce_max_epi32(bits);
     float largest;
     memcpy(&largest, &most, sizeof largest);
-    __m512 to = _mm512_set1_ps(largest > 0 ? 32767.0f / largest : 0);
+    __m512 to = _mm512_set1_ps(largest > LEAST ? 32767.0f / largest : 0);
     __m512i a = _mm512_cvtps_epi32(low * to), b = _mm512_cvtps_epi32(high * to);
     __m512i words = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtsepi32_epi16(a)),
                                        _mm512_cvtsepi32_epi16(b), 1);
