@@ -42,7 +42,12 @@ typedef enum model_part {
     PART_EXPERT_GATE,
     PART_EXPERT_UP,
     PART_EXPERT_DOWN,
-    PART_LORA_A, /* adapters (adapters.c), named after the matrix beside which they stand */
+    PART_ROUTER_BIAS, /* its whole name, since it is no ".bias" in files */
+    PART_SHARED_GATE, /* of the part beside experts that every token goes through */
+    PART_SHARED_UP,
+    PART_SHARED_DOWN,
+    PART_SHARED_SCALE, /* whose product with a token says how much that part counts */
+    PART_LORA_A,       /* adapters (adapters.c), named after the matrix beside which they stand */
     PART_LORA_B,
     PART_COUNT
 } model_part;

@@ -26,6 +26,7 @@ static layer_spec local_layer(const model_rec *r, int l) {
     k.attn.K = K;
     k.attn.H /= tp;
     k.mlp.F /= tp;
+    k.mlp.shared /= tp;
     return k;
 }
 
@@ -119,6 +120,7 @@ static void record_balance(model_rec *r) {
     if (r->load == VAL_NONE) return;
     op_router router = {.k = (int)r->mc->num_experts_per_tok, .layers = r->n_routers};
     double coef = r->mc->router_aux_loss_coef; /* the op gives N times the mean of N rows */
+    coef /= graph_tp(r->g);                    /* each adds it to what is summed over the ranks */
     if (r->task == TASK_NLL && r->sample_rows > 1) coef /= (double)r->sample_rows;
     graph_aux_loss(r->g, graph_router_balance(r->g, &router, r->load), (float)coef, true);
 }

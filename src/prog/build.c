@@ -285,8 +285,8 @@ val graph_expert_linear(graph *g, const op_router *r, val x, val w, val starts) 
     return emit(g, OP_EXPERT_LINEAR, &attr, (val[]){x, w, starts}, 3, -1);
 }
 
-val graph_expert_sum(graph *g, val z, const graph_routes *to) {
-    return emit(g, OP_EXPERT_SUM, NULL, (val[]){z, to->weights, to->slots}, 3, -1);
+val graph_expert_sum(graph *g, val z, const graph_routes *to, val res) {
+    return emit(g, OP_EXPERT_SUM, NULL, (val[]){z, to->weights, to->slots, res}, 4, -1);
 }
 
 val graph_router_load(graph *g, const graph_routes *to, val before) {
