@@ -16,9 +16,9 @@
 #include "op/cpu/ops.h"
 #include "op/cpu/pack.h"
 
-/* Columns of a tile; bytes of a block of columns, and its most columns, from MANY_ROWS rows on: with fewer
+/* Columns of a tile; bytes of a block of columns, and its most columns, from BY_ROW_MANY rows on: with fewer
  * it is one tile wide, and decoding it overlaps with the first tile. */
-enum { COLUMNS = 4, BLOCK_BYTES = 1 << 18, BLOCK_COLUMNS = 64, MANY_ROWS = 128 };
+enum { COLUMNS = 4, BLOCK_BYTES = 1 << 18, BLOCK_COLUMNS = 64 };
 /* Floats of a block that lie on the stack of each thread. Workspace is another thread's in the next op,
  * and its lines would go from core to core: 15 us for each product. */
 enum { NEAR_FLOATS = 1 << 14 };
@@ -199,7 +199,7 @@ static int64_t padded(int64_t k) {
 
 /* Columns of a block: with a share of them for each thread. */
 static int64_t block_columns(int threads, int64_t m, int64_t n, int64_t k) {
-    if (m < MANY_ROWS) return COLUMNS;
+    if (m < BY_ROW_MANY) return COLUMNS;
     int64_t most = BLOCK_BYTES / ((int64_t)sizeof(element) * k);
     most = most > BLOCK_COLUMNS ? BLOCK_COLUMNS : most < COLUMNS ? COLUMNS : most;
     int64_t blocks = ((n + most - 1) / most + threads - 1) / threads * threads;
@@ -257,4 +257,17 @@ void CPU_FN(by_row)(int threads, const gemm_args *g, void *ws) {
             multiply_block(&o, first, cols);
         }
     }
+}
+
+void CPU_FN(product_by_row)(int threads, const gemm_args *g, void *ws) {
+#if CPU_STORED
+    if (g->b_stored != DT_F32 && g->m <= GEMV_STORED_ROWS) {
+        CPU_FN(gemv_stored)(threads, g);
+        return;
+    }
+#endif
+    if (g->b_stored == DT_F32 && g->m == 1)
+        CPU_FN(gemv)(threads, g);
+    else
+        CPU_FN(by_row)(threads, g, ws);
 }
