@@ -281,7 +281,8 @@ graph_routes graph_route(graph *g, const op_router *r, val logits, val bias) {
 }
 
 val graph_expert_linear(graph *g, const op_router *r, val x, val w, val starts) {
-    op_attr attr = {.router = *r};
+    op_attr attr = {.experts = {.n = r->experts, .by_row = g->opt.by_row}};
+    if (!g->failed && w != VAL_NONE) attr.experts.at = g->value[w].experts_at;
     return emit(g, OP_EXPERT_LINEAR, &attr, (val[]){x, w, starts}, 3, -1);
 }
 

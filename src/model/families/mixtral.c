@@ -47,6 +47,7 @@ const model_family family_mixtral = {
             [PART_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.experts.%d.w2",
         },
     .pad_row_fixed = true,
+    .gguf_arch = "llama",
     .loaded_by = BY_TRANSFORMERS | BY_VLLM,
     .defaults = mixtral_defaults,
     .from_hf = mixtral_from_hf,

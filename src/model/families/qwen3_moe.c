@@ -59,6 +59,7 @@ const model_family family_qwen3_moe = {
     .activations = "silu" HF_ACTIVATIONS,
     .names = {HF_LLAMA_NAMES, HF_QK_NORMS},
     .pad_row_fixed = true,
+    .gguf_arch = "qwen3moe",
     .loaded_by = BY_TRANSFORMERS | BY_VLLM,
     .defaults = qwen3_moe_defaults,
     .from_hf = qwen3_moe_from_hf,
