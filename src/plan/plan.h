@@ -189,8 +189,9 @@ typedef struct plan {
     int64_t peak_bytes;  /* arena and snapshot */
     plan_class *classes; /* of all ranks of the run, the largest peak_bytes first */
     int n_classes;
-    void *base;     /* after plan_commit */
-    void *snapshot; /* NULL: none */
+    void *base;                /* after plan_commit */
+    void *snapshot;            /* NULL: none */
+    const param_store *states; /* how each state of the optimizer lies; NULL: nothing is trained */
     float *optim_state[OPTIM_MAX_STATES];
     float *snapshot_params;
     float *snapshot_state[OPTIM_MAX_STATES];

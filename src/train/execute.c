@@ -71,7 +71,7 @@ static bool may_go_ahead(const session *s, const step_result *r) {
 static optim_hyper hyper_of(const session *s, const step_result *r, const float *ahead) {
     const config *c = s->stage.now;
     return (optim_hyper){.lr = r->lr,
-                         .beta1 = c->optim.betas.items[0],
+                         .beta1 = course_beta1(s->setup.course, s->at.step + 1),
                          .beta2 = c->optim.betas.items[1],
                          .eps = c->optim.eps,
                          .weight_decay = c->optim.weight_decay,
@@ -79,7 +79,13 @@ static optim_hyper hyper_of(const session *s, const step_result *r, const float 
                                  course_stage_of(s->setup.course, s->at.step + 1)->optim_base,
                          .grad_scale =
                              (float)(clip_factor(r->norm, c->optim.clip_norm) / r->grads_scale),
-                         .grad_scale_at = ahead};
+                         .grad_scale_at = ahead,
+                         .factored = {.eps = c->optim.adafactor.eps.items[0],
+                                      .eps_scale = c->optim.adafactor.eps.items[1],
+                                      .clip = c->optim.adafactor.clip_threshold,
+                                      .decay_rate = c->optim.adafactor.decay_rate,
+                                      .scale_parameter = c->optim.adafactor.scale_parameter},
+                         .states = s->setup.plan->states};
 }
 
 /* Updates the shards that this rank owns, unit by unit. Where other ranks need the weights, a unit

@@ -315,9 +315,16 @@ static status open_reference(setup *u, err *e) {
     return check_reference(u, &u->reference.config, e);
 }
 
+static status choose_optimizer(setup *u, err *e) {
+    u->optim = optim_at(u->c->optim.name);
+    if (!u->optim->declare_states || dev_get_kind(u->dev) != DEV_CUDA) return ST_OK;
+    config_error(u->c, e, "optim.name", "optimizer %s has no kernels on cuda", u->optim->name);
+    return err_hint(e, "optim.name=adamw, or device=cpu");
+}
+
 status setup_make_plan(setup *u, err *e) {
     TRY(open_reference(u, e));
-    u->optim = optim_at(u->c->optim.name);
+    TRY(choose_optimizer(u, e));
     int n = u->course->n_stages;
     plan_spec *specs = ARENA_ARRAY(u->a, plan_spec, n);
     for (int i = 0; i < n; i++) specs[i] = spec_of(u, i);
@@ -369,7 +376,7 @@ status setup_digest(setup *u, uint64_t *digest, err *e) {
 }
 
 void setup_clear_optimizer(const setup *u) {
-    size_t bytes = (size_t)param_store_sizes(u->plan->store).state_bytes;
+    size_t bytes = (size_t)param_store_sizes(u->plan->states).state_bytes;
     for (int i = 0; i < u->optim->n_states; i++)
         dev_fill(u->dev, u->plan->optim_state[i], 0, bytes);
 }
