@@ -12,6 +12,7 @@
  * property of files. */
 static const char *const other_names[PART_COUNT] = {
     [PART_POSITIONS] = "model.embed_positions",
+    [PART_SCORE] = "score",
     [PART_ATTN_NORM] = "model.layers.%d.pre_attention_layernorm",
     [PART_ATTN_OUT_NORM] = "model.layers.%d.attention_out_layernorm",
     [PART_MLP_NORM] = "model.layers.%d.pre_feedforward_layernorm",
@@ -297,6 +298,10 @@ static void declare_layer(declaring *d, const layer_spec *k) {
 static void declare_head(declaring *d) {
     const model_config *mc = d->mc;
     int64_t V = mc->vocab_size;
+    if (mc->num_labels) {
+        add_matrix(d, PART_SCORE, mc->num_labels, mc->hidden_size, INIT_ROLE_HEAD, (param){0});
+        return;
+    }
     if (!mc->tie_word_embeddings)
         add_matrix(d, PART_HEAD, V, mc->hidden_size, INIT_ROLE_HEAD, rows_shared(V));
     if (mc->head_bias) add_bias(d, PART_HEAD, V, rows_shared(V));
@@ -333,7 +338,7 @@ void model_declare_layers(const model_config *mc, model_layer_range layers, para
     bool begins = layers.first == 0, ends = layers.end == model_layers(mc);
     int repeat = (int)mc->block_repeat;
     if (ends) declare_head(&d);
-    if (mc->tie_word_embeddings && (begins || ends)) declare_embed(&d);
+    if (model_head_is_table(mc) && (begins || ends)) declare_embed(&d);
     if (ends) add_norm(&d, PART_FINAL_NORM, mc->hidden_size, (param){0});
     for (int l = (layers.end - 1) / repeat; l >= layers.first / repeat; l--) {
         layer_spec k = model_layer(mc, l * repeat);
@@ -342,7 +347,7 @@ void model_declare_layers(const model_config *mc, model_layer_range layers, para
     }
     d.stored = -1;
     if (begins) declare_positions(&d);
-    if (begins && !mc->tie_word_embeddings) declare_embed(&d);
+    if (begins && !model_head_is_table(mc)) declare_embed(&d);
 }
 
 void model_declare(const model_config *mc, param_store *s) {

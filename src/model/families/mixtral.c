@@ -35,6 +35,7 @@ static void mixtral_to_hf(const model_config *mc, json_t *o) {
 const model_family family_mixtral = {
     .model_type = "mixtral",
     .architecture = "MixtralForCausalLM",
+    .classifier = "MixtralForSequenceClassification",
     .keys = HF_LLAMA_KEYS "sliding_window num_experts num_experts_per_tok router_aux_loss_coef",
     .own_keys = "router_jitter_noise output_router_logits",
     .activations = "silu" HF_ACTIVATIONS,

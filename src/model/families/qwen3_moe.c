@@ -51,6 +51,7 @@ static void qwen3_moe_to_hf(const model_config *mc, json_t *o) {
 const model_family family_qwen3_moe = {
     .model_type = "qwen3_moe",
     .architecture = "Qwen3MoeForCausalLM",
+    .classifier = "Qwen3MoeForSequenceClassification",
     .keys = HF_LLAMA_KEYS "attention_bias sliding_window num_experts num_experts_per_tok "
                           "moe_intermediate_size norm_topk_prob router_aux_loss_coef expert_layers",
     .own_keys = "use_sliding_window max_window_layers decoder_sparse_step mlp_only_layers "
