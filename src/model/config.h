@@ -86,6 +86,8 @@ model_config model_config_copy(arena *a, const model_config *mc);
 /* config.json as transformers writes it for this family. bos, eos: -1 for none. `dt`: dtype of the
  * stored weights. Options that the family's config.json cannot say are in an object "athanor". */
 json_t *model_config_json(const model_config *mc, int32_t bos, int32_t eos, dtype dt);
+/* The class of transformers that config.json names. */
+const char *model_architecture(const model_config *mc);
 /* The options that no reader of the family's config.json knows, and their values: empty when every
  * tool for the family computes this model. */
 json_t *model_config_extensions(const model_config *mc);

@@ -88,14 +88,14 @@ json_t *model_config_extensions(const model_config *mc) {
     return o;
 }
 
-static const char *architecture_of(const model_config *mc) {
+const char *model_architecture(const model_config *mc) {
     bool other = mc->num_labels && mc->family->classifier;
     return other ? mc->family->classifier : mc->family->architecture;
 }
 
 json_t *model_config_json(const model_config *mc, int32_t bos, int32_t eos, dtype dt) {
     json_t *o = json_object();
-    json_object_set_new(o, "architectures", json_pack("[s]", architecture_of(mc)));
+    json_object_set_new(o, "architectures", json_pack("[s]", model_architecture(mc)));
     json_object_set_new(o, "model_type", json_string(mc->family->model_type));
     json_object_set_new(o, "vocab_size", json_integer(mc->vocab_size));
     mc->family->to_hf(mc, o);

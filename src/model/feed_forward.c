@@ -47,7 +47,8 @@ static op_router router_of(const model_rec *r, const mlp_layer *m) {
 }
 
 static bool balances(const model_rec *r) {
-    return graph_get_options(r->g)->train && r->mc->router_aux_loss_coef > 0;
+    bool wanted = r->mc->router_aux_loss_coef > 0 && !r->mc->num_labels; /* as in transformers */
+    return graph_get_options(r->g)->train && wanted;
 }
 
 /* VAL_NONE: there is no such pack or stack. */

@@ -121,7 +121,7 @@ static void record_balance(model_rec *r) {
     op_router router = {.k = (int)r->mc->num_experts_per_tok, .layers = r->n_routers};
     double coef = r->mc->router_aux_loss_coef; /* the op gives N times the mean of N rows */
     coef /= graph_tp(r->g);                    /* each adds it to what is summed over the ranks */
-    if (r->task != TASK_LM && r->sample_rows > 1) coef /= (double)r->sample_rows;
+    if (r->task == TASK_NLL && r->sample_rows > 1) coef /= (double)r->sample_rows;
     graph_aux_loss(r->g, graph_router_balance(r->g, &router, r->load), (float)coef, true);
 }
 
@@ -153,8 +153,6 @@ static void record_labels(model_rec *r, val x) {
     val logits =
         train ? graph_linear(r->g, x, w, VAL_NONE) : graph_linear_exact(r->g, x, w, VAL_NONE);
     graph_output(r->g, logits, "logits");
-    if (!train) return;
-    record_balance(r);
     graph_root(r->g, logits, "grad.logits");
 }
 

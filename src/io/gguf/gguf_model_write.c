@@ -163,6 +163,10 @@ static status check_read_back(writer *w, err *e) {
 
 static status writer_prepare(writer *w, const gguf_model_source *src, quant_type type, err *e) {
     *w = (writer){.a = arena_new("gguf writer"), .src = src, .type = type};
+    if (src->config->num_labels) {
+        err_set(e, ST_USAGE, "a GGUF file has no head of labels for language models");
+        return err_hint(e, "a folder of Hugging Face has: --to hf");
+    }
     TRY(gguf_config_for(src->config, &w->file, e));
     w->params = param_store_new(w->a, DT_F32);
     model_declare(&w->file, w->params);
