@@ -117,7 +117,8 @@ static void test_scores_losses_and_gradients(void **state) {
         batch_rows r = rows_of(&g);
         memset(param_grad(g.p->store), 0xff, (size_t)param_store_sizes(g.p->store).grad_bytes);
         double loss = run(&g, models[m].objective, &r);
-        double d = golden_distance(r.score, (const float *)(const void *)g.logits->data, g.logits->numel);
+        double d =
+            golden_distance(r.score, (const float *)(const void *)g.logits->data, g.logits->numel);
         double want = (double)*(const float *)(const void *)g.loss->data;
         print_message("%s: scores %.2e, loss %.7f, golden %.7f\n", models[m].name, d, loss, want);
         assert_true(d < SCORES);
@@ -145,7 +146,8 @@ static void test_recompute_changes_no_bit(void **state) {
         }
         for (int i = 0; i < param_count(g.p->store); i++) { /* there are gaps between parameters */
             const param *p = param_at(g.p->store, i);
-            assert_memory_equal(first + p->offset, grad + p->offset, sizeof *grad * (size_t)param_elems(p));
+            assert_memory_equal(first + p->offset, grad + p->offset,
+                                sizeof *grad * (size_t)param_elems(p));
         }
         golden_close(&g);
     }
