@@ -109,6 +109,7 @@ typedef struct op_router {
 typedef struct op_experts {
     int32_t n;
     bool by_row; /* the bits of a row of y do not depend on the other rows */
+    bool rounds; /* as of LINEAR */
     /* Where each expert's matrix begins, in bytes from the first; NULL: one behind the other. Not
      * copied: it must live as long as the program. */
     const int64_t *at;
@@ -127,6 +128,8 @@ typedef union op_attr {
     struct {
         bool exact;  /* y is f32, whatever the program's dtype */
         bool by_row; /* the bits of a row of y do not depend on the other rows */
+        bool
+            rounds; /* x may be rounded to 16 bits, with a scale for each 32 elements, where w is of 4 or 8 bits */
     } linear;
     struct {
         float eps;

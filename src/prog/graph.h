@@ -73,6 +73,8 @@ typedef struct graph_options {
     /* No row of an activation depends on another one, to the bit, but through attention: products
      * are LINEAR with by_row. For programs whose rows are of several texts. */
     bool by_row;
+    /* Activations may be rounded to 16 bits where they meet weights of 4 or 8 (LINEAR): in programs that write text. */
+    bool rounds;
 } graph_options;
 
 /* The graph lives in `a`, as does the program made from it. */

@@ -266,15 +266,16 @@ static const cpu_kernels *find_stored_dot(const dev *d, dtype b) {
     return CPU_STORED && k->stored_dot && k->stored_dot_fits(b) ? k : NULL;
 }
 
-int64_t CPU_FN(product_by_row_ws)(const dev *d, int threads, int64_t m, int64_t n, int64_t k,
-                                  dtype a, dtype b) {
-    const cpu_kernels *dot = a == b ? NULL : find_stored_dot(d, b);
+int64_t CPU_FN(product_by_row_ws)(const dev *d, bool rounds, int threads, int64_t m, int64_t n,
+                                  int64_t k, dtype a, dtype b) {
+    const cpu_kernels *dot = rounds && a != b ? find_stored_dot(d, b) : NULL;
     return dot ? dot->stored_dot_ws(threads, m, k) : by_row_ws(threads, m, n, k, a, b);
 }
 
-void CPU_FN(product_by_row)(const dev *d, int threads, const gemm_args *g, void *ws) {
+void CPU_FN(product_by_row)(const dev *d, bool rounds, int threads, const gemm_args *g, void *ws) {
 #if CPU_STORED
-    const cpu_kernels *dot = g->b_stored == DT_F32 ? NULL : find_stored_dot(d, g->b_stored);
+    const cpu_kernels *dot =
+        rounds && g->b_stored != DT_F32 ? find_stored_dot(d, g->b_stored) : NULL;
     if (dot) {
         dot->stored_dot(threads, g, ws);
         return;
@@ -284,7 +285,7 @@ void CPU_FN(product_by_row)(const dev *d, int threads, const gemm_args *g, void 
         return;
     }
 #else
-    (void)d; /* it reads no weights as files store them */
+    (void)d, (void)rounds; /* it reads no weights as files store them */
 #endif
     if (g->b_stored == DT_F32 && g->m == 1)
         CPU_FN(gemv)(threads, g);

@@ -148,14 +148,15 @@ static void forward_by_row(const op_call *c) {
     for (int64_t e = 0; e < c->attr->experts.n; e++) {
         if (rows_of(c, e) < BY_ROW_MANY) continue;
         gemm_args g = forward_of(c, e);
-        CPU_FN(product_by_row)(c->run->dev, threads, &g, ws);
+        CPU_FN(product_by_row)(c->run->dev, c->attr->experts.rounds, threads, &g, ws);
     }
     if (c->in[0].rows * c->in[0].cols * c->out[0].cols < SMALL_PRODUCT / 16) threads = 1;
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (int64_t t = 0; t < s.n * s.pieces; t++) {
         gemm_args whole = forward_of(c, s.active[t / s.pieces]);
         gemm_args g = columns_of(&whole, t % s.pieces * s.cols, s.cols);
-        CPU_FN(product_by_row)(c->run->dev, 1, &g, ws + omp_get_thread_num() * room);
+        CPU_FN(product_by_row)
+        (c->run->dev, c->attr->experts.rounds, 1, &g, ws + omp_get_thread_num() * room);
     }
 }
 
@@ -189,7 +190,8 @@ static int64_t product_bytes(const op_infer *io, int threads, int64_t rows, expe
     int64_t I = io->in[0].cols, O = io->in[1].rows / io->attr->experts.n, most = 0;
     dtype dt = io->in[0].dt, w = io->in[1].dt;
     if (phase == EXPERT_FORWARD && is_by_row(io->attr, dt, w, io->in[0].rows))
-        return CPU_FN(product_by_row_ws)(io->dev, threads, rows, O, I, dt, w);
+        return CPU_FN(product_by_row_ws)(io->dev, io->attr->experts.rounds, threads, rows, O, I, dt,
+                                         w);
     if (phase == EXPERT_FORWARD) return CPU_FN(gemm_ws)(threads, rows, O, I, dt, dt);
     if (phase == EXPERT_INPUT) return CPU_FN(gemm_ws)(threads, rows, I, O, dt, dt);
     for (int64_t k = 1; k <= rows; k++) {

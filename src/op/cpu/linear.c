@@ -21,7 +21,7 @@ static void linear_fwd(const op_call *c) {
     if (!CPU_STORED && g.b_stored != DT_F32)
         op_find_reference(OP_LINEAR, DT_F32)->fwd(c);
     else if (is_by_row(c->attr, x->dt, w->dt, x->rows))
-        CPU_FN(product_by_row)(c->run->dev, call_threads(c), &g, c->ws);
+        CPU_FN(product_by_row)(c->run->dev, c->attr->linear.rounds, call_threads(c), &g, c->ws);
     else if (w->dt == x->dt)
         gemm_run(c->run->dev, &g, c->ws);
     else
@@ -61,7 +61,8 @@ static void linear_workspace(const op_infer *io, int64_t ws[3]) {
     int64_t n = io->in[0].rows, k = io->in[0].cols, o = io->in[1].rows;
     dtype dt = io->in[0].dt;
     if (is_by_row(io->attr, dt, io->in[1].dt, n))
-        ws[0] = CPU_FN(product_by_row_ws)(io->dev, dev_threads(io->dev), n, o, k, dt, io->in[1].dt);
+        ws[0] = CPU_FN(product_by_row_ws)(io->dev, io->attr->linear.rounds, dev_threads(io->dev), n,
+                                          o, k, dt, io->in[1].dt);
     else
         ws[0] = gemm_ws_bytes(io->dev, n, o, k, dt, io->attr->linear.exact ? DT_F32 : dt);
     ws[1] = gemm_ws_bytes(io->dev, n, k, o, dt, dt);

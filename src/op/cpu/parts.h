@@ -23,10 +23,10 @@ void CPU_FN(gemv)(int threads, const gemm_args *g);
 /* Rows from which workspace depends on n, too. */
 enum { BY_ROW_MANY = 128 };
 /* The gemv functions have the same order of sums. a, b: formats of the operands, of which b may be one of files; integers multiply
- * some of these (stored_dot.c), where the machine is good at it. */
-int64_t CPU_FN(product_by_row_ws)(const dev *d, int threads, int64_t m, int64_t n, int64_t k,
-                                  dtype a, dtype b);
-void CPU_FN(product_by_row)(const dev *d, int threads, const gemm_args *g, void *ws);
+ * some of these (stored_dot.c), where rows of A may be rounded to 16 bits and the machine d is good at it. */
+int64_t CPU_FN(product_by_row_ws)(const dev *d, bool rounds, int threads, int64_t m, int64_t n,
+                                  int64_t k, dtype a, dtype b);
+void CPU_FN(product_by_row)(const dev *d, bool rounds, int threads, const gemm_args *g, void *ws);
 
 /* ---- rows of weights as files store them, for kernels in f32: stored.c, gemv_stored.c ---- */
 
