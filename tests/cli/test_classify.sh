@@ -42,3 +42,4 @@ expect 2 classify "$(sed -n 's/^run: *//p' tiny.yaml)" --text x
 printf 'text,label\nx,ugly\n' >other.csv
 expect 2 train classify.yaml run=other data.train=other.csv
 has err ugly
+finish
