@@ -328,6 +328,12 @@ status plan_record_programs(plan *p, err *e) {
 
 /* ---- the step ---- */
 
+static bool has_experts(const model_config *mc) {
+    bool any = false;
+    for (int l = 0; l < model_layers(mc); l++) any = any || model_layer(mc, l).mlp.E > 0;
+    return any;
+}
+
 step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool reduces) {
     int chunks = plan_chunks(p), looks = p->spec.n_others;
     const prog **chunk = ARENA_ARRAY(a, const prog *, chunks);
@@ -341,7 +347,11 @@ step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool redu
                         .looks = looks,
                         .micro_batches = micro_batches,
                         .frames = plan_frames(p),
-                        .reduces = reduces};
+                        .reduces = reduces,
+                        .tallies = p->spec.routing.tallies && has_experts(&p->spec.model),
+                        .counts_first = p->spec.routing.balance == BALANCE_GLOBAL &&
+                                        has_experts(&p->spec.model) &&
+                                        p->spec.model.router_aux_loss_coef > 0};
 }
 
 /* ---- generation ---- */
