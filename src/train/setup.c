@@ -293,6 +293,12 @@ bool setup_saves_on_the_way(const setup *u) {
     return c->checkpoint.async && (by_steps || c->checkpoint.every_minutes > 0);
 }
 
+model_routing setup_routing(const config *c) {
+    return (model_routing){.balance = (router_balance)c->train.router.balance,
+                           .z_loss = (float)c->train.router.z_loss,
+                           .tallies = true};
+}
+
 static plan_spec spec_of(const setup *u, int stage) {
     const course_stage *k = &u->course->stage[stage];
     const config *c = k->c;
@@ -319,9 +325,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .document_mask = c->data.document_mask,
                        .chunk_rows = c->train.head_chunk_rows,
                        .z_loss = (float)c->optim.z_loss,
-                       .routing = {.balance = (router_balance)c->train.router.balance,
-                                   .z_loss = (float)c->train.router.z_loss,
-                                   .tallies = true},
+                       .routing = setup_routing(c),
                        .host_bytes =
                            host_bytes(k, dp, u->models[stage].num_labels) + u->tasks.host_bytes,
                        .fixed_grads = u->c->train.deterministic,
