@@ -48,5 +48,7 @@ val model_norm(model_rec *r, model_part part, int l, val x, int64_t width);
  * it and scales. x: what model_record's block gives it, already handed to all tensor-parallel ranks. */
 val model_attention(model_rec *r, int l, const layer_spec *k, val x);
 val model_feed_forward(model_rec *r, int l, const layer_spec *k, val x);
+/* Behind the last layer: the loss of what the routers of all layers did together, if there is one. */
+void model_balance(model_rec *r);
 
 #endif
