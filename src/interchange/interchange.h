@@ -12,6 +12,7 @@
 #define INTERCHANGE_INTERCHANGE_H
 
 #include "interchange/compare.h"
+#include "interchange/upcycle.h"
 #include "interchange/where_runs.h"
 #include "io/hf/model_folder.h"
 
@@ -25,8 +26,10 @@ typedef struct interchange_options {
     const char *base;          /* of an adapter; NULL: what it says itself */
     const char *const *ignore; /* [n_ignore] unknown keys of config.json that stop no import */
     int n_ignore;
-    const char *kind;          /* of the ledger (ledger.h); NULL: "export" */
-    const char *license;       /* for the card; NULL: as the source says, else unknown */
+    const char *kind;    /* of the ledger (ledger.h); NULL: "export" */
+    const char *license; /* for the card; NULL: as the source says, else unknown */
+    const upcycle_options
+        *upcycle; /* the result has experts that are copies; NULL: it is the source's model */
     const json_t *evaluations; /* of the source, for card and ledger: a list; NULL: none */
 } interchange_options;
 
