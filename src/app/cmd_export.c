@@ -160,6 +160,30 @@ static status cmd_upcycle(const cli_args *args, err *e) {
     return convert(args, &(interchange_options){.kind = "upcycle", .upcycle = &up}, e);
 }
 
+static status cmd_inherit(const cli_args *args, err *e) {
+    const char *list = cli_value(args, "layers");
+    inherit_options in = {.map = cli_value(args, "map"), .tokenizer = cli_value(args, "tokenizer")};
+    if (!list && !in.map) {
+        err_set(e, ST_USAGE, "inherit needs --layers or --map: with neither it would be a copy");
+        return err_hint(e, "such as --layers 0,2,4");
+    }
+    arena *a = arena_new("layers");
+    tok_ids layers = {0};
+    status st = list ? cli_parse_ids(list, &layers, e) : ST_OK;
+    if (st != ST_OK) err_where(e, "--layers");
+    int64_t *number = ARENA_ARRAY(a, int64_t, (int)layers.n + 1);
+    for (int64_t i = 0; i < layers.n; i++) number[i] = layers.id[i];
+    in.layers = list ? number : NULL;
+    in.n_layers = (int)layers.n;
+    if (st == ST_OK && list && layers.n == 0)
+        st = err_at(e, ST_USAGE, "--layers", "a model needs a layer");
+    if (st == ST_OK)
+        st = convert(args, &(interchange_options){.kind = "inherit", .inherit = &in}, e);
+    tok_ids_free(&layers);
+    arena_free(a);
+    return st;
+}
+
 #define COMMON_OPTIONS                                                                             \
     {"verify", NULL, "read the result back and compare logits and ids with the source (default)"}, \
         {"no-verify", NULL, "do not run the model"},                                               \
@@ -226,3 +250,29 @@ const cli_command command_upcycle = {
         "Llama and Mistral become Mixtral, Qwen 3 becomes Qwen3-MoE (Komatsuzaki et al. 2022). "
         "Without noise the result\n"
         "computes what the dense model computes, which is checked. Train it with model.from.\n"};
+
+static const cli_option inherit_list[] = {
+    {"layers", "0,2,4", "layers of the larger model, in this order (all)"},
+    {"map", "FILE", "the tokens that stay, as athanor tok prune --map writes it"},
+    {"tokenizer", "FILE", "of these tokens"},
+    {"dtype", "FORMAT", "F32, F16 or BF16 (as stored)"},
+    COMMON_OPTIONS,
+    {0}};
+
+static const cli_rule inherit_rules[] = {
+    {"verify", CLI_EXCLUDES, "no-verify", "leave both out: the result is verified"},
+    {"map", CLI_NEEDS, "tokenizer", NULL},
+    {"tokenizer", CLI_NEEDS, "map", NULL},
+    {0}};
+
+const cli_command command_inherit = {
+    .name = "inherit",
+    .summary = "a smaller model out of layers and tokens of a larger one",
+    .usage = "MODEL -o DST [--layers 0,2,4] [--map FILE --tokenizer FILE] [--option value]",
+    .run = cmd_inherit,
+    .options = inherit_list,
+    .rules = inherit_rules,
+    .needs_output = true,
+    .about = "The result is a beginning to train from (model.from). Of a pruned vocabulary the "
+             "logits of the tokens that stay\n"
+             "are those of the larger model.\n"};

@@ -256,8 +256,9 @@ static status write_and_verify(const model_source *s, const model_source *source
         TRY(write_folder(s, to->temp, opt, t->dt, r, &rounded, e));
     if (opt->verify) {
         TRY(compare_weights(s, to->temp, rounded, e));
-        bool other = opt->upcycle && opt->upcycle->noise > 0;
-        TRY(compare_models(source, to->temp, compare_limits_of(rounded), &r->verified, e));
+        if (!opt->inherit || !opt->inherit->map) /* else its ids are others */
+            TRY(compare_models(source, to->temp, compare_limits_of(rounded), &r->verified, e));
+        bool other = opt->inherit || (opt->upcycle && opt->upcycle->noise > 0);
         if (!other) TRY(check_same(&r->verified, to->path, e));
     }
     TRY(write_origins(s, to, opt, r, e));
@@ -266,16 +267,17 @@ static status write_and_verify(const model_source *s, const model_source *source
 
 status interchange_run(const char *source, const char *result, const interchange_options *opt,
                        interchange_report *out, err *e) {
-    model_source s, larger;
+    model_source s, made;
     const model_source *written = &s;
     staged to = {0};
     target t;
     *out = (interchange_report){0};
     TRY(find_format(opt, &t, e));
     status st = model_source_open_on(&s, source, opt->base, opt->ignore, opt->n_ignore, e);
-    if (st == ST_OK && opt->upcycle) {
-        st = upcycle_source(&s, opt->upcycle, &larger, e);
-        written = &larger;
+    if (st == ST_OK && (opt->upcycle || opt->inherit)) {
+        st = opt->upcycle ? upcycle_source(&s, opt->upcycle, &made, e)
+                          : inherit_source(&s, opt->inherit, &made, e);
+        written = &made;
     }
     if (st == ST_OK) {
         model_config mc = model_source_folder_config(written);
