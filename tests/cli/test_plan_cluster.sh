@@ -29,3 +29,24 @@ expect 2 plan smollm2-135m cluster=h100-16 parallel.dp=4
 sed -i 's/"per_node": 8/"per_node": none/' c.yaml
 expect 3 plan smollm2-135m cluster=c.yaml
 grep -q per_node err || fail "$(cat err)"
+
+# This machine: nothing is known, then it is measured, and a plan reckons with it.
+export ATHANOR_MACHINE_FILE=$PWD/here/machine.json
+mkdir here
+small="model.model_type=llama model.hidden_size=64 model.num_hidden_layers=2 model.num_attention_heads=2 model.vocab_size=512 \
+train.seq_len=64 train.global_batch_size=4 train.steps=2 optim.lr=1e-4"
+echo '{}' >empty.yaml
+expect 3 plan empty.yaml $small cluster=local
+grep -q 'doctor calibrate first' err || fail "$(cat err)"
+expect 0 doctor calibrate --seconds 0.1
+grep -q '^ok *local  .*rates of ops' out || fail "$(cat out)"
+expect 0 plan empty.yaml $small cluster=local --json
+calc "$(field step_ms out) > 0.01 && $(field step_ms out) < 60000" || fail "$(cat out)"
+grep -q '"of": "linear", "pass": "weights"' <(tr -d '\n' <here/local.yaml | tr -s ' ') || fail "no rate of linear"
+if [ "$(nproc)" -gt 1 ]; then
+    expect 0 doctor calibrate --ranks 2 --seconds 0.1
+    expect 0 plan empty.yaml $small cluster=local-2 --json
+    grep -q '"devices": 2' out || fail "$(cat out)"
+fi
+expect 2 doctor calibrate --ranks 200
+expect 2 doctor --ranks 2

@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "base/yaml.h"
-#include "plan/clock/clock.h"
+#include "plan/clock/search.h"
 
 /* Round numbers: 1 TFLOP/s, 100 GB/s of memory, links of 10 and 1 GB/s; everything reaches its limit. */
 static cluster plain(int per_node, int nodes) {
@@ -149,29 +149,43 @@ typedef struct layout {
     int dp, zero, micro_batches;
 } layout;
 
-static clock_time step_of(const cluster *c, layout l) {
-    clock_time t;
-    plan *p;
-    dev *d;
-    mesh ranks;
+static const layout alone = {1, 0, 1};
+
+static plan_spec spec_of(arena *a) {
     err e = {0};
-    arena *a = arena_new("test");
     json_t *o = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i}", "model_type", "llama", "hidden_size",
-                          256, "num_hidden_layers", 4, "num_attention_heads", 4,
+                          256, "num_hidden_layers", 8, "num_attention_heads", 4,
                           "num_key_value_heads", 2, "intermediate_size", 704, "vocab_size", 512);
     plan_spec spec = {.compute = DT_BF16,
                       .T = 128,
                       .train_B = 4,
-                      .micro_batches = l.micro_batches,
-                      .optim = optim_find("adamw"),
-                      .sharing = {.shards = l.dp, .zero = l.zero, .bucket_elems = 1 << 18},
-                      .ranks = &ranks};
+                      .micro_batches = 1,
+                      .optim = optim_find("adamw")};
     if (model_config_read(a, o, 0, &spec.model, &e) != ST_OK) fail_msg("%s", e.message);
     json_decref(o);
+    return spec;
+}
+
+static dev *meta_device(void) {
+    dev *d;
+    err e = {0};
+    if (dev_open_meta(&d, DEV_CPU, 1, &e) != ST_OK) fail_msg("%s", e.message);
+    return d;
+}
+
+static clock_time step_of(const cluster *c, layout l) {
+    plan *p;
+    mesh ranks;
+    err e = {0};
+    arena *a = arena_new("test");
+    dev *d = meta_device();
+    plan_spec spec = spec_of(a);
+    spec.micro_batches = l.micro_batches;
+    spec.sharing = (param_sharding){.shards = l.dp, .zero = l.zero, .bucket_elems = 1 << 18};
+    spec.ranks = &ranks;
     mesh_place(&ranks, &(mesh_shape){.dp = l.dp, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = 1}, 0);
-    assert_int_equal(dev_open_meta(&d, DEV_CPU, 1, &e), ST_OK);
     if (plan_new(&p, d, &spec, &e) != ST_OK) fail_msg("%s", e.message);
-    t = clock_step(p, c);
+    clock_time t = clock_step(p, c);
     plan_free(p);
     dev_close(d);
     arena_free(a);
@@ -187,12 +201,12 @@ static void test_peak(void **state) {
     (void)state;
     cluster c = plain(1, 1);
     c.memory_bytes_per_s = 1e30;
-    clock_time t = step_of(&c, (layout){1, 0, 1});
+    clock_time t = step_of(&c, alone);
     assert_true(clock_mfu(&t) > 0.97 && clock_mfu(&t) < 1.1);
     assert_near(parts_of(&t), t.step_s);
     clock_time half = t;
     c.peak_flops[DT_BF16] /= 2;
-    t = step_of(&c, (layout){1, 0, 1});
+    t = step_of(&c, alone);
     assert_near(t.step_s, 2 * half.step_s);
     assert_near(t.tokens, 512);
 }
@@ -229,11 +243,110 @@ static void test_overlap(void **state) {
     assert_true(fabs(zero3.beside_s / crowded.beside_s - 1) < 0.25);
 }
 
+/* ---- sketches and the search ---- */
+
+static sketch sketch_of(arena *a, const cluster *c) {
+    sketch s;
+    err e = {0};
+    dev *d = meta_device();
+    plan_spec spec = spec_of(a);
+    if (sketch_new(&s, a, d, &spec, (sketch_key){1, 4, RECOMPUTE_NONE}, c, &e) != ST_OK)
+        fail_msg("%s", e.message);
+    dev_close(d);
+    return s;
+}
+
+/* Without a pipeline a sketch says nearly what the clock says of the plan that would run. */
+static void test_sketch(void **state) {
+    (void)state;
+    for (int k = 0; k < 24; k++) {
+        int zero = k % 4, m = k / 4 % 3 + 1;
+        cluster c = plain(8, 1);
+        c.node = (cluster_link){k / 12 ? 2e9 : 1e12, 1e-6, 1};
+        c.contention = 0.2;
+        arena *a = arena_new("test");
+        sketch s = sketch_of(a, &c);
+        sketch_layout l = {.key = {1, 4, RECOMPUTE_NONE},
+                           .dp = 8,
+                           .pp = 1,
+                           .chunks_of_stage = 1,
+                           .zero = zero,
+                           .micro_batches = m,
+                           .schedule = SCHEDULE_1F1B};
+        sketch_result r;
+        err e = {0};
+        if (sketch_time(&s, &l, &c, &r, &e) != ST_OK) fail_msg("%s", e.message);
+        clock_time t = step_of(&c, (layout){8, zero, m});
+        if (fabs(r.time.step_s / t.step_s - 1) > 0.1)
+            fail_msg("zero %d, %d micro-batches: a sketch of %g s, a step of %g s", zero, m,
+                     r.time.step_s, t.step_s);
+        assert_near(parts_of(&r.time), r.time.step_s);
+        arena_free(a);
+    }
+}
+
+/* Of equal stages the bubble is (p - 1) / (v m) of the work: the published table for p = 8. */
+static void test_bubble(void **state) {
+    (void)state;
+    arena *a = arena_new("test");
+    cluster c = plain(8, 1);
+    c.node = (cluster_link){1e30, 0, 1};
+    sketch s = sketch_of(a, &c);
+    for (int i = 1; i < s.layers; i++) s.layer[i] = s.layer[1];
+    s.layer[0] = s.layer[1];
+    for (int v = 1; v <= 4; v *= 2)
+        for (int m = 8; m <= 2048; m *= 2) {
+            sketch_layout l = {.key = {1, 4, RECOMPUTE_NONE},
+                               .dp = 1,
+                               .pp = 8 / v,
+                               .chunks_of_stage = v,
+                               .micro_batches = m,
+                               .schedule = v > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B};
+            sketch_result r;
+            err e = {0};
+            if (sketch_time(&s, &l, &c, &r, &e) != ST_OK) fail_msg("%s", e.message);
+            double busy = r.time.kernels_s + r.time.among_s;
+            if (fabs(r.time.bubble_s / busy - (l.pp - 1.0) / (v * m)) > 1e-9)
+                fail_msg("pp %d, %d chunks, %d micro-batches: %g", l.pp, v, m,
+                         r.time.bubble_s / busy);
+        }
+    arena_free(a);
+}
+
+static void test_search(void **state) {
+    (void)state;
+    arena *a = arena_new("test");
+    dev *d = meta_device();
+    cluster c = plain(8, 2);
+    search_spec what = {.base = spec_of(a), .global_batch = 64, .most = 5, .pipelines = true};
+    search_result r;
+    err e = {0};
+    if (search_layouts(&r, a, d, &what, &c, &e) != ST_OK) fail_msg("%s", e.message);
+    assert_int_equal(r.n, 5);
+    for (int i = 0; i < r.n; i++) {
+        const sketch_layout *l = &r.found[i].layout;
+        assert_int_equal(l->dp * l->pp * l->key.tp, 16);
+        assert_int_equal(l->dp * l->key.micro_batch * l->micro_batches, 64);
+        assert_true(r.found[i].result.memory_bytes <= c.memory_bytes);
+        if (i) assert_true(r.found[i].result.time.step_s >= r.found[i - 1].result.time.step_s);
+    }
+    what.global_batch = 63; /* which 16 devices share in no way */
+    what.pipelines = false;
+    assert_int_equal(search_layouts(&r, a, d, &what, &c, &e), ST_USAGE);
+    what.global_batch = 64;
+    c.memory_bytes = 1 << 20;
+    assert_int_equal(search_layouts(&r, a, d, &what, &c, &e), ST_MEMORY);
+    dev_close(d);
+    arena_free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),         cmocka_unit_test(test_files),
         cmocka_unit_test(test_wrong_files),   cmocka_unit_test(test_collectives),
         cmocka_unit_test(test_groups),        cmocka_unit_test(test_peak),
-        cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_overlap)};
+        cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_sketch),        cmocka_unit_test(test_bubble),
+        cmocka_unit_test(test_search)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,15 +15,17 @@ static status take_ranks(config *c, const cluster *on, err *e) {
     return ST_OK;
 }
 
-status on_cluster_take(config *c, cluster *out, err *e) {
+status on_cluster_find(config *c, cluster *out, err *e) {
     status st = cluster_find(out, c->cluster, e);
-    if (st != ST_OK) {
-        config_locate(c, "cluster", e);
-        return st;
-    }
-    TRY(take_ranks(c, out, e));
-    if (c->device == CONFIG_DEVICE_AUTO)
+    if (st == ST_USAGE) config_locate(c, "cluster", e);
+    if (st == ST_OK && c->device == CONFIG_DEVICE_AUTO)
         c->device = out->kind == DEV_CUDA ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
+    return st;
+}
+
+status on_cluster_take(config *c, cluster *out, err *e) {
+    TRY(on_cluster_find(c, out, e));
+    TRY(take_ranks(c, out, e));
     if (!c->train.memory_limit) c->train.memory_limit = (int64_t)cluster_usable_bytes(out);
     return ST_OK;
 }

@@ -87,6 +87,11 @@ static void host(ticking *k, double d) {
     k->t.host_s += d;
 }
 
+static double fill_seconds(const ticking *k) {
+    const plan_spec *s = &k->p->spec;
+    return k->c->micro_s + k->c->token_s * s->train_B * s->T;
+}
+
 /* Each number that ranks agree upon is a small all-reduce: targets, loss, norm. */
 static void agree(ticking *k) {
     network_group g = group_of(k, MESH_WORLD, 0);
@@ -96,7 +101,7 @@ static void agree(ticking *k) {
 }
 
 /* Gradients are read once for the norm; the update reads them again, and reads and writes weights and states. */
-static double update_bytes(const plan *p) {
+double clock_update_bytes(const plan *p) {
     double grads = (double)(p->region[REGION_GRADS].bytes + p->region[REGION_GRAD_PIECE].bytes);
     if (param_grads_in_slots(p->store))
         grads = (double)p->region[REGION_GRAD_PIECE].bytes;
@@ -111,7 +116,7 @@ static double update_bytes(const plan *p) {
 /* The work copies of a unit leave as soon as it is updated. */
 static void update(ticking *k) {
     const param_store *s = k->p->store;
-    double began = k->now, all = 0, bytes = update_bytes(k->p);
+    double began = k->now, all = 0, bytes = clock_update_bytes(k->p);
     if (k->ranks) agree(k);
     began = k->now;
     for (int u = 0; u < param_units(s); u++) all += (double)param_unit_at(s, u)->piece_n;
@@ -133,7 +138,9 @@ static void walk(ticking *k, const step_table *t) {
     for (int i = 0; i < t->n; i++) {
         const step_entry *e = &t->entry[i];
         switch (e->action) {
-            case STEP_FILL: host(k, e->model ? 0 : k->c->micro_s); break;
+            case STEP_FILL:
+                if (!e->model && !e->counting && e->chunk == 0) host(k, fill_seconds(k));
+                break;
             case STEP_FORWARD:
             case STEP_BACKWARD: run_ops(k, e); break;
             case STEP_GATHER:
@@ -235,14 +242,19 @@ double clock_hfu(const clock_time *t) {
 
 json_t *clock_json(const clock_time *t, const cluster *c) {
     double rate = t->tokens / t->step_s;
-    return json_pack("{s:o,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "cluster",
-                     json_cstr(c->name), "devices", t->ranks, "step_ms", t->step_s * 1e3,
-                     "tok_per_s", rate, "tok_per_s_per_device", rate / t->ranks, "mfu",
-                     clock_mfu(t), "hfu", clock_hfu(t), "bubble", 0.0, "kernels_ms",
-                     t->kernels_s * 1e3, "collectives_among_ops_ms", t->among_s * 1e3, "exposed_ms",
-                     t->exposed_s * 1e3, "hidden_ms",
-                     (t->beside_s > t->exposed_s ? t->beside_s - t->exposed_s : 0) * 1e3,
-                     "optimizer_ms", t->optimizer_s * 1e3, "host_ms", t->host_s * 1e3);
+    json_t *classes = json_object();
+    for (int i = 0; i < OP_PROFILES; i++)
+        json_object_set_new(classes, cluster_class_name((op_profile)i),
+                            json_f64(t->by_class[i] * 1e3));
+    json_object_set_new(classes, "optimizer", json_f64(t->optimizer_s * 1e3));
+    return json_pack(
+        "{s:o,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:o}", "cluster",
+        json_cstr(c->name), "devices", t->ranks, "step_ms", t->step_s * 1e3, "tok_per_s", rate,
+        "tok_per_s_per_device", rate / t->ranks, "mfu", clock_mfu(t), "hfu", clock_hfu(t), "bubble",
+        0.0, "kernels_ms", t->kernels_s * 1e3, "collectives_among_ops_ms", t->among_s * 1e3,
+        "exposed_ms", t->exposed_s * 1e3, "hidden_ms",
+        (t->beside_s > t->exposed_s ? t->beside_s - t->exposed_s : 0) * 1e3, "optimizer_ms",
+        t->optimizer_s * 1e3, "host_ms", t->host_s * 1e3, "classes", classes);
 }
 
 static void part(strbuf *out, const clock_time *t, const char *name, double seconds,
@@ -263,6 +275,7 @@ void clock_describe(const clock_time *t, const cluster *c, strbuf *out) {
         snprintf(note, sizeof note, "of %.2f ms beside kernels", t->beside_s * 1e3);
         part(out, t, "waits for others", t->exposed_s, note);
     }
+    if (t->bubble_s > 0) part(out, t, "bubble", t->bubble_s, "of the pipeline");
     part(out, t, "optimizer", t->optimizer_s, "");
     part(out, t, "host", t->host_s, "");
     strbuf_printf(out, "  %-22s %10.0f      %.0f of each device\n", "tokens a second", rate,

@@ -27,6 +27,7 @@ typedef struct clock_time {
     double exposed_s;             /* waits for collectives beside the ops */
     double optimizer_s;           /* the update, and what its gathers take longer */
     double host_s;                /* micro-batches and the step outside of kernels */
+    double bubble_s;              /* a stage of a pipeline waits for others */
     double beside_s;              /* all collectives beside the ops, hidden or not */
     double by_class[OP_PROFILES]; /* of kernels_s, without contention */
     double model_flops, hardware_flops; /* of this rank in the step */
@@ -37,6 +38,9 @@ typedef struct clock_time {
 
 /* Of the selected phase, which trains. */
 clock_time clock_step(const plan *p, const cluster *c);
+
+/* What the norm and the update of the optimizer read and write. */
+double clock_update_bytes(const plan *p);
 
 /* What the model's mathematics needs (MFU), and all that was computed (HFU), as shares of the peak. */
 double clock_mfu(const clock_time *t);

@@ -34,6 +34,16 @@ static const char *const class_names[OP_PROFILES] = {
     [OPP_ELEMENTWISE] = "elementwise"};
 static const char *const pass_names[CLUSTER_PASSES] = {"forward", "input", "weights"};
 
+const char *cluster_class_name(op_profile p) {
+    return class_names[p];
+}
+
+const char *cluster_pass_name(int pass) {
+    return pass_names[pass];
+}
+
+static const char OPTIMIZER[] = "optimizer";
+
 /* How special a rate is that fits; 0: it does not fit. */
 static int fit_of(const cluster_rate *r, op_kind kind, int pass, dtype dt) {
     bool is_op = strcmp(r->of, op_classes[kind].name) == 0;
@@ -45,6 +55,11 @@ static int fit_of(const cluster_rate *r, op_kind kind, int pass, dtype dt) {
 }
 
 void cluster_index(cluster *c) {
+    c->update = -1;
+    for (int i = 0; i < c->n_rates; i++) {
+        bool all = !c->rate[i].of[0];
+        if (strcmp(c->rate[i].of, OPTIMIZER) == 0 || (all && c->update < 0)) c->update = (int16_t)i;
+    }
     for (int k = 0; k < OP_COUNT; k++)
         for (int p = 0; p < CLUSTER_PASSES; p++)
             for (int f = 0; f < CLUSTER_FORMATS; f++) {
@@ -85,6 +100,7 @@ static const field fields[] = {
     FIELD("device.memory_gb_per_s", memory_bytes_per_s, 1e9, 1e-3, 1e9, false),
     FIELD("device.call_us", call_s, 1e-6, 0, 1e6, true),
     FIELD("device.micro_batch_us", micro_s, 1e-6, 0, 1e9, true),
+    FIELD("device.token_us", token_s, 1e-6, 0, 1e9, true),
     FIELD("device.step_us", step_s, 1e-6, 0, 1e9, true),
     FIELD("device.contention", contention, 1, 0, 0.95, true),
     FIELD("device.straggle", straggle, 1, 0, 10, true),
@@ -198,7 +214,8 @@ static status read_rates(const reading *r, cluster *out) {
         take_word(o, "of", x.of, sizeof x.of);
         take_word(o, "pass", x.pass, sizeof x.pass);
         take_word(o, "format", x.format, sizeof x.format);
-        if (!is_word(x.of, class_names, OP_PROFILES) && !is_op(x.of))
+        if (!is_word(x.of, class_names, OP_PROFILES) && !is_op(x.of) &&
+            strcmp(x.of, OPTIMIZER) != 0)
             return wrong(r, key, "is of no op and of no class of ops");
         if (!is_word(x.pass, pass_names, CLUSTER_PASSES) ||
             !is_word(x.format, words, ARRAY_LEN(words)))
@@ -262,10 +279,10 @@ status cluster_read(cluster *out, const json_t *root, const json_t *origins, con
 
 /* ---- names ---- */
 
-bool cluster_local_path(char *out, size_t bytes) {
+bool cluster_local_path(const char *name, char *out, size_t bytes) {
     char facts[4096];
     if (!machine_path(facts, sizeof facts)) return false;
-    int n = snprintf(out, bytes, "%.*scluster.yaml", (int)(path_base(facts) - facts), facts);
+    int n = snprintf(out, bytes, "%.*s%s.yaml", (int)(path_base(facts) - facts), facts, name);
     return n >= 0 && (size_t)n < bytes;
 }
 
@@ -278,12 +295,22 @@ static status load(cluster *out, const char *path, err *e) {
     return st;
 }
 
-static status load_local(cluster *out, err *e) {
-    char path[4200];
-    if (!cluster_local_path(path, sizeof path)) return machine_no_place(e);
+/* "local" or "local-RANKS" */
+static bool is_local(const char *name) {
+    size_t n = strlen(LOCAL);
+    if (strncmp(name, LOCAL, n) != 0) return false;
+    return !name[n] ||
+           (name[n] == '-' && name[n + 1] && !name[n + 1 + strspn(name + n + 1, "0123456789")]);
+}
+
+static status load_local(cluster *out, const char *name, err *e) {
+    char path[4400];
+    if (!cluster_local_path(name, path, sizeof path)) return machine_no_place(e);
     if (file_exists(path)) return load(out, path, e);
-    err_at(e, ST_FORMAT, path, "nothing is known of this machine's speed yet");
-    return err_hint(e, "run athanor doctor calibrate first");
+    err_at(e, ST_FORMAT, path, "nothing is known yet of the speed of this machine as %s", name);
+    return err_hint(e, "run athanor doctor calibrate%s%s first",
+                    name[strlen(LOCAL)] ? " --ranks " : "",
+                    name[strlen(LOCAL)] ? name + strlen(LOCAL) + 1 : "");
 }
 
 static status refuse_name(const char *name, err *e) {
@@ -312,7 +339,7 @@ static status take_devices(cluster *c, const char *name, long n, err *e) {
 }
 
 status cluster_find(cluster *out, const char *name, err *e) {
-    if (strcmp(name, LOCAL) == 0) return load_local(out, e);
+    if (is_local(name) && strlen(name) < 32) return load_local(out, name, e);
     if (cluster_preset(out, name)) return ST_OK;
     const char *dash = strrchr(name, '-');
     char *end, stem[64];

@@ -2,7 +2,7 @@
  * joined, and what they cost. All of it is data: a preset with its sources (presets.c), or a YAML file.
  *
  *   cluster_find     a preset with a number of devices ("h100-64"), a file, or "local": what
- *                    `athanor doctor calibrate` measured on this machine
+ *                    `athanor doctor calibrate` measured on this machine; "local-2": with 2 ranks that share it
  *   cluster_put_yaml writes it as such a file
  *
  * Units: seconds, bytes, FLOP/s with a multiply-add as two, bytes per second in one direction. Files have the units that
@@ -30,7 +30,7 @@ double cluster_curve_at(const cluster_curve *c, double x,
                         double without); /* without: where it has no points */
 
 /* How much of the roofline (roofline.h) calls of some ops reach, by the time in microseconds that they would take there:
- * small calls reach less. `of`: the name of an op ("rmsnorm"), of a profile class ("matmul"), or "" for all. The most
+ * small calls reach less. `of`: the name of an op ("rmsnorm"), of a profile class ("matmul"), "optimizer", or "" for all. The most
  * special rate that fits a call counts: an op goes before a class, then a pass, then a format. */
 typedef struct cluster_rate {
     char of[24];
@@ -47,7 +47,7 @@ typedef struct cluster_link {
 } cluster_link;
 
 typedef struct cluster {
-    char name[64], device_name[64], source[256];
+    char name[64], device_name[DEV_NAME_MAX], source[256];
     dev_kind kind;
     double peak_flops[CLUSTER_FORMATS]; /* dense products of operands in that format */
     double memory_bytes;
@@ -55,6 +55,7 @@ typedef struct cluster {
     double memory_bytes_per_s;
     double call_s;     /* the least that any call of a kernel takes */
     double micro_s;    /* of each micro-batch outside of kernels: filling inputs, taking losses */
+    double token_s;    /* of each token of a rank outside of kernels */
     double step_s;     /* of each step outside of kernels */
     double contention; /* share of a device that a collective takes from the kernels beside it */
     double straggle;   /* how much longer the slowest of many ranks computes, as a share */
@@ -66,6 +67,7 @@ typedef struct cluster {
     cluster_rate rate[CLUSTER_RATES];
     int n_rates;
     int16_t best[OP_COUNT][CLUSTER_PASSES][CLUSTER_FORMATS]; /* into rate; -1: none */
+    int16_t update;                                          /* the same for the optimizer */
 } cluster;
 
 static inline int cluster_devices(const cluster *c) {
@@ -87,8 +89,11 @@ void cluster_put_yaml(strbuf *out, const cluster *c);
 /* Adds a rate; false: there are CLUSTER_RATES. Afterwards cluster_index finds the best for each call. */
 bool cluster_add_rate(cluster *c, const cluster_rate *r);
 void cluster_index(cluster *c);
-/* Where `doctor calibrate` writes and "local" is read: beside the machine's facts (op/machine.h). False: there is no home. */
-bool cluster_local_path(char *out, size_t bytes);
+const char *cluster_class_name(op_profile p); /* "matmul" */
+const char *cluster_pass_name(int pass);      /* "forward", "input", "weights" */
+/* Where `doctor calibrate` writes and "local" or "local-RANKS" is read: beside the machine's facts (op/machine.h). False: there
+ * is no home. */
+bool cluster_local_path(const char *name, char *out, size_t bytes);
 
 /* presets.c: the cluster of one node by its name; false: there is none. Names in order, NULL behind the last. */
 bool cluster_preset(cluster *out, const char *name);

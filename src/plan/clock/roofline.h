@@ -15,6 +15,9 @@
 double roofline_seconds(const cluster *c, const prog_op *o);
 /* Without shares; 0: the op computes nothing. */
 double roofline_ideal(const cluster *c, const prog_op *o);
+/* Which rate counts for a call: its pass (cluster.h: 0 forward, 1 input, 2 weights) and format. */
+int roofline_pass(const prog_op *o);
+dtype roofline_format(const prog_op *o);
 /* Of reading and writing so many bytes, as the optimizer does. */
 double roofline_stream(const cluster *c, double bytes);
 
