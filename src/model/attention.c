@@ -1,6 +1,7 @@
 /* The attention branch of a layer.
  *
- * Reading order: model_attention at the end; project, place, page_attention or sequence_attention. */
+ * Reading order: model_attention at the end; project, place, page_attention or sequence_attention.
+ * latent_attention.c is the other kind. */
 #include <stdio.h>
 
 #include "model/parts.h"
@@ -34,7 +35,7 @@ static qkv_vals project(model_rec *r, const layer_spec *k, val x) {
 
 static val rotate(model_rec *r, const attention_layer *a, val x, int64_t heads) {
     rope_spec s = model_rope(r->mc, a->local);
-    return graph_rope(r->g, x, r->pos, r->rope[a->local], (int)heads, (int)a->D, s.rotary_dim,
+    return graph_rope(r->g, x, r->pos, r->rope[a->local], (int)heads, (int)a->D, 0, s.rotary_dim,
                       a->interleaved);
 }
 
@@ -89,14 +90,13 @@ static val cache_of(model_rec *r, int l, char which, int64_t rows, int64_t all, 
     return cache;
 }
 
-/* Appends fresh rows [B*T, K*D] to the layer's cache of keys or values, a head after the other. */
-static val cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
+val model_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
     int64_t slots = r->slots ? r->slots : r->B;
     val cache = cache_of(r, l, which, r->B * K * r->Tmax, slots * K * r->Tmax, D);
     return graph_kv_store(r->g, cache, fresh, r->qpos, r->B, (int)K, r->T, r->Tmax);
 }
 
-static val page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
+val model_page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
     bool turned = which == 'k';
     int page = r->paged.page;
     int64_t rows = r->paged.pages * K * (turned ? D : page);
@@ -104,48 +104,60 @@ static val page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, va
     return graph_page_store(r->g, cache, fresh, r->at, (int)K, page, turned);
 }
 
+op_paged model_paged_spec(const model_rec *r, const attention_layer *a) {
+    return (op_paged){.page = r->paged.page,
+                      .H = (int)a->H,
+                      .K = (int)a->K,
+                      .D = (int)a->D,
+                      .Dv = (int)a->Dv,
+                      .window = (int)a->window,
+                      .scale = (float)a->scale,
+                      .softcap = (float)a->softcap};
+}
+
+op_attention model_attention_spec(const model_rec *r, const attention_layer *a) {
+    return (op_attention){.B = r->B,
+                          .Tq = r->T,
+                          .Tk = r->Tmax > 0 ? r->Tmax : r->T,
+                          .H = (int)a->H,
+                          .K = (int)a->K,
+                          .D = (int)a->D,
+                          .Dv = (int)a->Dv,
+                          .scale = (float)a->scale,
+                          .softcap = (float)a->softcap,
+                          .dropout = (float)r->mc->attn_pdrop,
+                          .window = (int)a->window,
+                          .causal = true,
+                          .by_head = r->Tmax > 0,
+                          .all_heads = (int)a->H * graph_tp(r->g),
+                          .first_head = (int)a->H * graph_tp_rank(r->g)};
+}
+
 static val page_attention(model_rec *r, int l, const attention_layer *a, const qkv_vals *p) {
-    op_paged spec = {.page = r->paged.page,
-                     .H = (int)a->H,
-                     .K = (int)a->K,
-                     .D = (int)a->D,
-                     .Dv = (int)a->D,
-                     .window = (int)a->window,
-                     .scale = (float)a->scale,
-                     .softcap = (float)a->softcap};
-    val k = page_cached(r, l, 'k', a->K, a->D, p->k);
-    val v = page_cached(r, l, 'v', a->K, a->D, p->v);
+    op_paged spec = model_paged_spec(r, a);
+    val k = model_page_cached(r, l, 'k', a->K, a->D, p->k);
+    val v = model_page_cached(r, l, 'v', a->K, a->D, p->v);
     return graph_page_attention(r->g, &spec, p->q, k, v, r->pages, r->place);
 }
 
 static val sequence_attention(model_rec *r, int l, const attention_layer *a, qkv_vals p) {
+    op_attention spec = model_attention_spec(r, a);
     if (r->Tmax > 0) {
-        p.k = cached(r, l, 'k', a->K, a->D, p.k);
-        p.v = cached(r, l, 'v', a->K, a->D, p.v);
+        p.k = model_cached(r, l, 'k', a->K, a->D, p.k);
+        p.v = model_cached(r, l, 'v', a->K, a->D, p.v);
     }
-    op_attention spec = {.B = r->B,
-                         .Tq = r->T,
-                         .Tk = r->Tmax > 0 ? r->Tmax : r->T,
-                         .H = (int)a->H,
-                         .K = (int)a->K,
-                         .D = (int)a->D,
-                         .Dv = (int)a->D,
-                         .scale = (float)a->scale,
-                         .softcap = (float)a->softcap,
-                         .dropout = (float)r->mc->attn_pdrop,
-                         .window = (int)a->window,
-                         .causal = true,
-                         .by_head = r->Tmax > 0,
-                         .all_heads = (int)a->H * graph_tp(r->g),
-                         .first_head = (int)a->H * graph_tp_rank(r->g)};
     return graph_attention(r->g, &spec, p.q, p.k, p.v, r->start, r->qpos);
 }
 
-val model_attention(model_rec *r, int l, const layer_spec *k, val x) {
+static val heads_attention(model_rec *r, int l, const layer_spec *k, val x) {
     const attention_layer *a = &k->attn;
     qkv_vals p = project(r, k, x);
     place(r, k, &p);
-    val o = r->paged.page ? page_attention(r, l, a, &p) : sequence_attention(r, l, a, p);
+    return r->paged.page ? page_attention(r, l, a, &p) : sequence_attention(r, l, a, p);
+}
+
+val model_attention(model_rec *r, int l, const layer_spec *k, val x) {
+    val o = k->attn.kv_rank ? model_latent_attention(r, l, k, x) : heads_attention(r, l, k, x);
     graph_name(r->g, o, "layers.%d.attention", l);
     return model_out_product(r, PART_O, k->stored, o);
 }

@@ -16,6 +16,13 @@ static const char *const other_names[PART_COUNT] = {
     [PART_ATTN_OUT_NORM] = "model.layers.%d.attention_out_layernorm",
     [PART_MLP_NORM] = "model.layers.%d.pre_feedforward_layernorm",
     [PART_MLP_OUT_NORM] = "model.layers.%d.post_feedforward_layernorm",
+    [PART_Q] = "model.layers.%d.self_attn.q_proj",
+    [PART_Q_A] = "model.layers.%d.self_attn.q_a_proj",
+    [PART_Q_A_NORM] = "model.layers.%d.self_attn.q_a_layernorm",
+    [PART_Q_B] = "model.layers.%d.self_attn.q_b_proj",
+    [PART_KV_A] = "model.layers.%d.self_attn.kv_a_proj_with_mqa",
+    [PART_KV_A_NORM] = "model.layers.%d.self_attn.kv_a_layernorm",
+    [PART_KV_B] = "model.layers.%d.self_attn.kv_b_proj",
     [PART_Q_NORM] = "model.layers.%d.self_attn.q_norm",
     [PART_K_NORM] = "model.layers.%d.self_attn.k_norm",
     [PART_GATE] = "model.layers.%d.mlp.gate_proj",
@@ -174,13 +181,37 @@ static void declare_qk_norm(declaring *d, model_part part, const attention_layer
     add_norm(d, part, full ? heads * a->D : a->D, order);
 }
 
+/* Every tensor-parallel rank makes the latents of x, for its own heads: a summand of the gradient. */
+static void declare_latent(declaring *d, const attention_layer *a, model_part down, model_part norm,
+                           model_part up, int64_t shared, int64_t up_width) {
+    int64_t C = d->mc->hidden_size, R = down == PART_Q_A ? a->q_rank : a->kv_rank;
+    param whole = {.split = {.per_head = true}}, weight = whole;
+    add_matrix(d, down, R + shared, C, INIT_ROLE_IN, whole);
+    if (a->qkv_bias) add_bias(d, down, R + shared, whole);
+    weight.rows = 1, weight.cols = R, weight.rank = 1, weight.init.kind = INIT_ONES;
+    add(d, norm, ".weight", weight);
+    param heads = {.split = param_split_rows(up_width, a->H)};
+    add_matrix(d, up, up_width, R, INIT_ROLE_IN, heads);
+}
+
+static void declare_latents(declaring *d, const attention_layer *a) {
+    int64_t HD = a->H * a->D;
+    param heads = {.split = param_split_rows(HD, a->H)};
+    if (a->q_rank > 0)
+        declare_latent(d, a, PART_Q_A, PART_Q_A_NORM, PART_Q_B, 0, HD);
+    else
+        add_matrix(d, PART_Q, HD, d->mc->hidden_size, INIT_ROLE_IN, heads);
+    declare_latent(d, a, PART_KV_A, PART_KV_A_NORM, PART_KV_B, a->shared,
+                   a->H * (a->D - a->shared + a->Dv));
+}
+
 static void declare_attention(declaring *d, const attention_layer *a) {
-    declare_qkv(d, a);
+    a->kv_rank > 0 ? declare_latents(d, a) : declare_qkv(d, a);
     if (a->qk_norm != QK_NORM_NONE) {
         declare_qk_norm(d, PART_Q_NORM, a, a->H);
         declare_qk_norm(d, PART_K_NORM, a, a->K);
     }
-    add_matrix(d, PART_O, d->mc->hidden_size, a->H * a->D, INIT_ROLE_ATTN_OUT, inputs_shared());
+    add_matrix(d, PART_O, d->mc->hidden_size, a->H * a->Dv, INIT_ROLE_ATTN_OUT, inputs_shared());
     if (a->out_bias) add_bias(d, PART_O, d->mc->hidden_size, (param){0});
 }
 

@@ -32,6 +32,12 @@ typedef enum model_part {
     PART_K,
     PART_V,
     PART_O,
+    PART_Q_A, /* latent attention: what queries are made of, its norm, and what makes them of it */
+    PART_Q_A_NORM,
+    PART_Q_B,
+    PART_KV_A, /* the same of keys and values; the last rows make the part that all heads share */
+    PART_KV_A_NORM,
+    PART_KV_B,
     PART_Q_NORM,
     PART_K_NORM,
     PART_GATE_UP, /* one tensor gate|up in files; else there are the two */

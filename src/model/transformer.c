@@ -194,7 +194,7 @@ int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype
     int64_t cols = 0;
     for (int l = 0; l < model_layers(mc); l++) {
         attention_layer a = model_layer(mc, l).attn;
-        cols += 2 * model_local_kv_heads(&a, tp) * a.D;
+        cols += model_cache_cols(&a, tp);
     }
     return (int64_t)B * Tmax * cols * (int64_t)dtype_bytes(dt);
 }

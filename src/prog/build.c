@@ -105,10 +105,11 @@ val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols
     return emit(g, OP_LAYERNORM_RANKS, &attr, (val[]){x, w, b}, 3, -1);
 }
 
-val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
-               bool interleaved) {
+val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int first,
+               int rotary_dim, bool interleaved) {
     op_attr attr = {.rope = {.heads = heads,
                              .head_dim = head_dim,
+                             .first = first,
                              .rotary_dim = rotary_dim,
                              .interleaved = interleaved}};
     return emit(g, OP_ROPE, &attr, (val[]){x, pos, table}, 3, is_temporary(g, x) ? 0 : -1);
@@ -119,6 +120,16 @@ val graph_attention(graph *g, const op_attention *spec, val q, val k, val v, val
     attr.attention.stream = g->stream++;
     if (!g->opt.train) attr.attention.dropout = 0;
     return emit(g, OP_ATTENTION, &attr, (val[]){q, k, v, start, qpos}, 5, -1);
+}
+
+val graph_latent_kv(graph *g, const op_heads *spec, val kv, val rope) {
+    op_attr attr = {.heads = *spec};
+    return emit(g, OP_LATENT_KV, &attr, (val[]){kv, rope}, 2, -1);
+}
+
+val graph_headwise(graph *g, const op_heads *spec, val x, val w) {
+    op_attr attr = {.heads = *spec};
+    return emit(g, OP_HEADWISE, &attr, (val[]){x, w}, 2, -1);
 }
 
 static val act(graph *g, val x, act_kind kind, float c) {

@@ -180,11 +180,15 @@ val graph_rmsnorm_ranks(graph *g, val x, val w, float eps, bool unit_offset, int
                         int copies);
 val graph_layernorm(graph *g, val x, val w, val b, float eps, int width);
 val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols, int copies);
-/* Rotates the first `heads` heads of each row in place. */
-val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
-               bool interleaved);
+/* Rotates the first `heads` heads of each row in place: of each the elements [first, first +
+ * rotary_dim). */
+val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int first,
+               int rotary_dim, bool interleaved);
 /* Without dropout where the graph does not train. */
 val graph_attention(graph *g, const op_attention *spec, val q, val k, val v, val start, val qpos);
+/* Latent attention (LATENT_KV): keys of all heads, behind them their values. */
+val graph_latent_kv(graph *g, const op_heads *spec, val kv, val rope);
+val graph_headwise(graph *g, const op_heads *spec, val x, val w); /* without gradient */
 val graph_act(graph *g, val x, act_kind kind);
 val graph_softcap(graph *g, val x, float cap); /* returns x if cap is 0 */
 val graph_clamp(graph *g, val x, float limit); /* returns x if limit is 0 */
@@ -212,7 +216,7 @@ val graph_head_nll(graph *g, const graph_head_spec *spec, val x, val w, val bias
 val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, int Tmax);
 /* The same for a cache of pages: row n goes to place at[n] of it (PAGE_STORE); turned: of keys. */
 val graph_page_store(graph *g, val cache, val src, val at, int K, int page, bool turned);
-/* Attention of rows of several sequences with such caches (PAGE_ATTENTION). */
+/* Attention of rows of several sequences with such caches (PAGE_ATTENTION); v may be VAL_NONE. */
 val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, val pages, val place);
 
 /* ---- experts; attributes of all: r->experts is E ---- */

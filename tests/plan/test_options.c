@@ -58,6 +58,19 @@ static void set_experts(lab *l, json_t *o) {
     json_object_set_new(o, "mlp_bias", json_false());
 }
 
+/* Latent attention, without what does not go with it. */
+static void set_latents(lab *l, json_t *o) {
+    if (choose(l, 3) > 0) return;
+    json_object_set_new(o, "kv_lora_rank", json_integer(5 + choose(l, 4)));
+    json_object_set_new(o, "q_lora_rank", json_integer(choose(l, 2) * 7));
+    json_object_set_new(o, "qk_nope_head_dim", json_integer(1 + choose(l, 5)));
+    json_object_set_new(o, "qk_rope_head_dim", json_integer(2 + 2 * choose(l, 2)));
+    json_object_set_new(o, "v_head_dim", json_integer(choose(l, 7)));
+    json_object_set_new(o, "partial_rotary_factor", json_integer(1));
+    json_object_set_new(o, "qk_norm", json_string("none"));
+    json_object_set_new(o, "clip_qkv", json_integer(0));
+}
+
 static json_t *random_config(lab *l, const model_family *f) {
     static const char *const norms[][2] = {{"rms", "none"},   {"rms", "weight"},
                                            {"rms", "offset"}, {"layer", "none"},
@@ -101,6 +114,7 @@ static json_t *random_config(lab *l, const model_family *f) {
     set_num(l, o, "scale_depth", 1.4);
     set_num(l, o, "scale_emb", 3);
     set_num(l, o, "query_pre_attn_scalar", 9);
+    set_latents(l, o);
     json_object_set_new(o, "dim_model_base", json_integer(choose(l, 2) * 12));
     json_object_set_new(o, "block_repeat", json_integer(1 + choose(l, 2)));
     return o;

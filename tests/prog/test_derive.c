@@ -98,7 +98,7 @@ static op_attention one_head_spec(float dropout) {
 static val attention(lab *l, val x, float dropout) {
     graph *g = l->g;
     open_rope(l);
-    val qkv = graph_rope(g, linear(l, x, 8), l->pos, l->rope, 3, 2, 2, false);
+    val qkv = graph_rope(g, linear(l, x, 8), l->pos, l->rope, 3, 2, 0, 2, false);
     op_attention s = one_head_spec(dropout);
     val o = graph_attention(g, &s, graph_view(g, qkv, 0, 4), graph_view(g, qkv, 4, 2),
                             graph_view(g, qkv, 6, 2), VAL_NONE, VAL_NONE);
@@ -448,7 +448,7 @@ static val normed_heads(lab *l, val x, int heads, bool center) {
     val w = weight(l, 1, 2);
     val y = center ? graph_layernorm(l->g, x, w, VAL_NONE, 1e-3f, 2)
                    : graph_rmsnorm(l->g, x, w, 1e-3f, true, 2);
-    return graph_rope(l->g, y, l->pos, l->rope, heads, 2, 2, false);
+    return graph_rope(l->g, y, l->pos, l->rope, heads, 2, 0, 2, false);
 }
 /* Norms of heads of views, capped scores in a window, limits and factors. */
 static val capped_transformer(lab *l, val x) {

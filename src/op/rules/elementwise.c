@@ -79,6 +79,9 @@ status infer_ROPE(op_infer *io, err *e) {
         return err_set(e, ST_USAGE,
                        "rope: rotary_dim is %lld but must be even and at most head_dim %lld",
                        (long long)rotary, (long long)dim);
+    if (io->attr->rope.first < 0 || io->attr->rope.first + rotary > dim)
+        return err_set(e, ST_USAGE, "rope: %lld columns from %d on are no part of a head of %lld",
+                       (long long)rotary, (int)io->attr->rope.first, (long long)dim);
     if (heads * dim > io->in[0].cols)
         return err_set(e, ST_USAGE, "rope: %lld heads of %lld need %lld columns but x has %lld",
                        (long long)heads, (long long)dim, (long long)(heads * dim),
