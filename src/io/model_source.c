@@ -369,7 +369,8 @@ model_config model_source_folder_config(const model_source *s) {
     model_config mc = s->config;
     mc.gguf_order = false;
     mc.from = NULL;
-    if (key_in_words(mc.family->keys, "rope_interleaved")) mc.rope_interleaved = false;
+    bool halves = key_in_words(mc.family->keys, "rope_interleaved") && mc.kv_lora_rank == 0;
+    if (halves) mc.rope_interleaved = false;
     return mc;
 }
 

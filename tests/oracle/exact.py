@@ -19,7 +19,7 @@ import reference
 
 
 FAMILIES = ["gpt2", "gpt_neox", "phi", "olmo", "olmo2", "llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3",
-            "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"]
+            "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "minicpm3"]
 STORED_NAMES = {"gpt_neox": {"lm_head.weight": "embed_out.weight"}}  # where files and transformers' modules differ
 EMBEDDING = re.compile(r"\b(embed_tokens|token_embeddings|embed_in|wte|wpe)\.")
 
@@ -106,6 +106,13 @@ def fill(model, rng, embedding=0.15, matrix=0.15):
             else:
                 x = 1.0 + 0.12 * x
             p.copy_(torch.from_numpy(x))
+        for _, b in choosing_biases(model):
+            b.copy_(torch.from_numpy(0.2 * rng.standard_normal(tuple(b.shape))))
+
+
+def choosing_biases(model):
+    """Of DeepSeek-V3's routers: stored, and without gradient."""
+    return [(n, b) for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")]
 
 
 def draw_ids(rng, rows, length, vocab):
@@ -138,6 +145,7 @@ def f32(tensor):
 def gradients(model):
     stored = STORED_NAMES.get(model.config.model_type, {})
     grads = {stored.get(n, n): p.grad for n, p in model.named_parameters()}
+    grads |= {n: torch.zeros_like(b) for n, b in choosing_biases(model)}
     return {"grad." + n: f32(g) for n, g in experts.to_files(model.config.model_type, grads).items()}
 
 

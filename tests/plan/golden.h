@@ -43,10 +43,14 @@ static const char *const golden_names[] = {"gpt2-tanh-tied",
                                            "mixtral",
                                            "olmoe",
                                            "qwen2-moe",
-                                           "qwen3-moe"};
+                                           "qwen3-moe",
+                                           "minicpm3",
+                                           "deepseek-v2",
+                                           "deepseek-v2-groups",
+                                           "deepseek-v3"};
 
-/* The last ones have experts, for which there are no CUDA kernels. */
-enum { GOLDEN_WITH_EXPERTS = 4 };
+/* The last ones have experts or latent attention, for which there are no CUDA kernels. */
+enum { GOLDEN_WITH_EXPERTS = 8 };
 static inline int golden_models(void) {
     const char *device = getenv("ATHANOR_DEVICE");
     bool cuda = device && strcmp(device, "cuda") == 0;

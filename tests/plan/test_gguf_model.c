@@ -11,6 +11,10 @@
 static const char *const refused[][2] = {
     {"mobilellm-shared", ""},
     {"qwen2-moe", ""},
+    {"minicpm3", ""},
+    {"deepseek-v2", ""},
+    {"deepseek-v2-groups", ""},
+    {"deepseek-v3", ""},
     {"olmoe", "model.num_key_value_heads"},
     {"qwen3-moe", "model.expert_layers"},
     {"phi-qknorm", "model.qk_norm"},

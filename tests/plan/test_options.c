@@ -51,7 +51,8 @@ static void set_layers(lab *l, json_t *o, const char *key, int64_t lo, int64_t n
 static void set_experts(lab *l, json_t *o) {
     const char *type = json_string_value(json_object_get(o, "model_type"));
     bool always = strcmp(type, "mixtral") == 0 || strcmp(type, "olmoe") == 0 ||
-                  strcmp(type, "qwen2_moe") == 0 || strcmp(type, "qwen3_moe") == 0;
+                  strcmp(type, "qwen2_moe") == 0 || strcmp(type, "qwen3_moe") == 0 ||
+                  strncmp(type, "deepseek", 8) == 0;
     if (!always && choose(l, 3) > 0) return;
     static const char *const routers[] = {"softmax", "sigmoid"};
     int experts = choose(l, 2) ? 3 : 4;
@@ -66,6 +67,7 @@ static void set_experts(lab *l, json_t *o) {
     json_object_set_new(o, "num_shared_experts", json_integer(choose(l, 3)));
     json_object_set_new(o, "shared_expert_intermediate_size", json_integer(choose(l, 2) * 11));
     set_flag(l, o, "shared_expert_gate");
+    if (strncmp(type, "deepseek", 8) == 0) json_object_set_new(o, "router_groups", json_integer(0));
     if (experts == 3 || choose(l, 2)) return;
     json_object_set_new(o, "router_groups", json_integer(2));
     json_object_set_new(o, "router_groups_kept", json_integer(2));
@@ -74,7 +76,12 @@ static void set_experts(lab *l, json_t *o) {
 
 /* Latent attention, without what does not go with it. */
 static void set_latents(lab *l, json_t *o) {
-    if (choose(l, 3) > 0) return;
+    const char *type = json_string_value(json_object_get(o, "model_type"));
+    bool usual = strncmp(type, "deepseek", 8) == 0 || strcmp(type, "minicpm3") == 0;
+    if ((choose(l, 3) == 0) == usual) {
+        if (usual) json_object_set_new(o, "kv_lora_rank", json_integer(0));
+        return;
+    }
     json_object_set_new(o, "kv_lora_rank", json_integer(5 + choose(l, 4)));
     json_object_set_new(o, "q_lora_rank", json_integer(choose(l, 2) * 7));
     json_object_set_new(o, "qk_nope_head_dim", json_integer(1 + choose(l, 5)));

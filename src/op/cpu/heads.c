@@ -174,35 +174,28 @@ static void plain_head(const op_call *c, int64_t h, void *ws) {
     g.b = weight_row(c, h * at->step + at->first), g.ldb = w->ld, g.b_trans = true;
     g.c = (char *)y->data + h * (at->out + at->tail) * x_bytes, g.c_dt = y->dt;
     if (w->dt != x->dt) g.b_stored = w->dt;
-#if CPU_STORED
-    if (w->dt != x->dt && g.m <= GEMV_STORED_ROWS)
-        CPU_FN(gemv_stored)(1, &g);
-    else
-#endif
-        if (w->dt == x->dt && g.m == 1)
-        CPU_FN(gemv)(1, &g);
-    else
-        CPU_FN(by_row)(1, &g, ws);
+    CPU_FN(product_by_row)(c->run->dev, false, 1, &g, ws);
     for (int64_t n = 0; at->tail > 0 && n < x->rows; n++) put_tail(c, n, h);
 }
 
 /* Bytes of a thread. */
-static int64_t room_bytes(const op_attr *attr, int64_t rows, dtype x, dtype w) {
+static int64_t room_bytes(const dev *d, const op_attr *attr, int64_t rows, dtype x, dtype w) {
     const op_heads *at = &attr->heads;
     int64_t bytes = (ROWS + DEPTH) * padded(at->out) * (int64_t)sizeof(float);
-    if (!at->turned) bytes = CPU_FN(by_row_ws)(1, rows, at->out, at->in, x, w);
+    if (!at->turned) bytes = CPU_FN(product_by_row_ws)(d, false, 1, rows, at->out, at->in, x, w);
     return (bytes + 63) / 64 * 64;
 }
 
 static void headwise_workspace(const op_infer *io, int64_t ws[3]) {
-    ws[0] = dev_threads(io->dev) * room_bytes(io->attr, io->in[0].rows, io->in[0].dt, io->in[1].dt);
+    ws[0] = dev_threads(io->dev) *
+            room_bytes(io->dev, io->attr, io->in[0].rows, io->in[0].dt, io->in[1].dt);
 }
 
 static void headwise_fwd(const op_call *c) {
     const op_heads *at = &c->attr->heads;
     const tensor *x = &c->in[0];
     int64_t blocks = at->turned ? (x->rows + ROWS - 1) / ROWS : 1, H = at->heads;
-    int64_t room = room_bytes(c->attr, x->rows, x->dt, c->in[1].dt);
+    int64_t room = room_bytes(c->run->dev, c->attr, x->rows, x->dt, c->in[1].dt);
     int threads = x->rows * H * at->in * at->out < SMALL_LOOP ? 1 : call_threads(c);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < H * blocks; t++) {
