@@ -54,5 +54,7 @@ val model_page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val
 op_attention model_attention_spec(const model_rec *r, const attention_layer *a);
 op_paged model_paged_spec(const model_rec *r, const attention_layer *a);
 val model_feed_forward(model_rec *r, int l, const layer_spec *k, val x);
+/* Behind the last layer: the loss of what the routers of all layers did together, if there is one. */
+void model_balance(model_rec *r);
 
 #endif
