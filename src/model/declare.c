@@ -301,8 +301,7 @@ static void declare_experts(declaring *d, const mlp_layer *m) {
     add_matrix(d, PART_ROUTER, m->E, C, INIT_ROLE_IN, summand());
     if (m->router_bias)
         add(d, PART_ROUTER_BIAS, "",
-            (param){
-                .rows = 1, .cols = m->E, .rank = 1, .init.kind = INIT_ZEROS, .by_rule = true});
+            (param){.rows = 1, .cols = m->E, .rank = 1, .init.kind = INIT_ZEROS, .by_rule = true});
     param_experts_begin(d->s, both);
     for (d->expert = 0; d->expert < m->E; d->expert += (int)n) {
         if (gated) add_matrix(d, PART_EXPERT_GATE, n * m->F, C, INIT_ROLE_IN, in);
