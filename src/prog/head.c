@@ -114,6 +114,7 @@ static head head_of(graph *g, const graph_head_spec *s, val x, val w, val bias, 
     h.dx = h.dnll = VAL_NONE;
     h.attr.head.chunk_rows = s->chunk_rows;
     h.attr.head.z_loss = s->z_loss, h.attr.head.softcap = s->softcap;
+    h.attr.head.weight = s->weight;
     h.attr.head.dt = t.dt;
     h.attr.head.all_rows = (int32_t)s->vocab, h.attr.head.first = (int32_t)part.first;
     h.nll = whole(g, t.dt == DT_F64 ? DT_F64 : DT_F32, t.rows, 1);
