@@ -109,6 +109,7 @@ void model_config_defaults(model_config *mc, const model_family *f) {
                          .rope_layers = 1,
                          .num_experts_per_tok = 2,
                          .expert_layers = 1,
+                         .mtp_loss_weight = 0.3,
                          .norm_weights = NORM_WEIGHTS_W,
                          .scale_emb = 1.0,
                          .pad_token_id = -1,

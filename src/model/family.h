@@ -42,6 +42,10 @@ typedef enum model_part {
     PART_EXPERT_GATE,
     PART_EXPERT_UP,
     PART_EXPERT_DOWN,
+    PART_AHEAD_EMBED_NORM, /* of a module of multi-token prediction (ahead.c): of the token's embedding */
+    PART_AHEAD_NORM,       /* of the hidden state */
+    PART_AHEAD_JOIN,       /* of both, side by side */
+    PART_AHEAD_HEAD_NORM, /* before the head */
     PART_LORA_A, /* adapters (adapters.c), named after the matrix beside which they stand */
     PART_LORA_B,
     PART_COUNT
@@ -223,7 +227,12 @@ int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype
 /* Parameters of the token and position tables and of the head: what "non-embedding" counts leave
  * out. */
 int64_t model_embedding_params(const model_config *mc, const param_store *s);
-/* Parameters that a token goes through: all but those of the experts that it does not pick. */
+/* Whether it belongs to a module of multi-token prediction; how many parameters these have together,
+ * beside the embedding and the head that they share. */
+bool model_param_is_ahead(const model_config *mc, const param *p);
+int64_t model_ahead_params(const model_config *mc, const param_store *s);
+/* Parameters that a token goes through: all but those of modules, and of the experts that it does not
+ * pick. */
 int64_t model_active_params(const model_config *mc, const param_store *s);
 
 #endif

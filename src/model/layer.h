@@ -50,6 +50,9 @@ typedef struct layer_spec {
 
 /* How many layers run: num_hidden_layers * block_repeat. */
 int model_layers(const model_config *mc);
+/* Those, and the blocks of the modules of multi-token prediction (ahead.c) behind them. */
+int model_blocks(const model_config *mc);
+/* Of layer l; from model_layers on of a module's block, which has the options of the last layer. */
 layer_spec model_layer(const model_config *mc, int l);
 /* The longest sequence: max_position_embeddings, or what scaled rotary positions reach beyond it.
  */
