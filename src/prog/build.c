@@ -217,12 +217,12 @@ val graph_tp_rows(graph *g, val x) {
 
 /* ---- the head ---- */
 
-/* The head is the first use of its parameters in a step: it writes their gradients. */
+/* The first head is the first use of its parameters in a step: it writes their gradients. */
 void graph_write_param_grad(graph *g, op_rec *r, int i) {
     val dw = r->in[i] == VAL_NONE ? VAL_NONE : g->value[r->in[i]].param_grad;
     if (dw == VAL_NONE) return;
     r->din[i] = dw;
-    r->acc_param |= (uint8_t)(1u << i);
+    *(g->value[dw].written ? &r->acc : &r->acc_param) |= (uint8_t)(1u << i);
     g->value[dw].written = true;
 }
 

@@ -22,7 +22,8 @@ static const char *const names[] = {"gpt2-tanh-tied",
                                     "gemma3",
                                     "openelm",
                                     "mobilellm-shared",
-                                    "minicpm"};
+                                    "minicpm",
+                                    "llama-ahead"};
 
 /* Sizes that divide over 4 ranks, a vocabulary that does not, and dropout everywhere. */
 static model_config config_for(arena *a, const char *name, int64_t kv_heads) {

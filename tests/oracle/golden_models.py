@@ -182,6 +182,10 @@ MODELS = [
             max_position_embeddings=96, rms_norm_eps=1e-5, rope_scaling=None, rope_theta=10000.0, hidden_act="silu",
             scale_emb=2.5, scale_depth=1.4, dim_model_base=16, initializer_range=0.1, use_cache=True,
             torch_dtype="float32", transformers_version="4.36.0", **ENDS), 2, 26, 42),
+    ("llama-ahead",
+     LlamaConfig(num_hidden_layers=2, hidden_size=28, num_attention_heads=4, num_key_value_heads=2, head_dim=10,
+                 intermediate_size=38, vocab_size=83, max_position_embeddings=96, rope_parameters=rope(),
+                 athanor=dict(num_nextn_predict_layers=2, mtp_loss_weight=0.4), **ENDS), 2, 23, 47),
     ("mixtral",
      MixtralConfig(num_hidden_layers=2, hidden_size=30, num_attention_heads=6, num_key_value_heads=2, head_dim=14,
                    intermediate_size=26, vocab_size=91, max_position_embeddings=96, num_local_experts=5,
@@ -196,6 +200,12 @@ MODELS = [
                     num_experts=6, num_experts_per_tok=4, norm_topk_prob=True, mlp_only_layers=[1],
                     router_aux_loss_coef=0.3, tie_word_embeddings=True, rope_parameters=rope(theta=1000000.0), **ENDS),
      2, 26, 46),
+    ("qwen3-moe-ahead",
+     Qwen3MoeConfig(num_hidden_layers=2, hidden_size=26, num_attention_heads=3, num_key_value_heads=1, head_dim=12,
+                    intermediate_size=40, moe_intermediate_size=14, vocab_size=79, max_position_embeddings=96,
+                    num_experts=4, num_experts_per_tok=2, norm_topk_prob=True, mlp_only_layers=[0],
+                    router_aux_loss_coef=0.0, tie_word_embeddings=True, rope_parameters=rope(theta=1000000.0),
+                    athanor=dict(num_nextn_predict_layers=1, mtp_loss_weight=0.25), **ENDS), 2, 24, 48),
 ]
 
 # Standard deviations of embeddings and of other matrices, where not 0.15: a tied head else repeats the last token.
@@ -209,6 +219,7 @@ PACKED = {
     "phi": [10, 1, 13], "olmo-clip-tied": [7, 15], "olmo2": [12, 11], "smollm3": [5, 17, 4], "smollm3-window": [16, 1, 11],
     "qwen1": [9, 14], "qwen2-window": [19, 3, 12], "qwen3-tied": [8, 15], "gemma2": [17, 2, 13], "gemma3": [20, 1, 12],
     "openelm": [14, 9], "mobilellm-shared": [6, 16], "minicpm": [11, 2, 10], "mistral": [14, 10],
+    "llama-ahead": [9, 2, 1, 12],
 }
 # Ten steps of AdamW.
 CURVES = ["gpt2-tanh-tied", "gpt2-erf-untied", "llama-gqa-tied", "llama-bias-untied", "llama-rope3-mqa", "neox-parallel",

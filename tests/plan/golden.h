@@ -40,12 +40,14 @@ static const char *const golden_names[] = {"gpt2-tanh-tied",
                                            "openelm",
                                            "mobilellm-shared",
                                            "minicpm",
+                                           "llama-ahead",
                                            "mixtral",
                                            "olmoe",
-                                           "qwen3-moe"};
+                                           "qwen3-moe",
+                                           "qwen3-moe-ahead"};
 
 /* The last ones have experts, for which there are no CUDA kernels. */
-enum { GOLDEN_WITH_EXPERTS = 3 };
+enum { GOLDEN_WITH_EXPERTS = 4 };
 static inline int golden_models(void) {
     const char *device = getenv("ATHANOR_DEVICE");
     bool cuda = device && strcmp(device, "cuda") == 0;

@@ -13,6 +13,7 @@ static const char *const refused[][2] = {
     {"mixtral", ""},
     {"olmoe", ""},
     {"qwen3-moe", ""},
+    {"qwen3-moe-ahead", ""},
     {"phi-qknorm", "model.qk_norm"},
     {"smollm3-window", "model.sliding_window"},
     {"qwen2-window", "model.sliding_window"},
