@@ -48,6 +48,7 @@ typedef struct layer_spec {
     mlp_layer mlp;
 } layer_spec;
 
+enum { MODEL_MOST_AHEAD = 16 }; /* num_nextn_predict_layers */
 /* How many layers run: num_hidden_layers * block_repeat. */
 int model_layers(const model_config *mc);
 /* Those, and the blocks of the modules of multi-token prediction (ahead.c) behind them. */

@@ -51,7 +51,6 @@ val model_record_block(model_rec *r, int l, val x);
 
 /* ---- modules of multi-token prediction (ahead.c); l is that of a module's block ---- */
 
-enum { MODEL_MOST_AHEAD = 64 };
 /* This program belongs to a run that trains the modules, and it is the one that has them. */
 bool model_trains_modules(const model_rec *r);
 bool model_trains_ahead(const model_rec *r);

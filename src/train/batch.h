@@ -6,6 +6,7 @@
 #ifndef TRAIN_BATCH_H
 #define TRAIN_BATCH_H
 
+#include "model/layer.h"
 #include "prog/prog.h"
 
 /* One micro-batch on the host: B sequences of T tokens; each array is [B,T] unless it says otherwise. */
@@ -34,7 +35,8 @@ batch_rows batch_rows_from(const batch_rows *rows, int first);
 typedef struct batch_ports {
     const prog *p; /* NULL: there is no such program, and there are no ports */
     prog_port ids, targets, pos, start, nll, d_nll;
-    prog_port x, y, d_x, d_y; /* activations between chunks, and their gradients */
+    prog_port ahead[MODEL_MOST_AHEAD]; /* nll of modules of multi-token prediction */
+    prog_port x, y, d_x, d_y;          /* activations between chunks, and their gradients */
 } batch_ports;
 
 batch_ports batch_ports_of(const prog *p); /* p may be NULL */
@@ -43,6 +45,8 @@ batch_ports batch_ports_of(const prog *p); /* p may be NULL */
 void batch_put(const batch_ports *io, int frame, const batch_rows *rows);
 /* Copies the losses to rows->nll; returns their sum, added in double from first to last. */
 double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows);
+/* The sum of the losses of module `number`, from 0 on. rows->d_nll is the room. */
+double batch_take_ahead(const batch_ports *io, int frame, int number, const batch_rows *rows);
 /* log p of row b, from the nll [B,T] of its targets, added in double from first to last. */
 double batch_row_logp(const batch_rows *rows, const float *nll, int b);
 /* Forward: the activations of `chunk` become the input of `next`. Backward: the gradient of that

@@ -127,6 +127,7 @@ static void check_masters(golden *g, const char *name, const char *path) {
     for (int i = 0; i < param_count(g->p->store); i++) {
         const param *p = param_at(g->p->store, i);
         int at = param_find(s, p->name);
+        if (model_param_is_ahead(&g->mc, p)) continue; /* files hold the model without modules */
         if (at < 0) fail_msg("%s: %s is not read back", name, p->name);
         const float *x = param_master(g->p->store) + p->offset;
         const float *y = master + param_at(s, at)->offset;
