@@ -163,9 +163,12 @@ typedef enum model_task {
     TASK_LOGITS, /* "logits" [n,V], fp32, of the rows that the input "rows" [n,1] names */
     TASK_SCORE,  /* nll [n,1] of the "targets" [n,1] after the rows that "rows" [n,1] names */
     TASK_FILL, /* fills the cache; "y" [1,C] has the row that "rows" [1,1] names, before the head */
-    TASK_BODY, /* "y" [B*T,C]: the rows as the last layer leaves them */
-    TASK_HEAD, /* "logits" [B*T,V], fp32, of the rows "x" [B*T,C] that TASK_BODY gave: final norm and
-                  head */
+    /* "y" [B*T,C]: the rows as the last layer leaves them. With layers model_layers + k .. + k + 1, the
+     * k-th module of multi-token prediction, from 0 on: "x" [B*T,C] is such a "y" of the model or of
+     * the module before, "ids" are the tokens k + 1 places further on */
+    TASK_BODY,
+    TASK_HEAD, /* "logits" [B*T,V], fp32, of the rows "x" [B*T,C] that TASK_BODY of the same layers
+                  gave: norm and head */
 } model_task;
 
 /* A cache of pages that sequences share (PAGE_STORE). The rows of a program, T of B = 1, may belong
@@ -223,6 +226,9 @@ void model_record(model_rec *r);
 uint32_t model_random_ops_before(int layer);
 /* Bytes of SPACE_STATE that B cached sequences of Tmax tokens need on one of tp ranks. */
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt);
+/* What the first `modules` modules of multi-token prediction need behind that. */
+int64_t model_ahead_cache_bytes(const model_config *mc, int tp, int modules, int B, int Tmax,
+                                dtype dt);
 
 /* Parameters of the token and position tables and of the head: what "non-embedding" counts leave
  * out. */

@@ -263,3 +263,9 @@ void model_record(model_rec *r) {
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt) {
     return cache_bytes(mc, tp, model_layers(mc), B, Tmax, dt);
 }
+
+int64_t model_ahead_cache_bytes(const model_config *mc, int tp, int modules, int B, int Tmax,
+                                dtype dt) {
+    return cache_bytes(mc, tp, model_layers(mc) + modules, B, Tmax, dt) -
+           cache_bytes(mc, tp, model_layers(mc), B, Tmax, dt);
+}
