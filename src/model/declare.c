@@ -37,6 +37,11 @@ static const char *const other_names[PART_COUNT] = {
     [PART_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
     [PART_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj",
     [PART_SHARED_SCALE] = "model.layers.%d.mlp.shared_expert_gate",
+    /* as in DeepSeek-V3's files */
+    [PART_AHEAD_EMBED_NORM] = "model.layers.%d.enorm",
+    [PART_AHEAD_NORM] = "model.layers.%d.hnorm",
+    [PART_AHEAD_JOIN] = "model.layers.%d.eh_proj",
+    [PART_AHEAD_HEAD_NORM] = "model.layers.%d.shared_head.norm",
 };
 
 /* As the family writes it, with %d for the layer; NULL: it has none. */
@@ -326,6 +331,15 @@ static void declare_layer(declaring *d, const layer_spec *k) {
     if (k->norm_out) add_norm(d, PART_MLP_OUT_NORM, C, (param){0});
 }
 
+static void declare_module(declaring *d, const layer_spec *k) {
+    int64_t C = d->mc->hidden_size;
+    add_norm(d, PART_AHEAD_HEAD_NORM, C, (param){0});
+    declare_layer(d, k);
+    add_matrix(d, PART_AHEAD_JOIN, C, 2 * C, INIT_ROLE_IN, (param){0});
+    add_norm(d, PART_AHEAD_NORM, C, (param){0});
+    add_norm(d, PART_AHEAD_EMBED_NORM, C, (param){0});
+}
+
 static void declare_head(declaring *d) {
     const model_config *mc = d->mc;
     int64_t V = mc->vocab_size;
@@ -367,9 +381,16 @@ model_layer_range model_chunk(const model_config *mc, int chunks, int i) {
 void model_declare_layers(const model_config *mc, model_layer_range layers, param_store *s) {
     declaring d = {.mc = mc, .s = s, .stored = -1};
     bool begins = layers.first == 0, ends = layers.end == model_layers(mc);
+    bool ahead = ends && mc->num_nextn_predict_layers > 0; /* modules read the embedding, too */
     int repeat = (int)mc->block_repeat;
     if (ends) declare_head(&d);
     if (model_head_is_table(mc) && (begins || ends)) declare_embed(&d);
+    for (int l = model_blocks(mc) - 1; ends && l >= model_layers(mc); l--) {
+        layer_spec k = model_layer(mc, l);
+        d.stored = k.stored;
+        declare_module(&d, &k);
+    }
+    d.stored = -1;
     if (ends) add_norm(&d, PART_FINAL_NORM, mc->hidden_size, (param){0});
     for (int l = (layers.end - 1) / repeat; l >= layers.first / repeat; l--) {
         layer_spec k = model_layer(mc, l * repeat);
@@ -378,7 +399,7 @@ void model_declare_layers(const model_config *mc, model_layer_range layers, para
     }
     d.stored = -1;
     if (begins) declare_positions(&d);
-    if (begins && !model_head_is_table(mc)) declare_embed(&d);
+    if ((begins || ahead) && !model_head_is_table(mc)) declare_embed(&d);
 }
 
 void model_declare(const model_config *mc, param_store *s) {
@@ -395,10 +416,22 @@ int64_t model_embedding_params(const model_config *mc, const param_store *s) {
     return n;
 }
 
+bool model_param_is_ahead(const model_config *mc, const param *p) {
+    return p->layer >= mc->num_hidden_layers;
+}
+
+int64_t model_ahead_params(const model_config *mc, const param_store *s) {
+    int64_t n = 0;
+    for (int i = 0; i < param_count(s); i++)
+        if (model_param_is_ahead(mc, param_at(s, i))) n += param_whole_elems(param_at(s, i));
+    return n;
+}
+
 int64_t model_active_params(const model_config *mc, const param_store *s) {
     int64_t n = 0, of_experts = 0;
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
+        if (model_param_is_ahead(mc, p)) continue;
         *(model_part_of_expert(p->part) ? &of_experts : &n) += param_whole_elems(p);
     }
     return of_experts ? n + of_experts / mc->num_experts * mc->num_experts_per_tok : n;
@@ -423,7 +456,7 @@ static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
 }
 
 static status check_ranks(const model_config *mc, int tp, err *e) {
-    for (int l = 0; l < model_layers(mc) && tp > 1; l++) {
+    for (int l = 0; l < model_blocks(mc) && tp > 1; l++) {
         layer_spec k = model_layer(mc, l);
         TRY(check_layer_ranks(&k, l, tp, e));
     }

@@ -6,6 +6,10 @@ int model_layers(const model_config *mc) {
     return (int)(mc->num_hidden_layers * mc->block_repeat);
 }
 
+int model_blocks(const model_config *mc) {
+    return model_layers(mc) + (int)mc->num_nextn_predict_layers;
+}
+
 static int64_t of_layer(const int64_t *of, int64_t all, int l) {
     return of ? of[l] : all;
 }
@@ -90,7 +94,11 @@ static mlp_layer mlp_of(const model_config *mc, int l) {
 }
 
 layer_spec model_layer(const model_config *mc, int l) {
-    int stored = l / (int)mc->block_repeat;
+    int stored = l / (int)mc->block_repeat, like = stored, layers = model_layers(mc);
+    if (l >= layers) {
+        stored = (int)mc->num_hidden_layers + l - layers;
+        like = (int)mc->num_hidden_layers - 1;
+    }
     double branch = 1.0;
     if (mc->scale_depth > 0) branch = mc->scale_depth / sqrt((double)mc->num_hidden_layers);
     return (layer_spec){
@@ -100,8 +108,8 @@ layer_spec model_layer(const model_config *mc, int l) {
         .norm_shared = mc->residual == RESIDUAL_PARALLEL_SHARED,
         .parallel = mc->residual != RESIDUAL_SEQUENTIAL,
         .branch_scale = branch,
-        .attn = attention_of(mc, stored),
-        .mlp = mlp_of(mc, stored),
+        .attn = attention_of(mc, like),
+        .mlp = mlp_of(mc, like),
     };
 }
 

@@ -54,8 +54,12 @@ typedef struct layer_spec {
     mlp_layer mlp;
 } layer_spec;
 
+enum { MODEL_MOST_AHEAD = 16 }; /* num_nextn_predict_layers */
 /* How many layers run: num_hidden_layers * block_repeat. */
 int model_layers(const model_config *mc);
+/* Those, and the blocks of the modules of multi-token prediction (ahead.c) behind them. */
+int model_blocks(const model_config *mc);
+/* Of layer l; from model_layers on of a module's block, which has the options of the last layer. */
 layer_spec model_layer(const model_config *mc, int l);
 /* Key/value heads of one of tp ranks. Where there are fewer heads than ranks, each rank has one,
  * which others have, too. */

@@ -40,6 +40,23 @@ val model_out_product(model_rec *r, model_part part, int l, val x);
 bool model_norm_offset(const model_config *mc);
 /* The norm of a part. width: of one group, 0 for whole rows. */
 val model_norm(model_rec *r, model_part part, int l, val x, int64_t width);
+/* Embeddings of ids [B*T,1] on all ranks; placed: with learned positions, where the model has some. */
+val model_embed(model_rec *r, val ids, bool placed);
+/* A block of the residual stream. */
+val model_record_block(model_rec *r, int l, val x);
+
+/* ---- modules of multi-token prediction (ahead.c); l is that of a module's block ---- */
+
+/* This program belongs to a run that trains the modules, and it is the one that has them. */
+bool model_trains_modules(const model_rec *r);
+bool model_trains_ahead(const model_rec *r);
+/* The norm before the head behind block l: the final norm, or a module's. */
+val model_head_norm(model_rec *r, int l, val x);
+/* What goes into a module's block: h is the norm's output before it, ids are the tokens to embed. */
+val model_join(model_rec *r, int l, val h, val ids);
+/* All modules behind h; out[D] gets the outputs of their norms. */
+void model_record_ahead(model_rec *r, val h, val *out);
+
 /* The branches of layer l, which is k with the heads and widths of this rank: what each adds to the residual stream, before norms after
  * it and scales. x: what model_record's block gives it, already handed to all tensor-parallel ranks. */
 val model_attention(model_rec *r, int l, const layer_spec *k, val x);

@@ -151,6 +151,9 @@ typedef union op_attr {
         mesh_axis axis;
     } norm; /* rmsnorm, layernorm, and these with _ranks */
     struct {
+        int32_t T, by, otherwise;
+    } ahead;
+    struct {
         int32_t heads; /* leading heads of the row that are rotated; the rest of the row passes
                           through */
         int32_t head_dim, rotary_dim;
@@ -178,6 +181,7 @@ typedef union op_attr {
     struct {
         int64_t chunk_rows; /* rows of logits that exist at a time; 0 = automatic */
         float z_loss;       /* coefficient of mean(logsumexp^2) */
+        float weight;       /* of the objective; for the only head of a program 1 */
         float softcap;      /* of the logits; 0: none */
         bool with_grad;     /* HEAD_CE: dx (out 2) and dw (din 1) are made in the forward pass */
         /* HEAD_STATS, HEAD_GRAD: size of the whole vocabulary, and the id of this rank's logit 0. */

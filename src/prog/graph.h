@@ -169,6 +169,10 @@ val graph_embed(graph *g, val table, val ids, int32_t no_grad_id);
 val graph_embed_part(graph *g, val table, int64_t rows, val ids, int32_t no_grad_id);
 /* Rows of an activation, by their numbers; a negative one gives zeros. */
 val graph_take_rows(graph *g, val x, val rows);
+/* ids of `by` rows later, within sequences of T rows and, with `start`, within documents; where there
+ * is none `otherwise`. */
+val graph_ahead(graph *g, val like, val x, val start, int T, int by, int32_t otherwise);
+val graph_concat(graph *g, val a, val b); /* columns side by side */
 val graph_linear(graph *g, val x, val w, val bias);
 /* The same as fp32, whatever the program's dtype. */
 val graph_linear_exact(graph *g, val x, val w, val bias);
@@ -209,6 +213,7 @@ val graph_dropout_copy(graph *g, val x, float p);
 typedef struct graph_head_spec {
     int64_t chunk_rows; /* 0: automatic */
     float z_loss, softcap;
+    float weight;  /* of the loss, in its gradients; for the only head of a program 1 */
     int64_t vocab; /* of all ranks */
 } graph_head_spec;
 val graph_head_ce(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);

@@ -59,6 +59,32 @@ static void cases_TAKE_ROWS(case_list *l) {
     }
 }
 
+/* A row that lies a whole sequence further on, and several; with bounds of documents. */
+static void cases_AHEAD(case_list *l) {
+    static const int32_t sizes[][3] = {{1, 1, 1}, {2, 7, 1}, {3, 5, 2}, {2, 9, 9}, {7, 300, 3}};
+    for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
+        const int32_t *s = sizes[i / 2];
+        op_case *c = case_add(l, OP_AHEAD);
+        c->attr.ahead.T = s[1], c->attr.ahead.by = s[2], c->attr.ahead.otherwise = i % 3 - 1;
+        LABEL(c, "ahead B=%d T=%d by=%d start=%d", s[0], s[1], s[2], i % 2);
+        c->in[0] = (slot){ACTIVATION, 1, 1, 0, 0};
+        c->in[1] = (slot){TARGETS, s[0] * s[1], 1, 40, 0};
+        if (i % 2) c->in[2] = (slot){STARTS, s[0] * s[1], 1, s[1], 0};
+    }
+}
+
+static void cases_CONCAT(case_list *l) {
+    static const int64_t sizes[][3] = {
+        {1, 1, 1}, {3, 5, 16}, {7, 33, 2}, {33, 64, 65}, {70, 257, 40}};
+    for (int i = 0; i < ARRAY_LEN(sizes); i++) {
+        const int64_t *s = sizes[i];
+        op_case *c = case_add(l, OP_CONCAT);
+        LABEL(c, "concat N=%d A=%d B=%d", (int)s[0], (int)s[1], (int)s[2]);
+        c->in[0] = (slot){ACTIVATION, s[0], s[1], 0, 0};
+        c->in[1] = (slot){ACTIVATION, s[0], s[2], 0, 0};
+    }
+}
+
 static void cases_LINEAR(case_list *l) {
     static const int64_t sizes[][3] = {{1, 1, 1},     {1, 64, 64},   {3, 5, 7},    {17, 33, 65},
                                        {64, 64, 64},  {5, 257, 129}, {70, 96, 31}, {2, 16, 300},
@@ -390,7 +416,7 @@ static void cases_HEAD_CE(case_list *l) {
         const int64_t *s = sizes[i / 4];
         op_case *c = case_add(l, OP_HEAD_CE);
         c->attr.head.chunk_rows = s[3], c->attr.head.with_grad = i % 2;
-        c->attr.head.z_loss = i & 2 ? 0.01f : 0;
+        c->attr.head.z_loss = i & 2 ? 0.01f : 0, c->attr.head.weight = i & 2 ? 0.3f : 1;
         LABEL(c, "head_ce N=%d C=%d V=%d chunk=%d grad=%d z=%d", (int)s[0], (int)s[1], (int)s[2],
               (int)s[3], i % 2, (i & 2) / 2);
         c->in[0] = (slot){ACTIVATION, s[0], s[1], 0, 0};
@@ -436,7 +462,7 @@ static void cases_of_part(case_list *l, op_kind kind, bool grad, float softcap, 
         int64_t N = sizes[i][0], V = sizes[i][1];
         op_case *c = case_add(l, kind);
         c->attr.head.with_grad = grad, c->attr.head.softcap = softcap;
-        c->attr.head.z_loss = i % 2 ? 0.01f : 0;
+        c->attr.head.z_loss = i % 2 ? 0.01f : 0, c->attr.head.weight = i % 2 ? 0.3f : 1;
         c->attr.head.all_rows = (int32_t)(2 * V + 3), c->attr.head.first = (int32_t)(i % 3 * V / 2);
         LABEL(c, "%s N=%d V=%d first=%d grad=%d softcap=%g dnll=%d", op_classes[kind].name, (int)N,
               (int)V, (int)c->attr.head.first, grad, (double)softcap, dnll);

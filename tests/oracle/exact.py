@@ -14,6 +14,7 @@ import torch
 import transformers
 from transformers import AutoConfig, modeling_rope_utils
 
+import ahead
 import experts
 import reference
 
@@ -56,7 +57,7 @@ def new_model(config, dtype=torch.float32):
     if cls is None:
         config._attn_implementation = config._experts_implementation = "eager"
         cls = transformers.AutoModelForCausalLM._model_mapping[type(config)]
-    return cls(config).to(dtype).eval()
+    return ahead.add_modules(cls(config)).to(dtype).eval()
 
 
 def copy_of(model, dtype=torch.float32):
@@ -150,14 +151,15 @@ def gradients(model):
 
 
 def golden(model, ids, balance=experts.balance):
-    """Logits, loss and every gradient of ids[B,T+1]; where there are experts, that of their balance is in the gradients."""
+    """Logits (those of modules, too), loss and every gradient of ids[B,T+1]; gradients are of all that is minimised."""
     inputs, targets = split(ids)
     model.zero_grad(set_to_none=True)
     logits = logits_of(model, inputs)
     assert logits.dtype == next(model.parameters()).dtype
     loss = loss_of(logits, targets)
-    (loss + balance(model, inputs)).backward()
-    return dict(ids=ids, logits=f32(logits), loss=f32(loss.reshape(1)), **gradients(model))
+    (loss + balance(model, inputs) + ahead.loss_ahead(model, inputs, targets, targets.numel())).backward()
+    further = {f"logits.{k}": f32(x) for k, x in enumerate(ahead.logits_ahead(model, inputs), 1)} if ahead.depth_of(model.config) else {}
+    return dict(ids=ids, logits=f32(logits), loss=f32(loss.reshape(1)), **further, **gradients(model))
 
 
 def greedy(model, prompt, n):

@@ -138,6 +138,9 @@ static json_t *random_config(lab *l, const model_family *f) {
     set_latents(l, o);
     json_object_set_new(o, "dim_model_base", json_integer(choose(l, 2) * 12));
     json_object_set_new(o, "block_repeat", json_integer(1 + choose(l, 2)));
+    if (choose(l, 2))
+        json_object_set_new(o, "num_nextn_predict_layers", json_integer(1 + choose(l, 2)));
+    set_num(l, o, "mtp_loss_weight", 0.7);
     return o;
 }
 
@@ -180,7 +183,13 @@ static void feed(const prog *p, int from, int n, const int32_t *ids) {
     }
 }
 
-/* The mean of nll, and its gradient. */
+static double sum_of(const float *nll) {
+    double sum = 0;
+    for (int i = 0; i < T; i++) sum += nll[i];
+    return sum;
+}
+
+/* What is minimised, and its gradient: the mean of nll, and those of modules by their weight. */
 static double loss(lab *l, const int32_t *ids) {
     const prog *p = plan_prog(l->p, USE_TRAIN, 0);
     feed(p, 0, T, ids);
@@ -188,9 +197,14 @@ static double loss(lab *l, const int32_t *ids) {
     for (int i = 0; i < T; i++) targets[i] = ids[i + 1];
     op_run run = {.dev = l->dev, .first_micro = true, .grad_scale = 1.0f / T};
     prog_replay(p, PROG_ALL, &run);
-    const float *nll = prog_at(p, "nll");
-    double sum = 0;
-    for (int i = 0; i < T; i++) sum += nll[i];
+    const model_config *mc = &l->p->spec.model;
+    double sum = sum_of(prog_at(p, "nll"));
+    for (int k = 1; k <= mc->num_nextn_predict_layers; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "nll.%d", k);
+        sum +=
+            mc->mtp_loss_weight / (double)mc->num_nextn_predict_layers * sum_of(prog_at(p, name));
+    }
     return sum / T;
 }
 

@@ -90,7 +90,7 @@ static status deepseek_v3_from_hf(json_t *o, int64_t layers, bool file, err *e) 
         return hf_bad_value(e, "topk_method", "noaux_tc");
     hf_rename(o, "rope_interleave", "rope_interleaved");
     drop_derived(o);
-    hf_drop(o, "topk_method num_nextn_predict_layers num_mtp_layers");
+    hf_drop(o, "topk_method num_mtp_layers");
     read_first_layers(o, layers, 3);
     return read_steps(o, e);
 }
@@ -148,7 +148,7 @@ static void deepseek_v3_to_hf(const model_config *mc, json_t *o) {
     hf_bool(o, "rope_interleave", mc->rope_interleaved);
     hf_word(o, "topk_method", "noaux_tc");
     hf_word(o, "scoring_func", "sigmoid");
-    hf_int(o, "num_nextn_predict_layers", 0);
+    hf_write(mc, o, "num_nextn_predict_layers");
 }
 
 #define DEEPSEEK_KEYS                                                                              \
@@ -183,8 +183,8 @@ const model_family family_deepseek_v2 = {
 const model_family family_deepseek_v3 = {
     .model_type = "deepseek_v3",
     .architecture = "DeepseekV3ForCausalLM",
-    .keys = DEEPSEEK_KEYS "norm_topk_prob rope_interleaved",
-    .own_keys = DEEPSEEK_OWN_KEYS "rope_interleave num_nextn_predict_layers num_mtp_layers",
+    .keys = DEEPSEEK_KEYS "norm_topk_prob rope_interleaved num_nextn_predict_layers",
+    .own_keys = DEEPSEEK_OWN_KEYS "rope_interleave num_mtp_layers",
     .inert_keys = "scoring_func aux_loss_alpha seq_aux ep_size", /* always sigmoids there */
     .activations = "silu" HF_ACTIVATIONS,
     .names = {DEEPSEEK_NAMES},

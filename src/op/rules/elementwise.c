@@ -23,6 +23,13 @@ status infer_COPY(op_infer *io, err *e) {
     return ST_OK;
 }
 
+status infer_CONCAT(op_infer *io, err *e) {
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(same_rows(io, 0, 1, e));
+    set_out(io, 0, act_dt(io), io->in[0].rows, io->in[0].cols + io->in[1].cols);
+    return ST_OK;
+}
+
 status infer_ACT(op_infer *io, err *e) {
     act_kind kind = io->attr->act.kind;
     if ((kind == ACT_SOFTCAP || kind == ACT_CLAMP) && !(io->attr->act.c > 0))
