@@ -199,6 +199,10 @@ void open_model_set_writer(open_model *m, int64_t texts) {
     scorer_size_add_writer(&m->score, texts);
 }
 
+void open_model_set_beams(open_model *m, int64_t longest, int beams) {
+    m->score = scorer_size_for_beams(longest, beams);
+}
+
 static bool has_blocks(const gguf_reader *file) {
     for (int64_t i = 0; i < gguf_count(file); i++) {
         dtype dt = gguf_get(file, i)->format->dt;

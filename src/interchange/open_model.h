@@ -103,6 +103,8 @@ void open_model_set_scorer(open_model *m, int64_t longest, int64_t cache_bytes);
 /* After open_model_set_scorer: its scorer is also to write up to `texts` texts at a time (writer.h).
  */
 void open_model_set_writer(open_model *m, int64_t texts);
+/* In place of both: for beam search over texts of up to `longest` tokens. */
+void open_model_set_beams(open_model *m, int64_t longest, int beams);
 /* The model is to serve up to `seqs` texts of up to `longest` tokens at a time, with a cache of about
  * cache_bytes. After open_model_set_cache and open_model_set_precision. */
 void open_model_set_engine(open_model *m, int longest, int seqs, int64_t cache_bytes);

@@ -214,6 +214,8 @@ prog *plan_prog(const plan *p, plan_use use, int number);
 /* The programs of a step of the selected phase, for step_build; the lists are in the arena a.
  * reduces: several ranks have gradients to sum. */
 step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool reduces);
+/* Of texts of up to `longest` tokens: ids that tokenizer t has; t NULL: any id. */
+generate_limits plan_limits(const plan *p, const tok *t, int longest);
 /* The sampler's programs and cache, of a committed plan. It picks only ids that tokenizer t has; t
  * NULL: any id. To be freed with generator_free. */
 generator plan_generator(const plan *p, const tok *t);

@@ -326,14 +326,14 @@ step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool redu
 
 /* ---- generation ---- */
 
-static generate_limits limits_of(const plan *p, const tok *t, int longest) {
+generate_limits plan_limits(const plan *p, const tok *t, int longest) {
     int32_t vocab = (int32_t)p->spec.model.vocab_size, known = t ? tok_vocab_size(t) : vocab;
     return (generate_limits){
         .Tmax = longest, .vocab = vocab, .n_ids = known < vocab ? known : vocab};
 }
 
 generator plan_generator(const plan *p, const tok *t) {
-    generate_limits limits = limits_of(p, t, p->spec.cache_tok);
+    generate_limits limits = plan_limits(p, t, p->spec.cache_tok);
     generator g = {.decode = generator_pass_of(plan_prog(p, USE_DECODE, 0)),
                    .dev = p->dev,
                    .Tmax = limits.Tmax,
@@ -355,7 +355,7 @@ scorer *plan_scorer(const plan *p) {
 
 engine *plan_engine(const plan *p, const tok *t) {
     const engine_size *size = &p->spec.serve;
-    generate_limits limits = limits_of(p, t, size->longest);
+    generate_limits limits = plan_limits(p, t, size->longest);
     engine *en = engine_new(p->dev, size, &limits);
     for (int body = 0; body < 2; body++)
         for (int i = 0; engine_rows_at(size, i, body); i++)
