@@ -220,7 +220,7 @@ static int cache_tok(const setup *u) {
 /* What stage.c allocates for a stage. */
 static int64_t host_bytes(const course_stage *k, int64_t dp) {
     int64_t share = k->max_batch / dp;
-    return (int64_t)prefetch_bytes(k->B, k->T, share, k->c->data.document_mask) +
+    return (int64_t)prefetch_bytes(k->B, k->T, 0, share, k->c->data.document_mask) +
            batch_rows_bytes(k->B, k->T) + k->max_batch * k->T * (int64_t)sizeof(float) + k->T;
 }
 

@@ -266,7 +266,10 @@ static void test_pairs_are_read_ahead_with_labels(void **state) {
     int32_t ids[4 * T], targets[4 * T], start[4 * T], pos[4 * T], label[4];
     assert_true(prefetch_begin(p, 0, 8) > 0);
     for (int m = 0; m < 2; m++) {
-        prefetch_take(p, m, ids, targets, start, pos, label);
+        prefetch_take(
+            p, m,
+            &(loader_rows){
+                .ids = ids, .targets = targets, .start = start, .pos = pos, .label = label});
         for (int b = 0; b < 4; b++) {
             assert_int_equal(check_row(ids + b * T, targets + b * T) % 2, b % 2);
             assert_int_equal(label[b], b % 2 == 0);

@@ -67,8 +67,11 @@ static status open_sequences(loader *l, source_state *src, err *e) {
         return too_short(src->shards->dir, src->n_tok, need, l->seq_len, e);
     src->sequences = l->shuffle ? src->n_tok / T : (src->n_tok - 1 + T - 1) / T;
     if (!loader_is_packed(l) && l->order == ORDER_SHUFFLE) return ST_OK;
-    packing_spec spec = {
-        .set = src->shards, .packing = l->packing, .order = l->order, .seq_len = l->seq_len};
+    packing_spec spec = {.set = src->shards,
+                         .packing = l->packing,
+                         .order = l->order,
+                         .seq_len = l->seq_len,
+                         .source_len = l->cuts_spans ? 0 : l->S};
     TRY(packing_open(&src->packing, &spec, e));
     src->sequences = packing_get_totals(src->packing).sequences;
     return ST_OK;
@@ -94,14 +97,56 @@ static status check_samples(const loader_config *cfg, const shards *s, err *e) {
                                    : "lm");
 }
 
+static status wrong_sources(const char *hint, const char *sentence, err *e) {
+    err_at(e, ST_USAGE, "data.packing", "%s", sentence);
+    return err_hint(e, "%s", hint);
+}
+
+/* Pairs or texts; how long the texts are that become pairs. */
+static status choose_sources(loader *l, const loader_config *cfg, bool pairs, err *e) {
+    const span_rules *r = &cfg->spans;
+    for (int i = 0; i < l->n_sources; i++)
+        if (l->source[i].shards->chat.marks != pairs)
+            return wrong_sources("take sets of one kind",
+                                 "some sets are pairs and others are texts", e);
+    if (pairs && l->packing == PACKING_CONCAT)
+        return wrong_sources("leave data.packing out",
+                             "pairs are not cut: data.packing concat does not go", e);
+    if (pairs && l->packing == PACKING_BESTFIT && !cfg->document_mask)
+        return wrong_sources("data.document_mask=true, or data.packing=none",
+                             "pairs in one row must not see each other", e);
+    if (pairs) return ST_OK;
+    if (l->packing != PACKING_CONCAT)
+        return wrong_sources("leave data.packing out",
+                             "spans are cut out of texts that are packed by concat", e);
+    l->cuts_spans = true;
+    l->spans = *r;
+    l->seq_len = (int)spans_longest(r, l->S, l->T);
+    if (l->seq_len < 2) {
+        err_at(e, ST_USAGE, "train.seq_len",
+               "no text fits into a source of %d and a target of %d tokens", l->S, l->T);
+        return err_hint(e, "raise train.source_len and train.seq_len");
+    }
+    int64_t need = spans_of(r, l->seq_len).spans;
+    if (need <= r->n_sentinels) return ST_OK;
+    err_at(e, ST_USAGE, "tokenizer",
+           "span corruption of %d tokens needs %ld sentinels, the tokenizer has %d", l->seq_len,
+           (long)need, r->n_sentinels);
+    return err_hint(
+        e, "add <extra_id_0>, <extra_id_1>, ...: athanor tok add TOK --special '<extra_id_0>,...'");
+}
+
 /* Which packing, now that the sets are known. */
 static status choose_packing(loader *l, const loader_config *cfg, err *e) {
     bool chat = false;
     for (int i = 0; i < l->n_sources; i++) chat = chat || l->source[i].shards->chat.marks;
     l->packing = cfg->packing;
     if (cfg->packing == PACKING_AUTO) l->packing = chat ? PACKING_BESTFIT : PACKING_CONCAT;
-    if (cfg->packing == PACKING_AUTO && l->parts > 1) l->packing = PACKING_NONE;
+    bool mixes = l->S && !cfg->document_mask; /* texts of one row would see each other */
+    if (cfg->packing == PACKING_AUTO && (l->parts > 1 || mixes))
+        l->packing = chat ? PACKING_NONE : PACKING_CONCAT;
     if (!cfg->shuffle) l->packing = chat ? PACKING_NONE : PACKING_CONCAT;
+    if (l->S) TRY(choose_sources(l, cfg, chat, e));
     if (l->parts == 1 || (l->packing == PACKING_NONE && l->order == ORDER_SHUFFLE)) return ST_OK;
     err_at(e, ST_USAGE, l->packing == PACKING_NONE ? "data.order" : "data.packing",
            "pairs stay together: one conversation a row, shuffled");
@@ -153,7 +198,10 @@ status loader_open(loader **out, const loader_config *cfg, err *e) {
     *out = NULL;
     TRY(check_config(cfg, e));
     loader *l = xcalloc(1, sizeof *l);
-    l->seq_len = cfg->seq_len;
+    l->seq_len = l->T = cfg->seq_len;
+    l->S = cfg->source_len;
+    l->decoder_start = cfg->decoder_start;
+    l->seed = cfg->seed;
     l->document_mask = cfg->document_mask;
     l->shuffle = cfg->shuffle;
     l->parts = cfg->sequences ? cfg->sequences : 1;
@@ -208,7 +256,10 @@ status loader_error(const loader *l, err *e) {
 /* ---- questions ---- */
 
 int loader_seq_len(const loader *l) {
-    return l->seq_len;
+    return l->T;
+}
+int loader_source_len(const loader *l) {
+    return l->S;
 }
 uint64_t loader_sequences(const loader *l) {
     return l->sequences;
