@@ -81,10 +81,11 @@ typedef struct plan_spec {
     int cache_tok; /* longest sequence of the sampler, in tokens; 0: no sampler */
     bool
         cache_f16; /* keys and values are f16 in its cache and the engine's; only if compute is DT_F32 */
-    int prefill_T;     /* tokens of the longest prefill pass of the sampler */
-    int logits_T;      /* length of sequences of which all logits are wanted; 0: no such program */
-    scorer_size score; /* of the scorer (infer/scorer.h); tok 0: none */
-    engine_size serve; /* of the engine (infer/engine.h); rows 0: none */
+    int prefill_T; /* tokens of the longest prefill pass of the sampler */
+    int logits_T; /* length of sequences of which all logits are wanted; 0: no such program. A head of labels also has
+                          programs of T/2, T/4, ... */
+    scorer_size score;        /* of the scorer (infer/scorer.h); tok 0: none */
+    engine_size serve;        /* of the engine (infer/engine.h); rows 0: none */
     const optim_class *optim; /* of training programs */
     recompute_policy recompute;
     bool document_mask;
@@ -125,8 +126,8 @@ typedef enum plan_use {
     USE_LOOK,    /* other model `number`: its forward pass over what is trained on */
     USE_PREFILL, /* the longest is number 0 */
     USE_DECODE,
-    USE_LOGITS,
-    USE_FILL, /* of the scorer, of its shape `number` (scorer_shape_at) */
+    USE_LOGITS, /* of logits_T >> number tokens */
+    USE_FILL,   /* of the scorer, of its shape `number` (scorer_shape_at) */
     USE_SCORE,
     USE_WRITE, /* of the scorer's writer */
     USE_BODY,  /* of the engine, with the rows of engine_rows_at */

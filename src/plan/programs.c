@@ -63,12 +63,21 @@ static plan_signature lm_signature(const plan_spec *s, int model, int B) {
     return g;
 }
 
+/* What a head of labels says of each sequence: of one row of it. */
+static plan_signature labels_signature(plan_signature g) {
+    g.task = TASK_LOGITS;
+    g.n_logits = g.B;
+    return g;
+}
+
 static plan_signature train_signature(const plan_spec *s, int chunk) {
     plan_signature g = lm_signature(s, 0, rows_of(s, s->train_B));
     g.train = true;
     g.recompute = s->recompute;
     g.layers = model_chunk(&s->model, chunks_of(s), chunk);
-    if (s->deferred_loss)
+    if (s->model.num_labels)
+        g = labels_signature(g);
+    else if (s->deferred_loss)
         g.task = TASK_NLL;
     else
         g.z_loss = s->z_loss;
@@ -87,11 +96,18 @@ static plan_signature generation_signature(const plan_spec *s, int T) {
     return g;
 }
 
-static plan_signature logits_signature(const plan_spec *s) {
+/* Texts for a head of labels may be much shorter than the longest: for them there are programs of halves of its length. */
+static int logits_length(const plan_spec *s, int number) {
+    enum { SHORTEST = 32 };
+    int T = s->logits_T >> number;
+    return number == 0 || (s->model.num_labels && T >= SHORTEST) ? T : 0;
+}
+
+static plan_signature logits_signature(const plan_spec *s, int number) {
     plan_signature g = common(s, 0);
     g.task = TASK_LOGITS;
     g.B = 1;
-    g.T = g.n_logits = s->logits_T;
+    g.T = g.n_logits = logits_length(s, number);
     return g;
 }
 
@@ -150,6 +166,7 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
             return true;
         case USE_VALID:
             if (s->valid_B) *out = lm_signature(s, 0, rows_of(s, s->valid_B));
+            if (s->valid_B && s->model.num_labels) *out = labels_signature(*out);
             return s->valid_B > 0;
         case USE_LOOK:
             if (!s->train_B || number >= s->n_others) return false;
@@ -162,9 +179,7 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
         case USE_DECODE:
             if (s->cache_tok) *out = generation_signature(s, 1);
             return s->cache_tok > 0;
-        case USE_LOGITS:
-            if (s->logits_T) *out = logits_signature(s);
-            return s->logits_T > 0;
+        case USE_LOGITS: *out = logits_signature(s, number); return out->T > 0;
         case USE_FILL:
         case USE_SCORE: {
             scorer_shape shape = scorer_shape_at(&s->score, number);
@@ -227,6 +242,7 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .grads_in_frame = g->train && g->grads_in_frame,
         .fixed_grads = g->train && s->fixed_grads,
         .by_row = g->task == TASK_BODY || g->task == TASK_HEAD,
+        .rounds = g->task == TASK_LOGITS || g->task == TASK_BODY || g->task == TASK_HEAD,
         .random_ops_before = model_random_ops_before(g->layers.first)};
 }
 
@@ -289,7 +305,7 @@ static status record_phase(plan *p, const plan_spec *s, err *e) {
     for (int c = 0; c < chunks_of(s); c++) TRY(add(p, s, USE_TRAIN, c, e));
     TRY(add(p, s, USE_VALID, 0, e));
     for (int i = 0; i < s->n_others; i++) TRY(add(p, s, USE_LOOK, i, e));
-    TRY(add(p, s, USE_LOGITS, 0, e));
+    for (int i = 0; logits_length(s, i); i++) TRY(add(p, s, USE_LOGITS, i, e));
     for (int i = 0; i < GENERATOR_PREFILLS; i++) TRY(add(p, s, USE_PREFILL, i, e));
     for (int i = 0; scorer_shape_at(&s->score, i).B; i++) {
         TRY(add(p, s, USE_FILL, i, e));

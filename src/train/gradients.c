@@ -20,9 +20,9 @@ static status check_ids(const npy_i32 *ids, const char *path, int64_t vocab, err
     return st;
 }
 
-static batch_rows rows_of(arena *a, const npy_i32 *ids) {
+static batch_rows rows_of(arena *a, const npy_i32 *ids, const model_config *mc) {
     int B = (int)ids->dims[0], T = (int)ids->dims[1] - 1;
-    batch_rows r = batch_rows_new(a, B, T, false);
+    batch_rows r = batch_rows_new(a, B, T, false, mc);
     for (int b = 0; b < B; b++)
         for (int t = 0; t < T; t++) {
             r.ids[b * T + t] = ids->data[b * (T + 1) + t];
@@ -86,6 +86,11 @@ static void replay(const setup *u, const batch_ports *io, op_run *run, int64_t t
 
 static status run_batch(setup *u, const npy_i32 *ids, const char *out_file, double *loss, err *e) {
     int B = (int)ids->dims[0], T = (int)ids->dims[1] - 1;
+    if (u->models[0].num_labels) {
+        err_at(e, ST_USAGE, "--dump-grads",
+               "the batch has no labels, and the model's head is one of labels");
+        return err_hint(e, "its body alone: model.num_labels=0");
+    }
     if (T > model_max_tokens(&u->models[0])) {
         err_set(e, ST_USAGE, "the batch has %d positions, the model's end at %ld", T,
                 (long)model_max_tokens(&u->models[0]));
@@ -105,7 +110,7 @@ static status run_batch(setup *u, const npy_i32 *ids, const char *out_file, doub
     TRY(plan_commit(u->plan, e));
     TRY(setup_make_weights(u, u->plan->store, &u->models[0], e));
     batch_ports io = batch_ports_of(plan_prog(u->plan, USE_TRAIN, 0));
-    batch_rows rows = rows_of(u->a, ids);
+    batch_rows rows = rows_of(u->a, ids, &u->models[0]);
     batch_put(&io, 0, &rows);
     op_run run = {.dev = u->dev, .seed = (uint64_t)u->c->train.seed, .first_micro = true};
     replay(u, &io, &run, (int64_t)B * T);

@@ -91,7 +91,7 @@ static status fill(session *s, int micro_batch, err *e) {
                                  .targets = r->targets,
                                  .start = r->start,
                                  .pos = r->pos,
-                                 .label = r->label});
+                                 .info = r->info});
     execute_complete(&s->stage, s->stage.train, sample_of(s, micro_batch));
     return loader_error(s->stage.train, e);
 }

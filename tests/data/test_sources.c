@@ -128,14 +128,15 @@ static const char *make_pairs(scene *s) {
 }
 
 typedef struct arrays {
-    int32_t ids[T], targets[T], start[T], pos[T], label[1], seen_start[T], seen_end[T];
+    loader_row info[1];
+    int32_t ids[T], targets[T], start[T], pos[T], seen_start[T], seen_end[T];
     int32_t source[S], source_pos[S], source_start[S], source_end[S];
 } arrays;
 
 static loader_rows rows_of(arrays *a) {
     memset(a, 0x55, sizeof *a);
     return (loader_rows){a->ids,        a->targets,    a->start,      a->pos,
-                         a->label,      a->source,     a->source_pos, a->source_start,
+                         a->info,       a->source,     a->source_pos, a->source_start,
                          a->source_end, a->seen_start, a->seen_end};
 }
 
@@ -191,7 +192,7 @@ static int check_row(const arrays *a, int64_t live, bool *met) {
     while (s < S && a->source_end[s] > s) s = a->source_end[s];
     for (; s < S; s++)
         assert_true(a->source[s] == 0 && a->source_end[s] == 0 && a->source_start[s] == 0);
-    assert_int_equal(a->label[0], 1);
+    assert_true(a->info->label == 1 && a->info->n_inputs == live);
     return pairs;
 }
 

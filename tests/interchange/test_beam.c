@@ -69,7 +69,11 @@ static void check_beams(open_model *m, const json_t *o, const beam_request *rq) 
         for (int i = 0; i < n; i++) {
             const json_t *score = json_array_get(json_object_get(o, "scores"), (size_t)i);
             same_ids(o, i, &texts[i].ids);
-            assert_true(fabs(texts[i].score - json_number_value(score)) < 1e-4);
+            double want = json_number_value(score);
+            if (fabs(texts[i].score - want) > 1e-5 * fmax(1, fabs(want))) {
+                char *text = json_dumps(o, 0);
+                fail_msg("beam %d has the score %.7g, not %.7g: %s", i, texts[i].score, want, text);
+            }
             assert_true(texts[i].finish == (texts[i].ids.n < NEW ? FINISH_END : FINISH_LENGTH));
             tok_ids_free(&texts[i].ids);
         }

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/models")
-NAMES = ["llama-gqa-tied", "gpt2-tanh-tied", "qwen3-tied", "gemma2", "olmo2"]
+NAMES = ["llama-gqa-tied", "gpt2-tanh-tied", "qwen3-tied", "gemma2", "mixtral"]
 OPTIONS = [
     dict(num_beams=2),
     dict(num_beams=4, length_penalty=2.0),
@@ -42,7 +42,7 @@ def main():
     torch.manual_seed(5)
     cases = []
     for name in NAMES:
-        model = AutoModelForCausalLM.from_pretrained(os.path.join(MODELS, name)).eval()
+        model = AutoModelForCausalLM.from_pretrained(os.path.join(MODELS, name), experts_implementation="eager").eval()
         vocab = model.config.vocab_size
         for i, options in enumerate(OPTIONS):
             prompt = torch.randint(0, vocab, (2 + 4 * (i % 3),)).tolist()

@@ -98,6 +98,7 @@ typedef struct loader_config {
     bool shuffle;          /* true: training; false: validation */
     int sequences;         /* documents of a sample, which the sets must have, too; 0: 1 */
     bool labels;           /* samples must be such with labels */
+    bool values;           /* samples are texts, one a row, each with a score: its label */
     int source_len;        /* S: rows have sources for an encoder; 0: they have none */
     int32_t decoder_start; /* with sources: what the decoder reads first */
     span_rules spans;      /* with sources: how texts become pairs */
@@ -109,6 +110,14 @@ typedef struct loader_config {
     int32_t tok_vocab;  /* the tokenizer's size */
     int32_t eos;        /* its end-of-text id; -1: none. For token files that have no index */
 } loader_config;
+
+/* What else is known of a row. */
+typedef struct loader_row {
+    /* 0: it has tokens of a rejected or undesirable answer, else 1; of a set of labelled texts (`values`): its document's
+     * score */
+    float label;
+    int32_t n_inputs; /* ids without padding */
+} loader_row;
 
 typedef struct loader loader;
 
@@ -131,22 +140,22 @@ void loader_close(loader *l); /* NULL is fine */
  *   start    [B,T]  the first position of the row that position t may attend to (<= t): where its
  *                   document begins. All 0 without document_mask. NULL: not wanted
  *   pos      [B,T]  t - start[b,t]: positions begin anew with each document. NULL: not wanted
- *   label    [B]    0: the row has tokens of a rejected or undesirable answer; else 1. NULL: not
- *                   wanted
+ *   info     [B]    NULL: not wanted
  *
  * It always returns rows. A token that cannot be read, or is outside of the vocabulary, becomes id
  * 0, and its row (bestfit, none: its document) has no targets. The loader notes the error: ask
  * loader_error before the batch is used. */
 int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
-                    int32_t *start, int32_t *pos, int32_t *label);
+                    int32_t *start, int32_t *pos, loader_row *info);
 /* The same, with the sources of an encoder (source_len S > 0). [B,S]: the source's ids, its positions within its own text,
  * and which tokens of the row each may see: from source_start on, before source_end (padding: both 0). [B,T]: which tokens
  * of the source the decoder's token sees. Targets are the target's tokens; ids are those shifted by one, behind
  * decoder_start. start is that of the pair in the row, whatever document_mask says. Without sources (S 0) these arrays are not
  * touched. */
 typedef struct loader_rows {
-    int32_t *ids, *targets;       /* [B,T] */
-    int32_t *start, *pos, *label; /* [B,T], [B,T], [B]; NULL: not wanted */
+    int32_t *ids, *targets;                                   /* [B,T] */
+    int32_t *start, *pos;                                     /* [B,T]; NULL: not wanted */
+    loader_row *info;                                         /* [B]; NULL: not wanted */
     int32_t *source, *source_pos, *source_start, *source_end; /* [B,S] */
     int32_t *seen_start, *seen_end;                           /* [B,T] */
 } loader_rows;

@@ -35,6 +35,7 @@ struct loader {
     int32_t decoder_start;
     uint64_t seed;
     bool document_mask, shuffle;
+    bool values;            /* labelled texts, one a row */
     int parts;              /* sequences of a sample: 1, or 2 in pairs */
     loader_packing packing; /* not PACKING_AUTO */
     loader_order order;

@@ -26,11 +26,11 @@
  * last. Equal scores are ordered by a hash.
  *
  * File: SET/pack-PACKING-T[-ORDER].seq (pairs: pack-PACKING-SxT); for a token file of another program,
- * FILE.pack-PACKING-T[-ORDER].seq. ORDER is asc or desc.
+ * FILE.pack-PACKING-T[-ORDER].seq. ORDER is asc or desc. With `firsts` PACKING is "first".
  *   pieces      12 bytes each: u64 first token, u32 with the number of tokens in bits 0-25, bit 30:
  *               the document goes on behind, bit 31: the last piece of its sequence
  *   sequences   u64 each: number of the first piece; concat: number of the sequence
- *   trailer     96 bytes (packing_format.h), with the set's fingerprint and a checksum of the
+ *   trailer     104 bytes (packing_format.h), with the set's fingerprint and a checksum of the
  *               trailer. If it shows other data, or a file that is not complete, the index is made
  *               again */
 #ifndef DATA_PACKING_H
@@ -45,6 +45,8 @@ typedef struct packing_spec {
     loader_packing packing;
     loader_order order;
     int seq_len;
+    bool
+        firsts; /* with none: of each document the first piece, also where it has one token only (labelled texts) */
     int source_len; /* S: documents are a source and a target each; 0: they are not */
 } packing_spec;
 

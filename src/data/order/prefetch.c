@@ -41,8 +41,11 @@ static int64_t micro_batches(const prefetch *p, int64_t n) {
     return (n + p->B - 1) / p->B;
 }
 
+enum { INFO_INTS = sizeof(loader_row) / sizeof(int32_t) };
+
 static size_t slot_ints(int B, int T, int S, bool start) {
-    size_t of_row = 1 + (size_t)T * (start ? 3 : 2) + (S ? 4 * (size_t)S + 2 * (size_t)T : 0);
+    size_t of_row =
+        INFO_INTS + (size_t)T * (start ? 3 : 2) + (S ? 4 * (size_t)S + 2 * (size_t)T : 0);
     return (size_t)B * of_row;
 }
 
@@ -56,7 +59,7 @@ static int32_t *next_array(int32_t **at, int64_t n) {
 static loader_rows slot_at(const prefetch *p, uint64_t number) {
     int64_t of_T = (int64_t)p->B * p->T, of_S = (int64_t)p->B * p->S;
     int32_t *at = p->rows + number % (uint64_t)p->slots * slot_ints(p->B, p->T, p->S, p->start);
-    loader_rows r = {.label = next_array(&at, p->B)};
+    loader_rows r = {.info = (loader_row *)(void *)next_array(&at, (int64_t)INFO_INTS * p->B)};
     r.ids = next_array(&at, of_T);
     r.targets = next_array(&at, of_T);
     if (p->start) r.start = next_array(&at, of_T);
@@ -240,7 +243,7 @@ static void copy_slot(const prefetch *p, uint64_t number, int64_t rows, const lo
     copy(to->ids, from.ids, of_T);
     copy(to->targets, from.targets, of_T);
     copy(to->start, from.start, of_T);
-    copy(to->label, from.label, rows);
+    if (to->info) memcpy(to->info, from.info, (size_t)rows * sizeof *to->info);
     if (to->pos) rows_fill_positions(to->pos, to->start, rows, p->T);
     if (!p->S) return;
     copy(to->source, from.source, of_S);

@@ -21,7 +21,7 @@ static loader_rows row_of(const loader *l, const loader_rows *r, int64_t b) {
                          .targets = r->targets + b * T,
                          .start = r->start ? r->start + b * T : NULL,
                          .pos = r->pos ? r->pos + b * T : NULL,
-                         .label = r->label ? r->label + b : NULL,
+                         .info = r->info ? r->info + b : NULL,
                          .source = r->source + b * S,
                          .source_pos = r->source_pos + b * S,
                          .source_start = r->source_start + b * S,
@@ -109,11 +109,11 @@ int64_t sources_fill_row(const loader *l, uint64_t sample, const loader_rows *ro
     err e = {0};
     pair_row r = {.l = l, .at = row_of(l, rows, b)};
     loader_place p = place_compute(l, sample);
-    if (r.at.label) *r.at.label = 1;
     if (l->cuts_spans)
         add_text(&r, sample);
     else if (add_pairs(&r, &p, &e) != ST_OK)
         loader_set_fault(l, &e);
     pad(&r);
+    if (r.at.info) *r.at.info = (loader_row){.label = 1, .n_inputs = (int32_t)r.n_target};
     return r.live;
 }
