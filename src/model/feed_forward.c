@@ -22,6 +22,7 @@ static val dense(model_rec *r, int l, const layer_spec *k, val x) {
                 ? gated(r, k, x)
                 : graph_act(r->g, model_product(r, PART_UP, k->stored, x), k->mlp.act);
     graph_name(r->g, h, "layers.%d.mlp.act", l);
+    h = graph_dropout(r->g, h, (float)k->mlp.dropout);
     return model_out_product(r, PART_DOWN, k->stored, h);
 }
 

@@ -11,7 +11,11 @@
 /* One micro-batch on the host: B sequences of T tokens; each array is [B,T] unless it says otherwise. */
 typedef struct batch_rows {
     int B, T;
+    int S; /* tokens of a source, for an encoder; 0: there is none */
     int32_t *ids, *targets, *pos;
+    /* [B,S] of sources: ids, positions, and which tokens of its row each sees: from start on, before end. */
+    int32_t *source, *source_pos, *source_start, *source_end;
+    int32_t *seen_start, *seen_end; /* which tokens of the source each token of the decoder sees */
     int32_t *label; /* [B] 1: chosen or desirable, 0: rejected or undesirable (loader.h) */
     int32_t *start; /* first position that a token may attend to; NULL: no document mask */
     float *nll;     /* -log p of each target, after the forward pass */
@@ -22,6 +26,10 @@ typedef struct batch_rows {
 } batch_rows;
 
 batch_rows batch_rows_new(arena *a, int B, int T, bool start);
+/* Room for sources of S tokens, with the rows of a decoder. */
+void batch_rows_add_sources(arena *a, batch_rows *rows, int S);
+/* Row b has one source of n tokens, which ids[b*S..] already holds, and its tokens all see it. */
+void batch_rows_see_source(batch_rows *rows, int b, int n);
 int64_t batch_rows_bytes(int B, int T);
 /* Moves row k of every sample, of `sequences` rows each, to row k * samples + i, so that programs that
  * run the first ones of all samples find them together. What d_nll holds is lost. */
@@ -34,6 +42,7 @@ batch_rows batch_rows_from(const batch_rows *rows, int first);
 typedef struct batch_ports {
     const prog *p; /* NULL: there is no such program, and there are no ports */
     prog_port ids, targets, pos, start, nll, d_nll;
+    prog_port source, source_pos, source_start, source_end, seen_start, seen_end;
     prog_port x, y, d_x, d_y; /* activations between chunks, and their gradients */
 } batch_ports;
 
