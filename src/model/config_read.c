@@ -357,6 +357,28 @@ static status check_norm(const json_t *all, model_config *mc, err *e) {
     return at_key(e, "norm_weights");
 }
 
+static status check_groups(const model_config *mc, err *e) {
+    int64_t groups = mc->router_groups, of_group = groups ? mc->num_experts / groups : 0;
+    if (groups <= 1) return ST_OK;
+    if (mc->num_experts % groups)
+        return not_multiple("num_experts", mc->num_experts, "router_groups", groups, e);
+    if (mc->router_group_best > of_group) {
+        err_set(e, ST_USAGE, "a group of %ld experts has no %ld best ones", (long)of_group,
+                (long)mc->router_group_best);
+        err_hint(e, "use at most %ld", (long)of_group);
+        return at_key(e, "router_group_best");
+    }
+    if (mc->router_groups_kept > groups ||
+        mc->router_groups_kept * of_group < mc->num_experts_per_tok) {
+        err_set(e, ST_USAGE, "%ld of %ld groups have no %ld experts of a token",
+                (long)mc->router_groups_kept, (long)groups, (long)mc->num_experts_per_tok);
+        int64_t least = (mc->num_experts_per_tok + of_group - 1) / of_group;
+        err_hint(e, "use %ld to %ld", (long)least, (long)groups);
+        return at_key(e, "router_groups_kept");
+    }
+    return ST_OK;
+}
+
 static status check_experts(const model_config *mc, err *e) {
     if (mc->num_experts == 0) return ST_OK;
     if (mc->num_experts_per_tok > mc->num_experts) {
@@ -365,7 +387,7 @@ static status check_experts(const model_config *mc, err *e) {
         err_hint(e, "use at most %ld", (long)mc->num_experts);
         return at_key(e, "num_experts_per_tok");
     }
-    if (!mc->mlp_bias) return ST_OK;
+    if (!mc->mlp_bias) return check_groups(mc, e);
     err_set(e, ST_USAGE, "experts have no biases");
     return at_key(e, "mlp_bias");
 }
@@ -438,7 +460,8 @@ static status check_size(const model_config *mc, err *e) {
     for (int l = 0; l < mc->num_hidden_layers; l++) {
         layer_spec k = model_layer(mc, l * (int)mc->block_repeat);
         double heads = 2.0 * (double)((k.attn.H + k.attn.K) * k.attn.D);
-        n += C * (heads + 3.0 * (double)k.mlp.F * (double)(k.mlp.E ? k.mlp.E : 1));
+        double F = (double)k.mlp.F * (double)(k.mlp.E ? k.mlp.E : 1) + (double)k.mlp.shared;
+        n += C * (heads + 3.0 * F);
     }
     n += C * (2.0 * (double)mc->vocab_size + (double)mc->max_position_embeddings);
     if (n <= PARAMS_MAX) return ST_OK;
@@ -484,6 +507,7 @@ static status merge_base(json_t *all, const json_t *base, bool strict, err *e) {
     TRY(config_check_rope(base, f, e));
     config_merge(all, base, f);
     config_drop_switched_off(all, base, f, strict);
+    TRY(config_merge_head(all, base, e));
     config_merge(all, json_object_get(base, "athanor"), NULL);
     return ST_OK;
 }
@@ -506,7 +530,7 @@ static status read_config(arena *a, const json_t *obj, bool as_file, int64_t voc
     const json_t *ignored = as_file ? NULL : json_object_get(obj, "ignore_keys");
     const char *from = NULL;
     bool strict = as_file;
-    int64_t vocab = 0;
+    int64_t vocab = 0, labels = 0;
     status st = ST_OK;
     *out = (model_config){0};
     if (as_file)
@@ -517,11 +541,18 @@ static status read_config(arena *a, const json_t *obj, bool as_file, int64_t voc
     drop_ignored(base, ignored);
     TRY_GOTO(st, merge_base(all, base, strict, e), done);
     vocab = json_integer_value(json_object_get(all, "vocab_size"));
-    if (!as_file) config_merge(all, obj, NULL);
+    out->from_labels = json_integer_value(json_object_get(all, "num_labels"));
+    if (!as_file) {
+        config_merge(all, obj, NULL);
+        TRY_GOTO(st, config_count_labels(all, obj, e), done);
+    }
     TRY_GOTO(st, find_family(all, &out->family, e), done);
     if (!as_file) TRY_GOTO(st, config_check_rope(obj, out->family, e), done);
     if (strict) TRY_GOTO(st, config_check_strict(base, out->family, e), done);
+    labels = out->from_labels;
     TRY_GOTO(st, read_all(a, all, strict, vocab_if_auto, out, e), done);
+    TRY_GOTO(st, config_read_labels(a, all, out, e), done);
+    out->from_labels = labels;
     out->from = from ? arena_strdup(a, from) : NULL;
     out->from_vocab = vocab > 0 ? vocab : out->vocab_size;
 done:

@@ -16,6 +16,7 @@ static const char *const other_names[PART_COUNT] = {
     [PART_ENCODER_RELATIVE] = "model.encoder_relative_attention_bias",
     [PART_ENCODER_NORM] = "model.encoder_norm",
     [PART_CROSS_OUT_NORM] = "model.layers.%d.cross_attention_out_layernorm",
+    [PART_SCORE] = "score",
     [PART_ATTN_NORM] = "model.layers.%d.pre_attention_layernorm",
     [PART_ATTN_OUT_NORM] = "model.layers.%d.attention_out_layernorm",
     [PART_MLP_NORM] = "model.layers.%d.pre_feedforward_layernorm",
@@ -28,6 +29,11 @@ static const char *const other_names[PART_COUNT] = {
     [PART_EXPERT_GATE] = "model.layers.%d.mlp.experts.%d.gate_proj",
     [PART_EXPERT_UP] = "model.layers.%d.mlp.experts.%d.up_proj",
     [PART_EXPERT_DOWN] = "model.layers.%d.mlp.experts.%d.down_proj",
+    [PART_ROUTER_BIAS] = "model.layers.%d.mlp.gate.e_score_correction_bias",
+    [PART_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
+    [PART_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
+    [PART_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj",
+    [PART_SHARED_SCALE] = "model.layers.%d.mlp.shared_expert_gate",
 };
 
 /* As the family writes it for stored layer l, with %d for the layer; NULL: it has none. */
@@ -67,7 +73,8 @@ void model_experts_name(const model_config *mc, int l, const char *end,
     char of_layer[MODEL_NAME_BYTES];
     model_part_name(mc, PART_EXPERT_GATE, l, of_layer);
     const char *at = strstr(of_layer, ".%d");
-    snprintf(out, MODEL_NAME_BYTES, "%.*s.%s", at ? (int)(at - of_layer) : 0, of_layer, end);
+    int len = at ? (int)(at - of_layer) : (int)strlen(of_layer);
+    snprintf(out, MODEL_NAME_BYTES, "%.*s.%s", len, of_layer, end);
 }
 
 void model_pack_name(const model_config *mc, model_part first, int l, const char *end,
@@ -252,25 +259,63 @@ static void declare_mlp(declaring *d, const mlp_layer *m) {
     if (m->bias) add_bias(d, PART_DOWN, d->mc->hidden_size, (param){0});
 }
 
-/* Matrices of all experts are a pack, so that one op multiplies them: gate and up of each expert
- * behind each other, and a pack of what comes after. */
-static void declare_experts(declaring *d, const mlp_layer *m) {
+/* What every rank has, and of whose gradient each has a summand, since it multiplies by its part of
+ * what experts give. */
+static param summand(void) {
+    return (param){.split = {.per_head = true}};
+}
+
+/* The part beside experts that every token goes through. */
+static void declare_shared(declaring *d, const mlp_layer *m) {
     int64_t C = d->mc->hidden_size;
     char name[MODEL_NAME_BYTES];
-    add_matrix(d, PART_ROUTER, m->E, C, INIT_ROLE_IN, (param){0});
-    model_experts_name(d->mc, d->stored, "gate_up_proj.weight", name);
-    param_pack_begin_in_memory(d->s, name);
-    for (d->expert = 0; d->expert < m->E; d->expert++) {
-        if (m->kind == MLP_GATED)
-            add_matrix(d, PART_EXPERT_GATE, m->F, C, INIT_ROLE_IN, (param){0});
-        add_matrix(d, PART_EXPERT_UP, m->F, C, INIT_ROLE_IN, (param){0});
+    if (m->kind == MLP_GATED) {
+        model_pack_name(d->mc, PART_SHARED_GATE, d->stored, "gate_up_proj.weight", name);
+        param_pack_begin(d->s, name);
+        add_matrix(d, PART_SHARED_GATE, m->shared, C, INIT_ROLE_IN, rows_shared(m->shared));
     }
-    param_pack_end(d->s);
-    model_experts_name(d->mc, d->stored, "down_proj.weight", name);
-    param_pack_begin_in_memory(d->s, name);
-    for (d->expert = 0; d->expert < m->E; d->expert++)
-        add_matrix(d, PART_EXPERT_DOWN, C, m->F, INIT_ROLE_MLP_OUT, (param){0});
-    param_pack_end(d->s);
+    add_matrix(d, PART_SHARED_UP, m->shared, C, INIT_ROLE_IN, rows_shared(m->shared));
+    if (m->kind == MLP_GATED) param_pack_end(d->s);
+    add_matrix(d, PART_SHARED_DOWN, C, m->shared, INIT_ROLE_MLP_OUT, inputs_shared());
+    if (m->shared_gate) add_matrix(d, PART_SHARED_SCALE, 1, C, INIT_ROLE_IN, summand());
+}
+
+/* Experts whose matrices are one tensor in files: one, or all where the name has no number. */
+static int64_t experts_of_tensor(const model_config *mc, const mlp_layer *m) {
+    char of_layer[MODEL_NAME_BYTES];
+    model_part_name(mc, PART_EXPERT_UP, 0, of_layer);
+    return strstr(of_layer, "%d") ? 1 : m->E;
+}
+
+/* Matrices of all experts are a pack, so that one op multiplies them: gate and up of each expert
+ * behind each other, and a pack of what comes after. In a file they are three stacks. */
+static void declare_experts(declaring *d, const mlp_layer *m) {
+    int64_t C = d->mc->hidden_size, n = experts_of_tensor(d->mc, m);
+    param in = rows_shared(m->F), out = inputs_shared();
+    if (n > 1) in = out = (param){.experts = n}; /* of a file for one rank */
+    char both[MODEL_NAME_BYTES], gate[MODEL_NAME_BYTES], up[MODEL_NAME_BYTES];
+    char down[MODEL_NAME_BYTES];
+    model_experts_name(d->mc, d->stored, "gate_up_proj.weight", both);
+    model_experts_name(d->mc, d->stored, "gate_proj.weight", gate);
+    model_experts_name(d->mc, d->stored, "up_proj.weight", up);
+    model_experts_name(d->mc, d->stored, "down_proj.weight", down);
+    bool gated = m->kind == MLP_GATED;
+    add_matrix(d, PART_ROUTER, m->E, C, INIT_ROLE_IN, summand());
+    if (m->router_bias)
+        add(d, PART_ROUTER_BIAS, "",
+            (param){.rows = 1, .cols = m->E, .rank = 1, .init.kind = INIT_ZEROS});
+    param_experts_begin(d->s, both);
+    for (d->expert = 0; d->expert < m->E; d->expert += (int)n) {
+        if (gated) add_matrix(d, PART_EXPERT_GATE, n * m->F, C, INIT_ROLE_IN, in);
+        add_matrix(d, PART_EXPERT_UP, n * m->F, C, INIT_ROLE_IN, in);
+    }
+    param_experts_end(d->s, gated ? (const char *[]){gate, up} : (const char *[]){up}, 1 + gated);
+    param_experts_begin(d->s, down);
+    for (d->expert = 0; d->expert < m->E; d->expert += (int)n)
+        add_matrix(d, PART_EXPERT_DOWN, n * C, m->F, INIT_ROLE_MLP_OUT, out);
+    param_experts_end(d->s, (const char *[]){down}, 1);
+    d->expert = 0;
+    if (m->shared) declare_shared(d, m);
 }
 
 static void declare_layer(declaring *d, const layer_spec *k) {
@@ -289,6 +334,10 @@ static void declare_layer(declaring *d, const layer_spec *k) {
 static void declare_head(declaring *d) {
     const model_config *mc = d->mc;
     int64_t V = mc->vocab_size;
+    if (mc->num_labels) {
+        add_matrix(d, PART_SCORE, mc->num_labels, mc->hidden_size, INIT_ROLE_HEAD, (param){0});
+        return;
+    }
     if (!mc->tie_word_embeddings)
         add_matrix(d, PART_HEAD, V, mc->hidden_size, INIT_ROLE_HEAD, rows_shared(V));
     if (mc->head_bias) add_bias(d, PART_HEAD, V, rows_shared(V));
@@ -333,7 +382,7 @@ void model_declare_layers(const model_config *mc, model_layer_range layers, para
     bool begins = layers.first == 0, ends = layers.end == model_layers(mc);
     int repeat = (int)mc->block_repeat;
     if (ends) declare_head(&d);
-    if (mc->tie_word_embeddings && (begins || ends)) declare_embed(&d);
+    if (model_head_is_table(mc) && (begins || ends)) declare_embed(&d);
     if (ends) add_norm(&d, PART_FINAL_NORM, mc->hidden_size, (param){0});
     int encoder = (int)mc->num_encoder_layers;
     for (int l = (layers.end - 1) / repeat; l >= layers.first / repeat; l--) {
@@ -347,7 +396,7 @@ void model_declare_layers(const model_config *mc, model_layer_range layers, para
     }
     d.stored = -1;
     if (begins) declare_positions(&d);
-    if (begins && !mc->tie_word_embeddings) declare_embed(&d);
+    if (begins && !model_head_is_table(mc)) declare_embed(&d);
 }
 
 void model_declare(const model_config *mc, param_store *s) {
@@ -382,9 +431,6 @@ static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
                        "%lld heads and %lld key/value heads of layer %d do not divide over %d "
                        "tensor-parallel ranks",
                        (long long)H, (long long)K, l, tp);
-    if (k->mlp.E && tp > 1)
-        return err_set(e, ST_USAGE,
-                       "layer %d has experts, which tensor-parallel ranks do not share", l);
     if (k->mlp.dropout > 0 && tp > 1) {
         err_set(e, ST_USAGE,
                 "dropout inside the feed-forward part of layer %d is not shared by tensor-parallel "
@@ -392,6 +438,7 @@ static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
                 l);
         return err_hint(e, "use dropout_rate: 0");
     }
+    if (F % tp == 0) F = k->mlp.shared;
     if (F % tp)
         return err_set(e, ST_USAGE,
                        "the feed-forward width %lld of layer %d does not divide over %d "

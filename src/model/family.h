@@ -26,6 +26,7 @@ typedef enum model_part {
     PART_FINAL_NORM,
     PART_ENCODER_NORM, /* of what the encoder made */
     PART_HEAD,
+    PART_SCORE,         /* the head of num_labels outputs, in the place of PART_HEAD */
     PART_ATTN_NORM,     /* before attention; before both branches where they share one */
     PART_ATTN_OUT_NORM, /* after attention, before it is added to the residual stream */
     PART_MLP_NORM,
@@ -52,7 +53,12 @@ typedef enum model_part {
     PART_EXPERT_GATE,
     PART_EXPERT_UP,
     PART_EXPERT_DOWN,
-    PART_LORA_A, /* adapters (adapters.c), named after the matrix beside which they stand */
+    PART_ROUTER_BIAS, /* its whole name, since it is no ".bias" in files */
+    PART_SHARED_GATE, /* of the part beside experts that every token goes through */
+    PART_SHARED_UP,
+    PART_SHARED_DOWN,
+    PART_SHARED_SCALE, /* whose product with a token says how much that part counts */
+    PART_LORA_A,       /* adapters (adapters.c), named after the matrix beside which they stand */
     PART_LORA_B,
     PART_COUNT
 } model_part;
@@ -67,6 +73,7 @@ enum { BY_TRANSFORMERS = 1, BY_VLLM = 2, BY_OLLAMA = 4 };
 typedef struct model_family {
     const char *model_type;   /* of config.json */
     const char *architecture; /* "LlamaForCausalLM" */
+    const char *classifier;   /* "LlamaForSequenceClassification"; NULL: transformers has none */
     /* Lists of words, separated by spaces. */
     const char *keys;     /* options (names of keys.def) that its config.json has, by these names or
                                their aliases */

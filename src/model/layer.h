@@ -35,7 +35,10 @@ typedef struct mlp_layer {
     bool bias;
     double dropout;   /* of what goes into the last product */
     int64_t E, k;     /* experts, and how many of them a token goes through; E 0: none */
-    bool renormalise; /* the weights of a token's experts sum to 1 */
+    op_router router; /* how it chooses them */
+    bool router_bias; /* a bias chooses, too */
+    int64_t shared;   /* width of the part beside experts that every token goes through; 0: none */
+    bool shared_gate; /* what that gives is multiplied by sigmoid(x w) */
 } mlp_layer;
 
 /* A layer has two branches, attention and the feed-forward part. One after the other:
@@ -59,6 +62,19 @@ int model_encoder_layers(const model_config *mc);
 layer_spec model_layer(const model_config *mc, int l);
 /* The token with which a decoder that looks at an encoder begins. */
 int32_t model_decoder_start(const model_config *mc);
+/* Whether a language model's head is the embedding. */
+static inline bool model_head_is_table(const model_config *mc) {
+    return mc->tie_word_embeddings && !mc->num_labels;
+}
+/* Columns of logits: tokens, or labels. */
+static inline int64_t model_logits(const model_config *mc) {
+    return mc->num_labels ? mc->num_labels : mc->vocab_size;
+}
+/* What a head of labels says; not PROBLEM_AUTO. */
+static inline problem_kind model_problem(const model_config *mc) {
+    if (mc->problem_type != PROBLEM_AUTO) return (problem_kind)mc->problem_type;
+    return mc->num_labels == 1 ? PROBLEM_REGRESSION : PROBLEM_SINGLE_LABEL;
+}
 /* The longest sequence: max_position_embeddings, or what scaled rotary positions reach beyond it.
  */
 int64_t model_max_tokens(const model_config *mc);

@@ -26,6 +26,7 @@ static layer_spec local_layer(const model_rec *r, int l) {
     k.attn.K = K;
     k.attn.H /= tp;
     k.mlp.F /= tp;
+    k.mlp.shared /= tp;
     return k;
 }
 
@@ -137,7 +138,7 @@ static void hand_over(model_rec *r, val y) {
     graph_output(r->g, y, "y");
     graph_root(r->g, y, "grad.y");
     /* the head, in the last chunk, has written its gradient before the embedding adds to it */
-    if (r->layers.first == 0 && r->mc->tie_word_embeddings)
+    if (r->layers.first == 0 && model_head_is_table(r->mc))
         graph_grad_has_begun(r->g, model_weight(r, PART_EMBED, -1));
 }
 
@@ -146,6 +147,7 @@ static void record_balance(model_rec *r) {
     if (r->load == VAL_NONE) return;
     op_router router = {.k = (int)r->mc->num_experts_per_tok, .layers = r->n_routers};
     double coef = r->mc->router_aux_loss_coef; /* the op gives N times the mean of N rows */
+    coef /= graph_tp(r->g);                    /* each adds it to what is summed over the ranks */
     if (r->task == TASK_NLL && r->sample_rows > 1) coef /= (double)r->sample_rows;
     graph_aux_loss(r->g, graph_router_balance(r->g, &router, r->load), (float)coef, true);
 }
@@ -166,8 +168,27 @@ static void record_loss(model_rec *r, val x, val w, val bias) {
     if (deferred) graph_root(r->g, nll, "grad.nll");
 }
 
+/* What a head of labels says of chosen rows. In training its gradient comes from outside. */
+static void record_labels(model_rec *r, val x) {
+    if (r->task == TASK_LOGITS)
+        x = graph_take_rows(r->g, x, graph_input(r->g, "rows", DT_I32, r->n_logits, 1));
+    else
+        graph_fail(r->g, ST_USAGE, "a head of labels says nothing of the next token");
+    x = model_norm(r, PART_FINAL_NORM, -1, x, 0);
+    bool train = graph_get_options(r->g)->train; /* a gradient has the format of what it is of */
+    val w = model_weight(r, PART_SCORE, -1);
+    val logits =
+        train ? graph_linear(r->g, x, w, VAL_NONE) : graph_linear_exact(r->g, x, w, VAL_NONE);
+    graph_output(r->g, logits, "logits");
+    graph_root(r->g, logits, "grad.logits");
+}
+
 static void record_head(model_rec *r, val x) {
     const model_config *mc = r->mc;
+    if (mc->num_labels) {
+        record_labels(r, x);
+        return;
+    }
     if (r->task == TASK_SCORE || r->task == TASK_FILL)
         x = graph_take_rows(r->g, x, graph_input(r->g, "rows", DT_I32, r->n_logits, 1));
     if (r->task == TASK_FILL) {

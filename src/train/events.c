@@ -39,11 +39,18 @@ static void put_rewards(json_t *o, const session *s, const int64_t sums[SUM_COUN
     if (k->learned == 2)
         json_object_set_new(o, "accuracy",
                             json_f32((double)sums[SUM_WINS] / (double)sums[SUM_CHOSEN]));
+    if (k->head) return;
     json_object_set_new(o, "logp_chosen",
                         json_f32(objective_average(sums[SUM_LOGP_CHOSEN], sums[SUM_CHOSEN])));
     json_object_set_new(o, "logp_rejected",
                         json_f32(objective_average(sums[SUM_LOGP_REJECTED], sums[SUM_REJECTED])));
     if (k->kl) json_object_set_new(o, "kl", json_f32(s->stage.kl));
+}
+
+/* Of classes; the loss of a number is its squared error. */
+static void put_accuracy(json_t *o, const session *s, const int64_t sums[SUM_COUNT]) {
+    if (model_problem(&s->setup.models[0]) == PROBLEM_REGRESSION) return;
+    json_object_set_new(o, "accuracy", json_f32((double)sums[SUM_WINS] / (double)sums[SUM_CHOSEN]));
 }
 
 /* Targets of the step, their share of its tokens with padding, and all so far. */
@@ -69,7 +76,10 @@ status events_step(session *s, const step_result *r, err *e) {
         json_f32(share * plan_hardware_flops(u->plan)), "step_ms", json_f32(seconds * 1e3),
         "data_wait_ms", json_f32((double)r->wait_ns / 1e6));
     if (u->objective->marks) put_trained(o, s, r);
-    if (u->objective->loss) put_rewards(o, s, r->sums);
+    if (u->objective->values)
+        put_accuracy(o, s, r->sums);
+    else if (u->objective->loss)
+        put_rewards(o, s, r->sums);
     if (r->has_digest) json_object_set_new(o, "digest", json_hash(r->digest));
     if (u->plan->spec.compute == DT_F16)
         json_object_set_new(o, "loss_scale", json_f32(r->loss_scale));
@@ -112,6 +122,13 @@ status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], err *e) {
     json_t *o = json_pack("{s:o,s:I}", "val_loss", json_f64(s->at.val_loss), "targets",
                           (json_int_t)sums[SUM_TARGETS]);
     put_rewards(o, s, sums);
+    return events_emit(s, "valid", s->at.step, o, e);
+}
+
+status events_valid_labels(session *s, const label_tally *t, err *e) {
+    json_t *o = json_pack("{s:o,s:I}", "val_loss", json_f64(s->at.val_loss), "texts",
+                          (json_int_t)label_tally_texts(t));
+    json_object_update_new(o, label_tally_json(t));
     return events_emit(s, "valid", s->at.step, o, e);
 }
 

@@ -72,7 +72,7 @@ static status check_batch(dump_batch *b, const model_config *mc, err *e) {
  * padding. */
 static batch_rows pairs_of(arena *a, const model_config *mc, const dump_batch *d) {
     int B = d->B, T = d->T;
-    batch_rows r = batch_rows_new(a, B, T, false);
+    batch_rows r = batch_rows_new(a, B, T, false, mc);
     batch_rows_add_sources(a, &r, d->S);
     memcpy(r.source, d->ids.data, (size_t)d->ids.numel * sizeof(int32_t));
     for (int b = 0; b < B; b++) {
@@ -93,7 +93,7 @@ static batch_rows rows_of(arena *a, const model_config *mc, const dump_batch *d)
     if (d->S) return pairs_of(a, mc, d);
     const npy_i32 *ids = &d->ids;
     int B = d->B, T = d->T;
-    batch_rows r = batch_rows_new(a, B, T, false);
+    batch_rows r = batch_rows_new(a, B, T, false, mc);
     for (int b = 0; b < B; b++)
         for (int t = 0; t < T; t++) {
             r.ids[b * T + t] = ids->data[b * (T + 1) + t];
@@ -156,6 +156,11 @@ static void replay(const setup *u, const batch_ports *io, op_run *run, int64_t t
 }
 
 static status run_batch(setup *u, const dump_batch *d, const char *out_file, double *loss, err *e) {
+    if (u->models[0].num_labels) {
+        err_at(e, ST_USAGE, "--dump-grads",
+               "the batch has no labels, and the model's head is one of labels");
+        return err_hint(e, "its body alone: model.num_labels=0");
+    }
     int B = d->B, T = d->T > d->S ? d->T : d->S;
     if (T > model_max_tokens(&u->models[0])) {
         err_set(e, ST_USAGE, "the batch has %d positions, the model's end at %ld", T,

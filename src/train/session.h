@@ -60,6 +60,9 @@ status validate(session *s, err *e) ATH_MUST_USE;
 /* validate_rewards.c: the same of objectives with a loss of their own; batches: of the whole set. */
 status validate_rewards(session *s, uint64_t batches, err *e) ATH_MUST_USE;
 
+/* validate_labels.c: the same of labelled texts. */
+status validate_labels(session *s, uint64_t batches, err *e) ATH_MUST_USE;
+
 /* samples.c: emits a `sample` event for each prompt. */
 status samples_encode(setup *u, err *e) ATH_MUST_USE;
 status samples_write(session *s, err *e) ATH_MUST_USE;

@@ -62,7 +62,7 @@ static void make_ways(stage *g, const setup *u) {
     for (int c = 0; c < g->parts.chunks; c++) g->chunks[c] = batch_ports_of(g->parts.chunk[c]);
     for (int i = 0; i < g->parts.looks; i++) g->looks[i] = batch_ports_of(g->parts.look[i]);
     g->validation = batch_ports_of(plan_prog(u->plan, USE_VALID, 0));
-    g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask);
+    g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask, &u->models[g->number]);
     g->learned = ARENA_ARRAY(a, objective_row, g->B);
     g->d_logp = ARENA_ARRAY(a, double, g->B);
     g->marks = ARENA_ARRAY(a, uint8_t, g->T);

@@ -10,9 +10,9 @@
 /* Golden models that no GGUF file can hold, and the option that stands in the way. */
 static const char *const refused[][2] = {
     {"mobilellm-shared", ""},
-    {"mixtral", ""},
-    {"olmoe", ""},
-    {"qwen3-moe", ""},
+    {"qwen2-moe", ""},
+    {"olmoe", "model.num_key_value_heads"},
+    {"qwen3-moe", "model.expert_layers"},
     {"phi-qknorm", "model.qk_norm"},
     {"smollm3-window", "model.sliding_window"},
     {"qwen2-window", "model.sliding_window"},

@@ -67,6 +67,9 @@ static void router_pick_fwd(const op_call *c) {
 static void router_pick_bwd(const op_call *c) {
     const tensor *probs = &c->in[0], *picks = &c->out[1], *dp = &c->din[0];
     const op_router *r = &c->attr->router;
+    const tensor *dbias = &c->din[1];
+    for (int64_t e = 0; dbias->data && e < dbias->cols; e++)
+        put_real(real_row_of(dbias, 0) + e, 0, op_accumulates(c, 1));
     if (!dp->data) return;
     bool add = op_accumulates(c, 0);
     PARALLEL_FOR
