@@ -82,7 +82,7 @@ typedef struct plan_spec {
     int cache_tok; /* longest sequence of the sampler, in tokens; 0: no sampler */
     bool
         cache_f16; /* keys and values are f16 in its cache and the engine's; only if compute is DT_F32 */
-    int prefill_T; /* tokens of the longest prefill pass of the sampler */
+    int prefill_T;  /* tokens of the longest prefill pass of the sampler */
     int source_tok; /* longest source of the sampler, for an encoder */
     int logits_T; /* length of sequences of which all logits are wanted; 0: no such program. A head of labels also has
                           programs of T/2, T/4, ... */

@@ -18,11 +18,11 @@ typedef struct batch_rows {
     /* [B,S] of sources: ids, positions, and which tokens of its row each sees: from start on, before end. */
     int32_t *source, *source_pos, *source_start, *source_end;
     int32_t *seen_start, *seen_end; /* which tokens of the source each token of the decoder sees */
-    loader_row *info; /* [B] label, and how long it is without padding */
-    int32_t *start;   /* first position that a token may attend to; NULL: no document mask */
-    float *nll;       /* -log p of each target, after the forward pass */
-    float *d_nll;     /* d loss / d nll, if the objective computes it (objective.h) */
-    float *ref_nll;   /* nll by the reference model, if that is in memory */
+    loader_row *info;               /* [B] label, and how long it is without padding */
+    int32_t *start; /* first position that a token may attend to; NULL: no document mask */
+    float *nll;     /* -log p of each target, after the forward pass */
+    float *d_nll;   /* d loss / d nll, if the objective computes it (objective.h) */
+    float *ref_nll; /* nll by the reference model, if that is in memory */
     /* [B] log p of each sequence's targets by the reference, if that was computed before training */
     double *ref_logp;
     /* Of a model with a head of labels: */
