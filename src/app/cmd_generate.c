@@ -236,7 +236,8 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
     rq.prompt = prompt->id;
     rq.n_prompt = prompt->n;
     status st = ST_OK;
-    if (!args->json && m->tok) {
+    if (!args->json && m->tok &&
+        !m->config.num_encoder_layers) { /* which answers, and goes not on */
         rq.on_text = cli_print_piece;
         st = tok_decode(m->tok, prompt->id, prompt->n, true, &shown, e);
         cli_print_text(stdout, strbuf_cstr(&shown), shown.len);
@@ -357,7 +358,11 @@ static status search_lines(const cli_args *args, open_model *m, const prompts *p
 static status generate_lines(const cli_args *args, open_model *m, const prompts *p,
                              const logit_rows *r, generate_request rq, grammar *held_to, err *e) {
     int64_t room = longest(p) + rq.max_new;
-    int64_t ctx = model_max_tokens(&m->config);
+    int64_t ctx = model_max_tokens(&m->config), source = longest(p);
+    if (m->config.num_encoder_layers) {
+        open_model_set_source(m, (int)(source < ctx ? source : ctx));
+        room = 1 + rq.max_new;
+    }
     TRY(open_model_load(m, (int)(room < ctx ? room : ctx), (int)r->of, e));
     if (r->of) TRY(store_logits(cli_value(args, "logits"), m, &p->item[0].ids, r, e));
     uint64_t seed = rq.sample.seed;

@@ -61,7 +61,8 @@ typedef struct generate_result {
     double prefill_rate, decode_rate;
 } generate_result;
 
-/* Appends new ids to `out` (the id that ends the text is not included) and their text to `text`,
+/* A model with an encoder reads the prompt there, and its decoder begins with the generator's `begin`.
+ * Appends new ids to `out` (the id that ends the text is not included) and their text to `text`,
  * special tokens left out unless keep_special. Text of a stop string is not streamed. ST_USAGE: an empty prompt, one
  * with ids that the model does not know, or that leaves no room below Tmax; a bias for an unknown id;
  * a constraint that no token of the vocabulary can meet; ST_NONFINITE: the model

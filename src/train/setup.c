@@ -311,6 +311,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .n_others = u->objective->reference && !u->knows_reference,
                        .valid_B = c->data.valid || u->objective->kl ? k->B : 0,
                        .cache_tok = cache_tok(u),
+                       .source_tok = cache_tok(u),
                        .prefill_T = PREFILL_T,
                        .score = u->tasks.score,
                        .optim = u->optim,

@@ -115,6 +115,10 @@ static status check_references(const stage *g, const setup *u, int number, err *
 
 static status enter_stage(stage *g, const setup *u, stage_data *d, const course_part *p, err *e) {
     const course_stage *k = &u->course->stage[p->stage];
+    if (u->models[p->stage].num_encoder_layers)
+        return err_set(
+            e, ST_USAGE,
+            "a model with an encoder learns from pairs, which training does not read yet");
     /* by probe_data (train.c), which opens the data of the first stage */
     bool is_open = g->number < 0 && g->train && p->stage == 0;
     if (!is_open) stage_leave(g);
