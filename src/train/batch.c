@@ -48,8 +48,9 @@ void batch_rows_see_source(batch_rows *r, int b, int n) {
     }
 }
 
-int64_t batch_rows_bytes(int B, int T, int64_t labels) {
+int64_t batch_rows_bytes(int B, int T, int S, int64_t labels) {
     int64_t bytes = (int64_t)B * T * (4 * (int64_t)sizeof(int32_t) + 3 * (int64_t)sizeof(float));
+    if (S) bytes += (int64_t)B * (4 * (int64_t)S + 2 * (int64_t)T) * (int64_t)sizeof(int32_t);
     return bytes + B * (int64_t)(sizeof(loader_row) + sizeof(int32_t) + sizeof(double)) +
            2 * B * labels * (int64_t)sizeof(float);
 }

@@ -39,7 +39,7 @@ batch_rows batch_rows_new(arena *a, int B, int T, bool start, const model_config
 void batch_rows_add_sources(arena *a, batch_rows *rows, int S);
 /* Row b has one source of n tokens, which ids[b*S..] already holds, and its tokens all see it. */
 void batch_rows_see_source(batch_rows *rows, int b, int n);
-int64_t batch_rows_bytes(int B, int T, int64_t labels);
+int64_t batch_rows_bytes(int B, int T, int S, int64_t labels);
 /* Says at which token a head of labels looks, from ids and lengths: at the last one that is not pad_token_id, as in transformers. */
 void batch_find_last(const batch_rows *rows);
 /* Moves row k of every sample, of `sequences` rows each, to row k * samples + i, so that programs that

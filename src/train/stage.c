@@ -63,6 +63,8 @@ static void make_ways(stage *g, const setup *u) {
     for (int i = 0; i < g->parts.looks; i++) g->looks[i] = batch_ports_of(g->parts.look[i]);
     g->validation = batch_ports_of(plan_prog(u->plan, USE_VALID, 0));
     g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask, &u->models[g->number]);
+    int S = stage_source_len(g->now, u->models[g->number].num_encoder_layers > 0);
+    if (S) batch_rows_add_sources(a, &g->rows, S);
     g->learned = ARENA_ARRAY(a, objective_row, g->B);
     g->d_logp = ARENA_ARRAY(a, double, g->B);
     g->marks = ARENA_ARRAY(a, uint8_t, g->T);
@@ -115,10 +117,6 @@ static status check_references(const stage *g, const setup *u, int number, err *
 
 static status enter_stage(stage *g, const setup *u, stage_data *d, const course_part *p, err *e) {
     const course_stage *k = &u->course->stage[p->stage];
-    if (u->models[p->stage].num_encoder_layers)
-        return err_set(
-            e, ST_USAGE,
-            "a model with an encoder learns from pairs, which training does not read yet");
     /* by probe_data (train.c), which opens the data of the first stage */
     bool is_open = g->number < 0 && g->train && p->stage == 0;
     if (!is_open) stage_leave(g);

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LOADER_OPEN_FILES = 64 };
 
@@ -127,8 +128,12 @@ static status choose_sources(loader *l, const loader_config *cfg, bool pairs, er
     if (l->packing != PACKING_CONCAT)
         return wrong_sources("leave data.packing out",
                              "spans are cut out of texts that are packed by concat", e);
+    size_t bytes = sizeof *r->sentinels * (size_t)r->n_sentinels;
     l->cuts_spans = true;
     l->spans = *r;
+    l->sentinels = xmalloc(bytes + 1);
+    if (bytes) memcpy(l->sentinels, r->sentinels, bytes);
+    l->spans.sentinels = l->sentinels;
     l->seq_len = (int)spans_longest(r, l->S, l->T);
     if (l->seq_len < 2) {
         err_at(e, ST_USAGE, "train.seq_len",
@@ -245,6 +250,7 @@ void loader_close(loader *l) {
     shard_files_free(l->files);
     mixture_free(l->mix);
     free(l->source);
+    free(l->sentinels);
     free(l->fault);
     free(l);
 }

@@ -101,7 +101,7 @@ typedef struct loader_config {
     bool values;           /* samples are texts, one a row, each with a score: its label */
     int source_len;        /* S: rows have sources for an encoder; 0: they have none */
     int32_t decoder_start; /* with sources: what the decoder reads first */
-    span_rules spans;      /* with sources: how texts become pairs */
+    span_rules spans;      /* with sources: how texts become pairs; what it points to is copied */
     loader_packing packing;
     loader_order order;
     uint64_t seed;
@@ -184,7 +184,7 @@ typedef struct loader_span {
     uint64_t first_tok, end_tok; /* the part, as tokens of the set */
     int row_first;               /* its first position in the row */
 } loader_span;
-/* The documents of a sample, in the order of the row, in the arena; at most T. */
+/* The documents of a sample (of pairs: their targets), in the order of the row, in the arena; at most T. */
 status loader_describe(const loader *l, uint64_t sample, arena *a, loader_span **spans, int *n,
                        err *e) ATH_MUST_USE;
 

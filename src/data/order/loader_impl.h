@@ -32,6 +32,7 @@ struct loader {
     int T, S;    /* of rows; S 0: there are no sources. Without these seq_len is T */
     bool cuts_spans;
     span_rules spans;
+    int32_t *sentinels; /* of the rules */
     int32_t decoder_start;
     uint64_t seed;
     bool document_mask, shuffle;
