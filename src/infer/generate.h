@@ -70,6 +70,11 @@ typedef struct generate_result {
 status generate_run(generator *g, const generate_request *rq, tok_ids *out, strbuf *text,
                     generate_result *result, err *e) ATH_MUST_USE;
 
+/* What the model's decoder is to write on: the request itself; where there is an encoder, that reads the prompt now, and
+ * *answer begins with the decoder's first token. */
+status generate_read_source(generator *g, const generate_request *rq, generate_request *answer,
+                            err *e) ATH_MUST_USE;
+
 /* ---- one text, of which somebody else makes the logits (writer.h) ---- */
 
 typedef struct generate_limits {

@@ -61,6 +61,11 @@ expect 2 train c.yaml run=x data.document_mask=false data.packing=bestfit
 has err "must not see each other"
 expect 0 generate run --prompt "a fire" --temperature 0 --max-new 8 --json
 has out '"finish"'
+expect 0 generate run --prompt "a fire" --beams 3 --max-new 8 --json
+[ "$(grep -o '"score"' out | wc -l)" = 4 ] || fail "not the best and 3 beams"
+expect 0 generate run --prompt "a fire" --beams 1 --max-new 8
+cp out one && expect 0 generate run --prompt "a fire" --temperature 0 --max-new 8
+cmp out one || fail "one beam is not greedy"
 
 # Texts: what is cut out is to be written.
 expect 0 data build text.txt -o texts tokenizer=t5.json
