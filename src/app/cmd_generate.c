@@ -236,9 +236,8 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
     rq.prompt = prompt->id;
     rq.n_prompt = prompt->n;
     status st = ST_OK;
-    if (!args->json && m->tok &&
-        !m->config.num_encoder_layers) { /* which answers, and goes not on */
-        rq.on_text = cli_print_piece;
+    if (!args->json && m->tok) rq.on_text = cli_print_piece;
+    if (rq.on_text && !m->config.num_encoder_layers) { /* which answers, and goes not on */
         st = tok_decode(m->tok, prompt->id, prompt->n, true, &shown, e);
         cli_print_text(stdout, strbuf_cstr(&shown), shown.len);
     }
