@@ -193,6 +193,24 @@ typedef struct model_pages {
     int of_seq; /* its columns: pages of a sequence at most */
 } model_pages;
 
+/* Which load of its experts a router is to keep even, while it trains; each adds router_aux_loss_coef times a loss.
+ *   micro     that of the micro-batch, all layers pooled, as transformers computes it (Fedus et al. 2021, eq. 4)
+ *   sequence  that of each sequence of a layer (DeepSeek-V3, eq. 17 to 20)
+ *   global    that of all tokens of the step in a layer, on all ranks (Qiu et al. 2025) */
+#define ROUTER_BALANCES(W)                                                                         \
+    W(BALANCE_MICRO, "micro")                                                                      \
+    W(BALANCE_SEQUENCE, "sequence")                                                                \
+    W(BALANCE_GLOBAL, "global")                                                                    \
+    W(BALANCE_NONE, "none")
+typedef enum router_balance { ROUTER_BALANCES(LIST_ENUMERATOR) } router_balance;
+
+/* How routers are trained. */
+typedef struct model_routing {
+    router_balance balance;
+    float z_loss; /* weight of the squared log-partition of their logits */
+    bool tallies; /* each layer with experts gives its tally (ROUTER_TALLY) */
+} model_routing;
+
 /* What is to be recorded: B sequences of T tokens. With a cache, as for generation, keys and values
  * of earlier tokens are in SPACE_STATE: for each layer [B,K,Tmax,D] of keys, then of values. */
 typedef struct model_rec {
@@ -203,19 +221,20 @@ typedef struct model_rec {
     model_task task;
     model_layer_range layers; /* end 0: all */
     int B, T;
-    int S;               /* tokens of a source that an encoder reads */
-    int Tmax;            /* 0: no cache */
-    int Smax;            /* of sources, with a cache */
-    int slots;           /* sequences that the cache has room for, of which the first B are used; 0:
+    int S;              /* tokens of a source that an encoder reads */
+    int Tmax;           /* 0: no cache */
+    int Smax;           /* of sources, with a cache */
+    int slots;          /* sequences that the cache has room for, of which the first B are used; 0:
                            B */
-    int positions;       /* that tokens may have; 0: as many as the cache holds, or T */
-    model_pages paged;   /* instead of Tmax, with `positions` */
-    bool cache_f16;      /* the cache is f16, in programs of f32; else as activations are */
-    int64_t n_logits;    /* of TASK_LOGITS and TASK_SCORE: how many rows */
-    bool document_mask;  /* attention ends at the beginning of a document, which the input "start"
+    int positions;      /* that tokens may have; 0: as many as the cache holds, or T */
+    model_pages paged;  /* instead of Tmax, with `positions` */
+    bool cache_f16;     /* the cache is f16, in programs of f32; else as activations are */
+    int64_t n_logits;   /* of TASK_LOGITS and TASK_SCORE: how many rows */
+    bool document_mask; /* attention ends at the beginning of a document, which the input "start"
                            [B*T,1] says for each token */
-    int64_t chunk_rows;  /* rows of logits that the loss makes at a time; 0: automatic */
-    float z_loss;        /* weight of the squared log-partition in the loss */
+    int64_t chunk_rows; /* rows of logits that the loss makes at a time; 0: automatic */
+    float z_loss;       /* weight of the squared log-partition in the loss */
+    model_routing routing;
     int64_t sample_rows; /* TASK_NLL: rows of each sample over which the loss is a mean; 0: one */
     /* made by model_record, for its own use */
     val ids, pos, start, qpos, at, place, pages;
@@ -244,7 +263,10 @@ typedef struct model_rec {
  *            "seen_start", "seen_end" [B*T,1]    of a decoder: which tokens of the source each token sees
  *            "targets"              of the chunk with the last layer, TASK_LM, TASK_NLL, TASK_SCORE
  *            "rows"                 of TASK_LOGITS, TASK_SCORE, TASK_FILL
+ *            "counts.L" [1,E]       of layer L with BALANCE_GLOBAL, before the backward: how many tokens of
+ *                                   the step picked each expert
  *   output   "nll" or "logits"      of the chunk with the last layer; of any other: "y" [B*T,C]
+ *            "tally.L" [3,E]        of layer L, with routing.tallies
  *   training, between chunks: "grad.y" comes in and "grad.x" goes out */
 void model_record(model_rec *r);
 /* Random ops (dropout) in the layers before this one: random_ops_before of a chunk's graph. */

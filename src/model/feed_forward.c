@@ -1,5 +1,7 @@
 /* The feed-forward branch of a layer: one part for all tokens (dense), or experts, of which each token
  * goes through some. */
+#include <stdio.h>
+
 #include "model/parts.h"
 
 /* The parts of a dense feed-forward part, and its width. */
@@ -45,11 +47,6 @@ static op_router router_of(const model_rec *r, const mlp_layer *m) {
     op_router router = m->router;
     router.layers = r->n_routers;
     return router;
-}
-
-static bool balances(const model_rec *r) {
-    bool wanted = r->mc->router_aux_loss_coef > 0 && !r->mc->num_labels; /* as in transformers */
-    return graph_get_options(r->g)->train && wanted;
 }
 
 /* VAL_NONE: there is no such pack or stack. */
@@ -98,12 +95,60 @@ static val shared_part(model_rec *r, int l, const layer_spec *k, val x) {
     return graph_expert_sum(r->g, h, &to, VAL_NONE);
 }
 
+/* A loss of N tokens, as a share of the loss that is minimised. */
+static void add_loss(model_rec *r, val loss, double coef) {
+    coef /= graph_tp(r->g); /* each rank adds it to what is summed over them */
+    if (r->task == TASK_NLL && r->sample_rows > 1) coef /= (double)r->sample_rows;
+    graph_aux_loss(r->g, loss, (float)coef, true);
+}
+
+/* The losses of one router. Those of a load are k where it is even; of sequences and of the whole
+ * step the papers' are 1. */
+static void balance(model_rec *r, int l, const op_router *router, const graph_routes *to) {
+    op_router own = *router;
+    dtype real = graph_get_options(r->g)->dt == DT_F64 ? DT_F64 : DT_F32;
+    char name[32];
+    val counts = VAL_NONE;
+    double coef = r->mc->router_aux_loss_coef;
+    if (r->routing.balance == BALANCE_MICRO) {
+        r->load = graph_router_load(r->g, router, to, r->load);
+        return;
+    }
+    own.layers = 1;
+    if (r->routing.balance == BALANCE_SEQUENCE) own.sequences = r->B;
+    snprintf(name, sizeof name, "counts.%d", l);
+    if (r->routing.balance == BALANCE_GLOBAL)
+        counts = graph_input(r->g, name, real, 1, own.experts);
+    val load = graph_router_load(r->g, &own, to, VAL_NONE);
+    add_loss(r, graph_router_balance(r->g, &own, load, counts), coef / own.k);
+}
+
+/* What training does with a router beside using it. */
+static void steer(model_rec *r, int l, const op_router *router, val logits,
+                  const graph_routes *to) {
+    char name[32];
+    if (!graph_get_options(r->g)->train) return;
+    bool wanted = r->mc->router_aux_loss_coef > 0 && !r->mc->num_labels; /* as in transformers */
+    if (wanted && r->routing.balance != BALANCE_NONE) balance(r, l, router, to);
+    if (r->routing.z_loss > 0) add_loss(r, graph_router_z(r->g, logits), (double)r->routing.z_loss);
+    if (!r->routing.tallies) return;
+    snprintf(name, sizeof name, "tally.%d", l);
+    graph_output(r->g, graph_router_tally(r->g, router, to), name);
+}
+
+void model_balance(model_rec *r) {
+    op_router router = {.k = (int)r->mc->num_experts_per_tok, .layers = r->n_routers};
+    if (r->load == VAL_NONE) return;
+    val loss = graph_router_balance(r->g, &router, r->load, VAL_NONE);
+    add_loss(r, loss, r->mc->router_aux_loss_coef);
+}
+
 static val experts(model_rec *r, int l, const layer_spec *k, val x) {
     const mlp_layer *m = &k->mlp;
     op_router router = router_of(r, m);
     val logits = model_product(r, PART_ROUTER, k->stored, x);
     graph_routes to = graph_route(r->g, &router, logits, router_bias(r, k));
-    if (balances(r)) r->load = graph_router_load(r->g, &to, r->load);
+    steer(r, l, &router, logits, &to);
     val shared = m->shared ? shared_part(r, l, k, x) : VAL_NONE;
     val h = experts_in(r, l, k, &router, graph_take_rows(r->g, x, to.rows), to.starts);
     h = experts_product(r, k, &router, "down_proj", h, to.starts);

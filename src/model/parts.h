@@ -55,5 +55,7 @@ void model_cache_source(model_rec *r, int l, const layer_spec *k);
 val model_relative(model_rec *r, bool encoder);
 int model_relative_zero(const model_config *mc, bool encoder);
 val model_feed_forward(model_rec *r, int l, const layer_spec *k, val x);
+/* Behind the last layer: the loss of what the routers of all layers did together, if there is one. */
+void model_balance(model_rec *r);
 
 #endif

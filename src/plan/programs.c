@@ -82,6 +82,7 @@ static plan_signature train_signature(const plan_spec *s, int chunk) {
         g.task = TASK_NLL;
     else
         g.z_loss = s->z_loss;
+    g.routing = s->routing;
     return g;
 }
 
@@ -232,7 +233,9 @@ static bool is_same(const plan_signature *a, const plan_signature *b) {
            a->train == b->train && a->cache_f16 == b->cache_f16 &&
            a->document_mask == b->document_mask && a->recompute == b->recompute &&
            a->chunk_rows == b->chunk_rows && a->z_loss == b->z_loss &&
-           a->rope_theta == b->rope_theta && a->grads_in_frame == b->grads_in_frame;
+           a->routing.balance == b->routing.balance && a->routing.z_loss == b->routing.z_loss &&
+           a->routing.tallies == b->routing.tallies && a->rope_theta == b->rope_theta &&
+           a->grads_in_frame == b->grads_in_frame;
 }
 
 static plan_program *find(const plan *p, const plan_signature *g) {
@@ -299,6 +302,7 @@ static status record(plan *p, const plan_spec *s, const plan_signature *g, prog 
                    .document_mask = g->document_mask,
                    .chunk_rows = g->chunk_rows,
                    .z_loss = g->z_loss,
+                   .routing = g->routing,
                    .sample_rows = (s->learned     ? s->learned
                                    : s->sequences ? s->sequences
                                                   : 1) *
@@ -371,6 +375,12 @@ status plan_record_programs(plan *p, err *e) {
 
 /* ---- the step ---- */
 
+static bool has_experts(const model_config *mc) {
+    bool any = false;
+    for (int l = 0; l < model_layers(mc); l++) any = any || model_layer(mc, l).mlp.E > 0;
+    return any;
+}
+
 step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool reduces) {
     int chunks = plan_chunks(p), looks = p->spec.n_others;
     const prog **chunk = ARENA_ARRAY(a, const prog *, chunks);
@@ -384,7 +394,11 @@ step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool redu
                         .looks = looks,
                         .micro_batches = micro_batches,
                         .frames = plan_frames(p),
-                        .reduces = reduces};
+                        .reduces = reduces,
+                        .tallies = p->spec.routing.tallies && has_experts(&p->spec.model),
+                        .counts_first = p->spec.routing.balance == BALANCE_GLOBAL &&
+                                        has_experts(&p->spec.model) &&
+                                        p->spec.model.router_aux_loss_coef > 0};
 }
 
 /* ---- generation ---- */

@@ -62,6 +62,25 @@ static void put_trained(json_t *o, const session *s, const step_result *r) {
                                         "trained_tokens", (json_int_t)s->at.trained));
 }
 
+/* What routers of experts did: of each layer, and the worst of all layers. */
+static void put_experts(json_t *o, const session *s) {
+    const routers *k = &s->routers;
+    json_t *load = json_array(), *entropy = json_array(), *balance = json_array();
+    double most = 0, mean = 0;
+    int dead = 0;
+    for (int i = 0; i < k->n; i++) {
+        router_view v = routers_view(k, i);
+        json_array_append_new(load, json_f32(v.load));
+        json_array_append_new(entropy, json_f32(v.entropy));
+        json_array_append_new(balance, json_f32(v.balance));
+        most = fmax(most, v.load), mean += v.entropy / k->n, dead += v.dead;
+    }
+    json_object_update_new(o, json_pack("{s:o,s:o,s:i,s:{s:o,s:o,s:o}}", "expert_load",
+                                        json_f32(most), "router_entropy", json_f32(mean),
+                                        "dead_experts", dead, "experts", "load", load, "entropy",
+                                        entropy, "balance", balance));
+}
+
 status events_step(session *s, const step_result *r, err *e) {
     const setup *u = &s->setup;
     const stage *g = &s->stage;
@@ -80,6 +99,7 @@ status events_step(session *s, const step_result *r, err *e) {
         put_accuracy(o, s, r->sums);
     else if (u->objective->loss)
         put_rewards(o, s, r->sums);
+    if (s->routers.n) put_experts(o, s);
     if (r->has_digest) json_object_set_new(o, "digest", json_hash(r->digest));
     if (u->plan->spec.compute == DT_F16)
         json_object_set_new(o, "loss_scale", json_f32(r->loss_scale));

@@ -44,6 +44,8 @@ status events_rewind(session *s, const step_result *r, int64_t from, const watch
 /* Of the step that was just made: chosen answers become unlikely, or margins explode
  * (guard/rewards.h). */
 status events_rewards(session *s, const step_result *r, err *e) ATH_MUST_USE;
+/* Of the step that was just made: a few experts of a layer have taken all tokens. */
+status events_routers(session *s, const step_result *r, err *e) ATH_MUST_USE;
 status events_early_stop(session *s, err *e) ATH_MUST_USE;
 status events_save_failed(session *s, const save_job *j, const err *why, bool fatal,
                           err *e) ATH_MUST_USE;

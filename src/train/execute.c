@@ -78,8 +78,9 @@ static void judge(session *s, step_result *r) {
  * norm that is not finite, which the device sees itself. */
 static bool may_go_ahead(const session *s, const step_result *r) {
     const config *c = s->setup.c;
-    return c->guard.action == CONFIG_GUARD_LOG && !c->train.deterministic && !r->has_digest &&
-           isfinite(r->loss_sum) && comm_world_size(s->setup.peers.m.world) == 1;
+    bool moves = routers_have_bias(&s->setup.models[0]); /* by the host, where there is an update */
+    return !moves && c->guard.action == CONFIG_GUARD_LOG && !c->train.deterministic &&
+           !r->has_digest && isfinite(r->loss_sum) && comm_world_size(s->setup.peers.m.world) == 1;
 }
 
 /* ahead: where the device has the factor, or NULL. */
@@ -173,6 +174,8 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
     int64_t normed = clock_now_ns();
     r->lr = course_lr(u->course, step) * watch_rate(&s->watch, u->c, step);
     bool skips = r->verdict == WATCH_SKIP || r->verdict == WATCH_REWIND;
+    if (r->finite && !skips) /* before the update, which sums the digest */
+        routers_move_bias(&s->routers, u->plan->store, s->stage.now->train.router.bias_rate);
     if (ahead || (r->finite && !skips))
         update_units(s, r, ahead);
     else if (r->has_digest)
@@ -230,10 +233,10 @@ static void keep_nll(const session *s, int micro_batch) {
 
 /* ---- inputs and losses ---- */
 
-static status read_rows(session *s, const step_source *from, int micro_batch, step_times *times,
+static status read_rows(session *s, const step_source *from, const step_entry *t, step_times *times,
                         step_result *r, err *e) {
     int64_t began = clock_now_ns();
-    TRY(from->fill(s, micro_batch, e));
+    TRY((t->counting && from->peek ? from->peek : from->fill)(s, t->micro_batch, e));
     int64_t waited = clock_now_ns() - began;
     trace_span(s->trace, began, "wait for", "data");
     r->wait_ns += waited;
@@ -249,9 +252,10 @@ const batch_ports *execute_ports_of(const stage *g, const step_entry *t) {
 static status fill(session *s, const step_source *from, const step_entry *t, step_times *times,
                    step_result *r, err *e) {
     trace_micro_batch(s->trace, t->micro_batch);
-    bool first = t->chunk == 0 && t->model == (s->stage.parts.looks > 0);
-    if (first) TRY(read_rows(s, from, t->micro_batch, times, r, e));
+    bool first = t->chunk == 0 && (t->counting || t->model == (s->stage.parts.looks > 0));
+    if (first) TRY(read_rows(s, from, t, times, r, e));
     batch_put(execute_ports_of(&s->stage, t), t->frame, &s->stage.rows);
+    if (t->model == 0) routers_give(&s->routers, &s->stage.routing, t->chunk, t->frame);
     return ST_OK;
 }
 
@@ -412,10 +416,16 @@ static status run_entry(session *s, const step_source *from, const step_entry *t
                         step_result *r, err *e) {
     op_run run = execute_run_of(s, t->micro_batch, r->grad_scale);
     run.frame = t->frame;
+    const routing_ports *io = &s->stage.routing;
     switch (t->action) {
         case STEP_FILL: return fill(s, from, t, times, r, e);
-        case STEP_FORWARD:
-        case STEP_BACKWARD: replay(s, t, &run, times); break;
+        case STEP_FORWARD: replay(s, t, &run, times); break;
+        case STEP_BACKWARD:
+            routers_give(&s->routers, io, t->chunk, t->frame);
+            replay(s, t, &run, times);
+            break;
+        case STEP_TALLY: routers_take(&s->routers, io, t->chunk, t->frame); break;
+        case STEP_COUNTED: routers_sum(&s->routers, &s->setup.peers); break;
         case STEP_PASS_ON:
         case STEP_PASS_BACK: execute_pass_on(s->setup.dev, &s->stage, t); break;
         case STEP_LOSS: take_loss(s, t, r); break;
@@ -439,6 +449,7 @@ status execute_step(session *s, const step_source *from, step_times *times, step
                            peers_sum_count(&s->setup.peers, from->count_targets(s), "targets")};
     r->count = count_of(s, r->targets);
     *dev_flag(s->setup.dev) = false; /* the step before was waited for */
+    routers_begin_step(&s->routers);
     if (s->setup.objective->kl) TRY(estimate_kl(s, from, e));
     r->wait_ns = clock_now_ns() - began;
     r->loss_scale = s->scale.scale;

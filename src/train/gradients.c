@@ -8,6 +8,7 @@
 #include "io/npy.h"
 #include "run/config/config_device.h"
 #include "train/guard/react.h"
+#include "train/routers.h"
 
 /* What one batch holds: ids [B,T+1]; or sources [B,S] and what the decoder is to write [B,T]. */
 typedef struct dump_batch {
@@ -143,12 +144,24 @@ static void divide_gradients(const setup *u, double scale) {
     dev_room_free(&room);
 }
 
-/* Forward and backward; in fp16 with the largest loss scale at which nothing overflows. */
+/* Forward and backward. The batch is a whole step: between them routers get what they did to it. */
+static void pass(const setup *u, const batch_ports *io, const op_run *run) {
+    int forward = prog_get_stats(io->p)->ops_forward;
+    routing_ports routing = routing_ports_of(u->a, u->plan);
+    routers r;
+    routers_init(&r, u->a, &u->models[0]);
+    prog_replay_range(io->p, 0, forward, run, NULL);
+    routers_take(&r, &routing, 0, 0);
+    routers_give(&r, &routing, 0, 0);
+    prog_replay_range(io->p, forward, prog_get_stats(io->p)->ops, run, NULL);
+}
+
+/* In fp16 with the largest loss scale at which nothing overflows. */
 static void replay(const setup *u, const batch_ports *io, op_run *run, int64_t targets) {
     loss_scale l;
     for (loss_scale_init(&l, u->c);; loss_scale_step(&l, u->c, true)) {
         run->grad_scale = (float)(l.scale / (double)targets);
-        prog_replay(io->p, PROG_ALL, run);
+        pass(u, io, run);
         bool finite = isfinite(optim_grad_squares(u->dev, u->plan->store));
         if (finite || !loss_scale_may_shrink(&l, u->c)) break;
     }
@@ -175,6 +188,7 @@ static status run_batch(setup *u, const dump_batch *d, const char *out_file, dou
                       .optim = optim_find("adamw"),
                       .recompute = (recompute_policy)u->c->train.recompute,
                       .z_loss = (float)u->c->optim.z_loss,
+                      .routing = setup_routing(u->c),
                       .chunk_rows = u->c->train.head_chunk_rows};
     TRY(lora_plan(&u->lora, u->dev, &u->models[0], &spec, 1, e));
     TRY(plan_new(&u->plan, u->dev, &spec, e));

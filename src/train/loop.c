@@ -195,6 +195,7 @@ static status loop_steps(session *s, err *e) {
         if (s->at.step % s->stage.now->train.log_every == 0 || is_last(s))
             TRY(events_step(s, &r, e));
         TRY(events_rewards(s, &r, e));
+        TRY(events_routers(s, &r, e));
         TRY(after_step(s, e));
         if (stops_early(s)) TRY(stop_early(s, e));
         bool stop = peers_any(&s->setup.peers, s->opt->stop && *s->opt->stop);

@@ -17,6 +17,7 @@ status session_open_course(session *s, uint64_t epoch_sequences, const course_or
                            err *e) {
     TRY(setup_open_course(&s->setup, epoch_sequences, origin, e));
     s->data.course = s->setup.course;
+    routers_init(&s->routers, s->setup.a, &s->setup.models[0]);
     return ST_OK;
 }
 

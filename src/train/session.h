@@ -32,6 +32,7 @@ typedef struct session {
     cursor at;          /* where the run is (stage.h) */
     watch watch;        /* judges steps (guard/watch.h) */
     bool watches;       /* whether steps are judged; not in trials */
+    routers routers;    /* what routers of experts do (routers.h) */
     loss_scale scale;   /* of fp16 (guard/loss_scale.h) */
     saving saving;      /* the save under way, uploads (save/save.h) */
     json_t *parents;    /* of the ledger: the models that the run began with (save/origins.h) */

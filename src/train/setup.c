@@ -227,11 +227,12 @@ static status check_parts(const setup *u, err *e) {
         return err_hint(e, "parallel.virtual=%ld or less", (long)layers);
     }
     const model_config *mc = &u->models[0];
-    if (u->c->parallel.virtual > 1 && mc->num_experts > 0 && mc->router_aux_loss_coef > 0) {
+    if (u->c->parallel.virtual > 1 && mc->num_experts > 0 && mc->router_aux_loss_coef > 0 &&
+        u->c->train.router.balance == BALANCE_MICRO) {
         config_error(u->c, e, "parallel.virtual",
-                     "the loss that keeps the load of experts even is pooled over all layers, and "
+                     "train.router.balance=micro keeps the load of all layers together even, and "
                      "chunks do not see each other's");
-        return err_hint(e, "use parallel.virtual=1, or model.router_aux_loss_coef=0");
+        return err_hint(e, "use parallel.virtual=1, or train.router.balance=global or sequence");
     }
     for (int i = 0; i < u->course->n_stages; i++) {
         const course_stage *k = &u->course->stage[i];
@@ -318,6 +319,12 @@ bool setup_saves_on_the_way(const setup *u) {
     return c->checkpoint.async && (by_steps || c->checkpoint.every_minutes > 0);
 }
 
+model_routing setup_routing(const config *c) {
+    return (model_routing){.balance = (router_balance)c->train.router.balance,
+                           .z_loss = (float)c->train.router.z_loss,
+                           .tallies = true};
+}
+
 static plan_spec spec_of(const setup *u, int stage) {
     const course_stage *k = &u->course->stage[stage];
     const config *c = k->c;
@@ -346,6 +353,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .document_mask = c->data.document_mask,
                        .chunk_rows = c->train.head_chunk_rows,
                        .z_loss = (float)c->optim.z_loss,
+                       .routing = setup_routing(c),
                        .host_bytes = host_bytes(k, dp, &u->models[stage]) + u->tasks.host_bytes,
                        .fixed_grads = u->c->train.deterministic,
                        .snapshot = setup_saves_on_the_way(u) && u->peers.first_copy,

@@ -91,6 +91,8 @@ bool setup_saves_on_the_way(const setup *u);
 /* The format of activations and products: DT_BF16, DT_F16 or DT_F32; precision `auto` has been
  * resolved. */
 dtype setup_compute(const config *c);
+/* How routers of experts are trained. */
+model_routing setup_routing(const config *c);
 /* Whether the size of the vocabulary is the tokenizer's: it is `auto`, or nothing sets it. */
 bool setup_takes_vocab(const config *c);
 

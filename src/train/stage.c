@@ -61,6 +61,7 @@ static void make_ways(stage *g, const setup *u) {
     g->looks = ARENA_ARRAY(a, batch_ports, g->parts.looks);
     for (int c = 0; c < g->parts.chunks; c++) g->chunks[c] = batch_ports_of(g->parts.chunk[c]);
     for (int i = 0; i < g->parts.looks; i++) g->looks[i] = batch_ports_of(g->parts.look[i]);
+    g->routing = routing_ports_of(a, u->plan);
     g->validation = batch_ports_of(plan_prog(u->plan, USE_VALID, 0));
     g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask, &u->models[g->number]);
     int S = stage_source_len(g->now, u->models[g->number].num_encoder_layers > 0);
@@ -89,6 +90,8 @@ void stage_enter_shape(stage *g, const setup *u, int number, int64_t batch) {
         g->batch = 0;
         optim_decay_mask(u->plan->store, k->c->optim.no_decay.items, k->c->optim.no_decay.n,
                          g->decay);
+        for (int i = 0; i < param_count(u->plan->store); i++) /* moved by the load alone */
+            if (param_at(u->plan->store, i)->part == PART_ROUTER_BIAS) g->decay[i] = false;
     }
     if (batch == g->batch) return;
     g->batch = batch;

@@ -5,6 +5,7 @@
 
 #include "data/chat/encode.h"
 #include "data/order/loader.h"
+#include "model/family.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
 #include "prog/graph.h"
@@ -21,6 +22,7 @@ SET(PRECISION, CONFIG_SET_PRECISION)
 SET(ARITHMETIC, CONFIG_SET_ARITHMETIC)
 SET(REDUCE_DTYPE, CONFIG_SET_REDUCE_DTYPE)
 SET(RECOMPUTE, RECOMPUTE_POLICIES)
+SET(ROUTER_BALANCE, ROUTER_BALANCES)
 SET(OBJECTIVE, CONFIG_SET_OBJECTIVE)
 SET(OPTIMIZER, OPTIM_CLASSES)
 SET(SCHEDULE, SCHEDULE_KINDS)
