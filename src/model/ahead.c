@@ -33,7 +33,7 @@ val model_head_norm(model_rec *r, int l, val x) {
 
 val model_join(model_rec *r, int l, val h, val ids) {
     int stored = model_layer(r->mc, l).stored;
-    val e = model_norm(r, PART_AHEAD_EMBED_NORM, stored, model_embed(r, ids, false), 0);
+    val e = model_norm(r, PART_AHEAD_EMBED_NORM, stored, model_embed(r, ids, VAL_NONE), 0);
     val both = graph_concat(r->g, e, model_norm(r, PART_AHEAD_NORM, stored, h, 0));
     return model_product(r, PART_AHEAD_JOIN, stored, both);
 }

@@ -48,7 +48,9 @@ static val expanded(model_rec *r, const layer_spec *k, val q, val latent, val sh
     val keys = graph_view(r->g, both, 0, a->H * a->D);
     val values = graph_view(r->g, both, a->H * a->D, a->H * a->Dv);
     op_attention spec = model_attention_spec(r, a);
-    return graph_attention(r->g, &spec, q, keys, values, r->start, VAL_NONE);
+    graph_seen seen = GRAPH_SEES_ALL;
+    seen.start = r->start;
+    return graph_attention(r->g, &spec, q, keys, values, &seen);
 }
 
 /* ---- absorbed ---- */
@@ -78,7 +80,9 @@ static val sequence_attention(model_rec *r, int l, const attention_layer *one, v
     op_attention spec = model_attention_spec(r, one);
     key = model_cached(r, l, 'k', 1, one->D, key);
     val values = graph_view(r->g, key, 0, one->Dv);
-    return graph_attention(r->g, &spec, q, key, values, r->start, r->qpos);
+    graph_seen seen = GRAPH_SEES_ALL;
+    seen.start = r->start, seen.qpos = r->qpos;
+    return graph_attention(r->g, &spec, q, key, values, &seen);
 }
 
 static val absorbed(model_rec *r, int l, const layer_spec *k, val q, val latent, val shared) {

@@ -40,8 +40,9 @@ val model_out_product(model_rec *r, model_part part, int l, val x);
 bool model_norm_offset(const model_config *mc);
 /* The norm of a part. width: of one group, 0 for whole rows. */
 val model_norm(model_rec *r, model_part part, int l, val x, int64_t width);
-/* Embeddings of ids [B*T,1] on all ranks; placed: with learned positions, where the model has some. */
-val model_embed(model_rec *r, val ids, bool placed);
+/* Embeddings of ids [B*T,1] on all ranks, with learned positions where the model has some; pos
+ * VAL_NONE: without. */
+val model_embed(model_rec *r, val ids, val pos);
 /* A block of the residual stream. */
 val model_record_block(model_rec *r, int l, val x);
 
@@ -70,6 +71,13 @@ val model_page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val
  * rank. */
 op_attention model_attention_spec(const model_rec *r, const attention_layer *a);
 op_paged model_paged_spec(const model_rec *r, const attention_layer *a);
+/* Attention of a decoder's layer to what the encoder made. */
+val model_cross_attention(model_rec *r, int l, const layer_spec *k, val x);
+/* Puts the keys and values that this layer's attention to the encoder reads into its cache (TASK_ENCODE). */
+void model_cache_source(model_rec *r, int l, const layer_spec *k);
+/* Biases by distance that a stack's layers share (relative.c), one row for each distance, and the row of distance 0. */
+val model_relative(model_rec *r, bool encoder);
+int model_relative_zero(const model_config *mc, bool encoder);
 val model_feed_forward(model_rec *r, int l, const layer_spec *k, val x);
 /* Behind the last layer: the loss of what the routers of all layers did together, if there is one. */
 void model_balance(model_rec *r);

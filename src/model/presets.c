@@ -179,6 +179,14 @@
     "v_head_dim": 64, "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256, \
     "vocab_size": 73448, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, \
     "rope_theta": 10000, "tie_word_embeddings": true})
+/* ---- T5: an encoder and a decoder ---- */
+
+/* layers of each, width, heads, width of a head, feed-forward width */
+#define T5(L, C, H, D, F) PRESET_JSON({"model_type": "t5", "num_layers": L, "d_model": C, \
+    "num_heads": H, "d_kv": D, "d_ff": F, "vocab_size": 32128})
+#define T5_V1_1(L, C, H, F) PRESET_JSON({"model_type": "t5", "num_layers": L, "d_model": C, \
+    "num_heads": H, "d_kv": 64, "d_ff": F, "vocab_size": 32128, \
+    "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false})
 
 /* ---- Gemma 3, the text part: five layers with a window to one without ---- */
 
@@ -317,6 +325,18 @@ static const struct {
     {"kimi-k2", DEEPSEEK_V3(61, 7168, 64, 18432, 2048, 384, 1, 8, 1, 1536, 1, 1, 2.827, 163840,
                             131072, 50000, 1e-6, "rope_scaling": YARN(32, 4096, 1, 1.0))},
     {"minicpm3-4b", MINICPM3},
+    {"t5-small", T5(6, 512, 8, 64, 2048)},
+    {"t5-base", T5(12, 768, 12, 64, 3072)},
+    {"t5-large", T5(24, 1024, 16, 64, 4096)},
+    {"t5-3b", T5(24, 1024, 32, 128, 16384)},
+    {"t5-11b", T5(24, 1024, 128, 128, 65536)},
+    {"t5-v1.1-small", T5_V1_1(8, 512, 6, 1024)},
+    {"t5-v1.1-base", T5_V1_1(12, 768, 12, 2048)},
+    {"t5-v1.1-large", T5_V1_1(24, 1024, 16, 2816)},
+    {"t5-v1.1-xl", T5_V1_1(24, 2048, 32, 5120)},
+    {"t5-v1.1-xxl", T5_V1_1(24, 4096, 64, 10240)},
+    {"chatlm-mini", PRESET_JSON({"model_type": "t5", "num_layers": 10, "d_model": 768,
+        "num_heads": 12, "d_kv": 64, "d_ff": 3072, "vocab_size": 29298})},
     {"gemma-3-270m", GEMMA3(18, 640, 4, 1, 256, 2048, 256, 262144, 32768, 512, null)},
     {"gemma-3-1b", GEMMA3(26, 1152, 4, 1, 256, 6912, 256, 262144, 32768, 512, null)},
     {"gemma-3-4b", GEMMA3(34, 2560, 8, 4, 256, 10240, 256, 262208, 131072, 1024, BY_8)},

@@ -192,8 +192,16 @@ val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols
  * rotary_dim). */
 val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int first,
                int rotary_dim, bool interleaved);
+/* What ATTENTION knows of queries beside their numbers; VAL_NONE: nothing. */
+typedef struct graph_seen {
+    val start, end; /* which keys each query sees */
+    val qpos;       /* position of the first query of each sequence */
+    val bias;       /* of scores, by distance */
+} graph_seen;
+static const graph_seen GRAPH_SEES_ALL = {VAL_NONE, VAL_NONE, VAL_NONE, VAL_NONE};
 /* Without dropout where the graph does not train. */
-val graph_attention(graph *g, const op_attention *spec, val q, val k, val v, val start, val qpos);
+val graph_attention(graph *g, const op_attention *spec, val q, val k, val v,
+                    const graph_seen *seen);
 /* Latent attention (LATENT_KV): keys of all heads, behind them their values. */
 val graph_latent_kv(graph *g, const op_heads *spec, val kv, val rope);
 val graph_headwise(graph *g, const op_heads *spec, val x, val w); /* without gradient */
