@@ -21,7 +21,10 @@
 typedef enum model_part {
     PART_EMBED,
     PART_POSITIONS,
+    PART_RELATIVE, /* biases by distance of the decoder, or of the only stack; of the encoder */
+    PART_ENCODER_RELATIVE,
     PART_FINAL_NORM,
+    PART_ENCODER_NORM, /* of what the encoder made */
     PART_HEAD,
     PART_SCORE,         /* the head of num_labels outputs, in the place of PART_HEAD */
     PART_ATTN_NORM,     /* before attention; before both branches where they share one */
@@ -33,11 +36,24 @@ typedef enum model_part {
     PART_K,
     PART_V,
     PART_O,
+    PART_Q_A, /* latent attention: what queries are made of, its norm, and what makes them of it */
+    PART_Q_A_NORM,
+    PART_Q_B,
+    PART_KV_A, /* the same of keys and values; the last rows make the part that all heads share */
+    PART_KV_A_NORM,
+    PART_KV_B,
+    PART_CROSS_NORM, /* attention to the encoder: as those of attention */
+    PART_CROSS_OUT_NORM,
+    PART_CROSS_Q,
+    PART_CROSS_K,
+    PART_CROSS_V,
+    PART_CROSS_O,
     PART_Q_NORM,
     PART_K_NORM,
     PART_GATE_UP, /* one tensor gate|up in files; else there are the two */
     PART_GATE,
-    PART_UP, /* also the first product of a plain feed-forward part */
+    PART_UP,       /* also the first product of a plain feed-forward part */
+    PART_PLAIN_UP, /* where files have another name for that */
     PART_DOWN,
     PART_ROUTER, /* whose product with a token says how well each expert fits it */
     PART_EXPERT_GATE,
@@ -48,7 +64,11 @@ typedef enum model_part {
     PART_SHARED_UP,
     PART_SHARED_DOWN,
     PART_SHARED_SCALE, /* whose product with a token says how much that part counts */
-    PART_LORA_A,       /* adapters (adapters.c), named after the matrix beside which they stand */
+    PART_AHEAD_EMBED_NORM, /* of a module of multi-token prediction (ahead.c): of the token's embedding */
+    PART_AHEAD_NORM,       /* of the hidden state */
+    PART_AHEAD_JOIN,       /* of both, side by side */
+    PART_AHEAD_HEAD_NORM, /* before the head */
+    PART_LORA_A, /* adapters (adapters.c), named after the matrix beside which they stand */
     PART_LORA_B,
     PART_COUNT
 } model_part;
@@ -79,10 +99,12 @@ typedef struct model_family {
     const char
         *names[PART_COUNT]; /* of tensors, without ".weight"; %d is the stored layer, a second
                                       one the expert */
-    bool transposed;        /* files hold matrices of layers as [in,out] (Conv1D) */
-    bool qkv_by_head;       /* the rows of q|k|v in files are ROWS_BY_HEAD (param.h) */
-    bool pad_row_fixed;     /* pad_token_id as input gives its embedding no gradient */
-    const char *gguf_arch;  /* general.architecture of llama.cpp; NULL: none */
+    const char
+        *encoder_names[PART_COUNT]; /* of its layers, where it has one; %d counts from its first */
+    bool transposed;                /* files hold matrices of layers as [in,out] (Conv1D) */
+    bool qkv_by_head;               /* the rows of q|k|v in files are ROWS_BY_HEAD (param.h) */
+    bool pad_row_fixed;             /* pad_token_id as input gives its embedding no gradient */
+    const char *gguf_arch;          /* general.architecture of llama.cpp; NULL: none */
     /* Programs that load a folder of it by themselves, as far as their lists say
      * (interchange/where_runs.h): BY_TRANSFORMERS and so forth, added with |. */
     unsigned loaded_by;
@@ -166,9 +188,13 @@ typedef enum model_task {
     TASK_LOGITS, /* "logits" [n,V], fp32, of the rows that the input "rows" [n,1] names */
     TASK_SCORE,  /* nll [n,1] of the "targets" [n,1] after the rows that "rows" [n,1] names */
     TASK_FILL, /* fills the cache; "y" [1,C] has the row that "rows" [1,1] names, before the head */
-    TASK_BODY, /* "y" [B*T,C]: the rows as the last layer leaves them */
-    TASK_HEAD, /* "logits" [B*T,V], fp32, of the rows "x" [B*T,C] that TASK_BODY gave: final norm and
-                  head */
+    /* "y" [B*T,C]: the rows as the last layer leaves them. With layers model_layers + k .. + k + 1, the
+     * k-th module of multi-token prediction, from 0 on: "x" [B*T,C] is such a "y" of the model or of
+     * the module before, "ids" are the tokens k + 1 places further on */
+    TASK_BODY,
+    TASK_HEAD, /* "logits" [B*T,V], fp32, of the rows "x" [B*T,C] that TASK_BODY of the same layers
+                  gave: norm and head */
+    TASK_ENCODE, /* an encoder: keys and values for attention to it go to the cache; "y" [B*S,C], what it made */
 } model_task;
 
 /* A cache of pages that sequences share (PAGE_STORE). The rows of a program, T of B = 1, may belong
@@ -208,7 +234,9 @@ typedef struct model_rec {
     model_task task;
     model_layer_range layers; /* end 0: all */
     int B, T;
+    int S;              /* tokens of a source that an encoder reads */
     int Tmax;           /* 0: no cache */
+    int Smax;           /* of sources, with a cache */
     int slots;          /* sequences that the cache has room for, of which the first B are used; 0:
                            B */
     int positions;      /* that tokens may have; 0: as many as the cache holds, or T */
@@ -223,8 +251,15 @@ typedef struct model_rec {
     int64_t sample_rows; /* TASK_NLL: rows of each sample over which the loss is a mean; 0: one */
     /* made by model_record, for its own use */
     val ids, pos, start, qpos, at, place, pages;
+    struct {
+        val ids, pos, start, end; /* of the source */
+        val seen_start, seen_end; /* which of its tokens each token of the decoder sees */
+        val made; /* what the encoder made of it, as all tensor-parallel ranks have it */
+    } source;
+    val relative[2];     /* biases by distance: of the encoder, of the decoder */
     val rope[2];         /* tables of global and local layers */
     int64_t cache_bytes; /* given to layers so far */
+    int64_t cross_bytes; /* the same for keys and values of sources, which lie behind */
     int n_routers;       /* of these layers */
     val load;            /* of their routers so far, if a loss is to keep it even */
 } model_rec;
@@ -236,6 +271,9 @@ typedef struct model_rec {
  *            "pos"  int32 [B*T,1]   position of each token in its sequence
  *            "start", "qpos"        with document_mask, and with a cache
  *            "at" [T,1], "place" [T,2], "pages" [seqs,of_seq]    with a cache of pages
+ *            "source", "source_pos", "source_start", "source_end" [B*S,1]    of an encoder: ids, positions, and which tokens
+ *                                   of its source each token sees, from .. to (a document, without padding)
+ *            "seen_start", "seen_end" [B*T,1]    of a decoder: which tokens of the source each token sees
  *            "targets"              of the chunk with the last layer, TASK_LM, TASK_NLL, TASK_SCORE
  *            "rows"                 of TASK_LOGITS, TASK_SCORE, TASK_FILL
  *            "counts.L" [1,E]       of layer L with BALANCE_GLOBAL, before the backward: how many tokens of
@@ -248,11 +286,22 @@ void model_record(model_rec *r);
 uint32_t model_random_ops_before(int layer);
 /* Bytes of SPACE_STATE that B cached sequences of Tmax tokens need on one of tp ranks. */
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt);
+/* What the first `modules` modules of multi-token prediction need behind that. */
+int64_t model_ahead_cache_bytes(const model_config *mc, int tp, int modules, int B, int Tmax,
+                                dtype dt);
+/* The same for keys and values of B sources of Smax tokens; 0 without an encoder. They lie behind those of
+ * the decoder's own tokens. */
+int64_t model_source_cache_bytes(const model_config *mc, int tp, int B, int Smax, dtype dt);
 
 /* Parameters of the token and position tables and of the head: what "non-embedding" counts leave
  * out. */
 int64_t model_embedding_params(const model_config *mc, const param_store *s);
-/* Parameters that a token goes through: all but those of the experts that it does not pick. */
+/* Whether it belongs to a module of multi-token prediction; how many parameters these have together,
+ * beside the embedding and the head that they share. */
+bool model_param_is_ahead(const model_config *mc, const param *p);
+int64_t model_ahead_params(const model_config *mc, const param_store *s);
+/* Parameters that a token goes through: all but those of modules, and of the experts that it does not
+ * pick. */
 int64_t model_active_params(const model_config *mc, const param_store *s);
 
 #endif

@@ -17,15 +17,37 @@ void execute_complete(const stage *g, const loader *l, uint64_t first_sample) {
     if (o->head) batch_find_last(&g->rows);
 }
 
+loader_rows execute_rows(const batch_rows *r) {
+    return (loader_rows){.ids = r->ids,
+                         .targets = r->targets,
+                         .start = r->start,
+                         .pos = r->pos,
+                         .info = r->info,
+                         .source = r->source,
+                         .source_pos = r->source_pos,
+                         .source_start = r->source_start,
+                         .source_end = r->source_end,
+                         .seen_start = r->seen_start,
+                         .seen_end = r->seen_end};
+}
+
 int64_t execute_fill(const stage *g, loader *l, uint64_t first_sample) {
-    const batch_rows *r = &g->rows;
-    int64_t n = loader_fill(l, first_sample, g->B, r->ids, r->targets, r->start, r->pos, r->info);
+    loader_rows rows = execute_rows(&g->rows);
+    int64_t n = loader_fill_rows(l, first_sample, g->B, &rows);
     execute_complete(g, l, first_sample);
     return n;
 }
 
 double execute_mean_loss(const step_result *r) {
     return r->count > 0 ? r->loss_sum / (double)r->count : 0.0;
+}
+
+int execute_modules(const session *s) {
+    return (int)s->setup.models[s->stage.number].num_nextn_predict_layers;
+}
+
+double execute_mean_ahead(const step_result *r, int module) {
+    return r->count > 0 ? r->ahead_sum[module] / (double)r->count : 0.0;
 }
 
 op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
@@ -135,6 +157,8 @@ static void sum_over_ranks(session *s, step_result *r, bool ahead) {
         r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
     } else
         r->loss_sum = peers_sum_samples(&u->peers, r->loss_sum);
+    for (int k = 0; k < execute_modules(s); k++)
+        r->ahead_sum[k] = peers_sum_samples(&u->peers, r->ahead_sum[k]);
     if (u->objective->loss) peers_sum_counts(&u->peers, r->sums, SUM_COUNT, "rewards");
     if (s->watches && u->c->guard.repeated > 0)
         r->repeated_tokens = peers_sum_count(&u->peers, r->repeated_tokens, "repeated tokens");
@@ -318,6 +342,9 @@ static void take_loss(session *s, const step_entry *t, step_result *r) {
         add_fixed_loss(s, sum, r);
     else
         r->loss_sum += sum;
+    for (int k = 0; k < execute_modules(s); k++)
+        r->ahead_sum[k] +=
+            batch_take_ahead(execute_ports_of(&s->stage, t), t->frame, k, &s->stage.rows);
     keep_nll(s, t->micro_batch);
     if (s->watches && s->setup.c->guard.repeated > 0)
         r->repeated_tokens += count_repeated(&s->stage);

@@ -26,7 +26,8 @@ typedef struct step_source {
 } step_source;
 
 typedef struct step_result {
-    double loss_sum;           /* sum of losses over `count` targets or samples, of all ranks */
+    double loss_sum; /* sum of losses over `count` targets or samples, of all ranks */
+    double ahead_sum[MODEL_MOST_AHEAD]; /* the same of each module of multi-token prediction */
     int64_t loss_fixed;        /* deterministic mode: the same sum in fixed point (op/fixed.h) */
     int64_t targets;           /* unmasked targets, of all ranks */
     int64_t count;             /* of targets or samples: the loss is their mean (objective.h) */
@@ -57,6 +58,10 @@ status execute_step(session *s, const step_source *from, step_times *times, step
                     err *e) ATH_MUST_USE;
 /* The step's loss; 0 where nothing was counted. */
 double execute_mean_loss(const step_result *r);
+/* Modules of multi-token prediction that are trained. */
+int execute_modules(const session *s);
+/* That of a module, as it is in what is minimised: divided by all of the step's targets. */
+double execute_mean_ahead(const step_result *r, int module);
 /* The step's targets, of sequences that are learned. */
 int64_t execute_trained(const session *s, const step_result *r);
 /* Moves s->at past the step. Not called for a step from which the run goes back (WATCH_REWIND). */
@@ -70,6 +75,8 @@ op_run execute_run_of(session *s, int micro_batch, float grad_scale);
 /* What gradients of parameters are multiplied by when they are complete: the loss scale of the
  * coming step, but 1 in fixed-point sums, which divide by it on the way in. */
 double execute_grads_scale(const session *s);
+/* The arrays of a micro-batch, as the loader fills them. */
+loader_rows execute_rows(const batch_rows *r);
 /* Fills g->rows with a micro-batch of samples; returns the number of targets. */
 int64_t execute_fill(const stage *g, loader *l, uint64_t first_sample);
 /* Adds to the tokens of g->rows, from first_sample on, what an objective needs: what the reference
