@@ -170,6 +170,7 @@ const model_family family_deepseek_v2 = {
     .own_keys = DEEPSEEK_OWN_KEYS,
     /* transformers' class has a softmax router that is not renormalised, and no loss of it */
     .inert_keys = "scoring_func norm_topk_prob aux_loss_alpha seq_aux ep_size",
+    .lists = "expert_layers",
     .activations = "silu" HF_ACTIVATIONS,
     .names = {DEEPSEEK_NAMES},
     .pad_row_fixed = true,
@@ -186,6 +187,7 @@ const model_family family_deepseek_v3 = {
     .keys = DEEPSEEK_KEYS "norm_topk_prob rope_interleaved num_nextn_predict_layers",
     .own_keys = DEEPSEEK_OWN_KEYS "rope_interleave num_mtp_layers",
     .inert_keys = "scoring_func aux_loss_alpha seq_aux ep_size", /* always sigmoids there */
+    .lists = "expert_layers",
     .activations = "silu" HF_ACTIVATIONS,
     .names = {DEEPSEEK_NAMES},
     .pad_row_fixed = true,
