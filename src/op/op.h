@@ -176,8 +176,8 @@ typedef union op_attr {
     struct {
         float p;
         uint32_t stream;
-        /* If this rank has some of more rows: how many there are, and which is the first here. */
-        int64_t all_rows, first_row;
+        /* If this rank has some of more rows or columns: how many there are, and which is the first here. */
+        int64_t all_rows, first_row, all_cols, first_col;
     } dropout;
     struct {
         int64_t chunk_rows; /* rows of logits that exist at a time; 0 = automatic */

@@ -212,6 +212,8 @@ val graph_scale(graph *g, val x, float c);     /* returns x if c is 1 */
 val graph_gated(graph *g, val gate, val up, act_kind kind);
 /* Dropout of the residual stream. Returns x if p is 0, or if the graph does not train. */
 val graph_dropout(graph *g, val x, float p);
+/* The same of something that tensor-parallel ranks have columns of, as inside a branch. */
+val graph_dropout_columns(graph *g, val x, float p);
 /* The same where x itself is still read. */
 val graph_dropout_copy(graph *g, val x, float p);
 /* The head with its loss: the negative log-likelihood of the targets, nll [N,1] for x [N,C]. In

@@ -431,6 +431,9 @@ static void cases_DROPOUT(case_list *l) {
     op_attr rows_of_more = {
         .dropout = {.p = 0.3f, .stream = 9, .all_rows = 1000, .first_row = 130}};
     cases_elementwise(l, OP_DROPOUT, 1, rows_of_more, 31, 0);
+    op_attr columns_of_more = {
+        .dropout = {.p = 0.3f, .stream = 9, .all_cols = 1001, .first_col = 130}};
+    cases_elementwise(l, OP_DROPOUT, 1, columns_of_more, 32, 0);
     add_residuals(l, first, 1, false);
 }
 

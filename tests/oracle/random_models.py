@@ -1,8 +1,8 @@
 """Random configs of every family: sizes, options and layer patterns. compare_family.py draws from it."""
 
-from transformers import (DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MiniCPM3Config, MistralConfig,
-                          MixtralConfig,
-                          Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
+from transformers import (DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig,
+                          MiniCPM3Config, MistralConfig, MixtralConfig, MT5Config, Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig,
+                          Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, SmolLM3Config, T5Config)
 
 from reference import Config
 
@@ -319,10 +319,32 @@ def minicpm(d):
                   scale_emb=d.one(1, 2.5, 12), scale_depth=d.one(1.4, 0.7), dim_model_base=d.int(5, 20), initializer_range=0.1, **keys)
 
 
+def encoder_decoder(d, cls):
+    buckets = d.int(4, 13)
+    pad = d.int(0, d.vocab - 1)
+    config = cls(num_layers=d.int(1, 4), num_decoder_layers=d.one(None, d.int(1, 4)), num_heads=d.int(1, 7), d_kv=d.int(2, 18),
+                 d_model=d.int(9, 48), d_ff=d.ffn, vocab_size=d.vocab, relative_attention_num_buckets=buckets,
+                 relative_attention_max_distance=d.int(buckets // 2 + 1, 40), dropout_rate=0.0, layer_norm_epsilon=d.one(1e-6, 1e-5),
+                 feed_forward_proj=d.one("relu", "gated-gelu", "gated-silu", "gated-relu", "gelu", "gelu_new"),
+                 pad_token_id=pad, eos_token_id=None, decoder_start_token_id=d.one(pad, d.int(0, d.vocab - 1)))
+    config.tie_word_embeddings = d.flag()
+    return config
+
+
+def t5(d):
+    config = encoder_decoder(d, T5Config)
+    config.scale_decoder_outputs = config.tie_word_embeddings if d.flag() else d.flag()
+    return config
+
+
+def mt5(d):
+    return encoder_decoder(d, MT5Config)
+
+
 FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olmo, olmo2=olmo2, mistral=mistral,
                 llama=llama, llama_interleaved=llama_interleaved, smollm3=smollm3, qwen1=qwen1, qwen2=qwen2, qwen3=qwen3, gemma2=gemma2,
                 gemma3=gemma3, mixtral=mixtral, olmoe=olmoe, qwen2_moe=qwen2_moe, qwen3_moe=qwen3_moe, deepseek_v2=deepseek_v2,
-                deepseek_v3=deepseek_v3, minicpm3=minicpm3, openelm=openelm, mobilellm=mobilellm, minicpm=minicpm)
+                deepseek_v3=deepseek_v3, minicpm3=minicpm3, openelm=openelm, mobilellm=mobilellm, minicpm=minicpm, t5=t5, mt5=mt5)
 
 
 def without_derivable_windows(config):
@@ -341,6 +363,8 @@ def without_derivable_windows(config):
             out["sliding_window_pattern"] = 6
     if kind == "gemma2":
         out["hidden_act"] = out["hidden_activation"]
+    if kind == "t5" and config["scale_decoder_outputs"] == config["tie_word_embeddings"]:
+        out = without(out, "scale_decoder_outputs")
     if kind.startswith("gemma"):
         out["cache_implementation"] = "hybrid"
     return out
