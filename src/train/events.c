@@ -66,6 +66,7 @@ static void put_trained(json_t *o, const session *s, const step_result *r) {
 static void put_experts(json_t *o, const session *s) {
     const routers *k = &s->routers;
     json_t *load = json_array(), *entropy = json_array(), *balance = json_array();
+    json_t *dropped = json_array();
     double most = 0, mean = 0;
     int dead = 0;
     for (int i = 0; i < k->n; i++) {
@@ -73,12 +74,16 @@ static void put_experts(json_t *o, const session *s) {
         json_array_append_new(load, json_f32(v.load));
         json_array_append_new(entropy, json_f32(v.entropy));
         json_array_append_new(balance, json_f32(v.balance));
+        json_array_append_new(dropped, json_f32(v.dropped));
         most = fmax(most, v.load), mean += v.entropy / k->n, dead += v.dead;
     }
     json_object_update_new(o, json_pack("{s:o,s:o,s:i,s:{s:o,s:o,s:o}}", "expert_load",
                                         json_f32(most), "router_entropy", json_f32(mean),
                                         "dead_experts", dead, "experts", "load", load, "entropy",
                                         entropy, "balance", balance));
+    if (s->stage.now->train.router.capacity_factor > 0)
+        json_object_set(json_object_get(o, "experts"), "dropped", dropped);
+    json_decref(dropped);
 }
 
 status events_step(session *s, const step_result *r, err *e) {
