@@ -112,6 +112,25 @@ status events_step(session *s, const step_result *r, err *e) {
     return events_emit(s, "step", s->at.step, o, e);
 }
 
+/* Told so many times in a run: large models have thousands of experts. */
+enum { LOADS_TOLD = 64 };
+
+status events_load(session *s, err *e) {
+    const routers *k = &s->routers;
+    int64_t steps = s->setup.course->total_steps, every = (steps + LOADS_TOLD - 1) / LOADS_TOLD;
+    if (s->at.step % every != 0 && s->at.step != steps) return ST_OK;
+    json_t *layers = json_array(), *loads = json_array();
+    for (int i = 0; i < k->n; i++) {
+        json_t *load = json_array();
+        for (int x = 0; x < k->E; x++)
+            json_array_append_new(load, json_integer(llrint(100 * routers_load(k, i, x))));
+        json_array_append_new(layers, json_integer(k->layer[i]));
+        json_array_append_new(loads, load);
+    }
+    json_t *o = json_pack("{s:o,s:o}", "layers", layers, "load", loads);
+    return events_emit(s, "experts", s->at.step, o, e);
+}
+
 /* ---- between steps ---- */
 
 static json_t *sources_json(const session *s) {

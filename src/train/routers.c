@@ -188,3 +188,7 @@ router_view routers_view(const routers *r, int i) {
         v.collapse = (busiest(r->share + (int64_t)i * r->E, r->E, r->k) - even) / (1 - even);
     return v;
 }
+
+double routers_load(const routers *r, int i, int expert) {
+    return r->share[(int64_t)i * r->E + expert] * r->E;
+}

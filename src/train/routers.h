@@ -70,5 +70,7 @@ typedef struct router_view {
     double collapse;
 } router_view;
 router_view routers_view(const routers *r, int i);
+/* The load of an expert as a multiple of the mean, over the last steps. */
+double routers_load(const routers *r, int i, int expert);
 
 #endif

@@ -81,4 +81,9 @@ event alarm none/metrics.jsonl >out
 lacks out router_collapse
 expect 0 train c.yaml "$moe" $fixed run=shown
 has out "load"
+
+# The load of each expert is told, and the report shows it.
+[ "$(event experts shown/metrics.jsonl | wc -l)" = 6 ] || fail "the load of experts is not told at 6 steps"
+expect 0 runs report shown
+grep -q 'class="map"' shown/report.html || fail "no map of experts in the report"
 finish
