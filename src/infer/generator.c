@@ -32,6 +32,7 @@ generator_pass generator_pass_of(const prog *p) {
                             .ids = ids,
                             .pos = prog_find_port(p, "pos"),
                             .qpos = prog_find_port(p, "qpos"),
+                            .span = prog_find_port(p, "span"),
                             .rows = prog_find_port(p, "rows"),
                             .logits = prog_find_port(p, "logits")};
 }
@@ -93,6 +94,8 @@ static void run_pass(generator *g, const generator_pass *k, const int32_t *ids, 
     prog_put(k->p, 0, k->pos, pos);
     prog_put(k->p, 0, k->qpos, &start);
     prog_put(k->p, 0, k->rows, &last);
+    int32_t span[2] = {start, (int32_t)n};
+    prog_put(k->p, 0, k->span, span);
     op_run run = {.dev = g->dev, .first_micro = true, .grad_scale = 1.0f};
     if (g->replay)
         g->replay(g->replay_ctx, k->p, &run);
@@ -117,6 +120,7 @@ float *generator_continue(generator *g, const int32_t *ids, int64_t n,
     CHECK(n > 0 && n <= g->Tmax, "%ld tokens in a cache of %d", (long)n, g->Tmax);
     int64_t same = common_prefix(&g->cached, ids, n);
     if (same == n) same--; /* its logits are wanted */
+    if (g->decode.span.rows && same < g->cached.n) same = 0;
     if (reused) *reused = same;
     g->cached.n = same;
     const generator_pass *k = NULL;

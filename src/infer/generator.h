@@ -8,6 +8,9 @@
  * The generator remembers which tokens the cache holds. Give it the whole sequence each time: what it has in common
  * with the one before, from the start on, is not computed again. So a conversation costs only its new tokens.
  *
+ * A linear layer has no keys but a state, which is that of the last token: of such a model the sequence before is used only
+ * where it goes on.
+ *
  * plan_generator makes one: the plan records the programs and owns the memory on the device;
  * generator_free frees what the generator itself holds. */
 #ifndef INFER_GENERATOR_H
@@ -23,10 +26,12 @@ enum { GENERATOR_PREFILLS = 3 };
 /* A program (TASK_LOGITS, B = 1) with its inputs and its output. p NULL: there is none. */
 typedef struct generator_pass {
     const prog *p;
-    int64_t T;        /* rows of a pass */
-    prog_port ids;    /* [T] */
-    prog_port pos;    /* [T]: positions in the sequence */
-    prog_port qpos;   /* [1]: the position of row 0, where the cache is written */
+    int64_t T;      /* rows of a pass */
+    prog_port ids;  /* [T] */
+    prog_port pos;  /* [T]: positions in the sequence */
+    prog_port qpos; /* [1]: the position of row 0, where the cache is written */
+    prog_port
+        span; /* [1,2]: that, and how many rows are no padding; of models with states (linear layers) */
     prog_port rows;   /* [1]: the row whose logits are wanted */
     prog_port logits; /* [V], fp32 */
 } generator_pass;

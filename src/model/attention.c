@@ -9,18 +9,22 @@
 typedef struct qkv_vals {
     val all; /* VAL_NONE: q, k and v are values of their own */
     val q, k, v;
+    val gate; /* VAL_NONE: there is none */
 } qkv_vals;
 
 static void split_qkv(model_rec *r, const attention_layer *a, qkv_vals *p) {
     int64_t HD = a->H * a->D, KD = a->K * a->D;
+    int64_t QD = a->gate ? 2 * HD : HD;
     p->q = graph_view(r->g, p->all, 0, HD);
-    p->k = graph_view(r->g, p->all, HD, KD);
-    p->v = graph_view(r->g, p->all, HD + KD, KD);
+    if (a->gate) p->gate = graph_view(r->g, p->all, HD, HD);
+    p->k = graph_view(r->g, p->all, QD, KD);
+    p->v = graph_view(r->g, p->all, QD + KD, KD);
 }
 
 static qkv_vals project(model_rec *r, const layer_spec *k, val x) {
     char name[MODEL_NAME_BYTES];
-    qkv_vals p = {.all = model_product(r, PART_QKV, k->stored, x)};
+    int64_t HD = k->attn.H * k->attn.D;
+    qkv_vals p = {.all = model_product(r, PART_QKV, k->stored, x), .gate = VAL_NONE};
     if (p.all == VAL_NONE && !graph_failed(r->g)) {
         model_pack_name(r->mc, PART_Q, k->stored, "qkv_proj", name);
         p.all = model_named_product(r, name, x);
@@ -29,6 +33,9 @@ static qkv_vals project(model_rec *r, const layer_spec *k, val x) {
     p.q = model_product(r, PART_Q, k->stored, x);
     p.k = model_product(r, PART_K, k->stored, x);
     p.v = model_product(r, PART_V, k->stored, x);
+    if (!k->attn.gate) return p;
+    p.gate = graph_view(r->g, p.q, HD, HD);
+    p.q = graph_view(r->g, p.q, 0, HD);
     return p;
 }
 
@@ -60,7 +67,7 @@ static val norm_heads(model_rec *r, const layer_spec *k, model_part part, val x,
 static void place(model_rec *r, const layer_spec *k, qkv_vals *p) {
     const attention_layer *a = &k->attn;
     float clip = (float)a->clip;
-    if (a->qk_norm == QK_NORM_NONE && p->all != VAL_NONE) {
+    if (a->qk_norm == QK_NORM_NONE && p->all != VAL_NONE && !a->gate) {
         p->all = graph_clamp(r->g, p->all, clip);
         if (a->rotary) p->all = rotate(r, a, p->all, a->H + a->K);
         split_qkv(r, a, p);
@@ -104,21 +111,30 @@ static val page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, va
     return graph_page_store(r->g, cache, fresh, r->at, (int)K, page, turned);
 }
 
-static val page_attention(model_rec *r, int l, const attention_layer *a, const qkv_vals *p) {
+static val sinks_of(model_rec *r, const layer_spec *k) {
+    char name[MODEL_NAME_BYTES];
+    model_part_name(r->mc, PART_SINKS, k->stored, name);
+    return k->attn.sinks ? model_named(r, name, "") : VAL_NONE;
+}
+
+static val page_attention(model_rec *r, int l, const layer_spec *layer, const qkv_vals *p) {
+    const attention_layer *a = &layer->attn;
     op_paged spec = {.page = r->paged.page,
                      .H = (int)a->H,
                      .K = (int)a->K,
                      .D = (int)a->D,
                      .Dv = (int)a->D,
                      .window = (int)a->window,
+                     .chunk = (int)a->chunk,
                      .scale = (float)a->scale,
                      .softcap = (float)a->softcap};
     val k = page_cached(r, l, 'k', a->K, a->D, p->k);
     val v = page_cached(r, l, 'v', a->K, a->D, p->v);
-    return graph_page_attention(r->g, &spec, p->q, k, v, r->pages, r->place);
+    return graph_page_attention(r->g, &spec, p->q, k, v, r->pages, r->place, sinks_of(r, layer));
 }
 
-static val sequence_attention(model_rec *r, int l, const attention_layer *a, qkv_vals p) {
+static val sequence_attention(model_rec *r, int l, const layer_spec *k, qkv_vals p) {
+    const attention_layer *a = &k->attn;
     if (r->Tmax > 0) {
         p.k = cached(r, l, 'k', a->K, a->D, p.k);
         p.v = cached(r, l, 'v', a->K, a->D, p.v);
@@ -134,18 +150,19 @@ static val sequence_attention(model_rec *r, int l, const attention_layer *a, qkv
                          .softcap = (float)a->softcap,
                          .dropout = (float)r->mc->attn_pdrop,
                          .window = (int)a->window,
+                         .chunk = (int)a->chunk,
                          .causal = true,
                          .by_head = r->Tmax > 0,
                          .all_heads = (int)a->H * graph_tp(r->g),
                          .first_head = (int)a->H * graph_tp_rank(r->g)};
-    return graph_attention(r->g, &spec, p.q, p.k, p.v, r->start, r->qpos);
+    return graph_attention(r->g, &spec, p.q, p.k, p.v, r->start, r->qpos, sinks_of(r, k));
 }
 
 val model_attention(model_rec *r, int l, const layer_spec *k, val x) {
-    const attention_layer *a = &k->attn;
     qkv_vals p = project(r, k, x);
     place(r, k, &p);
-    val o = r->paged.page ? page_attention(r, l, a, &p) : sequence_attention(r, l, a, p);
+    val o = r->paged.page ? page_attention(r, l, k, &p) : sequence_attention(r, l, k, p);
     graph_name(r->g, o, "layers.%d.attention", l);
+    if (k->attn.gate) o = graph_gated(r->g, p.gate, o, ACT_SIGMOID);
     return model_out_product(r, PART_O, k->stored, o);
 }

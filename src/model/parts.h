@@ -46,6 +46,7 @@ bool model_norm_offset(const model_config *mc);
 val model_norm(model_rec *r, model_part part, int l, val x, int64_t width);
 /* The branches of layer l, which is k with the heads and widths of this rank: what each adds to the residual stream, before norms after
  * it and scales. x: what model_record's block gives it, already handed to all tensor-parallel ranks. */
+val model_linear_attention(model_rec *r, int l, const layer_spec *k, val x);
 val model_attention(model_rec *r, int l, const layer_spec *k, val x);
 val model_feed_forward(model_rec *r, int l, const layer_spec *k, val x);
 

@@ -1,7 +1,8 @@
 /* The transformer that every family's options describe: one forward pass.
  *
  * Reading order: model_record (inputs, embedding, blocks, head), block (the order of norms and
- * residuals); attention.c and feed_forward.c, the two branches of a block. Parameters: declare.c. */
+ * residuals); attention.c or linear_attention.c, and
+ * feed_forward.c: the two branches of a block. Parameters: declare.c. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +39,8 @@ static val block(model_rec *r, int l, val x) {
     val h = k.norm_in ? model_norm(r, PART_ATTN_NORM, k.stored, x, 0) : x;
     val in = graph_tp_in(r->g, h), h_attn = h;
     if (k.parallel && !k.norm_shared) h = mlp_input(r, &k, x);
-    val a = branch(r, &k, PART_ATTN_OUT_NORM, model_attention(r, l, &k, in));
+    val mixed = k.linear.Hv ? model_linear_attention(r, l, &k, in) : model_attention(r, l, &k, in);
+    val a = branch(r, &k, PART_ATTN_OUT_NORM, mixed);
     x = graph_add(r->g, x, a);
     if (!k.parallel && !k.norm_shared) h = mlp_input(r, &k, x);
     if (h != h_attn) in = graph_tp_in(r->g, h);
@@ -49,7 +51,7 @@ static void make_rope(model_rec *r) {
     bool used[2] = {false, false};
     for (int l = r->layers.first; l < r->layers.end; l++) {
         attention_layer a = model_layer(r->mc, l).attn;
-        if (a.rotary) used[a.local] = true;
+        if (a.rotary && model_layer(r->mc, l).linear.Hv == 0) used[a.local] = true;
     }
     static const char *const names[] = {"rope_table", "rope_table_local"};
     for (int i = 0; i < 2; i++) {
@@ -66,6 +68,11 @@ static void make_inputs(model_rec *r) {
     r->pos = graph_input(r->g, "pos", DT_I32, N, 1);
     r->start = r->document_mask ? graph_input(r->g, "start", DT_I32, N, 1) : VAL_NONE;
     r->qpos = r->Tmax > 0 ? graph_input(r->g, "qpos", DT_I32, r->B, 1) : VAL_NONE;
+    bool states = false;
+    for (int l = r->layers.first; l < r->layers.end; l++)
+        states |= model_layer(r->mc, l).linear.Hv > 0;
+    r->span = states && r->Tmax > 0 ? graph_input(r->g, "span", DT_I32, r->B, 2) : VAL_NONE;
+    CHECK(!states || r->Tmax == 0 || !r->document_mask, "states of sequences with documents");
     if (r->paged.page) {
         r->at = graph_input(r->g, "at", DT_I32, N, 1);
         r->place = graph_input(r->g, "place", DT_I32, N, 2);
@@ -190,11 +197,17 @@ void model_record(model_rec *r) {
         record_head(r, x);
 }
 
-int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt) {
-    int64_t cols = 0;
+int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt,
+                          dtype activations) {
+    int64_t cols = 0, states = 0;
     for (int l = 0; l < model_layers(mc); l++) {
-        attention_layer a = model_layer(mc, l).attn;
-        cols += 2 * model_local_kv_heads(&a, tp) * a.D;
+        layer_spec k = model_layer(mc, l);
+        int64_t bytes[2] = {0, 0};
+        if (k.linear.Hv)
+            model_linear_state_parts(&k.linear, activations, bytes);
+        else
+            cols += 2 * model_local_kv_heads(&k.attn, tp) * k.attn.D;
+        states += bytes[0] + bytes[1];
     }
-    return (int64_t)B * Tmax * cols * (int64_t)dtype_bytes(dt);
+    return (int64_t)B * (Tmax * cols * (int64_t)dtype_bytes(dt) + states);
 }

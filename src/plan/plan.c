@@ -105,13 +105,14 @@ static void lay_out_cache(plan *p) {
         int64_t *most = &p->region[REGION_CACHE].bytes;
         dtype dt = s->cache_f16 ? DT_F16 : s->compute;
         if (s->cache_tok)
-            *most = larger(*most, model_cache_bytes(&s->model, plan_tp(s), 1, s->cache_tok, dt));
+            *most = larger(
+                *most, model_cache_bytes(&s->model, plan_tp(s), 1, s->cache_tok, dt, s->compute));
         if (s->score.tok)
             *most = larger(*most, model_cache_bytes(&s->model, plan_tp(s), s->score.slots,
-                                                    s->score.tok, s->compute));
+                                                    s->score.tok, s->compute, s->compute));
         if (s->serve.rows)
-            *most = larger(
-                *most, model_cache_bytes(&s->model, plan_tp(s), s->serve.pages, s->serve.page, dt));
+            *most = larger(*most, model_cache_bytes(&s->model, plan_tp(s), s->serve.pages,
+                                                    s->serve.page, dt, s->compute));
     }
 }
 

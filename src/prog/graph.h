@@ -184,7 +184,8 @@ val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols
 val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
                bool interleaved);
 /* Without dropout where the graph does not train. */
-val graph_attention(graph *g, const op_attention *spec, val q, val k, val v, val start, val qpos);
+val graph_attention(graph *g, const op_attention *spec, val q, val k, val v, val start, val qpos,
+                    val sinks);
 val graph_act(graph *g, val x, act_kind kind);
 val graph_softcap(graph *g, val x, float cap); /* returns x if cap is 0 */
 val graph_clamp(graph *g, val x, float limit); /* returns x if limit is 0 */
@@ -213,7 +214,18 @@ val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, 
 /* The same for a cache of pages: row n goes to place at[n] of it (PAGE_STORE); turned: of keys. */
 val graph_page_store(graph *g, val cache, val src, val at, int K, int page, bool turned);
 /* Attention of rows of several sequences with such caches (PAGE_ATTENTION). */
-val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, val pages, val place);
+val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, val pages, val place,
+                         val sinks);
+
+/* ---- linear attention by the gated delta rule ---- */
+
+val graph_delta_gates(graph *g, val ba, val A_log, val dt_bias);
+val graph_delta(graph *g, const op_delta *d, val qk, val v, val gates, val start);
+/* The same of sequences that go on: the state is changed in place, and o returned (DELTA_STATE). */
+val graph_delta_state(graph *g, const op_delta *d, val state, val qk, val v, val gates, val span);
+/* Each column convolved over time with W taps of its own, then SiLU; of sequences that go on (CONV_STATE). */
+val graph_conv(graph *g, int B, int T, int W, val x, val w, val start);
+val graph_conv_state(graph *g, int B, int T, int W, val state, val x, val w, val span);
 
 /* ---- experts; attributes of all: r->experts is E ---- */
 

@@ -25,6 +25,8 @@ typedef enum fill {
     LATEST,     /* i32 = limit for every row */
     DISTINCT,   /* i32 in [0, limit), no two alike; limit is no multiple of 7 */
     SOME,       /* the same, every fourth one -1 */
+    GATES, /* f32 or f64: the first half of a row between 0.05 and 1, the rest between -1.5 and 0 */
+    SPANS, /* pairs: a position, which is 0 in every third row, and a number up to limit */
     SHARES,     /* f32 or f64 between 0.05 and 1 */
     BORDERS,    /* i32 rising from 0 in the first column to limit in the last, unevenly */
     SEQ_PLACES, /* pairs (sequence below 3, position below limit), every fifth position -1 */
@@ -39,7 +41,7 @@ typedef struct slot {
 } slot;
 
 typedef struct op_case {
-    char label[96];
+    char label[128];
     op_kind kind;
     op_attr attr;
     slot in[OP_MAX_IN];
@@ -144,7 +146,9 @@ static inline dtype real_dtype(dtype dt) {
 static inline dtype slot_dtype(fill f, dtype dt) {
     if (f == CACHE) return dt == DT_F32 ? DT_F16 : dt;
     if (f == ACTIVATION || f == MATRIX) return dt;
-    return f == VECTOR || f == SHARES || f == ANGLES || f == LIKE_STATS ? real_dtype(dt) : DT_I32;
+    return f == VECTOR || f == SHARES || f == GATES || f == ANGLES || f == LIKE_STATS
+               ? real_dtype(dt)
+               : DT_I32;
 }
 
 static inline double uniform(uint64_t stream, int64_t i, double scale) {
@@ -166,6 +170,8 @@ static inline double slot_value(const slot *s, int which, int64_t i) {
             if (i % 4 == 3) return -1;
             /* fall through */
         case DISTINCT: return (double)((i * 7 + 2) % s->limit);
+        case GATES: return i % s->cols < s->cols / 2 ? 0.525 + 0.475 * u : 0.75 * (u - 1.0);
+        case SPANS: return i % 2 ? (double)(s->limit - i / 2 % 2) : i / 2 % 3 ? 7.0 : 0.0;
         case SHARES: return 0.525 + 0.475 * u;
         case BORDERS: {
             int64_t last = s->cols - 1;

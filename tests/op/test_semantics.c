@@ -756,9 +756,10 @@ static void test_activation_values(void **state) {
         [ACT_SILU] = {0.73105858, -0.23840584},
         [ACT_RELU] = {1, 0},
         [ACT_RELU2] = {1, 0},
+        [ACT_SIGMOID] = {0.73105858, 0.11920292},
     };
     dev *d = open_dev();
-    for (int k = ACT_GELU_TANH; k <= ACT_RELU2; k++) {
+    for (int k = ACT_GELU_TANH; k <= ACT_SIGMOID; k++) {
         op_case act = {.label = "act", .kind = OP_ACT, .attr = {.act = {.kind = (act_kind)k}}};
         act.in[0] = (slot){ACTIVATION, 1, 2, 0, 0};
         op_case gated = act;

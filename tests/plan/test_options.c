@@ -75,6 +75,7 @@ static json_t *random_config(lab *l, const model_family *f) {
     json_object_set_new(o, "num_key_value_heads", json_integer(1 + choose(l, 2)));
     set_layers(l, o, "intermediate_size", 7, 40, 1);
     set_layers(l, o, "sliding_window", 0, 8, 1);
+    set_layers(l, o, "attention_chunk_size", 0, 8, 1);
     set_layers(l, o, "no_rope_layers", 0, 2, 1);
     if (choose(l, 2)) {
         const char *const *norm = norms[choose(l, ARRAY_LEN(norms))];
@@ -88,6 +89,7 @@ static json_t *random_config(lab *l, const model_family *f) {
     set_word(l, o, "position_type", positions, 3);
     set_flag(l, o, "attention_bias");
     set_flag(l, o, "qkv_bias");
+    set_flag(l, o, "attention_sinks");
     set_flag(l, o, "mlp_bias");
     set_experts(l, o);
     set_flag(l, o, "head_bias");

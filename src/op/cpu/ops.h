@@ -16,6 +16,11 @@
     X(HEAD_STATS, head_stats)                                                                      \
     X(HEAD_GRAD, head_grad)                                                                        \
     X(ATTENTION, attention)                                                                        \
+    X(DELTA, delta)                                                                                \
+    X(DELTA_STATE, delta_state)                                                                    \
+    X(DELTA_GATES, delta_gates)                                                                    \
+    X(CONV, conv)                                                                                  \
+    X(CONV_STATE, conv_state)                                                                      \
     X(PAGE_STORE, page_store)                                                                      \
     X(PAGE_ATTENTION, page_attention)                                                              \
     X(RMSNORM, rmsnorm)                                                                            \
