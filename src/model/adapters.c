@@ -28,7 +28,8 @@ static const char *beside(arena *a, const char *name, const char *which) {
 
 /* A matrix of a layer. */
 static bool may_have_adapter(const param *p) {
-    if (p->part == PART_ROUTER || model_part_of_expert(p->part)) return false;
+    if (p->part == PART_ROUTER || p->part == PART_SHARED_SCALE) return false;
+    if (model_part_of_expert(p->part)) return false;
     return p->rank == 2 && p->layer >= 0 && p->part < PART_LORA_A;
 }
 

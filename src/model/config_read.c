@@ -378,6 +378,28 @@ static status check_norm(const json_t *all, model_config *mc, err *e) {
     return at_key(e, "norm_weights");
 }
 
+static status check_groups(const model_config *mc, err *e) {
+    int64_t groups = mc->router_groups, of_group = groups ? mc->num_experts / groups : 0;
+    if (groups <= 1) return ST_OK;
+    if (mc->num_experts % groups)
+        return not_multiple("num_experts", mc->num_experts, "router_groups", groups, e);
+    if (mc->router_group_best > of_group) {
+        err_set(e, ST_USAGE, "a group of %ld experts has no %ld best ones", (long)of_group,
+                (long)mc->router_group_best);
+        err_hint(e, "use at most %ld", (long)of_group);
+        return at_key(e, "router_group_best");
+    }
+    if (mc->router_groups_kept > groups ||
+        mc->router_groups_kept * of_group < mc->num_experts_per_tok) {
+        err_set(e, ST_USAGE, "%ld of %ld groups have no %ld experts of a token",
+                (long)mc->router_groups_kept, (long)groups, (long)mc->num_experts_per_tok);
+        int64_t least = (mc->num_experts_per_tok + of_group - 1) / of_group;
+        err_hint(e, "use %ld to %ld", (long)least, (long)groups);
+        return at_key(e, "router_groups_kept");
+    }
+    return ST_OK;
+}
+
 static status check_experts(const model_config *mc, err *e) {
     if (mc->num_experts == 0) return ST_OK;
     if (mc->num_experts_per_tok > mc->num_experts) {
@@ -386,7 +408,7 @@ static status check_experts(const model_config *mc, err *e) {
         err_hint(e, "use at most %ld", (long)mc->num_experts);
         return at_key(e, "num_experts_per_tok");
     }
-    if (!mc->mlp_bias) return ST_OK;
+    if (!mc->mlp_bias) return check_groups(mc, e);
     err_set(e, ST_USAGE, "experts have no biases");
     return at_key(e, "mlp_bias");
 }
@@ -401,7 +423,8 @@ static status check_size(const model_config *mc, err *e) {
         double heads = 2.0 * (double)((k.attn.H + k.attn.K) * k.attn.D);
         if (k.linear.Hv)
             heads = 3.0 * (double)(k.linear.Hk * k.linear.Dk + k.linear.Hv * k.linear.Dv);
-        n += C * (heads + 3.0 * (double)k.mlp.F * (double)(k.mlp.E ? k.mlp.E : 1));
+        double F = (double)k.mlp.F * (double)(k.mlp.E ? k.mlp.E : 1) + (double)k.mlp.shared;
+        n += C * (heads + 3.0 * F);
     }
     n += C * (2.0 * (double)mc->vocab_size + (double)mc->max_position_embeddings);
     if (n <= PARAMS_MAX) return ST_OK;

@@ -33,6 +33,11 @@ static const char *const other_names[PART_COUNT] = {
     [PART_EXPERT_GATE] = "model.layers.%d.mlp.experts.%d.gate_proj",
     [PART_EXPERT_UP] = "model.layers.%d.mlp.experts.%d.up_proj",
     [PART_EXPERT_DOWN] = "model.layers.%d.mlp.experts.%d.down_proj",
+    [PART_ROUTER_BIAS] = "model.layers.%d.mlp.gate.e_score_correction_bias",
+    [PART_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
+    [PART_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
+    [PART_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj",
+    [PART_SHARED_SCALE] = "model.layers.%d.mlp.shared_expert_gate",
 };
 
 /* As the family writes it, with %d for the layer; NULL: it has none. */
@@ -276,25 +281,51 @@ static void declare_mlp(declaring *d, const mlp_layer *m) {
     if (m->bias) add_bias(d, PART_DOWN, d->mc->hidden_size, (param){0});
 }
 
+/* What every rank has, and of whose gradient each has a summand, since it multiplies by its part of
+ * what experts give. */
+static param summand(void) {
+    return (param){.split = {.per_head = true}};
+}
+
+/* The part beside experts that every token goes through. */
+static void declare_shared(declaring *d, const mlp_layer *m) {
+    int64_t C = d->mc->hidden_size;
+    char name[MODEL_NAME_BYTES];
+    if (m->kind == MLP_GATED) {
+        model_pack_name(d->mc, PART_SHARED_GATE, d->stored, "gate_up_proj.weight", name);
+        param_pack_begin(d->s, name);
+        add_matrix(d, PART_SHARED_GATE, m->shared, C, INIT_ROLE_IN, rows_shared(m->shared));
+    }
+    add_matrix(d, PART_SHARED_UP, m->shared, C, INIT_ROLE_IN, rows_shared(m->shared));
+    if (m->kind == MLP_GATED) param_pack_end(d->s);
+    add_matrix(d, PART_SHARED_DOWN, C, m->shared, INIT_ROLE_MLP_OUT, inputs_shared());
+    if (m->shared_gate) add_matrix(d, PART_SHARED_SCALE, 1, C, INIT_ROLE_IN, summand());
+}
+
 /* Matrices of all experts are a pack, so that one op multiplies them: gate and up of each expert
  * behind each other, and a pack of what comes after. */
 static void declare_experts(declaring *d, const mlp_layer *m) {
     int64_t C = d->mc->hidden_size;
     char name[MODEL_NAME_BYTES];
-    add_matrix(d, PART_ROUTER, m->E, C, INIT_ROLE_IN, (param){0});
+    add_matrix(d, PART_ROUTER, m->E, C, INIT_ROLE_IN, summand());
+    if (m->router_bias)
+        add(d, PART_ROUTER_BIAS, "",
+            (param){.rows = 1, .cols = m->E, .rank = 1, .init.kind = INIT_ZEROS});
     model_experts_name(d->mc, d->stored, "gate_up_proj.weight", name);
     param_pack_begin_in_memory(d->s, name);
     for (d->expert = 0; d->expert < m->E; d->expert++) {
         if (m->kind == MLP_GATED)
-            add_matrix(d, PART_EXPERT_GATE, m->F, C, INIT_ROLE_IN, (param){0});
-        add_matrix(d, PART_EXPERT_UP, m->F, C, INIT_ROLE_IN, (param){0});
+            add_matrix(d, PART_EXPERT_GATE, m->F, C, INIT_ROLE_IN, rows_shared(m->F));
+        add_matrix(d, PART_EXPERT_UP, m->F, C, INIT_ROLE_IN, rows_shared(m->F));
     }
     param_pack_end(d->s);
     model_experts_name(d->mc, d->stored, "down_proj.weight", name);
     param_pack_begin_in_memory(d->s, name);
     for (d->expert = 0; d->expert < m->E; d->expert++)
-        add_matrix(d, PART_EXPERT_DOWN, C, m->F, INIT_ROLE_MLP_OUT, (param){0});
+        add_matrix(d, PART_EXPERT_DOWN, C, m->F, INIT_ROLE_MLP_OUT, inputs_shared());
     param_pack_end(d->s);
+    d->expert = 0;
+    if (m->shared) declare_shared(d, m);
 }
 
 static void declare_layer(declaring *d, const layer_spec *k) {
@@ -393,9 +424,7 @@ static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
     if (k->linear.Hv)
         return err_set(e, ST_USAGE, "layer %d is linear, which tensor-parallel ranks do not share",
                        l);
-    if (k->mlp.E && tp > 1)
-        return err_set(e, ST_USAGE,
-                       "layer %d has experts, which tensor-parallel ranks do not share", l);
+    if (F % tp == 0) F = k->mlp.shared;
     if (F % tp)
         return err_set(e, ST_USAGE,
                        "the feed-forward width %lld of layer %d does not divide over %d "

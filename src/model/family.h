@@ -50,7 +50,12 @@ typedef enum model_part {
     PART_EXPERT_GATE,
     PART_EXPERT_UP,
     PART_EXPERT_DOWN,
-    PART_LORA_A, /* adapters (adapters.c), named after the matrix beside which they stand */
+    PART_ROUTER_BIAS, /* its whole name, since it is no ".bias" in files */
+    PART_SHARED_GATE, /* of the part beside experts that every token goes through */
+    PART_SHARED_UP,
+    PART_SHARED_DOWN,
+    PART_SHARED_SCALE, /* whose product with a token says how much that part counts */
+    PART_LORA_A,       /* adapters (adapters.c), named after the matrix beside which they stand */
     PART_LORA_B,
     PART_COUNT
 } model_part;
@@ -181,6 +186,24 @@ typedef struct model_pages {
     int of_seq; /* its columns: pages of a sequence at most */
 } model_pages;
 
+/* Which load of its experts a router is to keep even, while it trains; each adds router_aux_loss_coef times a loss.
+ *   micro     that of the micro-batch, all layers pooled, as transformers computes it (Fedus et al. 2021, eq. 4)
+ *   sequence  that of each sequence of a layer (DeepSeek-V3, eq. 17 to 20)
+ *   global    that of all tokens of the step in a layer, on all ranks (Qiu et al. 2025) */
+#define ROUTER_BALANCES(W)                                                                         \
+    W(BALANCE_MICRO, "micro")                                                                      \
+    W(BALANCE_SEQUENCE, "sequence")                                                                \
+    W(BALANCE_GLOBAL, "global")                                                                    \
+    W(BALANCE_NONE, "none")
+typedef enum router_balance { ROUTER_BALANCES(LIST_ENUMERATOR) } router_balance;
+
+/* How routers are trained. */
+typedef struct model_routing {
+    router_balance balance;
+    float z_loss; /* weight of the squared log-partition of their logits */
+    bool tallies; /* each layer with experts gives its tally (ROUTER_TALLY) */
+} model_routing;
+
 /* What is to be recorded: B sequences of T tokens. With a cache, as for generation, keys and values
  * of earlier tokens are in SPACE_STATE: for each layer [B,K,Tmax,D] of keys, then of values. */
 typedef struct model_rec {
@@ -191,17 +214,18 @@ typedef struct model_rec {
     model_task task;
     model_layer_range layers; /* end 0: all */
     int B, T;
-    int Tmax;            /* 0: no cache */
-    int slots;           /* sequences that the cache has room for, of which the first B are used; 0:
+    int Tmax;           /* 0: no cache */
+    int slots;          /* sequences that the cache has room for, of which the first B are used; 0:
                            B */
-    int positions;       /* that tokens may have; 0: as many as the cache holds, or T */
-    model_pages paged;   /* instead of Tmax, with `positions` */
-    bool cache_f16;      /* the cache is f16, in programs of f32; else as activations are */
-    int64_t n_logits;    /* of TASK_LOGITS and TASK_SCORE: how many rows */
-    bool document_mask;  /* attention ends at the beginning of a document, which the input "start"
+    int positions;      /* that tokens may have; 0: as many as the cache holds, or T */
+    model_pages paged;  /* instead of Tmax, with `positions` */
+    bool cache_f16;     /* the cache is f16, in programs of f32; else as activations are */
+    int64_t n_logits;   /* of TASK_LOGITS and TASK_SCORE: how many rows */
+    bool document_mask; /* attention ends at the beginning of a document, which the input "start"
                            [B*T,1] says for each token */
-    int64_t chunk_rows;  /* rows of logits that the loss makes at a time; 0: automatic */
-    float z_loss;        /* weight of the squared log-partition in the loss */
+    int64_t chunk_rows; /* rows of logits that the loss makes at a time; 0: automatic */
+    float z_loss;       /* weight of the squared log-partition in the loss */
+    model_routing routing;
     int64_t sample_rows; /* TASK_NLL: rows of each sample over which the loss is a mean; 0: one */
     /* made by model_record, for its own use */
     val ids, pos, start, qpos, span, at, place, pages;
@@ -221,7 +245,10 @@ typedef struct model_rec {
  *            "at" [T,1], "place" [T,2], "pages" [seqs,of_seq]    with a cache of pages
  *            "targets"              of the chunk with the last layer, TASK_LM, TASK_NLL, TASK_SCORE
  *            "rows"                 of TASK_LOGITS, TASK_SCORE, TASK_FILL
+ *            "counts.L" [1,E]       of layer L with BALANCE_GLOBAL, before the backward: how many tokens of
+ *                                   the step picked each expert
  *   output   "nll" or "logits"      of the chunk with the last layer; of any other: "y" [B*T,C]
+ *            "tally.L" [3,E]        of layer L, with routing.tallies
  *   training, between chunks: "grad.y" comes in and "grad.x" goes out */
 void model_record(model_rec *r);
 /* Random ops (dropout) in the layers before this one: random_ops_before of a chunk's graph. */

@@ -50,6 +50,18 @@ bool model_has_states(const model_config *mc) {
     return false;
 }
 
+static op_router router_of(const model_config *mc) {
+    bool groups = mc->router_groups > 1;
+    return (op_router){.experts = (int32_t)mc->num_experts,
+                       .k = (int32_t)mc->num_experts_per_tok,
+                       .groups = groups ? (int32_t)mc->router_groups : 0,
+                       .kept = groups ? (int32_t)mc->router_groups_kept : 0,
+                       .best = groups ? (int32_t)mc->router_group_best : 0,
+                       .scale = (float)mc->routed_scaling_factor,
+                       .sigmoid = mc->router == ROUTER_SIGMOID,
+                       .renormalise = mc->norm_topk_prob};
+}
+
 static mlp_layer mlp_of(const model_config *mc, int l) {
     bool experts = mc->num_experts > 0 && of_layer(mc->expert_layers_of, mc->expert_layers, l) != 0;
     mlp_layer m = {.kind = (mlp_kind)mc->mlp,
@@ -59,8 +71,12 @@ static mlp_layer mlp_of(const model_config *mc, int l) {
     if (!experts) return m;
     m.E = mc->num_experts;
     m.k = mc->num_experts_per_tok;
-    m.renormalise = mc->norm_topk_prob;
+    m.router = router_of(mc);
+    m.router_bias = mc->router_bias;
     if (mc->moe_intermediate_size > 0) m.F = mc->moe_intermediate_size;
+    m.shared = mc->shared_expert_intermediate_size;
+    if (m.shared == 0) m.shared = mc->num_shared_experts * m.F;
+    m.shared_gate = m.shared > 0 && mc->shared_expert_gate;
     return m;
 }
 

@@ -43,7 +43,10 @@ typedef struct mlp_layer {
     int64_t F; /* of one expert, where there are some */
     bool bias;
     int64_t E, k;     /* experts, and how many of them a token goes through; E 0: none */
-    bool renormalise; /* the weights of a token's experts sum to 1 */
+    op_router router; /* how it chooses them */
+    bool router_bias; /* a bias chooses, too */
+    int64_t shared;   /* width of the part beside experts that every token goes through; 0: none */
+    bool shared_gate; /* what that gives is multiplied by sigmoid(x w) */
 } mlp_layer;
 
 /* A layer has two branches, attention and the feed-forward part. One after the other:

@@ -49,5 +49,7 @@ val model_norm(model_rec *r, model_part part, int l, val x, int64_t width);
 val model_linear_attention(model_rec *r, int l, const layer_spec *k, val x);
 val model_attention(model_rec *r, int l, const layer_spec *k, val x);
 val model_feed_forward(model_rec *r, int l, const layer_spec *k, val x);
+/* Behind the last layer: the loss of what the routers of all layers did together, if there is one. */
+void model_balance(model_rec *r);
 
 #endif

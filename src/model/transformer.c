@@ -27,6 +27,7 @@ static layer_spec local_layer(const model_rec *r, int l) {
     k.attn.K = K;
     k.attn.H /= tp;
     k.mlp.F /= tp;
+    k.mlp.shared /= tp;
     return k;
 }
 
@@ -121,15 +122,6 @@ static void hand_over(model_rec *r, val y) {
         graph_grad_has_begun(r->g, model_weight(r, PART_EMBED, -1));
 }
 
-/* The loss that keeps the load of all routers even. */
-static void record_balance(model_rec *r) {
-    if (r->load == VAL_NONE) return;
-    op_router router = {.k = (int)r->mc->num_experts_per_tok, .layers = r->n_routers};
-    double coef = r->mc->router_aux_loss_coef; /* the op gives N times the mean of N rows */
-    if (r->task == TASK_NLL && r->sample_rows > 1) coef /= (double)r->sample_rows;
-    graph_aux_loss(r->g, graph_router_balance(r->g, &router, r->load), (float)coef, true);
-}
-
 static void record_loss(model_rec *r, val x, val w, val bias) {
     graph_head_spec spec = {.chunk_rows = r->chunk_rows,
                             .z_loss = r->z_loss,
@@ -142,7 +134,7 @@ static void record_loss(model_rec *r, val x, val w, val bias) {
                        : graph_head_ce(r->g, &spec, x, w, bias, targets);
     graph_name(r->g, nll, "nll");
     graph_output(r->g, nll, "nll");
-    record_balance(r);
+    model_balance(r);
     if (deferred) graph_root(r->g, nll, "grad.nll");
 }
 

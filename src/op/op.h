@@ -107,7 +107,8 @@ typedef struct op_paged {
 typedef struct op_router {
     int32_t experts, k; /* E, and how many a token goes through */
     int32_t groups, kept, best;
-    int32_t layers; /* ROUTER_BALANCE: routers whose load it is */
+    int32_t layers;    /* ROUTER_BALANCE: routers whose load it is */
+    int32_t sequences; /* ROUTER_LOAD: of which rows are; each has a load of its own. 0: one */
     float scale;
     bool sigmoid, renormalise;
 } op_router;

@@ -59,7 +59,7 @@ typedef struct param_split {
     /* set by the caller */
     param_split_kind kind;
     bool per_head; /* with SPLIT_NONE: each rank uses the parameter for its own heads only (the norm
-                      of a head), so the gradient is partial */
+                      of a head), or for its part of experts, so the gradient is partial */
     param_run run[PARAM_MAX_RUNS];
     int runs;
     /* set by param_split_place */

@@ -90,7 +90,8 @@ typedef struct plan_spec {
     bool document_mask;
     int64_t chunk_rows; /* rows of logits that the head makes at a time; 0: automatic */
     float z_loss;
-    int64_t host_bytes; /* what the caller will hold outside the arena (rows read ahead, ...) */
+    model_routing routing; /* of training programs */
+    int64_t host_bytes;    /* what the caller will hold outside the arena (rows read ahead, ...) */
     /* Weights that stay in a file (param_store_map); NULL: none do. */
     param_locate_fn locate;
     void *locate_ctx;
@@ -145,6 +146,7 @@ typedef struct plan_signature {
     recompute_policy recompute;
     int64_t chunk_rows;
     float z_loss;
+    model_routing routing;
     double rope_theta; /* of the phase */
     bool grads_in_frame;
 } plan_signature;

@@ -72,6 +72,7 @@ static plan_signature train_signature(const plan_spec *s, int chunk) {
         g.task = TASK_NLL;
     else
         g.z_loss = s->z_loss;
+    g.routing = s->routing;
     return g;
 }
 
@@ -194,7 +195,9 @@ static bool is_same(const plan_signature *a, const plan_signature *b) {
            a->train == b->train && a->cache_f16 == b->cache_f16 &&
            a->document_mask == b->document_mask && a->recompute == b->recompute &&
            a->chunk_rows == b->chunk_rows && a->z_loss == b->z_loss &&
-           a->rope_theta == b->rope_theta && a->grads_in_frame == b->grads_in_frame;
+           a->routing.balance == b->routing.balance && a->routing.z_loss == b->routing.z_loss &&
+           a->routing.tallies == b->routing.tallies && a->rope_theta == b->rope_theta &&
+           a->grads_in_frame == b->grads_in_frame;
 }
 
 static plan_program *find(const plan *p, const plan_signature *g) {
@@ -258,6 +261,7 @@ static status record(plan *p, const plan_spec *s, const plan_signature *g, prog 
                    .document_mask = g->document_mask,
                    .chunk_rows = g->chunk_rows,
                    .z_loss = g->z_loss,
+                   .routing = g->routing,
                    .sample_rows = (s->learned     ? s->learned
                                    : s->sequences ? s->sequences
                                                   : 1) *

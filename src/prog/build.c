@@ -316,15 +316,25 @@ val graph_expert_linear(graph *g, const op_router *r, val x, val w, val starts) 
     return emit(g, OP_EXPERT_LINEAR, &attr, (val[]){x, w, starts}, 3, -1);
 }
 
-val graph_expert_sum(graph *g, val z, const graph_routes *to) {
-    return emit(g, OP_EXPERT_SUM, NULL, (val[]){z, to->weights, to->slots}, 3, -1);
+val graph_expert_sum(graph *g, val z, const graph_routes *to, val res) {
+    return emit(g, OP_EXPERT_SUM, NULL, (val[]){z, to->weights, to->slots, res}, 4, -1);
 }
 
-val graph_router_load(graph *g, const graph_routes *to, val before) {
-    return emit(g, OP_ROUTER_LOAD, NULL, (val[]){to->probs, to->picks, before}, 3, -1);
-}
-
-val graph_router_balance(graph *g, const op_router *r, val load) {
+val graph_router_load(graph *g, const op_router *r, const graph_routes *to, val before) {
     op_attr attr = {.router = *r};
-    return emit(g, OP_ROUTER_BALANCE, &attr, &load, 1, -1);
+    return emit(g, OP_ROUTER_LOAD, &attr, (val[]){to->probs, to->picks, before}, 3, -1);
+}
+
+val graph_router_balance(graph *g, const op_router *r, val load, val counts) {
+    op_attr attr = {.router = *r};
+    return emit(g, OP_ROUTER_BALANCE, &attr, (val[]){load, counts}, 2, -1);
+}
+
+val graph_router_z(graph *g, val logits) {
+    return emit(g, OP_ROUTER_Z, NULL, &logits, 1, -1);
+}
+
+val graph_router_tally(graph *g, const op_router *r, const graph_routes *to) {
+    op_attr attr = {.router = *r};
+    return emit(g, OP_ROUTER_TALLY, &attr, (val[]){to->probs, to->picks}, 2, -1);
 }

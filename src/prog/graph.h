@@ -242,11 +242,16 @@ typedef struct graph_routes {
 graph_routes graph_route(graph *g, const op_router *r, val logits, val bias);
 /* x [N*k,I] in the order of places, w [E*O,I]; returns [N*k,O]. */
 val graph_expert_linear(graph *g, const op_router *r, val x, val w, val starts);
-/* z [N*k,C] of all places, back to tokens: [N,C]. */
-val graph_expert_sum(graph *g, val z, const graph_routes *to);
-/* Load [2,E] of one router, plus that of others before it, or VAL_NONE. */
-val graph_router_load(graph *g, const graph_routes *to, val before);
-/* The loss of that load, N times that of one token; r->layers routers. */
-val graph_router_balance(graph *g, const op_router *r, val load);
+/* z [N*k,C] of all places, back to tokens: [N,C], plus res [N,C] or VAL_NONE. */
+val graph_expert_sum(graph *g, val z, const graph_routes *to, val res);
+/* Load [2S,E] of one router, S = r->sequences, plus that of others before it, or VAL_NONE. */
+val graph_router_load(graph *g, const op_router *r, const graph_routes *to, val before);
+/* The loss of that load, N times that of one token; r->layers routers. counts [1,E] or VAL_NONE: of the
+ * picks of more rows than these. */
+val graph_router_balance(graph *g, const op_router *r, val load, val counts);
+/* The z-loss of the rows of logits, N times that of one token. */
+val graph_router_z(graph *g, val logits);
+/* Picks, probs and entropy of each expert, for reports: [3,E]. */
+val graph_router_tally(graph *g, const op_router *r, const graph_routes *to);
 
 #endif

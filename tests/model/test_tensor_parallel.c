@@ -22,7 +22,9 @@ static const char *const names[] = {"gpt2-tanh-tied",
                                     "gemma3",
                                     "openelm",
                                     "mobilellm-shared",
-                                    "minicpm"};
+                                    "minicpm",
+                                    "mixtral",
+                                    "qwen2-moe"};
 
 /* Sizes that divide over 4 ranks, a vocabulary that does not, and dropout everywhere. */
 static model_config config_for(arena *a, const char *name, int64_t kv_heads) {
@@ -31,6 +33,8 @@ static model_config config_for(arena *a, const char *name, int64_t kv_heads) {
     mc.num_attention_heads = 4;
     mc.num_key_value_heads = kv_heads ? kv_heads : grouped ? 2 : 4;
     mc.intermediate_size = 44;
+    if (mc.num_experts) mc.moe_intermediate_size = 12, mc.router_aux_loss_coef = 0.02;
+    if (mc.shared_expert_gate) mc.shared_expert_intermediate_size = 20;
     mc.vocab_size = 89;
     mc.embd_pdrop = 0.1, mc.resid_pdrop = 0.2, mc.attn_pdrop = 0.15;
     return mc;

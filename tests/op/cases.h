@@ -678,15 +678,34 @@ static void cases_ROUTER_LOAD(case_list *l) {
     for (int i = 0; i < ARRAY_LEN(ROUTERS); i++) {
         const int32_t *s = ROUTERS[i];
         op_case *c = router_case(l, OP_ROUTER_LOAD, i);
+        if (s[0] % 3 == 0) c->attr.router.sequences = 3;
         c->in[0] = (slot){SHARES, s[0], s[1], 0, 0};
         c->in[1] = (slot){INTEGERS, s[0], s[2], s[1], 0};
-        if (i % 2) c->in[2] = (slot){SHARES, 2, s[1], 0, 0};
+        if (i % 2) c->in[2] = (slot){SHARES, s[0] % 3 ? 2 : 6, s[1], 0, 0};
     }
 }
 
 static void cases_ROUTER_BALANCE(case_list *l) {
+    for (int i = 0; i < ARRAY_LEN(ROUTERS); i++) {
+        op_case *c = router_case(l, OP_ROUTER_BALANCE, i);
+        c->in[0] = (slot){SHARES, i % 3 ? 2 : 8, ROUTERS[i][1], 0, 0};
+        if (i % 2) c->in[1] = (slot){SHARES, 1, ROUTERS[i][1], 0, 0};
+    }
+}
+
+static void cases_ROUTER_Z(case_list *l) {
     for (int i = 0; i < ARRAY_LEN(ROUTERS); i++)
-        router_case(l, OP_ROUTER_BALANCE, i)->in[0] = (slot){SHARES, 2, ROUTERS[i][1], 0, 0};
+        router_case(l, OP_ROUTER_Z, i)->in[0] =
+            (slot){ACTIVATION, ROUTERS[i][0], ROUTERS[i][1], 0, 0};
+}
+
+static void cases_ROUTER_TALLY(case_list *l) {
+    for (int i = 0; i < ARRAY_LEN(ROUTERS); i++) {
+        const int32_t *s = ROUTERS[i];
+        op_case *c = router_case(l, OP_ROUTER_TALLY, i);
+        c->in[0] = (slot){SHARES, s[0], s[1], 0, 0};
+        c->in[1] = (slot){INTEGERS, s[0], s[2], s[1], 0};
+    }
 }
 
 /* One value in three is far below the others: it loses bits. */

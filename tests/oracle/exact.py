@@ -19,7 +19,7 @@ import reference
 
 
 FAMILIES = ["gpt2", "gpt_neox", "phi", "olmo", "olmo2", "llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3",
-            "mixtral", "olmoe", "qwen3_moe"]
+            "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"]
 STORED_NAMES = {"gpt_neox": {"lm_head.weight": "embed_out.weight"}}  # where files and transformers' modules differ
 EMBEDDING = re.compile(r"\b(embed_tokens|token_embeddings|embed_in|wte|wpe)\.")
 

@@ -4,7 +4,7 @@ Nothing is a multiple of a vector width, H != K where the family allows, windows
 """
 
 from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                          Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
+                          Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
 
 from reference import Config
 
@@ -190,6 +190,11 @@ MODELS = [
      OlmoeConfig(num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, intermediate_size=18,
                  vocab_size=87, max_position_embeddings=96, num_experts=7, num_experts_per_tok=3, clip_qkv=0.6,
                  pad_token_id=None, rope_parameters=rope(), **ENDS), 2, 25, 45),
+    ("qwen2-moe",
+     Qwen2MoeConfig(num_hidden_layers=3, hidden_size=36, num_attention_heads=6, num_key_value_heads=3, intermediate_size=34,
+                    moe_intermediate_size=13, shared_expert_intermediate_size=23, vocab_size=85, max_position_embeddings=96,
+                    num_experts=5, num_experts_per_tok=2, decoder_sparse_step=2, use_sliding_window=True, sliding_window=7,
+                    max_window_layers=2, router_aux_loss_coef=0.1, rope_parameters=rope(theta=1000000.0), **ENDS), 2, 26, 47),
     ("qwen3-moe",
      Qwen3MoeConfig(num_hidden_layers=3, hidden_size=28, num_attention_heads=4, num_key_value_heads=1, head_dim=10,
                     intermediate_size=40, moe_intermediate_size=15, vocab_size=93, max_position_embeddings=96,

@@ -1,7 +1,7 @@
 """Random configs of every family: sizes, options and layer patterns. compare_family.py draws from it."""
 
 from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                          Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
+                          Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
 
 from reference import Config
 
@@ -210,6 +210,15 @@ def olmoe(d):
                        pad_token_id=d.pad(), rope_parameters=rope(d))
 
 
+def qwen2_moe(d):
+    keys, experts = expert_keys(d)
+    sparse = dict(decoder_sparse_step=d.one(1, 1, 2), mlp_only_layers=[0] if d.layers > 2 and d.flag() else [])
+    d.layers = max(d.layers, 2)
+    return Qwen2MoeConfig(**d.llama_keys(), **keys, **sparse, **windows(d), num_experts=experts, norm_topk_prob=d.flag(),
+                          moe_intermediate_size=d.int(5, 40), shared_expert_intermediate_size=d.int(3, 60), qkv_bias=d.flag(),
+                          pad_token_id=d.pad(), rope_parameters=rope(d))
+
+
 def qwen3_moe(d):
     keys, experts = expert_keys(d)
     sparse = dict(decoder_sparse_step=d.one(1, 1, 2), mlp_only_layers=[0] if d.layers > 2 and d.flag() else [])
@@ -264,7 +273,7 @@ def minicpm(d):
 
 FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olmo, olmo2=olmo2, mistral=mistral,
                 llama=llama, llama_interleaved=llama_interleaved, smollm3=smollm3, qwen1=qwen1, qwen2=qwen2, qwen3=qwen3, gemma2=gemma2,
-                gemma3=gemma3, mixtral=mixtral, olmoe=olmoe, qwen3_moe=qwen3_moe, openelm=openelm, mobilellm=mobilellm, minicpm=minicpm)
+                gemma3=gemma3, mixtral=mixtral, olmoe=olmoe, qwen2_moe=qwen2_moe, qwen3_moe=qwen3_moe, openelm=openelm, mobilellm=mobilellm, minicpm=minicpm)
 
 
 def without_derivable_windows(config):

@@ -42,10 +42,11 @@ static const char *const golden_names[] = {"gpt2-tanh-tied",
                                            "minicpm",
                                            "mixtral",
                                            "olmoe",
+                                           "qwen2-moe",
                                            "qwen3-moe"};
 
 /* The last ones have experts, for which there are no CUDA kernels. */
-enum { GOLDEN_WITH_EXPERTS = 3 };
+enum { GOLDEN_WITH_EXPERTS = 4 };
 static inline int golden_models(void) {
     const char *device = getenv("ATHANOR_DEVICE");
     bool cuda = device && strcmp(device, "cuda") == 0;

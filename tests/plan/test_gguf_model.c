@@ -12,6 +12,7 @@ static const char *const refused[][2] = {
     {"mobilellm-shared", ""},
     {"mixtral", ""},
     {"olmoe", ""},
+    {"qwen2-moe", ""},
     {"qwen3-moe", ""},
     {"phi-qknorm", "model.qk_norm"},
     {"smollm3-window", "model.sliding_window"},

@@ -51,11 +51,25 @@ static void set_layers(lab *l, json_t *o, const char *key, int64_t lo, int64_t n
 static void set_experts(lab *l, json_t *o) {
     const char *type = json_string_value(json_object_get(o, "model_type"));
     bool always = strcmp(type, "mixtral") == 0 || strcmp(type, "olmoe") == 0 ||
-                  strcmp(type, "qwen3_moe") == 0;
+                  strcmp(type, "qwen2_moe") == 0 || strcmp(type, "qwen3_moe") == 0;
     if (!always && choose(l, 3) > 0) return;
-    json_object_set_new(o, "num_experts", json_integer(3));
-    json_object_set_new(o, "num_experts_per_tok", json_integer(3));
+    static const char *const routers[] = {"softmax", "sigmoid"};
+    int experts = choose(l, 2) ? 3 : 4;
+    json_object_set_new(o, "num_experts", json_integer(experts));
+    json_object_set_new(o, "num_experts_per_tok", json_integer(experts));
+    json_object_set_new(o, "moe_intermediate_size", json_integer(7 + choose(l, 20)));
     json_object_set_new(o, "mlp_bias", json_false());
+    set_word(l, o, "router", routers, 2);
+    set_flag(l, o, "router_bias");
+    set_flag(l, o, "norm_topk_prob");
+    set_num(l, o, "routed_scaling_factor", 1.7);
+    json_object_set_new(o, "num_shared_experts", json_integer(choose(l, 3)));
+    json_object_set_new(o, "shared_expert_intermediate_size", json_integer(choose(l, 2) * 11));
+    set_flag(l, o, "shared_expert_gate");
+    if (experts == 3 || choose(l, 2)) return;
+    json_object_set_new(o, "router_groups", json_integer(2));
+    json_object_set_new(o, "router_groups_kept", json_integer(2));
+    json_object_set_new(o, "router_group_best", json_integer(1 + choose(l, 2)));
 }
 
 static json_t *random_config(lab *l, const model_family *f) {

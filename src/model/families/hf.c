@@ -166,6 +166,41 @@ void hf_set_windows(json_t *o, int64_t layers, hf_is_local is_local, int64_t eve
     json_object_set_new(o, "sliding_window", list);
 }
 
+/* Layer l has experts if it is none of mlp_only_layers, and l + 1 a multiple of the step. */
+static json_t *layers_with_experts(const json_t *only, int64_t layers, int64_t step) {
+    json_t *list = json_array(), *v;
+    for (int64_t l = 0; l < layers; l++)
+        json_array_append_new(list, json_integer((l + 1) % step == 0));
+    size_t i;
+    json_array_foreach((json_t *)only, i, v) {
+        json_int_t l = json_integer_value(v);
+        if (json_is_integer(v) && l >= 0 && l < layers)
+            json_array_set_new(list, (size_t)l, json_integer(0));
+    }
+    return list;
+}
+
+status hf_read_expert_steps(json_t *o, int64_t layers, err *e) {
+    int64_t step = hf_get_int(o, "decoder_sparse_step", 1);
+    const json_t *only = json_object_get(o, "mlp_only_layers");
+    if (step < 1) return hf_bad_value(e, "decoder_sparse_step", "at least 1");
+    if (only && !json_is_array(only) && !json_is_null(only))
+        return hf_bad_value(e, "mlp_only_layers", "a list of layers");
+    if (!json_object_get(o, "expert_layers") && (step > 1 || json_array_size(only) > 0))
+        json_object_set_new(o, "expert_layers", layers_with_experts(only, layers, step));
+    hf_drop(o, "decoder_sparse_step mlp_only_layers");
+    return ST_OK;
+}
+
+void hf_write_expert_steps(const model_config *mc, json_t *o) {
+    hf_int(o, "decoder_sparse_step", 1);
+    json_t *dense = json_array();
+    for (int l = 0; l < mc->num_hidden_layers; l++)
+        if (model_layer(mc, l * (int)mc->block_repeat).mlp.E == 0)
+            json_array_append_new(dense, json_integer(l));
+    json_object_set_new(o, "mlp_only_layers", dense);
+}
+
 status hf_bad_value(err *e, const char *key, const char *wanted) {
     err_set(e, ST_USAGE, "%s must be %s", key, wanted);
     return err_where(e, "model.%s", key);

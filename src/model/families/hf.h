@@ -82,6 +82,10 @@ void hf_set_windows(json_t *o, int64_t layers, hf_is_local is_local, int64_t eve
  * there is no layer_types. */
 status hf_read_switched_windows(json_t *o, int64_t layers, bool file, err *e) ATH_MUST_USE;
 void hf_write_switched_windows(const model_config *mc, json_t *o);
+/* Layers with experts as the classes of Qwen say them: each decoder_sparse_step-th, but for those of
+ * mlp_only_layers. */
+status hf_read_expert_steps(json_t *o, int64_t layers, err *e) ATH_MUST_USE;
+void hf_write_expert_steps(const model_config *mc, json_t *o);
 int64_t hf_get_int(const json_t *o, const char *key, int64_t fallback);
 /* Removes keys, space-separated. */
 void hf_drop(json_t *o, const char *keys);

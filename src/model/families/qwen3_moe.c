@@ -19,20 +19,6 @@ static void qwen3_moe_defaults(model_config *mc) {
     mc->router_aux_loss_coef = 0.001;
 }
 
-/* Layer l has experts if it is none of mlp_only_layers, and l + 1 a multiple of the step. */
-static json_t *layers_with_experts(const json_t *only, int64_t layers, int64_t step) {
-    json_t *list = json_array(), *v;
-    for (int64_t l = 0; l < layers; l++)
-        json_array_append_new(list, json_integer((l + 1) % step == 0));
-    size_t i;
-    json_array_foreach((json_t *)only, i, v) {
-        json_int_t l = json_integer_value(v);
-        if (json_is_integer(v) && l >= 0 && l < layers)
-            json_array_set_new(list, (size_t)l, json_integer(0));
-    }
-    return list;
-}
-
 /* With use_sliding_window all layers have the window. */
 static status read_window(json_t *o, err *e) {
     const json_t *use;
@@ -45,14 +31,8 @@ static status read_window(json_t *o, err *e) {
 }
 
 static status qwen3_moe_from_hf(json_t *o, int64_t layers, bool file, err *e) {
-    int64_t step = hf_get_int(o, "decoder_sparse_step", 1);
-    const json_t *only = json_object_get(o, "mlp_only_layers");
-    if (step < 1) return hf_bad_value(e, "decoder_sparse_step", "at least 1");
-    if (only && !json_is_array(only) && !json_is_null(only))
-        return hf_bad_value(e, "mlp_only_layers", "a list of layers");
-    if (!json_object_get(o, "expert_layers") && (step > 1 || json_array_size(only) > 0))
-        json_object_set_new(o, "expert_layers", layers_with_experts(only, layers, step));
-    hf_drop(o, "decoder_sparse_step mlp_only_layers output_router_logits");
+    TRY(hf_read_expert_steps(o, layers, e));
+    hf_drop(o, "output_router_logits");
     (void)file;
     return read_window(o, e);
 }
@@ -63,12 +43,7 @@ static void qwen3_moe_to_hf(const model_config *mc, json_t *o) {
     hf_write(mc, o,
              "attention_bias num_experts num_experts_per_tok moe_intermediate_size "
              "norm_topk_prob router_aux_loss_coef");
-    hf_int(o, "decoder_sparse_step", 1);
-    json_t *dense = json_array();
-    for (int l = 0; l < mc->num_hidden_layers; l++)
-        if (model_layer(mc, l * (int)mc->block_repeat).mlp.E == 0)
-            json_array_append_new(dense, json_integer(l));
-    json_object_set_new(o, "mlp_only_layers", dense);
+    hf_write_expert_steps(mc, o);
     hf_bool(o, "use_sliding_window", mc->sliding_window > 0);
     hf_int(o, "sliding_window", mc->sliding_window > 0 ? mc->sliding_window : 4096);
 }

@@ -1,7 +1,5 @@
 /* Qwen3-Next (Qwen team 2025): most layers have the gated delta rule in place of attention; attention has partial rotary positions and an output gate, and
- * norms multiply by 1 + w. */
-#include <string.h>
-
+ * norms multiply by 1 + w; many narrow experts with a part beside them that every token goes through. */
 #include "model/families/hf.h"
 
 static void qwen3_next_defaults(model_config *mc) {
@@ -21,6 +19,8 @@ static void qwen3_next_defaults(model_config *mc) {
     mc->num_experts = 512;
     mc->num_experts_per_tok = 10;
     mc->moe_intermediate_size = 512;
+    mc->shared_expert_intermediate_size = 512;
+    mc->shared_expert_gate = true;
     mc->norm_topk_prob = true;
     mc->router_aux_loss_coef = 0.001;
 }
@@ -36,7 +36,7 @@ static status qwen3_next_from_hf(json_t *o, int64_t layers, bool file, err *e) {
     if (!json_object_get(o, "layer_types") && !json_object_get(o, "linear_layers"))
         json_object_set(o, "linear_layers", list);
     json_decref(list);
-    hf_drop(o, "full_attention_interval");
+    hf_drop(o, "full_attention_interval output_router_logits");
     return hf_read_expert_steps(o, layers, e);
 }
 
@@ -54,7 +54,9 @@ static void qwen3_next_to_hf(const model_config *mc, json_t *o) {
     hf_rope(mc, o);
     hf_write(mc, o,
              "partial_rotary_factor attention_bias linear_conv_kernel_dim linear_key_head_dim "
-             "linear_value_head_dim linear_num_key_heads linear_num_value_heads");
+             "linear_value_head_dim linear_num_key_heads linear_num_value_heads num_experts "
+             "num_experts_per_tok moe_intermediate_size shared_expert_intermediate_size "
+             "norm_topk_prob router_aux_loss_coef");
     write_layer_types(mc, o);
     hf_write_expert_steps(mc, o);
 }
@@ -65,7 +67,8 @@ const model_family family_qwen3_next = {
     .keys = HF_LLAMA_KEYS
     "partial_rotary_factor attention_bias linear_layers linear_conv_kernel_dim linear_key_head_dim "
     "linear_value_head_dim linear_num_key_heads linear_num_value_heads num_experts "
-    "num_experts_per_tok moe_intermediate_size norm_topk_prob router_aux_loss_coef expert_layers",
+    "num_experts_per_tok moe_intermediate_size shared_expert_intermediate_size norm_topk_prob "
+    "router_aux_loss_coef expert_layers",
     .own_keys = "full_attention_interval decoder_sparse_step mlp_only_layers output_router_logits",
     .lists = "linear_layers expert_layers",
     .activations = "silu" HF_ACTIVATIONS,

@@ -67,6 +67,9 @@ static void router_pick_fwd(const op_call *c) {
 static void router_pick_bwd(const op_call *c) {
     const tensor *probs = &c->in[0], *picks = &c->out[1], *dp = &c->din[0];
     const op_router *r = &c->attr->router;
+    const tensor *dbias = &c->din[1];
+    for (int64_t e = 0; dbias->data && e < dbias->cols; e++)
+        put_real(real_row_of(dbias, 0) + e, 0, op_accumulates(c, 1));
     if (!dp->data) return;
     bool add = op_accumulates(c, 0);
     PARALLEL_FOR
@@ -120,60 +123,167 @@ const op_impl REF_IMPL(ROUTER_SORT) = {router_sort_fwd, NULL, NULL, NULL};
 
 /* ---- load and balance ---- */
 
-static void router_load_fwd(const op_call *c) {
-    const tensor *probs = &c->in[0], *picks = &c->in[1], *out = &c->out[0];
+/* What the probs of row n are divided by. */
+static ACC share_of(const op_call *c, const tensor *probs, int64_t n) {
+    ACC sum = 0;
+    if (!c->attr->router.sigmoid) return 1;
+    for (int64_t e = 0; e < probs->cols; e++) sum += real_row_of(probs, n)[e];
+    return sum + ROUTER_TINY;
+}
+
+/* The same of all rows, in the workspace. */
+static const double *all_shares(const op_call *c) {
+    double *share = c->ws;
     PARALLEL_FOR
-    for (int64_t e = 0; e < probs->cols; e++) {
-        ACC sum = 0, count = 0;
-        for (int64_t n = 0; n < probs->rows; n++) {
-            const int32_t *pick = (const int32_t *)picks->data + n * picks->ld;
-            sum += real_row_of(probs, n)[e];
-            for (int64_t j = 0; j < picks->cols; j++) count += pick[j] == e;
-        }
-        if (c->in[2].data) {
-            count += real_row_of(&c->in[2], 0)[e];
-            sum += real_row_of(&c->in[2], 1)[e];
-        }
-        real_row_of(out, 0)[e] = (REAL)count;
-        real_row_of(out, 1)[e] = (REAL)sum;
+    for (int64_t n = 0; n < c->in[0].rows; n++) share[n] = (double)share_of(c, &c->in[0], n);
+    return share;
+}
+
+static void shares_workspace(const op_infer *io, int64_t ws[3]) {
+    ws[0] = io->in[0].rows * (int64_t)sizeof(double);
+}
+
+static int64_t sequences_of(const op_call *c) {
+    return c->attr->router.sequences > 1 ? c->attr->router.sequences : 1;
+}
+
+/* Picks and probs of expert e in the rows of sequence s. */
+static void load_of(const op_call *c, const double *share, int64_t s, int64_t e, ACC *count,
+                    ACC *sum) {
+    const tensor *probs = &c->in[0], *picks = &c->in[1];
+    int64_t rows = probs->rows / sequences_of(c);
+    for (int64_t n = s * rows; n < (s + 1) * rows; n++) {
+        const int32_t *pick = (const int32_t *)picks->data + n * picks->ld;
+        *sum += real_row_of(probs, n)[e] / (ACC)share[n];
+        for (int64_t j = 0; j < picks->cols; j++) *count += pick[j] == e;
     }
 }
 
-static void router_load_bwd(const op_call *c) {
-    const tensor *dp = &c->din[0];
-    if (!dp->data) return;
-    bool add = op_accumulates(c, 0);
-    PARALLEL_FOR
-    for (int64_t n = 0; n < dp->rows; n++)
-        for (int64_t e = 0; e < dp->cols; e++)
-            put_real(real_row_of(dp, n) + e, real_row_of(&c->dout[0], 1)[e], add);
+static void router_load_fwd(const op_call *c) {
+    const tensor *out = &c->out[0];
+    const double *share = all_shares(c);
+    int64_t S = sequences_of(c);
+    PARALLEL_FOR_2
+    for (int64_t s = 0; s < S; s++) {
+        for (int64_t e = 0; e < out->cols; e++) {
+            ACC sum = 0, count = 0;
+            load_of(c, share, s, e, &count, &sum);
+            if (c->in[2].data) {
+                count += real_row_of(&c->in[2], s)[e];
+                sum += real_row_of(&c->in[2], S + s)[e];
+            }
+            real_row_of(out, s)[e] = (REAL)count;
+            real_row_of(out, S + s)[e] = (REAL)sum;
+        }
+    }
 }
 
-const op_impl REF_IMPL(ROUTER_LOAD) = {router_load_fwd, router_load_bwd, NULL, NULL};
+/* Of q = p / sum of p: dp_e = (dq_e - sum_i dq_i q_i) / sum of p. */
+static void router_load_bwd(const op_call *c) {
+    const tensor *dp = &c->din[0], *probs = &c->in[0];
+    if (!dp->data) return;
+    bool add = op_accumulates(c, 0), sigmoid = c->attr->router.sigmoid;
+    int64_t S = sequences_of(c), rows = dp->rows / S;
+    PARALLEL_FOR
+    for (int64_t n = 0; n < dp->rows; n++) {
+        const REAL *dq = real_row_of(&c->dout[0], S + n / rows);
+        ACC by = share_of(c, probs, n), mean = 0;
+        for (int64_t e = 0; sigmoid && e < dp->cols; e++)
+            mean += (ACC)dq[e] * real_row_of(probs, n)[e] / by;
+        for (int64_t e = 0; e < dp->cols; e++)
+            put_real(real_row_of(dp, n) + e, (dq[e] - mean) / by, add);
+    }
+}
 
-/* Rows that a load is of: its counts, k of each. */
-static ACC rows_of_load(const op_call *c) {
-    ACC n = 0;
-    for (int64_t e = 0; e < c->in[0].cols; e++) n += real_row_of(&c->in[0], 0)[e];
-    return n / c->attr->router.k;
+const op_impl REF_IMPL(ROUTER_LOAD) = {router_load_fwd, router_load_bwd, NULL, shares_workspace};
+
+/* What the sums of probs of sequence s are multiplied by: E f_e / layers. */
+static ACC weight_of(const op_call *c, int64_t s, int64_t e) {
+    const tensor *from = c->in[1].data ? &c->in[1] : &c->in[0];
+    const REAL *count = real_row_of(from, c->in[1].data ? 0 : s);
+    ACC sum = 0;
+    for (int64_t i = 0; i < from->cols; i++) sum += count[i];
+    ACC f = sum > 0 ? (ACC)c->attr->router.k * count[e] / sum : 0;
+    return (ACC)from->cols * f / c->attr->router.layers;
 }
 
 static void router_balance_fwd(const op_call *c) {
     const tensor *l = &c->in[0];
-    ACC n = rows_of_load(c), sum = 0;
-    for (int64_t e = 0; e < l->cols; e++) sum += (ACC)real_row_of(l, 0)[e] * real_row_of(l, 1)[e];
-    *real_row_of(&c->out[0], 0) = (REAL)((ACC)l->cols * sum / n / c->attr->router.layers);
+    ACC sum = 0;
+    for (int64_t s = 0; s < l->rows / 2; s++)
+        for (int64_t e = 0; e < l->cols; e++)
+            sum += weight_of(c, s, e) * real_row_of(l, l->rows / 2 + s)[e];
+    *real_row_of(&c->out[0], 0) = (REAL)sum;
 }
 
 static void router_balance_bwd(const op_call *c) {
     const tensor *l = &c->in[0], *dl = &c->din[0];
     if (!dl->data) return;
     bool add = op_accumulates(c, 0);
-    ACC by = *real_row_of(&c->dout[0], 0) * (ACC)l->cols / rows_of_load(c) / c->attr->router.layers;
-    for (int64_t e = 0; e < l->cols; e++) {
-        put_real(real_row_of(dl, 0) + e, 0, add);
-        put_real(real_row_of(dl, 1) + e, by * real_row_of(l, 0)[e], add);
+    ACC by = *real_row_of(&c->dout[0], 0);
+    for (int64_t s = 0; s < l->rows / 2; s++) {
+        for (int64_t e = 0; e < l->cols; e++) {
+            put_real(real_row_of(dl, s) + e, 0, add);
+            put_real(real_row_of(dl, l->rows / 2 + s) + e, by * weight_of(c, s, e), add);
+        }
     }
 }
 
 const op_impl REF_IMPL(ROUTER_BALANCE) = {router_balance_fwd, router_balance_bwd, NULL, NULL};
+
+/* ---- the z-loss ---- */
+
+static ACC log_sum_exp(const STORE *x, int64_t n) {
+    ACC max = -INFINITY, sum = 0;
+    for (int64_t e = 0; e < n; e++) max = load(x[e]) > max ? load(x[e]) : max;
+    for (int64_t e = 0; e < n; e++) sum += r_exp((REAL)(load(x[e]) - max));
+    return max + r_log((REAL)sum);
+}
+
+static void router_z_fwd(const op_call *c) {
+    const tensor *l = &c->in[0];
+    ACC sum = 0;
+    for (int64_t n = 0; n < l->rows; n++) {
+        ACC z = log_sum_exp(row_of(l, n), l->cols);
+        sum += z * z;
+    }
+    *real_row_of(&c->out[0], 0) = (REAL)sum;
+}
+
+static void router_z_bwd(const op_call *c) {
+    const tensor *l = &c->in[0], *dl = &c->din[0];
+    if (!dl->data) return;
+    bool add = op_accumulates(c, 0);
+    ACC by = 2 * (ACC)*real_row_of(&c->dout[0], 0);
+    PARALLEL_FOR
+    for (int64_t n = 0; n < l->rows; n++) {
+        ACC z = log_sum_exp(row_of(l, n), l->cols);
+        for (int64_t e = 0; e < l->cols; e++)
+            put(row_of(dl, n) + e, by * z * r_exp((REAL)(load(row_of(l, n)[e]) - z)), add);
+    }
+}
+
+const op_impl REF_IMPL(ROUTER_Z) = {router_z_fwd, router_z_bwd, NULL, NULL};
+
+/* ---- for reports ---- */
+
+static void router_tally_fwd(const op_call *c) {
+    const tensor *probs = &c->in[0], *out = &c->out[0];
+    const double *share = all_shares(c);
+    PARALLEL_FOR
+    for (int64_t e = 0; e < probs->cols; e++) {
+        ACC sum = 0, count = 0, entropy = 0;
+        for (int64_t n = 0; n < probs->rows; n++) {
+            const int32_t *pick = (const int32_t *)c->in[1].data + n * c->in[1].ld;
+            ACC p = real_row_of(probs, n)[e] / (ACC)share[n];
+            sum += p;
+            entropy -= p > 0 ? p * r_log((REAL)p) : 0;
+            for (int64_t j = 0; j < c->in[1].cols; j++) count += pick[j] == e;
+        }
+        real_row_of(out, 0)[e] = (REAL)count;
+        real_row_of(out, 1)[e] = (REAL)sum;
+        real_row_of(out, 2)[e] = (REAL)entropy;
+    }
+}
+
+const op_impl REF_IMPL(ROUTER_TALLY) = {router_tally_fwd, NULL, NULL, shares_workspace};

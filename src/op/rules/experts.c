@@ -88,15 +88,23 @@ status infer_EXPERT_SUM(op_infer *io, err *e) {
     return ST_OK;
 }
 
-status infer_ROUTER_LOAD(op_infer *io, err *e) {
-    int64_t E = io->in[0].cols;
+static status expect_picks(op_infer *io, err *e) {
     TRY(expect_dtype(io, 0, real_dt(io), e));
     TRY(expect_dtype(io, 1, DT_I32, e));
-    TRY(same_rows(io, 1, 0, e));
+    return same_rows(io, 1, 0, e);
+}
+
+status infer_ROUTER_LOAD(op_infer *io, err *e) {
+    int64_t E = io->in[0].cols, S = io->attr->router.sequences;
+    if (S < 1) S = 1;
+    TRY(expect_picks(io, e));
+    if (io->in[0].rows % S)
+        return err_set(e, ST_USAGE, "router_load: %lld rows are no %lld sequences",
+                       (long long)io->in[0].rows, (long long)S);
     TRY(expect_dtype(io, 2, real_dt(io), e));
-    TRY(expect_rows(io, 2, 2, "two", e));
+    TRY(expect_rows(io, 2, 2 * S, "two for each sequence", e));
     TRY(expect_cols(io, 2, E, "the number of experts", e));
-    set_out(io, 0, real_dt(io), 2, E);
+    set_out(io, 0, real_dt(io), 2 * S, E);
     count_elementwise(io, 1, 1);
     return ST_OK;
 }
@@ -105,8 +113,28 @@ status infer_ROUTER_BALANCE(op_infer *io, err *e) {
     TRY(expect_positive(io, "k", io->attr->router.k, e));
     TRY(expect_positive(io, "layers", io->attr->router.layers, e));
     TRY(expect_dtype(io, 0, real_dt(io), e));
-    TRY(expect_rows(io, 0, 2, "two", e));
+    if (io->in[0].rows % 2)
+        return err_set(e, ST_USAGE,
+                       "router_balance: a load has two rows for each sequence, not %lld",
+                       (long long)io->in[0].rows);
+    TRY(expect_dtype(io, 1, real_dt(io), e));
+    TRY(expect_rows(io, 1, 1, "one", e));
+    TRY(same_cols(io, 1, 0, e));
     set_out(io, 0, real_dt(io), 1, 1);
     count_elementwise(io, 2, 1);
+    return ST_OK;
+}
+
+status infer_ROUTER_Z(op_infer *io, err *e) {
+    (void)e;
+    set_out(io, 0, real_dt(io), 1, 1);
+    count_elementwise(io, 3, 6);
+    return ST_OK;
+}
+
+status infer_ROUTER_TALLY(op_infer *io, err *e) {
+    TRY(expect_picks(io, e));
+    set_out(io, 0, real_dt(io), 3, io->in[0].cols);
+    count_elementwise(io, 4, 0);
     return ST_OK;
 }
