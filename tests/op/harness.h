@@ -240,6 +240,13 @@ static inline void side_close(side *s) {
     buf_free(&s->ws);
 }
 
+/* Workspace of the kernels that run, which may not be those that op_infer_call finds. */
+static inline int64_t side_ws(const side *s, const op_impl *impl, int which) {
+    int64_t ws[3] = {0};
+    if (impl->workspace) impl->workspace(&s->io, ws);
+    return ws[which];
+}
+
 static inline void side_fresh_ws(side *s, int64_t bytes) {
     buf_free(&s->ws);
     s->ws = buf_new(DT_U8, 1, bytes, 0, 0);
@@ -280,7 +287,7 @@ static inline op_call side_call(side *s, const op_run *run, bool accumulate) {
 }
 
 static inline void side_forward(side *s, const op_impl *impl, const op_run *run, bool accumulate) {
-    side_fresh_ws(s, s->io.fwd.ws_bytes);
+    side_fresh_ws(s, side_ws(s, impl, 0));
     op_call c = side_call(s, run, accumulate);
     for (int i = 0; i < OP_MAX_IN; i++) {
         c.in[i] = s->in[i].t;
@@ -296,7 +303,7 @@ static inline void side_forward(side *s, const op_impl *impl, const op_run *run,
             if ((op_classes[s->cs->kind].weights >> i) & 1u) c.din[i] = s->din[i].t;
     }
     side_run(&c, impl->fwd);
-    assert_true(buf_guards_hold(&s->ws));
+    if (!buf_guards_hold(&s->ws)) fail_msg("%s: writes beside its workspace", s->cs->label);
 }
 
 /* Only what ops.def says the backward reads is given; `want` masks the gradients asked for. */
@@ -319,21 +326,21 @@ static inline void side_backward(side *s, const op_impl *impl, const op_run *run
     for (int i = 0; i < OP_MAX_IN; i++) /* a phase sees its own gradients only, unless fused */
         if (!(k->flags & OPF_FUSED_BWD) && !((k->diff >> i) & 1u)) only.din[i].data = NULL;
     if (impl->bwd_input) {
-        side_fresh_ws(s, s->io.bwd_input.ws_bytes);
+        side_fresh_ws(s, side_ws(s, impl, 1));
         only.ws = s->ws.t.data;
         only.ws_bytes = s->ws.t.cols;
         side_run(&only, impl->bwd_input);
-        assert_true(buf_guards_hold(&s->ws));
+        if (!buf_guards_hold(&s->ws)) fail_msg("%s: writes beside its workspace", s->cs->label);
     }
     if (!impl->bwd_weight) return;
-    side_fresh_ws(s, s->io.bwd_weight.ws_bytes);
+    side_fresh_ws(s, side_ws(s, impl, 2));
     only = c;
     for (int i = 0; i < OP_MAX_IN; i++)
         if (!((k->weights >> i) & 1u)) only.din[i].data = NULL;
     only.ws = s->ws.t.data;
     only.ws_bytes = s->ws.t.cols;
     side_run(&only, impl->bwd_weight);
-    assert_true(buf_guards_hold(&s->ws));
+    if (!buf_guards_hold(&s->ws)) fail_msg("%s: writes beside its workspace", s->cs->label);
 }
 
 /* ---- comparison ---- */

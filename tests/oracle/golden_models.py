@@ -4,7 +4,8 @@ Nothing is a multiple of a vector width, H != K where the family allows, windows
 """
 
 from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                          Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
+                          Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, Qwen3NextConfig,
+                          SmolLM3Config)
 
 from reference import Config
 
@@ -201,6 +202,19 @@ MODELS = [
                     num_experts=6, num_experts_per_tok=4, norm_topk_prob=True, mlp_only_layers=[1],
                     router_aux_loss_coef=0.3, tie_word_embeddings=True, rope_parameters=rope(theta=1000000.0), **ENDS),
      2, 26, 46),
+    ("qwen3-next",
+     Qwen3NextConfig(num_hidden_layers=3, hidden_size=26, num_attention_heads=4, num_key_value_heads=2, head_dim=12,
+                     intermediate_size=38, moe_intermediate_size=14, shared_expert_intermediate_size=17, vocab_size=91,
+                     max_position_embeddings=128, num_experts=5, num_experts_per_tok=2, mlp_only_layers=[0],
+                     layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
+                     linear_num_value_heads=6, linear_key_head_dim=10, linear_value_head_dim=7, router_aux_loss_coef=0.1,
+                     rope_parameters=rope(theta=1000000.0, partial_rotary_factor=0.5), **ENDS), 2, 43, 49),
+    ("qwen3-next-tied",
+     Qwen3NextConfig(num_hidden_layers=2, hidden_size=33, num_attention_heads=3, num_key_value_heads=1, head_dim=8,
+                     intermediate_size=29, vocab_size=77, max_position_embeddings=128, num_experts=0, router_aux_loss_coef=0.0,
+                     layer_types=["full_attention", "linear_attention"], linear_num_key_heads=3, linear_num_value_heads=3,
+                     linear_key_head_dim=5, linear_value_head_dim=9, linear_conv_kernel_dim=3, attention_bias=True,
+                     tie_word_embeddings=True, rope_parameters=rope(partial_rotary_factor=0.25), **ENDS), 3, 35, 50),
 ]
 
 # Standard deviations of embeddings and of other matrices, where not 0.15: a tied head else repeats the last token.
@@ -214,10 +228,11 @@ PACKED = {
     "phi": [10, 1, 13], "olmo-clip-tied": [7, 15], "olmo2": [12, 11], "smollm3": [5, 17, 4], "smollm3-window": [16, 1, 11],
     "qwen1": [9, 14], "qwen2-window": [19, 3, 12], "qwen3-tied": [8, 15], "gemma2": [17, 2, 13], "gemma3": [20, 1, 12],
     "openelm": [14, 9], "mobilellm-shared": [6, 16], "minicpm": [11, 2, 10], "mistral": [14, 10],
+    "qwen3-next": [39, 1, 2, 14], "qwen3-next-tied": [9, 21],
 }
 # Ten steps of AdamW.
 CURVES = ["gpt2-tanh-tied", "gpt2-erf-untied", "llama-gqa-tied", "llama-bias-untied", "llama-rope3-mqa", "neox-parallel",
-          "openelm"]
+          "openelm", "qwen3-next-tied"]
 # Prompts must lie beyond the length where the frequencies change (longrope), or all tokens below it (dynamic).
 PROMPT_LENGTHS = {"llama-longrope": 12}
 GREEDY_END = {"gpt2-tanh-tied": 24, "gpt2-erf-untied": 40, "llama-dynamic": 30}

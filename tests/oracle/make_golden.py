@@ -44,7 +44,7 @@ LEAST_MARGIN = 3e-3  # between first and second logit
 VARIED = 10  # different ids
 PROMPTS = 30
 PACKED_GRADS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "c_attn.weight", "query_key_value.weight",
-                "qkv_proj.weight")
+                "qkv_proj.weight", "in_proj_qkvz.weight", "in_proj_ba.weight", "conv1d.weight")
 
 
 def packed(model, rng, lengths, vocab):
