@@ -271,7 +271,8 @@ static status spread_type(json_t *all, const json_t *types, int type, err *e) {
     const json_t *number = json_object_get(all, option);
     if (json_is_array(number)) return ST_OK;
     int64_t fixed = LAYER_TYPES[type].value, width = fixed ? fixed : json_integer_value(number);
-    bool any = number != NULL;
+    bool any = number &&
+               type == 0; /* other options may be extensions, of which layer_types knows nothing */
     json_t *list = json_array(), *v;
     size_t i;
     int one;

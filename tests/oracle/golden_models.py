@@ -220,7 +220,8 @@ MODELS = [
 # Standard deviations of embeddings and of other matrices, where not 0.15: a tied head else repeats the last token.
 SCALES = {name: dict(embedding=0.15, matrix=0.25) for name, *_ in MODELS[5:]} | {
     name: dict(embedding=0.04, matrix=0.25) for name in ("gemma2", "gemma3", "gemma3-pattern", "minicpm")} | {
-    name: dict(embedding=0.15, matrix=0.18) for name in ("mobilellm-shared", "qwen2-window")}
+    name: dict(embedding=0.15, matrix=0.18) for name in ("mobilellm-shared", "qwen2-window")} | {
+    "qwen3-next-tied": dict(embedding=0.15, matrix=0.15)}
 # Lengths of the documents of one row; attention inside each only. (Lengths decide the frequencies of some scalings.)
 PACKED = {
     "llama-gqa-tied": [7, 1, 12, 9], "llama-rope3-mqa": [41, 3, 17], "gpt2-nanogpt": [9, 1, 14],
@@ -228,7 +229,7 @@ PACKED = {
     "phi": [10, 1, 13], "olmo-clip-tied": [7, 15], "olmo2": [12, 11], "smollm3": [5, 17, 4], "smollm3-window": [16, 1, 11],
     "qwen1": [9, 14], "qwen2-window": [19, 3, 12], "qwen3-tied": [8, 15], "gemma2": [17, 2, 13], "gemma3": [20, 1, 12],
     "openelm": [14, 9], "mobilellm-shared": [6, 16], "minicpm": [11, 2, 10], "mistral": [14, 10],
-    "qwen3-next": [39, 1, 2, 14], "qwen3-next-tied": [9, 21],
+    "qwen3-next-tied": [39, 1, 2, 14],
 }
 # Ten steps of AdamW.
 CURVES = ["gpt2-tanh-tied", "gpt2-erf-untied", "llama-gqa-tied", "llama-bias-untied", "llama-rope3-mqa", "neox-parallel",

@@ -34,7 +34,7 @@ from golden_models import CURVES, GREEDY_END, MODELS, PACKED, PROMPT_LENGTHS, SC
 
 ADAMW = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-8)
 WEIGHT_DECAY = 0.1
-NO_DECAY = ["*.bias", "*norm*", "*ln_*"]
+NO_DECAY = ["*.bias", "*norm*", "*ln_*", "*.A_log", "*.dt_bias"]
 CLIP_NORM = 1.0
 CURVE_STEPS = 10
 LOSS_SCALE = 1024.0  # of curves in fp16: nothing overflows, neither here nor in gradients of fp32

@@ -43,10 +43,12 @@ static const char *const golden_names[] = {"gpt2-tanh-tied",
                                            "mixtral",
                                            "olmoe",
                                            "qwen2-moe",
-                                           "qwen3-moe"};
+                                           "qwen3-moe",
+                                           "qwen3-next",
+                                           "qwen3-next-tied"};
 
-/* The last ones have experts, for which there are no CUDA kernels. */
-enum { GOLDEN_WITH_EXPERTS = 4 };
+/* The last ones have experts or linear layers, for which there are no CUDA kernels. */
+enum { GOLDEN_WITH_EXPERTS = 6 };
 static inline int golden_models(void) {
     const char *device = getenv("ATHANOR_DEVICE");
     bool cuda = device && strcmp(device, "cuda") == 0;

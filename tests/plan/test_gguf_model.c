@@ -14,6 +14,8 @@ static const char *const refused[][2] = {
     {"olmoe", ""},
     {"qwen2-moe", ""},
     {"qwen3-moe", ""},
+    {"qwen3-next", ""},
+    {"qwen3-next-tied", ""},
     {"phi-qknorm", "model.qk_norm"},
     {"smollm3-window", "model.sliding_window"},
     {"qwen2-window", "model.sliding_window"},

@@ -261,9 +261,9 @@ static double curve_distance(const char *name, dtype compute) {
         golden_close(&g);
         return -1;
     }
-    const char *no_decay[] = {"*.bias", "*norm*", "*ln_*"};
+    const char *no_decay[] = {"*.bias", "*norm*", "*ln_*", "*.A_log", "*.dt_bias"};
     bool decay[256];
-    optim_decay_mask(g.p->store, no_decay, 3, decay);
+    optim_decay_mask(g.p->store, no_decay, ARRAY_LEN(no_decay), decay);
     double worst = 0;
     int n = (int)json_array_size(json_object_get(curve, "ids"));
     assert_int_equal(n, 10);
@@ -294,6 +294,12 @@ static double curve_distance(const char *name, dtype compute) {
     return worst;
 }
 
+/* Queries of 5 numbers that get length 1: in 16 bits PyTorch's own curves are 1.3e-2 and 1.8e-2 away (made_by.json), so
+ * that ours say nothing. */
+static bool is_rough(const char *name) {
+    return strcmp(name, "qwen3-next-tied") == 0;
+}
+
 static void test_curve(void **state) {
     (void)state;
     int n = 0;
@@ -301,6 +307,10 @@ static void test_curve(void **state) {
         double f32 = curve_distance(golden_names[m], DT_F32);
         if (f32 < 0) continue;
         n++;
+        if (is_rough(golden_names[m])) {
+            assert_true(f32 < CURVE);
+            continue;
+        }
         double bf16 = curve_distance(golden_names[m], DT_BF16);
         double f16 = curve_distance(golden_names[m], DT_F16);
         print_message("%s: curve fp32 %.2e, bf16 %.2e, fp16 %.2e\n", golden_names[m], f32, bf16,
@@ -309,7 +319,7 @@ static void test_curve(void **state) {
         assert_true(bf16 < CURVE_BF16);
         assert_true(f16 < CURVE_F16);
     }
-    assert_int_equal(n, 7);
+    assert_int_equal(n, 8);
 }
 
 /* The gradients of one step, without the gaps between them. Dropout on, so that recomputed masks

@@ -199,7 +199,7 @@ V_INLINE void put_gates(const op_call *c, const delta_chunk *x, int64_t row, int
     float sum = 0.0f;
     for (int64_t i = x->rows - 1; i >= 0 && to->data; i--) {
         float *at = (float *)to->data + (row + i) * to->ld + h;
-        sum += dG[i];
+        sum = x->cut[i] > (i ? x->cut[i - 1] : 0) ? 0.0f : sum + dG[i]; /* a document begins */
         at[0] = add ? at[0] + dbeta[i] : dbeta[i];
         at[c->attr->delta.Hv] = add ? at[c->attr->delta.Hv] + sum : sum;
     }

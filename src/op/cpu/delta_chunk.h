@@ -13,6 +13,8 @@
 #ifndef OP_CPU_DELTA_CHUNK_H
 #define OP_CPU_DELTA_CHUNK_H
 
+#include <math.h>
+
 #include "op/cpu/pack.h"
 #include "op/cpu/rows.h"
 #include "op/cpu/vmath.h"
@@ -88,6 +90,7 @@ typedef struct delta_chunk {
     float *KD;        /* D_ij k_i . k_j, j < i */
     float *D;
     float c[DELTA_ROWS], e[DELTA_ROWS], beta[DELTA_ROWS], keep;
+    int32_t cut[DELTA_ROWS]; /* documents that have begun up to this row */
 } delta_chunk;
 
 V_INLINE int64_t delta_chunk_floats(const op_delta *d) {
@@ -125,7 +128,7 @@ V_INLINE void delta_store(const tensor *t, int64_t row, int64_t rows, int64_t co
 V_INLINE void delta_decays(delta_chunk *x, const op_delta *d, const tensor *gates, int64_t row,
                            int64_t h, const tensor *starts, int64_t t0) {
     float G[DELTA_ROWS];
-    int32_t cut[DELTA_ROWS];
+    int32_t *cut = x->cut;
     float sum = 0.0f;
     int32_t cuts = 0;
     for (int64_t i = 0; i < DELTA_ROWS; i++) {
@@ -134,7 +137,7 @@ V_INLINE void delta_decays(delta_chunk *x, const op_delta *d, const tensor *gate
         x->beta[i] = there ? g[h] : 0.0f;
         sum += there ? g[d->Hv + h] : 0.0f;
         if (there && starts && ((const int32_t *)starts->data)[(row + i) * starts->ld] >= t0 + i)
-            cuts++;
+            cuts++, sum = 0.0f; /* so that no bit depends on the document before */
         G[i] = sum, cut[i] = cuts;
     }
     x->keep = cuts == 0 ? expf(sum) : 0.0f;
