@@ -266,13 +266,14 @@ static status layer_type(const json_t *v, int *out, err *e) {
 }
 
 /* An option that layers of its type have becomes a list: its number in these, 0 in others. */
-static status spread_type(json_t *all, const json_t *types, int type, err *e) {
+static status spread_type(json_t *all, const json_t *types, int type, const model_family *f,
+                          err *e) {
     const char *option = LAYER_TYPES[type].option;
     const json_t *number = json_object_get(all, option);
     if (json_is_array(number)) return ST_OK;
     int64_t fixed = LAYER_TYPES[type].value, width = fixed ? fixed : json_integer_value(number);
-    bool any = number &&
-               type == 0; /* other options may be extensions, of which layer_types knows nothing */
+    /* what a family's config.json has no key for may be an extension, of which layer_types knows nothing */
+    bool any = number && key_in_words(f->keys, option);
     json_t *list = json_array(), *v;
     size_t i;
     int one;
@@ -296,7 +297,7 @@ done:
 
 /* "layer_types": ["sliding_attention", "full_attention", ...] with sliding_window, the width of all
  * windows, becomes a list of windows; chunked_attention likewise. */
-static status resolve_layer_types(json_t *all, int64_t layers, err *e) {
+static status resolve_layer_types(json_t *all, int64_t layers, const model_family *f, err *e) {
     json_t *types = json_object_get(all, "layer_types");
     if (!types) return ST_OK;
     if ((int64_t)json_array_size(types) != layers) {
@@ -305,7 +306,7 @@ static status resolve_layer_types(json_t *all, int64_t layers, err *e) {
         err_hint(e, "give one type for each layer");
         return at_key(e, "layer_types");
     }
-    for (int type = 0; type < N_LAYER_TYPES; type++) TRY(spread_type(all, types, type, e));
+    for (int type = 0; type < N_LAYER_TYPES; type++) TRY(spread_type(all, types, type, f, e));
     return ST_OK;
 }
 
@@ -462,7 +463,7 @@ static status read_all(arena *a, json_t *all, bool file, int64_t vocab_if_auto, 
     json_t *v = json_object_get(all, "num_hidden_layers"); /* lists are made and checked with it */
     if (v) TRY(read_entry(a, "num_hidden_layers", v, out, e));
     if (f->from_hf) TRY(f->from_hf(all, out->num_hidden_layers, file, e));
-    TRY(resolve_layer_types(all, out->num_hidden_layers, e));
+    TRY(resolve_layer_types(all, out->num_hidden_layers, f, e));
     TRY(resolve_vocab(all, vocab_if_auto, e));
     const char *key;
     json_object_foreach(all, key, v) TRY(read_entry(a, key, v, out, e));

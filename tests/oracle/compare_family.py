@@ -88,7 +88,8 @@ class Case:
             return logits_of(model, torch.tensor([list(map(int, ids))]))[0].numpy()
 
     def decode(self, *prompt_args):
-        text = self.run("generate", self.folder, *prompt_args, "--max-new", self.new, "--temperature", 0, "--json")
+        text = self.run("generate", self.folder, *prompt_args, "--max-new", self.new, "--temperature", 0, "--precision", "fp32",
+                        "--json")
         return [json.loads(line)["ids"] for line in text.splitlines() if line.strip()]
 
 

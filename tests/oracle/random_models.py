@@ -230,7 +230,7 @@ def qwen3_moe(d):
 
 
 def qwen3_next(d):
-    d.layers, d.head_dim, keys_of_linear = max(d.layers, 2), d.one(8, 16, 20), d.int(1, 3)
+    d.layers, d.head_dim, keys_of_linear = max(d.layers, 2), d.one(8, 16, 24), d.int(1, 3)
     types = [d.one("linear_attention", "linear_attention", "full_attention") for _ in range(d.layers)]
     keys, experts = expert_keys(d)
     dense = d.rare()
