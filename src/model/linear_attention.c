@@ -67,7 +67,8 @@ val model_linear_attention(model_rec *r, int l, const layer_spec *k, val x) {
     const linear_layer *a = &k->linear;
     int64_t keys = 2 * a->Hk * a->Dk, values = a->Hv * a->Dv;
     if (r->paged.page)
-        graph_fail(r->g, ST_USAGE, "layer %d is linear, and pages hold no states", l);
+        graph_fail(r->g, ST_USAGE,
+                   "layer %d is linear (linear_layers): the pages of a server hold no states", l);
     val in = model_product(r, PART_LINEAR_QKVZ, k->stored, x);
     val ba = model_product(r, PART_LINEAR_BA, k->stored, x);
     val mixed = convolve(r, l, k, graph_view(r->g, in, 0, keys + values));
