@@ -90,32 +90,27 @@ static void conv_state_fwd(const op_call *c) {
 
 /* ---- backward ---- */
 
-/* One vector of columns of a sequence. dx is finished W - 1 rows later: until then it is in `ring`, by row modulo W. dw [W]: sums so far. */
+/* One vector of columns of a sequence. ring[k] is dx of row t - W + 1 + k so far: the first is finished with row t. dw [W]: sums so far. */
 V_INLINE void backward_columns(const op_call *c, int64_t b, int64_t j, int64_t n, vf *dw,
                                dtype dt) {
     const tensor *x = &c->in[0];
     int64_t T = c->attr->conv.T, W = c->attr->conv.W;
     bool add = op_accumulates(c, 0), wanted = c->din[0].data != NULL;
-    vf ring[OP_MAX_TAPS], tap[OP_MAX_TAPS];
-    for (int64_t k = 0; k < W; k++) {
-        ring[k] = v_zero();
-        tap[k] = get_upto(c->ws, k * x->cols + j, n, DT_F32);
-    }
+    vf ring[OP_MAX_TAPS + 1], tap[OP_MAX_TAPS];
+    for (int64_t k = 0; k <= W; k++) ring[k] = v_zero();
+    for (int64_t k = 0; k < W; k++) tap[k] = get_upto(c->ws, k * x->cols + j, n, DT_F32);
     for (int64_t t = 0; t < T + W - 1; t++) {
+        int64_t row = b * T + t, first = t < T ? first_tap(c, b, t) : W;
         if (t < T) {
-            int64_t row = b * T + t, first = first_tap(c, b, t);
             vf s = convolve(x, c->ws, W, row, first, j, n, dt), p = v_logistic(s);
             vf dc = row_get(&c->dout[0], row, j, n, dt) * p * v_fma(s, 1.0f - p, v_set1(1.0f));
             for (int64_t k = first; k < W; k++) {
-                int64_t at = (t - W + 1 + k) % W;
                 dw[k] = v_fma(dc, row_get(x, row - W + 1 + k, j, n, dt), dw[k]);
-                ring[at] = v_fma(dc, tap[k], ring[at]);
+                ring[k] = v_fma(dc, tap[k], ring[k]);
             }
         }
-        int64_t done = t - W + 1;
-        if (done < 0) continue;
-        if (wanted) row_put(&c->din[0], b * T + done, j, ring[done % W], n, add, dt);
-        ring[done % W] = v_zero();
+        if (wanted && t >= W - 1) row_put(&c->din[0], row - W + 1, j, ring[0], n, add, dt);
+        for (int64_t k = 0; k < W; k++) ring[k] = ring[k + 1];
     }
 }
 
