@@ -221,7 +221,7 @@ MODELS = [
 SCALES = {name: dict(embedding=0.15, matrix=0.25) for name, *_ in MODELS[5:]} | {
     name: dict(embedding=0.04, matrix=0.25) for name in ("gemma2", "gemma3", "gemma3-pattern", "minicpm")} | {
     name: dict(embedding=0.15, matrix=0.18) for name in ("mobilellm-shared", "qwen2-window")} | {
-    "qwen3-next-tied": dict(embedding=0.15, matrix=0.15)}
+    name: dict(embedding=0.15, matrix=0.15) for name in ("qwen3-next", "qwen3-next-tied")}
 # Lengths of the documents of one row; attention inside each only. (Lengths decide the frequencies of some scalings.)
 PACKED = {
     "llama-gqa-tied": [7, 1, 12, 9], "llama-rope3-mqa": [41, 3, 17], "gpt2-nanogpt": [9, 1, 14],
