@@ -57,10 +57,10 @@ static void print_report(const interchange_report *r, const char *path) {
            (long long)r->params, r->format, (unsigned long long)r->bytes, r->files,
            r->files == 1 ? "" : "s");
     if (c->positions > 0)
-        printf("verified: logits differ by at most %.3g (%.3g of the largest), KL %.3g, same first "
+        printf("%s: logits differ by at most %.3g (%.3g of the largest), KL %.3g, same first "
                "choice in %.2f %%%s\n",
-               c->max_abs_diff, c->max_relative, c->mean_kl, 100 * c->top1,
-               c->texts ? ", same ids" : "");
+               c->verified ? "verified" : "compared", c->max_abs_diff, c->max_relative, c->mean_kl,
+               100 * c->top1, c->texts ? ", same ids" : "");
     else
         printf("not verified\n");
     fputs(strbuf_cstr(&r->notes), stdout);
@@ -148,6 +148,42 @@ static status cmd_export(const cli_args *args, err *e) {
     return convert(args, &opt, e);
 }
 
+/* The copies stand in a folder; noise makes them another model, whose difference is told. */
+static status cmd_upcycle(const cli_args *args, err *e) {
+    upcycle_options up;
+    int64_t seed;
+    TRY(cli_int(args, "experts", 8, 2, 65536, &up.experts, e));
+    TRY(cli_int(args, "per-token", 2, 1, 1024, &up.per_token, e));
+    TRY(cli_num(args, "noise", 0, 0, 10, &up.noise, e));
+    TRY(cli_int(args, "seed", 0, 0, INT64_MAX, &seed, e));
+    up.seed = (uint64_t)seed;
+    return convert(args, &(interchange_options){.kind = "upcycle", .upcycle = &up}, e);
+}
+
+static status cmd_inherit(const cli_args *args, err *e) {
+    const char *list = cli_value(args, "layers");
+    inherit_options in = {.map = cli_value(args, "map"), .tokenizer = cli_value(args, "tokenizer")};
+    if (!list && !in.map) {
+        err_set(e, ST_USAGE, "inherit needs --layers or --map: with neither it would be a copy");
+        return err_hint(e, "such as --layers 0,2,4");
+    }
+    arena *a = arena_new("layers");
+    tok_ids layers = {0};
+    status st = list ? cli_parse_ids(list, &layers, e) : ST_OK;
+    if (st != ST_OK) err_where(e, "--layers");
+    int64_t *number = ARENA_ARRAY(a, int64_t, (int)layers.n + 1);
+    for (int64_t i = 0; i < layers.n; i++) number[i] = layers.id[i];
+    in.layers = list ? number : NULL;
+    in.n_layers = (int)layers.n;
+    if (st == ST_OK && list && layers.n == 0)
+        st = err_at(e, ST_USAGE, "--layers", "a model needs a layer");
+    if (st == ST_OK)
+        st = convert(args, &(interchange_options){.kind = "inherit", .inherit = &in}, e);
+    tok_ids_free(&layers);
+    arena_free(a);
+    return st;
+}
+
 #define COMMON_OPTIONS                                                                             \
     {"verify", NULL, "read the result back and compare logits and ids with the source (default)"}, \
         {"no-verify", NULL, "do not run the model"},                                               \
@@ -191,3 +227,52 @@ const cli_command command_export = {
     .options = export_options,
     .rules = rules,
     .needs_output = true};
+
+static const cli_option copy_options[] = {
+    {"experts", "N", "copies of each feed-forward part (8)"},
+    {"per-token", "K", "experts that a token goes through (2)"},
+    {"noise", "X",
+     "added to all copies but the first, as a share of a matrix's standard deviation (0)"},
+    {"seed", "N", "of routers and noise (0)"},
+    {"dtype", "FORMAT", "F32, F16 or BF16 (as stored)"},
+    COMMON_OPTIONS,
+    {0}};
+
+const cli_command command_upcycle = {
+    .name = "upcycle",
+    .summary = "a dense model as one of experts, which begin as copies",
+    .usage = "MODEL -o DST [--experts N] [--per-token K] [--noise X] [--option value]",
+    .run = cmd_upcycle,
+    .options = copy_options,
+    .rules = rules,
+    .needs_output = true,
+    .about =
+        "Llama and Mistral become Mixtral, Qwen 3 becomes Qwen3-MoE (Komatsuzaki et al. 2022). "
+        "Without noise the result\n"
+        "computes what the dense model computes, which is checked. Train it with model.from.\n"};
+
+static const cli_option inherit_list[] = {
+    {"layers", "0,2,4", "layers of the larger model, in this order (all)"},
+    {"map", "FILE", "the tokens that stay, as athanor tok prune --map writes it"},
+    {"tokenizer", "FILE", "of these tokens"},
+    {"dtype", "FORMAT", "F32, F16 or BF16 (as stored)"},
+    COMMON_OPTIONS,
+    {0}};
+
+static const cli_rule inherit_rules[] = {
+    {"verify", CLI_EXCLUDES, "no-verify", "leave both out: the result is verified"},
+    {"map", CLI_NEEDS, "tokenizer", NULL},
+    {"tokenizer", CLI_NEEDS, "map", NULL},
+    {0}};
+
+const cli_command command_inherit = {
+    .name = "inherit",
+    .summary = "a smaller model out of layers and tokens of a larger one",
+    .usage = "MODEL -o DST [--layers 0,2,4] [--map FILE --tokenizer FILE] [--option value]",
+    .run = cmd_inherit,
+    .options = inherit_list,
+    .rules = inherit_rules,
+    .needs_output = true,
+    .about = "The result is a beginning to train from (model.from). Of a pruned vocabulary the "
+             "logits of the tokens that stay\n"
+             "are those of the larger model.\n"};

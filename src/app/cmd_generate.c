@@ -7,6 +7,7 @@
 #include "app/frame/cli_ids.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "infer/beam.h"
 #include "infer/grammar/grammar.h"
 #include "io/npy.h"
 #include "interchange/open_model.h"
@@ -202,7 +203,7 @@ static void json_answer_free(json_answer *a) {
 
 static status read_request(const cli_args *args, const open_model *m, generate_request *rq,
                            err *e) {
-    int64_t top_k, seed;
+    int64_t top_k, ngram, seed;
     sample_options *s = &rq->sample;
     TRY(cli_int(args, "max-new", 128, 1, 1 << 24, &rq->max_new, e));
     TRY(cli_num(args, "temperature", 0.8, 0, 100, &s->temperature, e));
@@ -210,8 +211,11 @@ static status read_request(const cli_args *args, const open_model *m, generate_r
     TRY(cli_num(args, "top-p", 0.95, 0, 1, &s->top_p, e));
     TRY(cli_num(args, "min-p", 0, 0, 1, &s->min_p, e));
     TRY(cli_num(args, "repetition-penalty", 1, 0.01, 100, &s->repetition_penalty, e));
+    TRY(cli_int(args, "no-repeat-ngram", 0, 0, 1 << 24, &ngram, e));
+    TRY(cli_int(args, "min-new", 0, 0, 1 << 24, &rq->min_new, e));
     TRY(cli_int(args, "seed", 0, 0, INT64_MAX, &seed, e));
     s->top_k = (int)top_k;
+    s->no_repeat_ngram = (int)ngram;
     s->seed = (uint64_t)seed;
     rq->tok = m->tok;
     return ST_OK;
@@ -259,6 +263,97 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
     return st;
 }
 
+/* ---- beam search ---- */
+
+static status read_beams(const cli_args *args, const generate_request *rq, beam_request *out,
+                         err *e) {
+    static const char *const words[] = {"false", "true", "never"}; /* as beam_stop */
+    const char *stop = cli_value(args, "early-stopping");
+    int64_t beams;
+    *out = (beam_request){.rq = *rq};
+    TRY(cli_int(args, "beams", 0, 1, BEAMS_MOST, &beams, e));
+    TRY(cli_num(args, "length-penalty", 1, -100, 100, &out->length_penalty, e));
+    out->beams = (int)beams;
+    for (int i = 0; stop && i < ARRAY_LEN(words); i++)
+        if (strcmp(stop, words[i]) == 0) {
+            out->stop = (beam_stop)i;
+            stop = NULL;
+        }
+    if (!stop) return ST_OK;
+    return err_at(e, ST_USAGE, "--early-stopping",
+                  "--early-stopping %s is not true, false or never", stop);
+}
+
+/* With --json all that the search has found; else the best. */
+static status tell_beams(const cli_args *args, const open_model *m, const tok_ids *prompt,
+                         const beam_text *texts, int n, err *e) {
+    json_t *list = json_array();
+    status st = ST_OK;
+    for (int i = 0; i < n && st == ST_OK; i++) {
+        strbuf text = {0};
+        if (m->tok) st = tok_decode(m->tok, texts[i].ids.id, texts[i].ids.n, true, &text, e);
+        json_array_append_new(list, json_pack("{s:o,s:o,s:f,s:s}", "ids",
+                                              cli_id_list(texts[i].ids.id, texts[i].ids.n), "text",
+                                              json_text(strbuf_cstr(&text), text.len), "score",
+                                              texts[i].score, "finish",
+                                              generate_finish_name(texts[i].finish)));
+        strbuf_free(&text);
+    }
+    if (st == ST_OK && args->json) {
+        json_t *o = json_deep_copy(json_array_get(list, 0));
+        json_object_set_new(o, "prompt_ids", cli_id_list(prompt->id, prompt->n));
+        json_object_set(o, "beams", list);
+        cli_print_json(o);
+    }
+    json_decref(list);
+    return st;
+}
+
+static status print_best(const open_model *m, const tok_ids *prompt, const tok_ids *best, err *e) {
+    strbuf text = {0};
+    status st = ST_OK;
+    for (int64_t i = 0; !m->tok && i < best->n; i++)
+        printf("%d%c", best->id[i], i + 1 < best->n ? ',' : '\n');
+    if (!m->tok) return ST_OK;
+    st = tok_decode(m->tok, prompt->id, prompt->n, true, &text, e);
+    if (st == ST_OK) st = tok_decode(m->tok, best->id, best->n, true, &text, e);
+    cli_print_text(stdout, strbuf_cstr(&text), text.len);
+    putchar('\n');
+    strbuf_free(&text);
+    return st;
+}
+
+static status beams_of(const cli_args *args, const open_model *m, scorer *s, beam_request rq,
+                       const tok_ids *prompt, err *e) {
+    beam_text texts[BEAMS_MOST];
+    int n;
+    generate_limits limits = plan_limits(m->plan, m->tok, m->score.longest);
+    rq.rq.prompt = prompt->id;
+    rq.rq.n_prompt = prompt->n;
+    TRY(beam_run(s, &limits, &rq, texts, &n, e));
+    status st = args->json ? tell_beams(args, m, prompt, texts, n, e)
+                           : print_best(m, prompt, &texts[0].ids, e);
+    for (int i = 0; i < n; i++) tok_ids_free(&texts[i].ids);
+    return st;
+}
+
+static status search_lines(const cli_args *args, open_model *m, const prompts *p,
+                           const generate_request *rq, err *e) {
+    beam_request beams;
+    int64_t room = longest(p) + rq->max_new, ctx = model_max_tokens(&m->config);
+    TRY(read_beams(args, rq, &beams, e));
+    open_model_set_beams(m, room < ctx ? room : ctx, beams.beams);
+    TRY(open_model_load(m, 0, 0, e));
+    scorer *s = open_model_scorer(m);
+    status st = ST_OK;
+    for (int i = 0; i < p->n && st == ST_OK; i++)
+        st = beams_of(args, m, s, beams, &p->item[i].ids, e);
+    scorer_free(s);
+    return st;
+}
+
+/* ---- lines ---- */
+
 static status generate_lines(const cli_args *args, open_model *m, const prompts *p,
                              const logit_rows *r, generate_request rq, grammar *held_to, err *e) {
     int64_t room = longest(p) + rq.max_new;
@@ -285,7 +380,10 @@ static status generate_with(const cli_args *args, open_model *m, const prompts *
     rq.n_stop = stop && *stop ? 1 : 0;
     json_answer answer = {0};
     status st = read_schema(args, m, &answer, e);
-    if (st == ST_OK) st = generate_lines(args, m, p, r, rq, answer.grammar, e);
+    if (st == ST_OK && cli_has(args, "beams"))
+        st = search_lines(args, m, p, &rq, e);
+    else if (st == ST_OK)
+        st = generate_lines(args, m, p, r, rq, answer.grammar, e);
     json_answer_free(&answer);
     return st;
 }
@@ -335,6 +433,11 @@ static const cli_option options[] = {
     {"top-p", "P", "keep the most likely tokens of mass P; 1 = all, 0 = the first (0.95)"},
     {"min-p", "P", "drop tokens below P times the most likely (0)"},
     {"repetition-penalty", "R", "weaken tokens already seen (1 = off)"},
+    {"no-repeat-ngram", "N", "no N tokens in a row come twice (0 = off)"},
+    {"min-new", "N", "at least this many new tokens before an end (0)"},
+    {"beams", "N", "beam search with N beams: the likeliest text that it finds, without draws"},
+    {"length-penalty", "X", "beams: a text's log p is divided by its length to this power (1)"},
+    {"early-stopping", "WORD", "beams: true, false or never, as transformers has them (false)"},
     {"stop", "TEXT", "end before this text"},
     {"schema", "FILE|object", "write JSON that is valid by this JSON Schema, or any JSON object"},
     {"seed", "N", "of the draws; each line of a batch has its own (0)"},
@@ -352,6 +455,10 @@ static const cli_rule rules[] = {
     {"logprobs", CLI_NEEDS, "json", "add --json, or leave --logprobs out"},
     {"logits", CLI_EXCLUDES, "precision", "leave --precision out: logits are computed in fp32"},
     {"positions", CLI_NEEDS, "logits", "add --logits OUT.npy, or leave --positions out"},
+    {"beams", CLI_EXCLUDES, "temperature|top-k|top-p|min-p|seed|stop|schema|cache|logprobs|logits",
+     "beam search draws nothing, has its own cache, and ends at the model's end of text"},
+    {"length-penalty", CLI_NEEDS, "beams", "add --beams N"},
+    {"early-stopping", CLI_NEEDS, "beams", "add --beams N"},
     {"prompt", CLI_EXCLUDES, "ids|batch", "give one of the three"},
     {"ids", CLI_EXCLUDES, "batch", "give one of the three"},
     {0}};

@@ -57,9 +57,9 @@ struct dev {
 
 /* isa.c: what CPUID and XGETBV say, and whether the system lets this process use tiles. */
 typedef struct cpu_id {
-    uint32_t basic_ecx;                     /* leaf 1 */
-    uint32_t more_ebx, more_edx, more1_eax; /* leaf 7, subleaves 0 and 1 */
-    uint32_t extended_ecx;                  /* leaf 0x80000001 */
+    uint32_t basic_ecx;                               /* leaf 1 */
+    uint32_t more_ebx, more_ecx, more_edx, more1_eax; /* leaf 7, subleaves 0 and 1 */
+    uint32_t extended_ecx;                            /* leaf 0x80000001 */
     uint64_t xcr0;
     bool tiles_granted;
 } cpu_id;

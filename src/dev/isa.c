@@ -35,7 +35,7 @@ static bool all_of(uint64_t word, uint64_t bits) {
 cpu_isa isa_of(const cpu_id *id) {
     enum { FMA = 12, MOVBE = 22, OSXSAVE = 27, F16C = 29, LZCNT = 5 };
     enum { BMI1 = 3, AVX2 = 5, BMI2 = 8, AVX512F = 16, DQ = 17, CD = 28, BW = 30, VL = 31 };
-    enum { BF16 = 5, AMX_BF16 = 22, AMX_TILE = 24 };
+    enum { VNNI = 11, BF16 = 5, AMX_BF16 = 22, AMX_TILE = 24 };
     const uint64_t ymm = BIT(1) | BIT(2), zmm = ymm | BIT(5) | BIT(6) | BIT(7);
     const uint64_t tiles = zmm | BIT(17) | BIT(18);
     if (!all_of(id->basic_ecx, BIT(FMA) | BIT(MOVBE) | BIT(OSXSAVE) | BIT(F16C)) ||
@@ -45,7 +45,7 @@ cpu_isa isa_of(const cpu_id *id) {
     if (!all_of(id->more_ebx, BIT(AVX512F) | BIT(DQ) | BIT(CD) | BIT(BW) | BIT(VL)) ||
         !all_of(id->xcr0, zmm))
         return ISA_AVX2;
-    if (!all_of(id->more1_eax, BIT(BF16))) return ISA_AVX512;
+    if (!all_of(id->more1_eax, BIT(BF16)) || !all_of(id->more_ecx, BIT(VNNI))) return ISA_AVX512;
     if (!all_of(id->more_edx, BIT(AMX_BF16) | BIT(AMX_TILE)) || !all_of(id->xcr0, tiles) ||
         !id->tiles_granted)
         return ISA_AVX512_BF16;
@@ -72,7 +72,7 @@ static cpu_id read_id(void) {
     cpu_id id = {0};
     unsigned a, b, c, d;
     if (__get_cpuid(1, &a, &b, &c, &d)) id.basic_ecx = c;
-    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) id.more_ebx = b, id.more_edx = d;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) id.more_ebx = b, id.more_ecx = c, id.more_edx = d;
     if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) id.more1_eax = a;
     if (__get_cpuid(0x80000001u, &a, &b, &c, &d)) id.extended_ecx = c;
     if (id.basic_ecx & osxsave) id.xcr0 = read_xcr0();

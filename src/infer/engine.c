@@ -323,9 +323,8 @@ static void add_reading(engine *en, int64_t room) {
     }
 }
 
-/* Rows for prompts, beside those of texts that are being written: half as many as these at least. */
-static int room_for_prompts(const engine *en) {
-    int n = en->pass.n, left = en->size.rows - n, room = ROWS_BESIDE - n;
+int engine_prompt_rows(const engine_size *size, int n) {
+    int left = size->rows - n, room = ROWS_BESIDE - n;
     if (n == 0) return left;
     if (room < n / 2) room = n / 2;
     if (room < LEAST_PIECE) room = LEAST_PIECE;
@@ -337,7 +336,7 @@ bool engine_step(engine *en) {
     }
     if (en->n_running == 0) return false;
     add_writing(en);
-    add_reading(en, room_for_prompts(en));
+    add_reading(en, engine_prompt_rows(&en->size, en->pass.n));
     pass_run(en);
     return true;
 }

@@ -42,6 +42,8 @@ engine_size engine_size_for(const model_config *mc, dtype cache_dt, int longest,
                             int64_t cache_bytes);
 /* The cache, as programs have it. */
 model_pages engine_pages(const engine_size *size);
+/* Rows for prompts in a pass, beside n rows of texts that are being written: half as many as these at least. */
+int engine_prompt_rows(const engine_size *size, int n);
 /* How many rows the program `number` has, rising; 0: there is none of that number. body: of the
  * program that takes ids (TASK_BODY); else of the one that gives logits (TASK_HEAD). */
 int engine_rows_at(const engine_size *size, int number, bool body);

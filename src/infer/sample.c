@@ -71,6 +71,22 @@ static void penalise(sampler *s, float *logits, const int32_t *seen, int64_t n) 
         if (seen[i] < s->vocab) s->is_seen[seen[i]] = false;
 }
 
+/* What followed each earlier place with the same last n - 1 tokens. */
+static void ban_repeats(const sampler *s, float *logits, const int32_t *seen, int64_t n_seen) {
+    int64_t before = s->opt.no_repeat_ngram - 1;
+    if (before < 0 || n_seen <= before) return;
+    const int32_t *last = seen + n_seen - before;
+    for (int64_t i = 0; i + before < n_seen; i++)
+        if (seen[i + before] < s->vocab &&
+            memcmp(seen + i, last, sizeof *seen * (size_t)before) == 0)
+            logits[seen[i + before]] = -INFINITY;
+}
+
+void sampler_penalise(sampler *s, float *logits, const int32_t *seen, int64_t n_seen) {
+    penalise(s, logits, seen, n_seen);
+    ban_repeats(s, logits, seen, n_seen);
+}
+
 /* Each time a token came in the answer. The first time is told by is_seen. */
 static void penalise_answer(sampler *s, float *logits, const int32_t *answer, int64_t n) {
     double presence = s->opt.presence_penalty, frequency = s->opt.frequency_penalty;
@@ -224,7 +240,7 @@ static int32_t gather(sampler *s, const float *logits, double *sum) {
 int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *seen, int64_t n_seen,
                      int64_t n_prompt) {
     float least, best;
-    penalise(s, logits, seen, n_seen);
+    sampler_penalise(s, logits, seen, n_seen);
     penalise_answer(s, logits, seen + n_prompt, n_seen - n_prompt);
     find_range(logits, s->vocab, &least, &best);
     if (!isfinite(best)) return -1;

@@ -22,6 +22,8 @@ typedef struct sample_options {
     /* -2 to 2: taken from the logit of a token once if it is in the answer, and once for each time it
      * is there (OpenAI's API, "frequency and presence penalties"). 0: unchanged. */
     double presence_penalty, frequency_penalty;
+    /* No n tokens in a row come twice, prompt included (Paulus et al. 2017, section 2.5). 0: off. */
+    int no_repeat_ngram;
     uint64_t seed;
 } sample_options;
 
@@ -35,10 +37,13 @@ sampler *sampler_new(const sample_options *opt, int32_t vocab);
 void sampler_free(sampler *s); /* NULL is fine */
 /* Picks the token at position `index` of a sequence from logits[V], which are overwritten; seen[n_seen] are the
  * tokens so far, of which the first n_prompt are not the answer's. Filters act in the order of transformers: repetition
- * penalty, then the other two penalties, temperature, top-k, top-p, min-p. A logit of -infinity never comes. The random
+ * penalty, repeated n-grams, then the other two penalties, temperature, top-k, top-p, min-p. A logit of -infinity never comes. The random
  * number depends on the seed and `index` alone, so a text does not depend on how it came about (threads, cache,
  * streaming). -1: the logits are no distribution (none is a finite number, or one is +infinity). */
 int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *seen, int64_t n_seen,
                      int64_t n_prompt);
+
+/* The first two of these alone, of logits or log-probabilities [V]. */
+void sampler_penalise(sampler *s, float *logits, const int32_t *seen, int64_t n_seen);
 
 #endif

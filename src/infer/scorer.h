@@ -40,6 +40,8 @@ typedef struct scorer_size {
 /* For requests of up to `longest` tokens, with a cache of about `cache_bytes`. */
 scorer_size scorer_size_for(const model_config *mc, dtype compute, int64_t longest,
                             int64_t cache_bytes);
+/* For beam search (beam.h) over texts of up to `longest` tokens: a slot for each beam. */
+scorer_size scorer_size_for_beams(int64_t longest, int beams);
 /* Adds what a writer of up to `texts` texts at a time needs. */
 void scorer_size_add_writer(scorer_size *size, int64_t texts);
 

@@ -34,6 +34,13 @@ scorer_size scorer_size_for(const model_config *mc, dtype compute, int64_t longe
     return size;
 }
 
+scorer_size scorer_size_for_beams(int64_t longest, int beams) {
+    scorer_size size = {
+        .lanes = 1, .slots = beams + 1, .longest = (int)longest, .writes = beams + 1};
+    size.tok = size.longest + longest_lane(&size);
+    return size;
+}
+
 /* Lanes 16 or 32: products of these many rows go through the same kernels, so that what is written
  * does not depend on the number. */
 void scorer_size_add_writer(scorer_size *size, int64_t texts) {

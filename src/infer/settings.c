@@ -56,7 +56,7 @@ static status read_number(const json_t *o, const char *key, double lo, double hi
 
 /* The values of transformers' GenerationConfig are the defaults. */
 static status read_sampling(generation_settings *s, const json_t *o, err *e) {
-    double top_k = 50;
+    double top_k = 50, ngram = 0;
     const json_t *flag = json_object_get(o, "do_sample");
     if (!is_null(flag) && !json_is_boolean(flag)) return wrong("do_sample", "true or false", e);
     s->samples = json_is_true(flag);
@@ -66,6 +66,8 @@ static status read_sampling(generation_settings *s, const json_t *o, err *e) {
     TRY(read_number(o, "top_p", 0, 1, &s->sample.top_p, e));
     TRY(read_number(o, "min_p", 0, 1, &s->sample.min_p, e));
     TRY(read_number(o, "repetition_penalty", 0.01, 100, &s->sample.repetition_penalty, e));
+    TRY(read_number(o, "no_repeat_ngram_size", 0, INT32_MAX, &ngram, e));
+    s->sample.no_repeat_ngram = (int)ngram;
     s->sample.top_k = (int)top_k;
     return ST_OK;
 }

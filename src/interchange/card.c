@@ -49,7 +49,8 @@ static void put_parents(const json_t *ledger, strbuf *out) {
 }
 
 static void put_front_matter(const card *c, strbuf *out) {
-    strbuf_puts(out, "---\nlibrary_name: transformers\npipeline_tag: text-generation\nlicense: ");
+    strbuf_printf(out, "---\nlibrary_name: transformers\npipeline_tag: text-%s\nlicense: ",
+                  c->config->num_labels ? "classification" : "generation");
     put_quoted(out, c->license ? c->license : "unknown");
     strbuf_puts(out, "\n");
     put_parents(c->ledger, out);
@@ -65,7 +66,7 @@ static void put_front_matter(const card *c, strbuf *out) {
 static void put_facts(const card *c, strbuf *out) {
     const model_config *mc = c->config;
     strbuf_printf(out, "| | |\n|---|---|\n| architecture | %s |\n| parameters | %lld |\n",
-                  mc->family->architecture, (long long)c->params);
+                  model_architecture(mc), (long long)c->params);
     strbuf_printf(out, "| weights | %s", c->format);
     if (c->bytes)
         strbuf_printf(out, ", %llu bytes in %d file%s", (unsigned long long)c->bytes, c->files,

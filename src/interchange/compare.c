@@ -205,7 +205,7 @@ static void make_prompts(const model_source *s, prompts *p) {
 /* ---- logits ---- */
 
 static void run_prompts(open_model *m, const prompts *p, float *logits) {
-    int64_t each = (int64_t)p->T * m->config.vocab_size;
+    int64_t each = (int64_t)p->T * model_logits(&m->config);
     for (int i = 0; i < p->n; i++)
         memcpy(logits + i * each, open_model_logits(m, p->ids + (int64_t)i * p->T, p->T),
                sizeof *logits * (size_t)each);
@@ -315,7 +315,7 @@ status compare_models(const model_source *source, const char *result, compare_li
     prompts p = {0};
     *out = (model_comparison){.limits = limits};
     make_prompts(source, &p);
-    int64_t V = source->config.vocab_size, n = (int64_t)p.n * p.T * V;
+    int64_t V = model_logits(&source->config), n = (int64_t)p.n * p.T * V;
     size_t bytes = sizeof(float) * (size_t)n;
     float *a = xmalloc(bytes), *b = xmalloc(bytes);
     status st = logits_of_source(source, &p, a, e);

@@ -245,7 +245,8 @@ static status check_same(const model_comparison *c, const char *result, err *e) 
     return err_where(e, "%s", result);
 }
 
-static status write_and_verify(const model_source *s, const staged *to,
+/* s: what is written; source: what its logits are compared with, where these should be the same. */
+static status write_and_verify(const model_source *s, const model_source *source, const staged *to,
                                const interchange_options *opt, const target *t,
                                interchange_report *r, err *e) {
     dtype rounded = t->dt == DT_COUNT ? DT_F16 : t->dt;
@@ -255,8 +256,10 @@ static status write_and_verify(const model_source *s, const staged *to,
         TRY(write_folder(s, to->temp, opt, t->dt, r, &rounded, e));
     if (opt->verify) {
         TRY(compare_weights(s, to->temp, rounded, e));
-        TRY(compare_models(s, to->temp, compare_limits_of(rounded), &r->verified, e));
-        TRY(check_same(&r->verified, to->path, e));
+        if (!opt->inherit || !opt->inherit->map) /* else its ids are others */
+            TRY(compare_models(source, to->temp, compare_limits_of(rounded), &r->verified, e));
+        bool other = opt->inherit || (opt->upcycle && opt->upcycle->noise > 0);
+        if (!other) TRY(check_same(&r->verified, to->path, e));
     }
     TRY(write_origins(s, to, opt, r, e));
     return staged_commit(to, e);
@@ -264,14 +267,20 @@ static status write_and_verify(const model_source *s, const staged *to,
 
 status interchange_run(const char *source, const char *result, const interchange_options *opt,
                        interchange_report *out, err *e) {
-    model_source s;
+    model_source s, made;
+    const model_source *written = &s;
     staged to = {0};
     target t;
     *out = (interchange_report){0};
     TRY(find_format(opt, &t, e));
     status st = model_source_open_on(&s, source, opt->base, opt->ignore, opt->n_ignore, e);
+    if (st == ST_OK && (opt->upcycle || opt->inherit)) {
+        st = opt->upcycle ? upcycle_source(&s, opt->upcycle, &made, e)
+                          : inherit_source(&s, opt->inherit, &made, e);
+        written = &made;
+    }
     if (st == ST_OK) {
-        model_config mc = model_source_folder_config(&s);
+        model_config mc = model_source_folder_config(written);
         out->kind = model_source_kind_name(s.kind);
         out->model_type = mc.family->model_type;
         out->where = where_runs_of(&mc, s.tok);
@@ -282,7 +291,7 @@ status interchange_run(const char *source, const char *result, const interchange
         st = staged_begin(&to, s.a, result, !opt->gguf, opt->force, e);
     }
     if (st == ST_OK) {
-        st = write_and_verify(&s, &to, opt, &t, out, e);
+        st = write_and_verify(written, &s, &to, opt, &t, out, e);
         if (st != ST_OK) staged_abandon(&to, e);
     }
     model_source_close(&s);

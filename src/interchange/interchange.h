@@ -12,6 +12,9 @@
 #define INTERCHANGE_INTERCHANGE_H
 
 #include "interchange/compare.h"
+#include "interchange/inherit.h"
+#include "interchange/inherit.h"
+#include "interchange/upcycle.h"
 #include "interchange/where_runs.h"
 #include "io/hf/model_folder.h"
 
@@ -25,8 +28,11 @@ typedef struct interchange_options {
     const char *base;          /* of an adapter; NULL: what it says itself */
     const char *const *ignore; /* [n_ignore] unknown keys of config.json that stop no import */
     int n_ignore;
-    const char *kind;          /* of the ledger (ledger.h); NULL: "export" */
-    const char *license;       /* for the card; NULL: as the source says, else unknown */
+    const char *kind;    /* of the ledger (ledger.h); NULL: "export" */
+    const char *license; /* for the card; NULL: as the source says, else unknown */
+    /* The result is another model, made of the source's weights; both NULL: it is the source's. */
+    const upcycle_options *upcycle;
+    const inherit_options *inherit;
     const json_t *evaluations; /* of the source, for card and ledger: a list; NULL: none */
 } interchange_options;
 

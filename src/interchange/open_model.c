@@ -199,6 +199,10 @@ void open_model_set_writer(open_model *m, int64_t texts) {
     scorer_size_add_writer(&m->score, texts);
 }
 
+void open_model_set_beams(open_model *m, int64_t longest, int beams) {
+    m->score = scorer_size_for_beams(longest, beams);
+}
+
 static bool has_blocks(const gguf_reader *file) {
     for (int64_t i = 0; i < gguf_count(file); i++) {
         dtype dt = gguf_get(file, i)->format->dt;
@@ -258,7 +262,19 @@ static status load_masters(const open_model *m, err *e) {
     return st;
 }
 
+/* A head of labels gives no next token. */
+static status check_writes(const open_model *m, int cache_tok, err *e) {
+    bool writes = cache_tok || m->score.tok || m->serve.rows;
+    if (!m->config.num_labels || !writes) return ST_OK;
+    err_at(e, ST_USAGE, "num_labels",
+           "the model has a head of %lld labels, and is no language model: it writes and scores no "
+           "text",
+           (long long)m->config.num_labels);
+    return err_hint(e, "athanor classify says the labels of texts");
+}
+
 status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) {
+    TRY(check_writes(m, cache_tok, e));
     if (m->is_borrowed) return ST_OK;
     plan_spec spec = open_model_spec(m, cache_tok, logits_T);
     TRY(plan_new(&m->plan, m->dev, &spec, e));
@@ -306,20 +322,41 @@ engine *open_model_engine(const open_model *m) {
     return plan_engine(m->plan, m->tok);
 }
 
-const float *open_model_logits(open_model *m, const int32_t *ids, int n) {
-    if (!m->whole.p) m->whole = generator_pass_of(plan_prog(m->plan, USE_LOGITS, 0));
-    const generator_pass *pass = &m->whole;
-    CHECK(n == pass->T, "%d ids for a pass of %ld", n, (long)pass->T);
-    int32_t *count = xmalloc(sizeof *count * (size_t)n); /* 0, 1, 2, ... */
-    for (int i = 0; i < n; i++) count[i] = i;
-    prog_put(pass->p, 0, pass->ids, ids);
+/* Runs a program of all logits over n ids, and padding behind them. */
+static const float *run_whole(open_model *m, const generator_pass *pass, const int32_t *ids,
+                              int n) {
+    int T = (int)pass->T;
+    int32_t *count = xmalloc(sizeof *count * (size_t)T), *all = xcalloc((size_t)T, sizeof *all);
+    for (int i = 0; i < T; i++) count[i] = i;
+    memcpy(all, ids, sizeof *ids * (size_t)n);
+    prog_put(pass->p, 0, pass->ids, all);
     prog_put(pass->p, 0, pass->pos, count);
     prog_put(pass->p, 0, pass->rows, count); /* the rows whose logits are wanted: all */
     free(count);
+    free(all);
     op_run run = {.dev = m->dev, .first_micro = true, .grad_scale = 1.0f};
     prog_replay(pass->p, PROG_F, &run);
     void *logits = prog_port_at(pass->p, 0, pass->logits);
     return dev_look(m->dev, logits, (size_t)pass->logits.bytes, &m->logits);
+}
+
+const float *open_model_scores(open_model *m, const int32_t *ids, int n) {
+    int number = 0, last = n - 1;
+    prog *p = plan_prog(m->plan, USE_LOGITS, 0);
+    CHECK(n > 0 && n <= m->plan->spec.logits_T, "%d ids of a text", n);
+    while (m->plan->spec.logits_T >> (number + 1) >= n &&
+           plan_prog(m->plan, USE_LOGITS, number + 1))
+        p = plan_prog(m->plan, USE_LOGITS, ++number);
+    while (last > 0 && ids[last] == m->config.pad_token_id) last--;
+    generator_pass pass = generator_pass_of(p);
+    return run_whole(m, &pass, ids, n) + (int64_t)last * m->config.num_labels;
+}
+
+const float *open_model_logits(open_model *m, const int32_t *ids, int n) {
+    if (!m->whole.p) m->whole = generator_pass_of(plan_prog(m->plan, USE_LOGITS, 0));
+    const generator_pass *pass = &m->whole;
+    CHECK(n == pass->T, "%d ids for a pass of %ld", n, (long)pass->T);
+    return run_whole(m, pass, ids, n);
 }
 
 void open_model_close(open_model *m) {

@@ -13,6 +13,7 @@
  *   open_model_scorer      log-likelihoods of continuations            } any number of times
  *   open_model_engine      many texts at a time                         }
  *   open_model_logits      logits of all positions of a sequence       }
+ *   open_model_scores      what a head of labels says of a text        }
  *   open_model_close       always, also after an error
  *
  * open_model_borrow takes the place of open_model_read and open_model_load for a model that another
@@ -103,6 +104,8 @@ void open_model_set_scorer(open_model *m, int64_t longest, int64_t cache_bytes);
 /* After open_model_set_scorer: its scorer is also to write up to `texts` texts at a time (writer.h).
  */
 void open_model_set_writer(open_model *m, int64_t texts);
+/* In place of both: for beam search over texts of up to `longest` tokens. */
+void open_model_set_beams(open_model *m, int64_t longest, int beams);
 /* The model is to serve up to `seqs` texts of up to `longest` tokens at a time, with a cache of about
  * cache_bytes. After open_model_set_cache and open_model_set_precision. */
 void open_model_set_engine(open_model *m, int longest, int seqs, int64_t cache_bytes);
@@ -139,6 +142,9 @@ engine *open_model_engine(const open_model *m);
 /* Logits [n,V], fp32, of ids[0..n) by one forward pass without a cache; n must be the logits_T that
  * was loaded. They stay until the next call. */
 const float *open_model_logits(open_model *m, const int32_t *ids, int n);
+/* What a head of labels says of a text of n ids, [num_labels]; a text may have any length up to the logits_T that was loaded. It
+ * looks at the last id that is not pad_token_id. They stay until the next call. */
+const float *open_model_scores(open_model *m, const int32_t *ids, int n);
 void open_model_close(open_model *m);
 
 #endif

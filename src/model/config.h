@@ -29,6 +29,12 @@ typedef enum residual_kind {
 typedef enum qk_norm_kind { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_FULL } qk_norm_kind;
 typedef enum mlp_kind { MLP_GATED, MLP_PLAIN } mlp_kind;
 typedef enum router_kind { ROUTER_SOFTMAX, ROUTER_SIGMOID } router_kind;
+typedef enum problem_kind {
+    PROBLEM_AUTO,
+    PROBLEM_REGRESSION,
+    PROBLEM_SINGLE_LABEL,
+    PROBLEM_MULTI_LABEL
+} problem_kind;
 typedef enum init_scheme {
     INIT_SCHEME_NORMAL,
     INIT_SCHEME_GPT2,
@@ -55,10 +61,12 @@ typedef struct model_config {
     rope_scaling rope;
     const char *const *names; /* of tensors by part, where they are not the family's: those of a
                                  GGUF file (io/gguf/gguf_arch.c) */
-    bool gguf_order;  /* weights lie as a GGUF file holds them: rotary pairs as neighbours where its
+    bool gguf_order; /* weights lie as a GGUF file holds them: rotary pairs as neighbours where its
                          converter makes them so, (1 + w) of norms already added */
-    const char *from; /* folder whose weights training starts from, or NULL */
-    int64_t from_vocab; /* its vocabulary: where the model's is larger, rows are added */
+    const char *const *labels; /* [num_labels] names of the classes; NULL: they have none */
+    const char *from;          /* folder whose weights training starts from, or NULL */
+    int64_t from_vocab;        /* its vocabulary: where the model's is larger, rows are added */
+    int64_t from_labels; /* its num_labels: where the model's differs, the head is a new one */
 } model_config;
 
 /* Reads a JSON object: `model:` of a config (which may hold `preset` or `from`) or a whole
@@ -78,6 +86,8 @@ model_config model_config_copy(arena *a, const model_config *mc);
 /* config.json as transformers writes it for this family. bos, eos: -1 for none. `dt`: dtype of the
  * stored weights. Options that the family's config.json cannot say are in an object "athanor". */
 json_t *model_config_json(const model_config *mc, int32_t bos, int32_t eos, dtype dt);
+/* The class of transformers that config.json names. */
+const char *model_architecture(const model_config *mc);
 /* The options that no reader of the family's config.json knows, and their values: empty when every
  * tool for the family computes this model. */
 json_t *model_config_extensions(const model_config *mc);

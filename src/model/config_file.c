@@ -6,7 +6,7 @@
 #include "model/config_keys.h"
 
 static const char special[] = "preset from model_type hidden_act rope_scaling rope_parameters "
-                              "layer_types ignore_keys athanor";
+                              "layer_types ignore_keys athanor labels";
 
 /* By what they are for: where it came from, numbers and devices, what a program returns, other
  * heads than a language model's, texts and special tokens, generation. */
@@ -20,7 +20,7 @@ static const char inert[] =
     "reorder_and_upcast_attn tf_legacy_loss pruned_heads "
     "return_dict output_hidden_states output_attentions output_scores return_dict_in_generate "
     "summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj "
-    "classifier_dropout id2label label2id num_labels problem_type "
+    "classifier_dropout id2label label2id "
     "is_decoder cross_attention_hidden_size "
     "tokenizer_class bos_token_id eos_token_id sep_token_id cls_token_id decoder_start_token_id "
     "forced_bos_token_id forced_eos_token_id model_max_length max_sequence_length "
@@ -151,13 +151,14 @@ static int find_switch(const char *key) {
 
 /* What only the user of a config.json says, never its author. */
 static bool is_users(const char *key) {
-    return key_in_words("preset from ignore_keys", key);
+    return key_in_words("preset from ignore_keys labels", key);
 }
 
 static bool family_has_key(const model_family *f, const char *key, const json_t *v) {
     const char *name = key_canonical(key);
     if (strcmp(key, "pruned_heads") == 0) return json_object_size(v) == 0;
-    return find_switch(key) >= 0 || key_in_words(f->keys, name) || key_in_words(f->own_keys, key) ||
+    return find_switch(key) >= 0 || key_in_words("num_labels problem_type", key) ||
+           key_in_words(f->keys, name) || key_in_words(f->own_keys, key) ||
            key_in_words(f->inert_keys, key) || (config_key_special(name) && !is_users(key)) ||
            config_key_inert(key) || strcmp(key, original) == 0;
 }

@@ -29,6 +29,19 @@ void config_merge(json_t *dst, const json_t *src, const model_family *skip);
  * a published config.json, where a switch that is missing means false. */
 void config_drop_switched_off(json_t *all, const json_t *base, const model_family *f, bool strict);
 
+/* ---- heads of labels (config_head.c) ---- */
+
+/* Of a model with such a head (an architecture that ends in ForSequenceClassification), base's num_labels, problem_type and
+ * names of classes, as a list "labels"; of any other model these keys mean nothing, and are removed from `all`. */
+status config_merge_head(json_t *all, const json_t *base, err *e) ATH_MUST_USE;
+/* After a user's keys `obj` were merged: their number of labels is that of the names, if these are given; names that were there for
+ * another number of labels are removed. */
+status config_count_labels(json_t *all, const json_t *obj, err *e) ATH_MUST_USE;
+/* Takes the names over into the model's config; in the arena. */
+status config_read_labels(arena *a, const json_t *all, model_config *mc, err *e) ATH_MUST_USE;
+/* id2label and label2id, which say the number of labels in transformers, and problem_type. */
+void config_put_head(const model_config *mc, json_t *o);
+
 /* Whether a quantization_config means fp8 (E4M3) in blocks of 128 x 128, which an import reads. */
 bool config_fp8_blocks(const json_t *q);
 /* The error for a model whose weights are quantised in any way that is not read at this place. */

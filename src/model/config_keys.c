@@ -137,6 +137,10 @@ model_config model_config_copy(arena *a, const model_config *mc) {
     for (int i = 0; i < model_n_keys; i++)
         if (model_keys[i].type == KEY_TYPE_LAYERS)
             copy_list(a, &copy, model_keys[i].of_offset, L * sizeof(int64_t));
+    const char **labels = mc->labels ? ARENA_ARRAY(a, const char *, (int)mc->num_labels) : NULL;
+    for (int64_t i = 0; labels && i < mc->num_labels; i++)
+        labels[i] = arena_strdup(a, mc->labels[i]);
+    copy.labels = labels;
     copy_list(a, &copy, offsetof(model_config, rope.short_factor), n * sizeof(double));
     copy_list(a, &copy, offsetof(model_config, rope.long_factor), n * sizeof(double));
     return copy;

@@ -477,6 +477,7 @@ static status merge_base(json_t *all, const json_t *base, bool strict, err *e) {
     TRY(config_check_rope(base, f, e));
     config_merge(all, base, f);
     config_drop_switched_off(all, base, f, strict);
+    TRY(config_merge_head(all, base, e));
     config_merge(all, json_object_get(base, "athanor"), NULL);
     return ST_OK;
 }
@@ -499,7 +500,7 @@ static status read_config(arena *a, const json_t *obj, bool as_file, int64_t voc
     const json_t *ignored = as_file ? NULL : json_object_get(obj, "ignore_keys");
     const char *from = NULL;
     bool strict = as_file;
-    int64_t vocab = 0;
+    int64_t vocab = 0, labels = 0;
     status st = ST_OK;
     *out = (model_config){0};
     if (as_file)
@@ -510,11 +511,18 @@ static status read_config(arena *a, const json_t *obj, bool as_file, int64_t voc
     drop_ignored(base, ignored);
     TRY_GOTO(st, merge_base(all, base, strict, e), done);
     vocab = json_integer_value(json_object_get(all, "vocab_size"));
-    if (!as_file) config_merge(all, obj, NULL);
+    out->from_labels = json_integer_value(json_object_get(all, "num_labels"));
+    if (!as_file) {
+        config_merge(all, obj, NULL);
+        TRY_GOTO(st, config_count_labels(all, obj, e), done);
+    }
     TRY_GOTO(st, find_family(all, &out->family, e), done);
     if (!as_file) TRY_GOTO(st, config_check_rope(obj, out->family, e), done);
     if (strict) TRY_GOTO(st, config_check_strict(base, out->family, e), done);
+    labels = out->from_labels;
     TRY_GOTO(st, read_all(a, all, strict, vocab_if_auto, out, e), done);
+    TRY_GOTO(st, config_read_labels(a, all, out, e), done);
+    out->from_labels = labels;
     out->from = from ? arena_strdup(a, from) : NULL;
     out->from_vocab = vocab > 0 ? vocab : out->vocab_size;
 done:

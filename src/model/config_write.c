@@ -1,6 +1,7 @@
 /* model_config to JSON: a family's config.json, our extensions, the schema. */
 #include <string.h>
 
+#include "model/config_file.h"
 #include "model/config_keys.h"
 
 static json_t *layers_json(int64_t all, const int64_t *of, int64_t n) {
@@ -55,6 +56,7 @@ static bool widths_differ(const model_config *mc) {
 }
 
 static bool said_by_family(const model_family *f, const key_row *k, const model_config *mc) {
+    if (key_in_words("num_labels problem_type", k->name)) return f->classifier != NULL;
     if (!key_in_words(f->keys, k->name)) return false;
     if (f->can_say && !f->can_say(mc, k->name)) return false;
     if (k->type != KEY_TYPE_LAYERS) return true;
@@ -86,9 +88,14 @@ json_t *model_config_extensions(const model_config *mc) {
     return o;
 }
 
+const char *model_architecture(const model_config *mc) {
+    bool other = mc->num_labels && mc->family->classifier;
+    return other ? mc->family->classifier : mc->family->architecture;
+}
+
 json_t *model_config_json(const model_config *mc, int32_t bos, int32_t eos, dtype dt) {
     json_t *o = json_object();
-    json_object_set_new(o, "architectures", json_pack("[s]", mc->family->architecture));
+    json_object_set_new(o, "architectures", json_pack("[s]", model_architecture(mc)));
     json_object_set_new(o, "model_type", json_string(mc->family->model_type));
     json_object_set_new(o, "vocab_size", json_integer(mc->vocab_size));
     mc->family->to_hf(mc, o);
@@ -106,6 +113,7 @@ json_t *model_config_json(const model_config *mc, int32_t bos, int32_t eos, dtyp
         json_object_set_new(o, "athanor", more);
     else
         json_decref(more);
+    if (mc->num_labels) config_put_head(mc, o);
     return o;
 }
 
@@ -142,5 +150,8 @@ json_t *model_config_schema(void) {
         json_object_set_new(p, "description", json_string(k->help));
         json_object_set_new(props, k->name, p);
     }
+    json_object_set_new(props, "labels",
+                        json_pack("{s:s,s:s}", "type", "array", "description",
+                                  "names of the classes of num_labels"));
     return json_pack("{s:s,s:o}", "type", "object", "properties", props);
 }

@@ -13,6 +13,7 @@
  * property of files. */
 static const char *const other_names[PART_COUNT] = {
     [PART_POSITIONS] = "model.embed_positions",
+    [PART_SCORE] = "score",
     [PART_ATTN_NORM] = "model.layers.%d.pre_attention_layernorm",
     [PART_ATTN_OUT_NORM] = "model.layers.%d.attention_out_layernorm",
     [PART_MLP_NORM] = "model.layers.%d.pre_feedforward_layernorm",
@@ -71,7 +72,8 @@ void model_experts_name(const model_config *mc, int l, const char *end,
     char of_layer[MODEL_NAME_BYTES];
     model_part_name(mc, PART_EXPERT_GATE, l, of_layer);
     const char *at = strstr(of_layer, ".%d");
-    snprintf(out, MODEL_NAME_BYTES, "%.*s.%s", at ? (int)(at - of_layer) : 0, of_layer, end);
+    int len = at ? (int)(at - of_layer) : (int)strlen(of_layer);
+    snprintf(out, MODEL_NAME_BYTES, "%.*s.%s", len, of_layer, end);
 }
 
 void model_pack_name(const model_config *mc, model_part first, int l, const char *end,
@@ -302,28 +304,40 @@ static void declare_shared(declaring *d, const mlp_layer *m) {
     if (m->shared_gate) add_matrix(d, PART_SHARED_SCALE, 1, C, INIT_ROLE_IN, summand());
 }
 
+/* Experts whose matrices are one tensor in files: one, or all where the name has no number. */
+static int64_t experts_of_tensor(const model_config *mc, const mlp_layer *m) {
+    char of_layer[MODEL_NAME_BYTES];
+    model_part_name(mc, PART_EXPERT_UP, 0, of_layer);
+    return strstr(of_layer, "%d") ? 1 : m->E;
+}
+
 /* Matrices of all experts are a pack, so that one op multiplies them: gate and up of each expert
- * behind each other, and a pack of what comes after. */
+ * behind each other, and a pack of what comes after. In a file they are three stacks. */
 static void declare_experts(declaring *d, const mlp_layer *m) {
-    int64_t C = d->mc->hidden_size;
-    char name[MODEL_NAME_BYTES];
+    int64_t C = d->mc->hidden_size, n = experts_of_tensor(d->mc, m);
+    param in = rows_shared(m->F), out = inputs_shared();
+    if (n > 1) in = out = (param){.experts = n}; /* of a file for one rank */
+    char both[MODEL_NAME_BYTES], gate[MODEL_NAME_BYTES], up[MODEL_NAME_BYTES];
+    char down[MODEL_NAME_BYTES];
+    model_experts_name(d->mc, d->stored, "gate_up_proj.weight", both);
+    model_experts_name(d->mc, d->stored, "gate_proj.weight", gate);
+    model_experts_name(d->mc, d->stored, "up_proj.weight", up);
+    model_experts_name(d->mc, d->stored, "down_proj.weight", down);
+    bool gated = m->kind == MLP_GATED;
     add_matrix(d, PART_ROUTER, m->E, C, INIT_ROLE_IN, summand());
     if (m->router_bias)
         add(d, PART_ROUTER_BIAS, "",
             (param){.rows = 1, .cols = m->E, .rank = 1, .init.kind = INIT_ZEROS});
-    model_experts_name(d->mc, d->stored, "gate_up_proj.weight", name);
-    param_pack_begin_in_memory(d->s, name);
-    for (d->expert = 0; d->expert < m->E; d->expert++) {
-        if (m->kind == MLP_GATED)
-            add_matrix(d, PART_EXPERT_GATE, m->F, C, INIT_ROLE_IN, rows_shared(m->F));
-        add_matrix(d, PART_EXPERT_UP, m->F, C, INIT_ROLE_IN, rows_shared(m->F));
+    param_experts_begin(d->s, both);
+    for (d->expert = 0; d->expert < m->E; d->expert += (int)n) {
+        if (gated) add_matrix(d, PART_EXPERT_GATE, n * m->F, C, INIT_ROLE_IN, in);
+        add_matrix(d, PART_EXPERT_UP, n * m->F, C, INIT_ROLE_IN, in);
     }
-    param_pack_end(d->s);
-    model_experts_name(d->mc, d->stored, "down_proj.weight", name);
-    param_pack_begin_in_memory(d->s, name);
-    for (d->expert = 0; d->expert < m->E; d->expert++)
-        add_matrix(d, PART_EXPERT_DOWN, C, m->F, INIT_ROLE_MLP_OUT, inputs_shared());
-    param_pack_end(d->s);
+    param_experts_end(d->s, gated ? (const char *[]){gate, up} : (const char *[]){up}, 1 + gated);
+    param_experts_begin(d->s, down);
+    for (d->expert = 0; d->expert < m->E; d->expert += (int)n)
+        add_matrix(d, PART_EXPERT_DOWN, n * C, m->F, INIT_ROLE_MLP_OUT, out);
+    param_experts_end(d->s, (const char *[]){down}, 1);
     d->expert = 0;
     if (m->shared) declare_shared(d, m);
 }
@@ -341,6 +355,10 @@ static void declare_layer(declaring *d, const layer_spec *k) {
 static void declare_head(declaring *d) {
     const model_config *mc = d->mc;
     int64_t V = mc->vocab_size;
+    if (mc->num_labels) {
+        add_matrix(d, PART_SCORE, mc->num_labels, mc->hidden_size, INIT_ROLE_HEAD, (param){0});
+        return;
+    }
     if (!mc->tie_word_embeddings)
         add_matrix(d, PART_HEAD, V, mc->hidden_size, INIT_ROLE_HEAD, rows_shared(V));
     if (mc->head_bias) add_bias(d, PART_HEAD, V, rows_shared(V));
@@ -377,7 +395,7 @@ void model_declare_layers(const model_config *mc, model_layer_range layers, para
     bool begins = layers.first == 0, ends = layers.end == model_layers(mc);
     int repeat = (int)mc->block_repeat;
     if (ends) declare_head(&d);
-    if (mc->tie_word_embeddings && (begins || ends)) declare_embed(&d);
+    if (model_head_is_table(mc) && (begins || ends)) declare_embed(&d);
     if (ends) add_norm(&d, PART_FINAL_NORM, mc->hidden_size, (param){0});
     for (int l = (layers.end - 1) / repeat; l >= layers.first / repeat; l--) {
         layer_spec k = model_layer(mc, l * repeat);
@@ -386,7 +404,7 @@ void model_declare_layers(const model_config *mc, model_layer_range layers, para
     }
     d.stored = -1;
     if (begins) declare_positions(&d);
-    if (begins && !mc->tie_word_embeddings) declare_embed(&d);
+    if (begins && !model_head_is_table(mc)) declare_embed(&d);
 }
 
 void model_declare(const model_config *mc, param_store *s) {

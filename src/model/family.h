@@ -23,6 +23,7 @@ typedef enum model_part {
     PART_POSITIONS,
     PART_FINAL_NORM,
     PART_HEAD,
+    PART_SCORE,         /* the head of num_labels outputs, in the place of PART_HEAD */
     PART_ATTN_NORM,     /* before attention; before both branches where they share one */
     PART_ATTN_OUT_NORM, /* after attention, before it is added to the residual stream */
     PART_MLP_NORM,
@@ -70,6 +71,7 @@ enum { BY_TRANSFORMERS = 1, BY_VLLM = 2, BY_OLLAMA = 4 };
 typedef struct model_family {
     const char *model_type;   /* of config.json */
     const char *architecture; /* "LlamaForCausalLM" */
+    const char *classifier;   /* "LlamaForSequenceClassification"; NULL: transformers has none */
     /* Lists of words, separated by spaces. */
     const char *keys;     /* options (names of keys.def) that its config.json has, by these names or
                                their aliases */

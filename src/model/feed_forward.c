@@ -48,10 +48,30 @@ static op_router router_of(const model_rec *r, const mlp_layer *m) {
     return router;
 }
 
-static val experts_weight(model_rec *r, const layer_spec *k, const char *end) {
+/* VAL_NONE: there is no such pack or stack. */
+static val experts_product(model_rec *r, const layer_spec *k, const op_router *router,
+                           const char *end, val x, val starts) {
     char name[MODEL_NAME_BYTES];
     model_experts_name(r->mc, k->stored, end, name);
-    return model_named(r, name, ".weight");
+    val w = model_named(r, name, ".weight");
+    return w == VAL_NONE ? w : graph_expert_linear(r->g, router, x, w, starts);
+}
+
+/* Gate and up of experts that stay in a file are two products. */
+static val experts_in(model_rec *r, int l, const layer_spec *k, const op_router *router, val x,
+                      val starts) {
+    const mlp_layer *m = &k->mlp;
+    val gate = experts_product(r, k, router, "gate_up_proj", x, starts), up = gate;
+    if (gate == VAL_NONE && m->kind == MLP_GATED)
+        gate = experts_product(r, k, router, "gate_proj", x, starts);
+    else if (gate != VAL_NONE && m->kind == MLP_GATED) {
+        graph_name(r->g, gate, "layers.%d.experts.in", l);
+        gate = graph_view(r->g, gate, 0, m->F);
+        up = graph_view(r->g, up, m->F, m->F);
+    }
+    if (up == VAL_NONE) up = experts_product(r, k, router, "up_proj", x, starts);
+    graph_name(r->g, up, "layers.%d.experts.in", l);
+    return m->kind == MLP_GATED ? graph_gated(r->g, gate, up, m->act) : graph_act(r->g, up, m->act);
 }
 
 static val router_bias(model_rec *r, const layer_spec *k) {
@@ -107,8 +127,8 @@ static void steer(model_rec *r, int l, const op_router *router, val logits,
                   const graph_routes *to) {
     char name[32];
     if (!graph_get_options(r->g)->train) return;
-    if (r->mc->router_aux_loss_coef > 0 && r->routing.balance != BALANCE_NONE)
-        balance(r, l, router, to);
+    bool wanted = r->mc->router_aux_loss_coef > 0 && !r->mc->num_labels; /* as in transformers */
+    if (wanted && r->routing.balance != BALANCE_NONE) balance(r, l, router, to);
     if (r->routing.z_loss > 0) add_loss(r, graph_router_z(r->g, logits), (double)r->routing.z_loss);
     if (!r->routing.tallies) return;
     snprintf(name, sizeof name, "tally.%d", l);
@@ -129,14 +149,8 @@ static val experts(model_rec *r, int l, const layer_spec *k, val x) {
     graph_routes to = graph_route(r->g, &router, logits, router_bias(r, k));
     steer(r, l, &router, logits, &to);
     val shared = m->shared ? shared_part(r, l, k, x) : VAL_NONE;
-    val in = graph_take_rows(r->g, x, to.rows), w = experts_weight(r, k, "gate_up_proj");
-    val h = graph_expert_linear(r->g, &router, in, w, to.starts);
-    graph_name(r->g, h, "layers.%d.experts.in", l);
-    h = m->kind == MLP_GATED ? graph_gated(r->g, graph_view(r->g, h, 0, m->F),
-                                           graph_view(r->g, h, m->F, m->F), m->act)
-                             : graph_act(r->g, h, m->act);
-    w = experts_weight(r, k, "down_proj");
-    h = graph_expert_linear(r->g, &router, h, w, to.starts);
+    val h = experts_in(r, l, k, &router, graph_take_rows(r->g, x, to.rows), to.starts);
+    h = experts_product(r, k, &router, "down_proj", h, to.starts);
     graph_name(r->g, h, "layers.%d.experts.out", l);
     return graph_tp_out(r->g, graph_expert_sum(r->g, h, &to, shared));
 }

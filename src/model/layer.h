@@ -71,6 +71,19 @@ void model_linear_state_parts(const linear_layer *a, dtype dt, int64_t bytes[2])
 /* How many layers run: num_hidden_layers * block_repeat. */
 int model_layers(const model_config *mc);
 layer_spec model_layer(const model_config *mc, int l);
+/* Whether a language model's head is the embedding. */
+static inline bool model_head_is_table(const model_config *mc) {
+    return mc->tie_word_embeddings && !mc->num_labels;
+}
+/* Columns of logits: tokens, or labels. */
+static inline int64_t model_logits(const model_config *mc) {
+    return mc->num_labels ? mc->num_labels : mc->vocab_size;
+}
+/* What a head of labels says; not PROBLEM_AUTO. */
+static inline problem_kind model_problem(const model_config *mc) {
+    if (mc->problem_type != PROBLEM_AUTO) return (problem_kind)mc->problem_type;
+    return mc->num_labels == 1 ? PROBLEM_REGRESSION : PROBLEM_SINGLE_LABEL;
+}
 /* The longest sequence: max_position_embeddings, or what scaled rotary positions reach beyond it.
  */
 int64_t model_max_tokens(const model_config *mc);

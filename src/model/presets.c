@@ -114,6 +114,15 @@
 
 /* ---- experts ---- */
 
+/* 60 experts of width 1408, of which a token goes through 4, and a shared part of four times that */
+#define QWEN1_5_MOE PRESET_JSON({"model_type": "qwen2_moe", "num_hidden_layers": 24, \
+    "hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 16, \
+    "intermediate_size": 5632, "moe_intermediate_size": 1408, \
+    "shared_expert_intermediate_size": 5632, "num_experts": 60, "num_experts_per_tok": 4, \
+    "norm_topk_prob": false, "vocab_size": 151936, "max_position_embeddings": 8192, \
+    "rms_norm_eps": 1e-6, "rope_theta": 1000000, "tie_word_embeddings": false, \
+    "use_sliding_window": false})
+
 /* layers, width, heads, key/value heads, expert width, experts, those of a token */
 #define QWEN3_MOE(L, C, H, K, F, E, TOP) PRESET_JSON({"model_type": "qwen3_moe", \
     "num_hidden_layers": L, "hidden_size": C, "num_attention_heads": H, \
@@ -261,6 +270,7 @@ static const struct {
     {"qwen3-8b", QWEN3(36, 4096, 32, 8, 12288, false)},
     {"qwen3-14b", QWEN3(40, 5120, 40, 8, 17408, false)},
     {"qwen3-32b", QWEN3(64, 5120, 64, 8, 25600, false)},
+    {"qwen1.5-moe-a2.7b", QWEN1_5_MOE},
     {"qwen3-30b-a3b", QWEN3_MOE(48, 2048, 32, 4, 768, 128, 8)},
     {"qwen3-235b-a22b", QWEN3_MOE(94, 4096, 64, 4, 1536, 128, 8)},
     {"mixtral-8x7b", MIXTRAL(32, 4096, 32, 8, 14336, 32768)},

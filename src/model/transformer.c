@@ -118,7 +118,7 @@ static void hand_over(model_rec *r, val y) {
     graph_output(r->g, y, "y");
     graph_root(r->g, y, "grad.y");
     /* the head, in the last chunk, has written its gradient before the embedding adds to it */
-    if (r->layers.first == 0 && r->mc->tie_word_embeddings)
+    if (r->layers.first == 0 && model_head_is_table(r->mc))
         graph_grad_has_begun(r->g, model_weight(r, PART_EMBED, -1));
 }
 
@@ -138,8 +138,27 @@ static void record_loss(model_rec *r, val x, val w, val bias) {
     if (deferred) graph_root(r->g, nll, "grad.nll");
 }
 
+/* What a head of labels says of chosen rows. In training its gradient comes from outside. */
+static void record_labels(model_rec *r, val x) {
+    if (r->task == TASK_LOGITS)
+        x = graph_take_rows(r->g, x, graph_input(r->g, "rows", DT_I32, r->n_logits, 1));
+    else
+        graph_fail(r->g, ST_USAGE, "a head of labels says nothing of the next token");
+    x = model_norm(r, PART_FINAL_NORM, -1, x, 0);
+    bool train = graph_get_options(r->g)->train; /* a gradient has the format of what it is of */
+    val w = model_weight(r, PART_SCORE, -1);
+    val logits =
+        train ? graph_linear(r->g, x, w, VAL_NONE) : graph_linear_exact(r->g, x, w, VAL_NONE);
+    graph_output(r->g, logits, "logits");
+    graph_root(r->g, logits, "grad.logits");
+}
+
 static void record_head(model_rec *r, val x) {
     const model_config *mc = r->mc;
+    if (mc->num_labels) {
+        record_labels(r, x);
+        return;
+    }
     if (r->task == TASK_SCORE || r->task == TASK_FILL)
         x = graph_take_rows(r->g, x, graph_input(r->g, "rows", DT_I32, r->n_logits, 1));
     if (r->task == TASK_FILL) {

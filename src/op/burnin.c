@@ -194,7 +194,7 @@ static void run_products(work *k, double seconds, burnin_result *r) {
         if (vec_digest(k->d, &all, k->y) != k->digest) find_wrong(k, r);
         if ((batch == 0 || now < window) && rate > r->first_flops) r->first_flops = rate;
         now = clock_since_s(began);
-        bool last = now > seconds - window;
+        bool last = batch > 0 && now > seconds - window;
         if (!last) r->last_flops = 0;
         if (last && rate > r->last_flops) r->last_flops = rate;
     }

@@ -119,6 +119,16 @@ typedef struct op_delta {
     float q_scale, k_scale;
 } op_delta;
 
+/* Of the matrices of n experts. */
+typedef struct op_experts {
+    int32_t n;
+    bool by_row; /* the bits of a row of y do not depend on the other rows */
+    bool rounds; /* as of LINEAR */
+    /* Where each expert's matrix begins, in bytes from the first; NULL: one behind the other. Not
+     * copied: it must live as long as the program. */
+    const int64_t *at;
+} op_experts;
+
 /* Attributes; which member is meant follows from the op kind. Plain data, copied as
  * bytes. */
 typedef union op_attr {
@@ -132,6 +142,8 @@ typedef union op_attr {
     struct {
         bool exact;  /* y is f32, whatever the program's dtype */
         bool by_row; /* the bits of a row of y do not depend on the other rows */
+        bool
+            rounds; /* x may be rounded to 16 bits, with a scale for each 32 elements, where w is of 4 or 8 bits */
     } linear;
     struct {
         float eps;
@@ -186,6 +198,7 @@ typedef union op_attr {
     } kv;
     op_paged paged; /* page_store, page_attention */
     op_router router;
+    op_experts experts; /* expert_linear */
     op_delta delta;
     struct {
         int32_t B, T, W; /* taps */
@@ -309,6 +322,12 @@ static inline op_part op_part_of(int64_t n, int64_t ranks, int64_t rank) {
 
 /* Columns of one group of a norm, for rows of `cols` columns. */
 int64_t op_norm_width(const op_attr *attr, int64_t cols);
+
+/* The matrix of expert e in w of EXPERT_LINEAR, or in its gradient. */
+static inline void *op_expert_at(const op_attr *attr, const tensor *w, int64_t e) {
+    if (attr->experts.at) return (char *)w->data + attr->experts.at[e];
+    return (char *)w->data + w->rows / attr->experts.n * e * dtype_span_bytes(w->dt, w->ld);
+}
 
 /* Rows of logits that the head makes at a time: attr.chunk_rows, or the automatic choice. */
 int64_t op_head_chunk_rows(const op_attr *attr, int64_t rows, int64_t vocab);

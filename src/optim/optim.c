@@ -23,6 +23,14 @@ const optim_class *optim_find(const char *name) {
     return NULL;
 }
 
+const param_store *optim_states(const optim_class *c, arena *a, dev *d, const param_store *s) {
+    if (!c->declare_states) return s;
+    param_store *states = param_store_new(a, DT_F32);
+    c->declare_states(a, s, states);
+    param_store_bind(states, d, &(param_arrays){0});
+    return states;
+}
+
 vec_update_args optim_update_args(const param_store *s, int unit, const bool *decay,
                                   float *const *state, int n_states, const optim_hyper *h) {
     param_piece k = param_piece_of(s, unit);

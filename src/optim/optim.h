@@ -1,6 +1,5 @@
-/* Optimizers. Each declares its state (flat fp32 arrays beside the parameters); memory plan,
- * checkpoint and, later, sharding follow from the declaration. A new one is a file and a row in
- * optim.c. */
+/* Optimizers. Each declares its state (fp32 arrays, laid out as the parameters are or as it says); memory
+ * plan, checkpoint and sharding follow from the declaration. A new one is a file and a row here. */
 #ifndef OPTIM_OPTIM_H
 #define OPTIM_OPTIM_H
 
@@ -15,12 +14,21 @@ typedef struct optim_hyper {
     int64_t step;               /* from 1 */
     float grad_scale;           /* gradients are multiplied by this (clipping) */
     const float *grad_scale_at; /* replaces it, unless NULL: what optim_norm says */
+    struct {                    /* of Adafactor: op/factored.h */
+        double eps, eps_scale, clip, decay_rate;
+        bool scale_parameter;
+    } factored;
+    const param_store *states; /* how states lie, of a class that declares them */
 } optim_hyper;
 
 typedef struct optim_class {
     const char *name;
     int n_states;
     const char *state_names[OPTIM_MAX_STATES]; /* in checkpoints: STATE.PARAMETER */
+    /* States that are not one number for each element of a parameter: adds those of the parameters
+     * of s to an empty store, as vectors. A rank then must have every parameter whole. NULL: each
+     * state is laid out as the parameters are. */
+    void (*declare_states)(arena *a, const param_store *s, param_store *states);
     /* One update of what this rank owns of a unit; decay[i]: parameter i is decayed. Masters,
      * compute copies and state are written; gradients are read. digest, unless NULL, gets what
      * param_digest would say of the unit afterwards, without another pass over the weights. */
@@ -29,9 +37,14 @@ typedef struct optim_class {
 } optim_class;
 
 /* All of them: the object and its name, which is `optim.name` in a config. */
-#define OPTIM_CLASSES(W) W(optim_adamw, "adamw")
+#define OPTIM_CLASSES(W)                                                                           \
+    W(optim_adamw, "adamw")                                                                        \
+    W(optim_adafactor, "adafactor")
 const optim_class *optim_find(const char *name); /* NULL: there is none */
 const optim_class *optim_at(int i);              /* by its place in the list */
+/* The layout of each state: s itself, or a new store in `a` of what the class declares. Arrays of states
+ * are on device d. */
+const param_store *optim_states(const optim_class *c, arena *a, dev *d, const param_store *s);
 
 /* For `update`: what vec_update wants of a unit, but for `kind`, and the corrections, which are 1.
  */

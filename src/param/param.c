@@ -90,6 +90,24 @@ param_range param_range_at(const param *p, int k) {
     return g;
 }
 
+static bool stays_in_file(param_store *s, param *p) {
+    p->mapped = s->locate && !s->in_pack && s->locate(s->locate_ctx, p, &p->stored, &p->offset);
+    CHECK(!p->mapped || s->ranks.n == 1, "%s stays in a file, whole", p->name);
+    return p->mapped;
+}
+
+static void put_in_memory(param_store *s, param *p) {
+    bool first_of_pack = s->in_pack && s->packs[s->n_packs - 1].n == 0;
+    if (!s->in_pack || first_of_pack) s->flat_elems = param_align(s->flat_elems);
+    p->offset = s->flat_elems;
+    s->flat_elems += param_elems(p);
+    if (!s->in_pack) return;
+    pack *k = &s->packs[s->n_packs - 1];
+    CHECK(k->n == 0 || p->rank == 1 || s->item[k->first].cols == p->cols,
+          "pack %s: %s has another width", k->name, p->name);
+    k->n++;
+}
+
 int param_add(param_store *s, const param *p) {
     s->item = arena_grow(s->a, s->item, s->n, &s->cap, sizeof *s->item);
     param *q = &s->item[s->n];
@@ -99,35 +117,74 @@ int param_add(param_store *s, const param *p) {
     s->elems += param_elems(p);
     s->trained_elems += q->frozen ? 0 : param_elems(p);
     param_split_place(&q->split, &s->ranks, q->rank, &q->rows, &q->cols);
-    p = q;
-    q->mapped = s->locate && !s->in_pack && s->locate(s->locate_ctx, q, &q->stored, &q->offset);
-    CHECK(!q->mapped || s->ranks.n == 1, "%s stays in a file, whole", q->name);
-    if (q->mapped) return s->n++;
-    bool first_of_pack = s->in_pack && s->packs[s->n_packs - 1].n == 0;
-    if (!s->in_pack || first_of_pack) s->flat_elems = param_align(s->flat_elems);
-    q->offset = s->flat_elems;
-    s->flat_elems += param_elems(p);
-    if (s->in_pack) {
-        pack *k = &s->packs[s->n_packs - 1];
-        CHECK(k->n == 0 || p->rank == 1 || s->item[k->first].cols == p->cols,
-              "pack %s: %s has another width", k->name, p->name);
-        k->n++;
-    }
+    if (!s->in_experts && !stays_in_file(s, q)) put_in_memory(s, q);
     return s->n++;
 }
 
-void param_pack_begin(param_store *s, const char *name) {
-    if (!s->locate && !s->apart) param_pack_begin_in_memory(s, name);
-}
-
-void param_pack_begin_in_memory(param_store *s, const char *name) {
+static void begin_pack(param_store *s, const char *name) {
     CHECK(!s->in_pack, "pack %s begins inside another", name);
     s->packs = arena_grow(s->a, s->packs, s->n_packs, &s->cap_packs, sizeof *s->packs);
     s->packs[s->n_packs++] = (pack){.name = arena_strdup(s->a, name), .first = s->n};
     s->in_pack = true;
 }
 
+void param_pack_begin(param_store *s, const char *name) {
+    if (!s->locate && !s->apart) begin_pack(s, name);
+}
+
 void param_pack_end(param_store *s) {
+    s->in_pack = false;
+}
+
+/* ---- experts ---- */
+
+void param_experts_begin(param_store *s, const char *name) {
+    begin_pack(s, name);
+    s->in_experts = true;
+}
+
+/* Whether parameters first, first + step, ... all stay in the file, in one format. */
+static bool all_stay(param_store *s, int first, int step) {
+    for (int i = first; i < s->n; i += step)
+        if (!stays_in_file(s, &s->item[i]) || s->item[i].stored != s->item[first].stored)
+            return false;
+    return true;
+}
+
+/* Where each expert's matrix begins, in bytes from the first; NULL: one behind the other. */
+static const int64_t *places_of(param_store *s, int first, int step) {
+    int64_t *at = ARENA_ARRAY(s->a, int64_t, s->n - first), n = 0;
+    const param *p = &s->item[first];
+    int64_t bytes = p->rows * dtype_span_bytes(p->stored, p->cols);
+    bool even = true;
+    for (int i = first; i < s->n; i += step, n++) {
+        at[n] = s->item[i].offset - p->offset;
+        even = even && at[n] == n * bytes;
+    }
+    return even ? NULL : at;
+}
+
+static void add_stack(param_store *s, const char *name, int first, int step) {
+    s->stacks = arena_grow(s->a, s->stacks, s->n_stacks, &s->cap_stacks, sizeof *s->stacks);
+    s->stacks[s->n_stacks++] = (stack){.name = arena_strdup(s->a, name),
+                                       .first = first,
+                                       .step = step,
+                                       .n = (s->n - first + step - 1) / step,
+                                       .at = places_of(s, first, step)};
+}
+
+void param_experts_end(param_store *s, const char *const *stacks, int each) {
+    int first = s->packs[s->n_packs - 1].first;
+    bool stay = s->locate != NULL;
+    s->in_experts = s->in_pack = false;
+    for (int i = 0; i < each && stay; i++) stay = all_stay(s, first + i, each);
+    s->in_pack = !stay;
+    for (int i = first; i < s->n && !stay; i++) {
+        s->item[i].mapped = false;
+        put_in_memory(s, &s->item[i]);
+    }
+    if (stay) s->n_packs--;
+    for (int i = 0; i < each && stay; i++) add_stack(s, stacks[i], first + i, each);
     s->in_pack = false;
 }
 
@@ -167,8 +224,29 @@ static int64_t room_of(const param_store *s, int first, int last) {
     return end - s->item[first].offset;
 }
 
+static graph_param_ref ref_in_file(const char *name, const param *p, int64_t n) {
+    return (graph_param_ref){.name = name,
+                             .where = SPACE_FILE,
+                             .dt = p->stored,
+                             .rows = p->rows * n,
+                             .cols = p->cols,
+                             .offset_bytes = p->offset};
+}
+
+static bool stack_ref(const param_store *s, const char *name, graph_param_ref *out) {
+    for (int k = 0; k < s->n_stacks; k++) {
+        const stack *x = &s->stacks[k];
+        if (strcmp(x->name, name) != 0) continue;
+        *out = ref_in_file(name, &s->item[x->first], x->n);
+        out->experts_at = x->at;
+        return true;
+    }
+    return false;
+}
+
 bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
     int first = param_find(s, name), last = first;
+    if (first < 0 && stack_ref(s, name, out)) return true;
     if (first < 0) {
         const pack *k = find_pack(s, name);
         if (!k) return false;
@@ -177,12 +255,7 @@ bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
     }
     const param *p = &s->item[first];
     if (p->mapped) {
-        *out = (graph_param_ref){.name = name,
-                                 .where = SPACE_FILE,
-                                 .dt = p->stored,
-                                 .rows = p->rows,
-                                 .cols = p->cols,
-                                 .offset_bytes = p->offset};
+        *out = ref_in_file(name, p, 1);
         return true;
     }
     int64_t elems = s->item[last].offset + param_elems(&s->item[last]) - p->offset;

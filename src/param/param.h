@@ -87,7 +87,8 @@ typedef struct param {
     param_order order;
     int64_t heads, head_dim, rotary; /* what `order` needs to know */
     int64_t part_rows[PARAM_MAX_PARTS];
-    int taps; /* a vector that files hold as [cols / taps, 1, taps]: a convolution of each column; 0: it is none */
+    int64_t experts; /* whose matrices are one tensor, one behind the other; 0: it is one matrix */
+    int taps; /* a vector that files hold as [cols / taps, 1, taps], a convolution; 0: it is none */
     param_init init;
     param_split split; /* how ranks share it; param_add fills in what this rank has */
     /* set by the store */
@@ -135,9 +136,12 @@ void param_store_keep_apart(param_store *s);
 int param_add(param_store *s, const param *p);
 /* What is added between the two is a pack of that name. All members have the same cols. */
 void param_pack_begin(param_store *s, const char *name);
-/* The same in a store that is mapped, too, and with param_store_keep_apart: the members are in memory. */
-void param_pack_begin_in_memory(param_store *s, const char *name);
 void param_pack_end(param_store *s);
+/* Between the two the matrices of experts are added, those of each expert behind each other. In memory they
+ * are the pack `name`, in any store. Where all of them can stay in a file there are instead `each` stacks: matrix i of
+ * all experts is one matrix, stacks[i], if all have one format. */
+void param_experts_begin(param_store *s, const char *name);
+void param_experts_end(param_store *s, const char *const *stacks, int each);
 
 /* For a store that is not sharded, when all parameters have been added. Gives them new offsets:
  * first those that are trained, then those that are frozen. Arrays of gradients and optimizer state
@@ -182,7 +186,7 @@ param_range param_range_at(const param *p, int k);
 
 /* ---- programs ---- */
 
-/* Where a program finds the parameter or the pack of that name, and where its gradient: space,
+/* Where a program finds the parameter, the pack or the stack of that name, and where its gradient: space,
  * offset in bytes, shape, format. False: there is no such name. */
 bool param_ref(const param_store *s, const char *name, graph_param_ref *out);
 /* Makes it a reference in a program of doubles (an oracle of the tests): flat arrays are arrays of

@@ -11,6 +11,13 @@ typedef struct pack {
     int first, n;
 } pack;
 
+/* Matrices of experts that stay in a file: parameters first, first + step, ... */
+typedef struct stack {
+    const char *name;
+    int first, step, n;
+    const int64_t *at; /* as in graph_param_ref */
+} stack;
+
 struct param_store {
     arena *a;
     dtype compute;
@@ -19,7 +26,10 @@ struct param_store {
     int n, cap;
     pack *packs;
     int n_packs, cap_packs;
+    stack *stacks;
+    int n_stacks, cap_stacks;
     bool in_pack, apart;
+    bool in_experts; /* in_pack, and where the members lie is known when all are there */
     bool freezes;    /* what is added now is frozen */
     bool has_frozen; /* something is */
     int64_t flat_elems, elems, trained_elems;

@@ -137,7 +137,9 @@ static void lay_out(plan *p) {
     if (s->train_B) {
         p->region[REGION_GRADS].bytes = ps.grad_bytes;
         p->region[REGION_GRAD_PIECE].bytes = ps.grad_piece_bytes;
-        p->region[REGION_OPTIM].bytes = ps.state_bytes * s->optim->n_states;
+        p->states = optim_states(s->optim, p->memory, p->dev, p->store);
+        p->region[REGION_OPTIM].bytes =
+            param_store_sizes(p->states).state_bytes * s->optim->n_states;
     }
     if (s->snapshot)
         p->region[REGION_SNAPSHOT].bytes = ps.trained_master_bytes + p->region[REGION_OPTIM].bytes;
@@ -398,7 +400,8 @@ static void bind_program(const plan *p, const plan_program *g) {
 
 static void find_states(plan *p) {
     param_sizes sizes = param_store_sizes(p->store);
-    int64_t states = sizes.state_bytes / (int64_t)sizeof(float);
+    int64_t states =
+        p->states ? param_store_sizes(p->states).state_bytes / (int64_t)sizeof(float) : 0;
     int64_t masters = sizes.trained_master_bytes / (int64_t)sizeof(float);
     p->snapshot_params = p->snapshot;
     for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++) {

@@ -81,10 +81,11 @@ typedef struct plan_spec {
     int cache_tok; /* longest sequence of the sampler, in tokens; 0: no sampler */
     bool
         cache_f16; /* keys and values are f16 in its cache and the engine's; only if compute is DT_F32 */
-    int prefill_T;     /* tokens of the longest prefill pass of the sampler */
-    int logits_T;      /* length of sequences of which all logits are wanted; 0: no such program */
-    scorer_size score; /* of the scorer (infer/scorer.h); tok 0: none */
-    engine_size serve; /* of the engine (infer/engine.h); rows 0: none */
+    int prefill_T; /* tokens of the longest prefill pass of the sampler */
+    int logits_T; /* length of sequences of which all logits are wanted; 0: no such program. A head of labels also has
+                          programs of T/2, T/4, ... */
+    scorer_size score;        /* of the scorer (infer/scorer.h); tok 0: none */
+    engine_size serve;        /* of the engine (infer/engine.h); rows 0: none */
     const optim_class *optim; /* of training programs */
     recompute_policy recompute;
     bool document_mask;
@@ -126,8 +127,8 @@ typedef enum plan_use {
     USE_LOOK,    /* other model `number`: its forward pass over what is trained on */
     USE_PREFILL, /* the longest is number 0 */
     USE_DECODE,
-    USE_LOGITS,
-    USE_FILL, /* of the scorer, of its shape `number` (scorer_shape_at) */
+    USE_LOGITS, /* of logits_T >> number tokens */
+    USE_FILL,   /* of the scorer, of its shape `number` (scorer_shape_at) */
     USE_SCORE,
     USE_WRITE, /* of the scorer's writer */
     USE_BODY,  /* of the engine, with the rows of engine_rows_at */
@@ -191,8 +192,9 @@ typedef struct plan {
     int64_t peak_bytes;  /* arena and snapshot */
     plan_class *classes; /* of all ranks of the run, the largest peak_bytes first */
     int n_classes;
-    void *base;     /* after plan_commit */
-    void *snapshot; /* NULL: none */
+    void *base;                /* after plan_commit */
+    void *snapshot;            /* NULL: none */
+    const param_store *states; /* how each state of the optimizer lies; NULL: nothing is trained */
     float *optim_state[OPTIM_MAX_STATES];
     float *snapshot_params;
     float *snapshot_state[OPTIM_MAX_STATES];
@@ -215,6 +217,8 @@ prog *plan_prog(const plan *p, plan_use use, int number);
 /* The programs of a step of the selected phase, for step_build; the lists are in the arena a.
  * reduces: several ranks have gradients to sum. */
 step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool reduces);
+/* Of texts of up to `longest` tokens: ids that tokenizer t has; t NULL: any id. */
+generate_limits plan_limits(const plan *p, const tok *t, int longest);
 /* The sampler's programs and cache, of a committed plan. It picks only ids that tokenizer t has; t
  * NULL: any id. To be freed with generator_free. */
 generator plan_generator(const plan *p, const tok *t);

@@ -63,12 +63,21 @@ static plan_signature lm_signature(const plan_spec *s, int model, int B) {
     return g;
 }
 
+/* What a head of labels says of each sequence: of one row of it. */
+static plan_signature labels_signature(plan_signature g) {
+    g.task = TASK_LOGITS;
+    g.n_logits = g.B;
+    return g;
+}
+
 static plan_signature train_signature(const plan_spec *s, int chunk) {
     plan_signature g = lm_signature(s, 0, rows_of(s, s->train_B));
     g.train = true;
     g.recompute = s->recompute;
     g.layers = model_chunk(&s->model, chunks_of(s), chunk);
-    if (s->deferred_loss)
+    if (s->model.num_labels)
+        g = labels_signature(g);
+    else if (s->deferred_loss)
         g.task = TASK_NLL;
     else
         g.z_loss = s->z_loss;
@@ -88,11 +97,18 @@ static plan_signature generation_signature(const plan_spec *s, int T) {
     return g;
 }
 
-static plan_signature logits_signature(const plan_spec *s) {
+/* Texts for a head of labels may be much shorter than the longest: for them there are programs of halves of its length. */
+static int logits_length(const plan_spec *s, int number) {
+    enum { SHORTEST = 32 };
+    int T = s->logits_T >> number;
+    return number == 0 || (s->model.num_labels && T >= SHORTEST) ? T : 0;
+}
+
+static plan_signature logits_signature(const plan_spec *s, int number) {
     plan_signature g = common(s, 0);
     g.task = TASK_LOGITS;
     g.B = 1;
-    g.T = g.n_logits = s->logits_T;
+    g.T = g.n_logits = logits_length(s, number);
     return g;
 }
 
@@ -151,6 +167,7 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
             return true;
         case USE_VALID:
             if (s->valid_B) *out = lm_signature(s, 0, rows_of(s, s->valid_B));
+            if (s->valid_B && s->model.num_labels) *out = labels_signature(*out);
             return s->valid_B > 0;
         case USE_LOOK:
             if (!s->train_B || number >= s->n_others) return false;
@@ -163,9 +180,7 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
         case USE_DECODE:
             if (s->cache_tok) *out = generation_signature(s, 1);
             return s->cache_tok > 0;
-        case USE_LOGITS:
-            if (s->logits_T) *out = logits_signature(s);
-            return s->logits_T > 0;
+        case USE_LOGITS: *out = logits_signature(s, number); return out->T > 0;
         case USE_FILL:
         case USE_SCORE: {
             scorer_shape shape = scorer_shape_at(&s->score, number);
@@ -230,6 +245,7 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .grads_in_frame = g->train && g->grads_in_frame,
         .fixed_grads = g->train && s->fixed_grads,
         .by_row = g->task == TASK_BODY || g->task == TASK_HEAD,
+        .rounds = g->task == TASK_LOGITS || g->task == TASK_BODY || g->task == TASK_HEAD,
         .random_ops_before = model_random_ops_before(g->layers.first)};
 }
 
@@ -293,7 +309,7 @@ static status record_phase(plan *p, const plan_spec *s, err *e) {
     for (int c = 0; c < chunks_of(s); c++) TRY(add(p, s, USE_TRAIN, c, e));
     TRY(add(p, s, USE_VALID, 0, e));
     for (int i = 0; i < s->n_others; i++) TRY(add(p, s, USE_LOOK, i, e));
-    TRY(add(p, s, USE_LOGITS, 0, e));
+    for (int i = 0; logits_length(s, i); i++) TRY(add(p, s, USE_LOGITS, i, e));
     for (int i = 0; i < GENERATOR_PREFILLS; i++) TRY(add(p, s, USE_PREFILL, i, e));
     for (int i = 0; scorer_shape_at(&s->score, i).B; i++) {
         TRY(add(p, s, USE_FILL, i, e));
@@ -312,6 +328,12 @@ status plan_record_programs(plan *p, err *e) {
 
 /* ---- the step ---- */
 
+static bool has_experts(const model_config *mc) {
+    bool any = false;
+    for (int l = 0; l < model_layers(mc); l++) any = any || model_layer(mc, l).mlp.E > 0;
+    return any;
+}
+
 step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool reduces) {
     int chunks = plan_chunks(p), looks = p->spec.n_others;
     const prog **chunk = ARENA_ARRAY(a, const prog *, chunks);
@@ -325,19 +347,23 @@ step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool redu
                         .looks = looks,
                         .micro_batches = micro_batches,
                         .frames = plan_frames(p),
-                        .reduces = reduces};
+                        .reduces = reduces,
+                        .tallies = p->spec.routing.tallies && has_experts(&p->spec.model),
+                        .counts_first = p->spec.routing.balance == BALANCE_GLOBAL &&
+                                        has_experts(&p->spec.model) &&
+                                        p->spec.model.router_aux_loss_coef > 0};
 }
 
 /* ---- generation ---- */
 
-static generate_limits limits_of(const plan *p, const tok *t, int longest) {
+generate_limits plan_limits(const plan *p, const tok *t, int longest) {
     int32_t vocab = (int32_t)p->spec.model.vocab_size, known = t ? tok_vocab_size(t) : vocab;
     return (generate_limits){
         .Tmax = longest, .vocab = vocab, .n_ids = known < vocab ? known : vocab};
 }
 
 generator plan_generator(const plan *p, const tok *t) {
-    generate_limits limits = limits_of(p, t, p->spec.cache_tok);
+    generate_limits limits = plan_limits(p, t, p->spec.cache_tok);
     generator g = {.decode = generator_pass_of(plan_prog(p, USE_DECODE, 0)),
                    .dev = p->dev,
                    .Tmax = limits.Tmax,
@@ -359,7 +385,7 @@ scorer *plan_scorer(const plan *p) {
 
 engine *plan_engine(const plan *p, const tok *t) {
     const engine_size *size = &p->spec.serve;
-    generate_limits limits = limits_of(p, t, size->longest);
+    generate_limits limits = plan_limits(p, t, size->longest);
     engine *en = engine_new(p->dev, size, &limits);
     for (int body = 0; body < 2; body++)
         for (int i = 0; engine_rows_at(size, i, body); i++)

@@ -40,12 +40,12 @@ val graph_take_rows(graph *g, val x, val rows) {
 }
 
 val graph_linear(graph *g, val x, val w, val bias) {
-    op_attr attr = {.linear = {.by_row = g->opt.by_row}};
+    op_attr attr = {.linear = {.by_row = g->opt.by_row, .rounds = g->opt.rounds}};
     return emit(g, OP_LINEAR, &attr, (val[]){x, w, bias}, 3, -1);
 }
 
 val graph_linear_exact(graph *g, val x, val w, val bias) {
-    op_attr attr = {.linear = {.exact = true, .by_row = g->opt.by_row}};
+    op_attr attr = {.linear = {.exact = true, .by_row = g->opt.by_row, .rounds = g->opt.rounds}};
     return emit(g, OP_LINEAR, &attr, (val[]){x, w, bias}, 3, -1);
 }
 
@@ -312,7 +312,8 @@ graph_routes graph_route(graph *g, const op_router *r, val logits, val bias) {
 }
 
 val graph_expert_linear(graph *g, const op_router *r, val x, val w, val starts) {
-    op_attr attr = {.router = *r};
+    op_attr attr = {.experts = {.n = r->experts, .by_row = g->opt.by_row, .rounds = g->opt.rounds}};
+    if (!g->failed && w != VAL_NONE) attr.experts.at = g->value[w].experts_at;
     return emit(g, OP_EXPERT_LINEAR, &attr, (val[]){x, w, starts}, 3, -1);
 }
 

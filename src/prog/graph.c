@@ -155,6 +155,7 @@ val graph_param(graph *g, const graph_param_ref *ref) {
     if (v == VAL_NONE) return v;
     g->buf[g->value[v].buf].offset = ref->offset_bytes;
     g->buf[g->value[v].buf].unit = ref->unit;
+    g->value[v].experts_at = ref->experts_at;
     if (!ref->trainable || !g->opt.train) return v;
     dtype grad_dt = g->opt.fixed_grads ? DT_I64 : g->opt.dt == DT_F64 ? DT_F64 : DT_F32;
     val dv = external(g, SPACE_GRAD, ref->name, grad_dt, ref->rows, ref->cols);

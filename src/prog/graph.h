@@ -73,6 +73,8 @@ typedef struct graph_options {
     /* No row of an activation depends on another one, to the bit, but through attention: products
      * are LINEAR with by_row. For programs whose rows are of several texts. */
     bool by_row;
+    /* Activations may be rounded to 16 bits where they meet weights of 4 or 8 (LINEAR): in programs that write text. */
+    bool rounds;
 } graph_options;
 
 /* The graph lives in `a`, as does the program made from it. */
@@ -93,7 +95,7 @@ val graph_const(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols
 /* Where a parameter lies. Offsets are in bytes from the beginning of its space. */
 typedef struct graph_param_ref {
     const char *name;
-    space where; /* SPACE_MASTER or SPACE_WORK */
+    space where; /* SPACE_MASTER, SPACE_WORK or SPACE_FILE */
     dtype dt;
     int64_t rows, cols, offset_bytes, grad_offset_bytes;
     /* Bytes from the beginning of this gradient to that of the next one in the flat array. The gap
@@ -101,6 +103,8 @@ typedef struct graph_param_ref {
     int64_t grad_room_bytes;
     int unit; /* parameters of one unit are gathered and reduced together (param/units.h) */
     bool trainable;
+    /* Of the matrices of experts in a file: as in op_experts. It lives as long as the program. */
+    const int64_t *experts_at;
 } graph_param_ref;
 val graph_param(graph *g, const graph_param_ref *ref); /* one value for each parameter */
 /* A KV cache, or a part of one, at this offset in SPACE_STATE. */

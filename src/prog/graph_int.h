@@ -18,12 +18,13 @@ typedef struct value {
     val given_grad;    /* its gradient, if the backward does not make that; VAL_NONE */
     float aux;         /* coefficient of an auxiliary loss; 0: it is none */
     bool aux_scaled;
-    const char *grad_name; /* of an input: its gradient becomes the output of this name; NULL */
-    bool overwritten;      /* an in-place op took its buffer */
-    bool escapes;          /* read in forward outside its block */
-    bool needs_grad;       /* depends on a trainable parameter */
-    val param_grad;        /* of a parameter: its gradient value */
-    bool written;          /* of a parameter gradient: an op or program before has written it */
+    const char *grad_name;     /* of an input: its gradient becomes the output of this name; NULL */
+    bool overwritten;          /* an in-place op took its buffer */
+    bool escapes;              /* read in forward outside its block */
+    bool needs_grad;           /* depends on a trainable parameter */
+    val param_grad;            /* of a parameter: its gradient value */
+    const int64_t *experts_at; /* of a parameter: as in graph_param_ref */
+    bool written;              /* of a parameter gradient: an op or program before has written it */
 } value;
 
 typedef struct buffer {

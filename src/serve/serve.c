@@ -57,14 +57,28 @@ static void get_page(void *ctx, const http_request *rq, http_reply *reply) {
 
 /* ---- routes that read a body ---- */
 
-#define AT_DESK(name)                                                                              \
+/* A client that hung up while its request lay on the desk costs no more work. */
+static bool skip(http_reply *reply) {
+    if (!http_reply_gone(reply)) return false;
+    http_reply_send(reply, 499, "application/json", "",
+                    0); /* nobody reads it; logs know the number */
+    return true;
+}
+
+#define AT_DESK(name, COUNT)                                                                       \
+    static void work_##name(void *ctx, const http_request *rq, http_reply *reply) {                \
+        if (skip(reply))                                                                           \
+            COUNT;                                                                                 \
+        else                                                                                       \
+            api_##name(ctx, rq, reply);                                                            \
+    }                                                                                              \
     static void desk_##name(void *ctx, const http_request *rq, http_reply *reply) {                \
-        desk_put(((server *)ctx)->desk, api_##name, ctx, rq, reply);                               \
+        desk_put(((server *)ctx)->desk, work_##name, ctx, rq, reply);                              \
     }
-AT_DESK(completions)
-AT_DESK(chat)
-AT_DESK(tokenize)
-AT_DESK(detokenize)
+AT_DESK(completions, metrics_add_answer(((server *)ctx)->metrics, false, "gone", 0))
+AT_DESK(chat, metrics_add_answer(((server *)ctx)->metrics, true, "gone", 0))
+AT_DESK(tokenize, (void)0)
+AT_DESK(detokenize, (void)0)
 
 static void set_routes(server *s) {
     const http_route routes[] = {

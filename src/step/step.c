@@ -28,7 +28,7 @@ static int count_in_flight(const step_table *t, const step_parts *s) {
     int now = 0, most = 0, ops = prog_get_stats(s->chunk[0])->ops;
     for (int i = 0; i < t->n; i++) {
         const step_entry *e = &t->entry[i];
-        if (e->model || e->chunk) continue;
+        if (e->model || e->chunk || e->counting) continue;
         now += e->action == STEP_FILL;
         now -= e->action == STEP_BACKWARD && e->end == ops;
         if (now > most) most = now;
@@ -36,19 +36,36 @@ static int count_in_flight(const step_table *t, const step_parts *s) {
     return most;
 }
 
+/* Whether a pass of its own counts what routers do. */
+static bool counts_apart(const step_parts *s) {
+    return s->counts_first && s->micro_batches > s->frames;
+}
+
+static void count_step(walk *w, const step_parts *s) {
+    for (int m = 0; m < s->micro_batches; m++)
+        for (int c = 0; c < s->chunks; c++) walk_count(w, c, m);
+}
+
 step_table step_build(arena *a, const step_parts *s) {
     CHECK(s->frames == 1 || !param_grads_in_slots(s->store),
           "%d frames where gradients leave after every micro-batch", s->frames);
     step_table t = {.micro_batches = s->micro_batches};
+    step_entry counted = {.action = STEP_COUNTED};
+    bool apart = counts_apart(s);
     walk *w = walk_new(a, s, &t);
+    walk_take_tallies(w, s->tallies && !apart);
+    if (apart) count_step(w, s);
+    if (apart) step_append(a, &t, counted);
     for (int m = 0; m < s->micro_batches; m += s->frames) {
         int end = m + s->frames;
         group g = {.first = m, .end = end < s->micro_batches ? end : s->micro_batches};
         g.last = g.end == s->micro_batches;
         forward(w, s, &g);
+        if (s->counts_first && !apart) step_append(a, &t, counted);
         backward(w, s, &g);
     }
     walk_settle(w);
+    if (s->tallies && !s->counts_first) step_append(a, &t, counted);
     step_append(a, &t, (step_entry){.action = STEP_OPTIMIZER});
     t.frames_in_flight = count_in_flight(&t, s);
     return t;
@@ -97,6 +114,8 @@ static const char *name_entry(arena *a, const step_entry *t, const prog *p) {
             break;
         case STEP_PASS_ON:
         case STEP_PASS_BACK: what = "what chunks of layers pass on"; break;
+        case STEP_TALLY:
+        case STEP_COUNTED: what = "the load of experts"; break;
         case STEP_LOSS: what = "the loss"; break;
         case STEP_OPTIMIZER: return "the optimizer";
         default: return NULL;

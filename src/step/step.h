@@ -39,6 +39,8 @@ typedef enum step_action {
     STEP_FILL,      /* write the inputs of a program for a micro-batch */
     STEP_FORWARD,   /* run ops first .. end - 1 of the program */
     STEP_PASS_ON,   /* copy the output of chunk `chunk` to the input of the next chunk */
+    STEP_TALLY,     /* take what the routers of chunk `chunk` did to the micro-batch */
+    STEP_COUNTED,   /* that of all micro-batches has been taken: sum it over the ranks */
     STEP_LOSS,      /* the micro-batch has been through all chunks: take its loss */
     STEP_PASS_BACK, /* copy the gradient of the next chunk's input back to chunk `chunk` */
     STEP_BACKWARD,  /* run ops first .. end - 1 */
@@ -57,6 +59,7 @@ typedef struct step_entry {
     int micro_batch;
     int first, end; /* ops */
     int unit;
+    bool counting;    /* STEP_FILL: of a pass that only counts; the micro-batch comes again */
     bool add;         /* STEP_REDUCE: add to the sums of earlier micro-batches */
     bool last;        /* STEP_REDUCE: of the last micro-batch; the sums are then the step's */
     const char *name; /* step_name_entries; NULL: none */
@@ -80,6 +83,11 @@ typedef struct step_parts {
     int micro_batches;
     int frames;   /* micro-batches under way at a time, at most */
     bool reduces; /* several ranks have gradients, which must be summed */
+    bool tallies; /* the programs have routers, whose tallies are taken */
+    /* A backward needs the tallies of the whole step (BALANCE_GLOBAL). Where not all micro-batches are
+     * under way together, all go forward once to be counted, as far as the head, before the first
+     * begins. */
+    bool counts_first;
 } step_parts;
 
 /* Builds the table of a step. Micro-batches go in groups of as many as there are frames: all of a

@@ -125,6 +125,8 @@ comm_counts step_traffic(const step_table *table, const step_parts *parts, const
             case STEP_REDUCE: reduce(&t, e); break;
             case STEP_OPTIMIZER: update(&t); break;
             case STEP_FILL:
+            case STEP_TALLY:
+            case STEP_COUNTED:
             case STEP_PASS_ON:
             case STEP_LOSS:
             case STEP_PASS_BACK:

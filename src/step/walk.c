@@ -42,7 +42,7 @@ struct walk {
     const chunk_uses *now; /* its uses */
     int ahead;             /* the first use that is too far ahead to be gathered for */
     int from;              /* first op that no entry runs yet */
-    bool last, in_forward;
+    bool last, in_forward, tallies;
 };
 
 void step_append(arena *a, step_table *t, step_entry e) {
@@ -250,7 +250,35 @@ void walk_forward(walk *w, int chunk, int micro_batch, int frame) {
     append(w, STEP_FILL, 0);
     visit(w, 0, w->now->n_forward, reduces(w, last));
     flush(w, w->now->ops_forward);
+    if (w->tallies) append(w, STEP_TALLY, 0);
     append(w, chunk < w->parts->chunks - 1 ? STEP_PASS_ON : STEP_LOSS, 0);
+}
+
+void walk_take_tallies(walk *w, bool takes) {
+    w->tallies = takes;
+}
+
+/* The first use of the forward that writes a gradient; n_forward: there is none. */
+static int first_gradient(const chunk_uses *u) {
+    int k = 0;
+    while (k < u->n_forward && !u->item[k].grad) k++;
+    return k;
+}
+
+void walk_count(walk *w, int chunk, int micro_batch) {
+    begin_pass(w, chunk, micro_batch, 0);
+    int k = first_gradient(w->now);
+    int end = k < w->now->n_forward ? w->now->item[k].op : w->now->ops_forward;
+    while (k > 0 && w->now->item[k - 1].op >= end) k--; /* what that op reads */
+    w->in_forward = w->at.counting = true;
+    w->last = false;
+    w->from = 0;
+    w->ahead = k;
+    append(w, STEP_FILL, 0);
+    visit(w, 0, k, false);
+    flush(w, end);
+    append(w, STEP_TALLY, 0);
+    if (chunk < w->parts->chunks - 1) append(w, STEP_PASS_ON, 0);
 }
 
 void walk_backward(walk *w, int chunk, int micro_batch, int frame, bool last) {

@@ -13,6 +13,10 @@ walk *walk_new(arena *a, const step_parts *parts, step_table *out);
  * micro-batch of the step to go back. */
 void walk_forward(walk *w, int chunk, int micro_batch, int frame);
 void walk_backward(walk *w, int chunk, int micro_batch, int frame, bool last);
+/* Whether forward passes end with STEP_TALLY. */
+void walk_take_tallies(walk *w, bool takes);
+/* Appends a pass forward through one chunk that only counts: to the head, which would make gradients. */
+void walk_count(walk *w, int chunk, int micro_batch);
 /* Appends a forward pass of another model (step_parts.look) over the micro-batch. Nothing is
  * gathered: data-parallel ranks do not share the parameters of other models. */
 void walk_look(walk *w, int look, int micro_batch);

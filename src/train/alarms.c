@@ -167,6 +167,38 @@ status events_rewards(session *s, const step_result *r, err *e) {
     return told == REWARDS_MARGIN ? tell_margin(s, e) : ST_OK;
 }
 
+/* So many steps are seen before the first alarm: at the beginning routers are nearly random. */
+enum { ROUTERS_FIRST = 8 };
+static const double COLLAPSED = 0.8, RECOVERED = 0.6;
+
+static status tell_collapse(session *s, int layer, err *e) {
+    const routers *k = &s->routers;
+    router_view v = routers_view(k, layer);
+    double even = (double)k->k / k->E;
+    json_t *o =
+        alarm_new("router_collapse",
+                  "layer %d: %d of %d experts get %.0f %% of the tokens' picks: a larger "
+                  "model.router_aux_loss_coef, or train.router.balance=global, keeps the load even",
+                  k->layer[layer], k->k, k->E, 100 * (even + v.collapse * (1 - even)));
+    json_object_update_new(o, json_pack("{s:i,s:o,s:i}", "layer", k->layer[layer], "collapse",
+                                        json_f32(v.collapse), "dead_experts", v.dead));
+    return emit(s, o, e);
+}
+
+status events_routers(session *s, const step_result *r, err *e) {
+    routers *k = &s->routers;
+    if (k->n == 0 || !r->finite) return ST_OK;
+    routers_watch(k);
+    for (int i = 0; i < k->n && k->steps >= ROUTERS_FIRST; i++) {
+        double collapse = routers_view(k, i).collapse;
+        if (collapse < RECOVERED) k->told[i] = false;
+        if (collapse < COLLAPSED || k->told[i]) continue;
+        k->told[i] = true;
+        TRY(tell_collapse(s, i, e));
+    }
+    return ST_OK;
+}
+
 status events_early_stop(session *s, err *e) {
     const early_stop *v = &s->watch.stop;
     json_t *o = alarm_new("early_stop",

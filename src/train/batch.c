@@ -2,25 +2,41 @@
 
 #include <string.h>
 
-batch_rows batch_rows_new(arena *a, int B, int T, bool start) {
-    int n = B * T;
+batch_rows batch_rows_new(arena *a, int B, int T, bool start, const model_config *mc) {
+    int n = B * T, labels = (int)mc->num_labels;
     return (batch_rows){.B = B,
                         .T = T,
                         .ids = ARENA_ARRAY(a, int32_t, n),
                         .targets = ARENA_ARRAY(a, int32_t, n),
                         .pos = ARENA_ARRAY(a, int32_t, n),
-                        .label = ARENA_ARRAY(a, int32_t, B),
+                        .info = ARENA_ARRAY(a, loader_row, B),
                         .start = start ? ARENA_ARRAY(a, int32_t, n) : NULL,
                         .nll = ARENA_ARRAY(a, float, n),
                         /* also the room of batch_sort_rows, for B doubles too */
                         .d_nll = ARENA_ARRAY(a, float, n > 2 * B ? n : 2 * B),
                         .ref_nll = ARENA_ARRAY(a, float, n),
-                        .ref_logp = ARENA_ARRAY(a, double, B)};
+                        .ref_logp = ARENA_ARRAY(a, double, B),
+                        .labels = labels,
+                        .problem = model_problem(mc),
+                        .pad_token_id = mc->pad_token_id,
+                        .last = ARENA_ARRAY(a, int32_t, B),
+                        .score = ARENA_ARRAY(a, float, B *labels),
+                        .d_score = ARENA_ARRAY(a, float, B *labels)};
 }
 
-int64_t batch_rows_bytes(int B, int T) {
+int64_t batch_rows_bytes(int B, int T, int64_t labels) {
     int64_t bytes = (int64_t)B * T * (4 * (int64_t)sizeof(int32_t) + 3 * (int64_t)sizeof(float));
-    return bytes + B * (int64_t)(sizeof(int32_t) + sizeof(double));
+    return bytes + B * (int64_t)(sizeof(loader_row) + sizeof(int32_t) + sizeof(double)) +
+           2 * B * labels * (int64_t)sizeof(float);
+}
+
+void batch_find_last(const batch_rows *r) {
+    for (int b = 0; b < r->B; b++) {
+        const int32_t *ids = r->ids + (int64_t)b * r->T;
+        int t = r->info[b].n_inputs - 1;
+        while (t > 0 && ids[t] == r->pad_token_id) t--;
+        r->last[b] = (int32_t)(b * r->T + (t > 0 ? t : 0));
+    }
 }
 
 /* room: as large as all rows. */
@@ -40,7 +56,7 @@ void batch_sort_rows(const batch_rows *r, int sequences) {
     sort(r->targets, row, r->B, sequences, room);
     sort(r->pos, row, r->B, sequences, room);
     sort(r->start, row, r->B, sequences, room);
-    sort(r->label, sizeof *r->label, r->B, sequences, room);
+    sort(r->info, sizeof *r->info, r->B, sequences, room);
     sort(r->ref_logp, sizeof *r->ref_logp, r->B, sequences, room);
 }
 
@@ -50,7 +66,7 @@ batch_rows batch_rows_from(const batch_rows *r, int first) {
     part.B -= first;
     part.ids += at, part.targets += at, part.pos += at;
     part.nll += at, part.d_nll += at, part.ref_nll += at;
-    part.label += first, part.ref_logp += first;
+    part.info += first, part.ref_logp += first;
     if (part.start) part.start += at;
     return part;
 }
@@ -64,6 +80,9 @@ batch_ports batch_ports_of(const prog *p) {
                          .start = prog_find_port(p, "start"),
                          .nll = prog_find_port(p, "nll"),
                          .d_nll = prog_find_port(p, "grad.nll"),
+                         .last = prog_find_port(p, "rows"),
+                         .score = prog_find_port(p, "logits"),
+                         .d_score = prog_find_port(p, "grad.logits"),
                          .x = prog_find_port(p, "x"),
                          .y = prog_find_port(p, "y"),
                          .d_x = prog_find_port(p, "grad.x"),
@@ -75,6 +94,20 @@ void batch_put(const batch_ports *io, int frame, const batch_rows *rows) {
     prog_put(io->p, frame, io->targets, rows->targets);
     prog_put(io->p, frame, io->pos, rows->pos);
     prog_put(io->p, frame, io->start, rows->start);
+    prog_put(io->p, frame, io->last, rows->last);
+}
+
+void batch_take_scores(const batch_ports *io, int frame, const batch_rows *rows) {
+    void *stored = rows->d_score; /* in the program's format, which is no larger */
+    prog_get(io->p, frame, io->score, stored);
+    dtype_convert(rows->score, DT_F32, stored, io->score.dt, io->score.rows * io->score.cols);
+}
+
+void batch_put_score_grads(const batch_ports *io, int frame, const batch_rows *rows) {
+    void *stored = rows->score;
+    dtype_convert(stored, io->d_score.dt, rows->d_score, DT_F32,
+                  io->d_score.rows * io->d_score.cols);
+    prog_put(io->p, frame, io->d_score, stored);
 }
 
 double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows) {

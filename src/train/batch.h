@@ -6,23 +6,34 @@
 #ifndef TRAIN_BATCH_H
 #define TRAIN_BATCH_H
 
+#include "data/order/loader.h"
+#include "model/layer.h"
 #include "prog/prog.h"
 
 /* One micro-batch on the host: B sequences of T tokens; each array is [B,T] unless it says otherwise. */
 typedef struct batch_rows {
     int B, T;
     int32_t *ids, *targets, *pos;
-    int32_t *label; /* [B] 1: chosen or desirable, 0: rejected or undesirable (loader.h) */
-    int32_t *start; /* first position that a token may attend to; NULL: no document mask */
-    float *nll;     /* -log p of each target, after the forward pass */
-    float *d_nll;   /* d loss / d nll, if the objective computes it (objective.h) */
-    float *ref_nll; /* nll by the reference model, if that is in memory */
+    loader_row *info; /* [B] label, and how long it is without padding */
+    int32_t *start;   /* first position that a token may attend to; NULL: no document mask */
+    float *nll;       /* -log p of each target, after the forward pass */
+    float *d_nll;     /* d loss / d nll, if the objective computes it (objective.h) */
+    float *ref_nll;   /* nll by the reference model, if that is in memory */
     /* [B] log p of each sequence's targets by the reference, if that was computed before training */
     double *ref_logp;
+    /* Of a model with a head of labels: */
+    int labels; /* how many; 0: it has no such head */
+    problem_kind problem;
+    int64_t pad_token_id;
+    int32_t *last;          /* [B] the row of the program that the head looks at */
+    float *score, *d_score; /* [B,labels] what it says, and the gradient of that */
 } batch_rows;
 
-batch_rows batch_rows_new(arena *a, int B, int T, bool start);
-int64_t batch_rows_bytes(int B, int T);
+/* mc: of the model that computes them; for its head. */
+batch_rows batch_rows_new(arena *a, int B, int T, bool start, const model_config *mc);
+int64_t batch_rows_bytes(int B, int T, int64_t labels);
+/* Says at which token a head of labels looks, from ids and lengths: at the last one that is not pad_token_id, as in transformers. */
+void batch_find_last(const batch_rows *rows);
 /* Moves row k of every sample, of `sequences` rows each, to row k * samples + i, so that programs that
  * run the first ones of all samples find them together. What d_nll holds is lost. */
 void batch_sort_rows(const batch_rows *rows, int sequences);
@@ -34,13 +45,18 @@ batch_rows batch_rows_from(const batch_rows *rows, int first);
 typedef struct batch_ports {
     const prog *p; /* NULL: there is no such program, and there are no ports */
     prog_port ids, targets, pos, start, nll, d_nll;
-    prog_port x, y, d_x, d_y; /* activations between chunks, and their gradients */
+    prog_port last, score, d_score; /* of a head of labels */
+    prog_port x, y, d_x, d_y;       /* activations between chunks, and their gradients */
 } batch_ports;
 
 batch_ports batch_ports_of(const prog *p); /* p may be NULL */
 
 /* Copies the rows to the inputs of a program. */
 void batch_put(const batch_ports *io, int frame, const batch_rows *rows);
+/* Copies what a head of labels says to rows->score. */
+void batch_take_scores(const batch_ports *io, int frame, const batch_rows *rows);
+/* Copies rows->d_score to the program; rows->score is lost. */
+void batch_put_score_grads(const batch_ports *io, int frame, const batch_rows *rows);
 /* Copies the losses to rows->nll; returns their sum, added in double from first to last. */
 double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows);
 /* log p of row b, from the nll [B,T] of its targets, added in double from first to last. */

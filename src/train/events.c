@@ -39,11 +39,18 @@ static void put_rewards(json_t *o, const session *s, const int64_t sums[SUM_COUN
     if (k->learned == 2)
         json_object_set_new(o, "accuracy",
                             json_f32((double)sums[SUM_WINS] / (double)sums[SUM_CHOSEN]));
+    if (k->head) return;
     json_object_set_new(o, "logp_chosen",
                         json_f32(objective_average(sums[SUM_LOGP_CHOSEN], sums[SUM_CHOSEN])));
     json_object_set_new(o, "logp_rejected",
                         json_f32(objective_average(sums[SUM_LOGP_REJECTED], sums[SUM_REJECTED])));
     if (k->kl) json_object_set_new(o, "kl", json_f32(s->stage.kl));
+}
+
+/* Of classes; the loss of a number is its squared error. */
+static void put_accuracy(json_t *o, const session *s, const int64_t sums[SUM_COUNT]) {
+    if (model_problem(&s->setup.models[0]) == PROBLEM_REGRESSION) return;
+    json_object_set_new(o, "accuracy", json_f32((double)sums[SUM_WINS] / (double)sums[SUM_CHOSEN]));
 }
 
 /* Targets of the step, their share of its tokens with padding, and all so far. */
@@ -53,6 +60,25 @@ static void put_trained(json_t *o, const session *s, const step_result *r) {
     json_object_update_new(o, json_pack("{s:I,s:o,s:I}", "targets", (json_int_t)targets,
                                         "target_share", json_f32((double)targets / all),
                                         "trained_tokens", (json_int_t)s->at.trained));
+}
+
+/* What routers of experts did: of each layer, and the worst of all layers. */
+static void put_experts(json_t *o, const session *s) {
+    const routers *k = &s->routers;
+    json_t *load = json_array(), *entropy = json_array(), *balance = json_array();
+    double most = 0, mean = 0;
+    int dead = 0;
+    for (int i = 0; i < k->n; i++) {
+        router_view v = routers_view(k, i);
+        json_array_append_new(load, json_f32(v.load));
+        json_array_append_new(entropy, json_f32(v.entropy));
+        json_array_append_new(balance, json_f32(v.balance));
+        most = fmax(most, v.load), mean += v.entropy / k->n, dead += v.dead;
+    }
+    json_object_update_new(o, json_pack("{s:o,s:o,s:i,s:{s:o,s:o,s:o}}", "expert_load",
+                                        json_f32(most), "router_entropy", json_f32(mean),
+                                        "dead_experts", dead, "experts", "load", load, "entropy",
+                                        entropy, "balance", balance));
 }
 
 status events_step(session *s, const step_result *r, err *e) {
@@ -69,7 +95,11 @@ status events_step(session *s, const step_result *r, err *e) {
         json_f32(share * plan_hardware_flops(u->plan)), "step_ms", json_f32(seconds * 1e3),
         "data_wait_ms", json_f32((double)r->wait_ns / 1e6));
     if (u->objective->marks) put_trained(o, s, r);
-    if (u->objective->loss) put_rewards(o, s, r->sums);
+    if (u->objective->values)
+        put_accuracy(o, s, r->sums);
+    else if (u->objective->loss)
+        put_rewards(o, s, r->sums);
+    if (s->routers.n) put_experts(o, s);
     if (r->has_digest) json_object_set_new(o, "digest", json_hash(r->digest));
     if (u->plan->spec.compute == DT_F16)
         json_object_set_new(o, "loss_scale", json_f32(r->loss_scale));
@@ -112,6 +142,13 @@ status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], err *e) {
     json_t *o = json_pack("{s:o,s:I}", "val_loss", json_f64(s->at.val_loss), "targets",
                           (json_int_t)sums[SUM_TARGETS]);
     put_rewards(o, s, sums);
+    return events_emit(s, "valid", s->at.step, o, e);
+}
+
+status events_valid_labels(session *s, const label_tally *t, err *e) {
+    json_t *o = json_pack("{s:o,s:I}", "val_loss", json_f64(s->at.val_loss), "texts",
+                          (json_int_t)label_tally_texts(t));
+    json_object_update_new(o, label_tally_json(t));
     return events_emit(s, "valid", s->at.step, o, e);
 }
 

@@ -4,6 +4,7 @@
 #ifndef TRAIN_EVENTS_H
 #define TRAIN_EVENTS_H
 
+#include "infer/labels.h"
 #include "train/execute.h"
 #include "train/guard/suspects.h"
 
@@ -20,6 +21,8 @@ status events_stage(session *s, err *e) ATH_MUST_USE;
 status events_valid(session *s, double bits_per_byte, int64_t targets, err *e) ATH_MUST_USE;
 /* The same of an objective with a loss of its own: sums over the set (objective.h). */
 status events_valid_rewards(session *s, const int64_t sums[SUM_COUNT], err *e) ATH_MUST_USE;
+/* The same of labelled texts. */
+status events_valid_labels(session *s, const label_tally *t, err *e) ATH_MUST_USE;
 /* `eval`: a task's metrics of the current weights, as athanor eval --json has them. */
 status events_eval(session *s, const char *task, json_t *metrics, const char *precision,
                    double seconds, err *e) ATH_MUST_USE;
@@ -41,6 +44,8 @@ status events_rewind(session *s, const step_result *r, int64_t from, const watch
 /* Of the step that was just made: chosen answers become unlikely, or margins explode
  * (guard/rewards.h). */
 status events_rewards(session *s, const step_result *r, err *e) ATH_MUST_USE;
+/* Of the step that was just made: a few experts of a layer have taken all tokens. */
+status events_routers(session *s, const step_result *r, err *e) ATH_MUST_USE;
 status events_early_stop(session *s, err *e) ATH_MUST_USE;
 status events_save_failed(session *s, const save_job *j, const err *why, bool fatal,
                           err *e) ATH_MUST_USE;

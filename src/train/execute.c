@@ -14,11 +14,12 @@ void execute_complete(const stage *g, const loader *l, uint64_t first_sample) {
     for (int b = 0; l && known && b < g->B; b++)
         g->rows.ref_logp[b] = reference_logp(known, l, first_sample + (uint64_t)b);
     if (o->learned < o->sequences) batch_sort_rows(&g->rows, o->sequences);
+    if (o->head) batch_find_last(&g->rows);
 }
 
 int64_t execute_fill(const stage *g, loader *l, uint64_t first_sample) {
     const batch_rows *r = &g->rows;
-    int64_t n = loader_fill(l, first_sample, g->B, r->ids, r->targets, r->start, r->pos, r->label);
+    int64_t n = loader_fill(l, first_sample, g->B, r->ids, r->targets, r->start, r->pos, r->info);
     execute_complete(g, l, first_sample);
     return n;
 }
@@ -63,15 +64,16 @@ static void judge(session *s, step_result *r) {
  * norm that is not finite, which the device sees itself. */
 static bool may_go_ahead(const session *s, const step_result *r) {
     const config *c = s->setup.c;
-    return c->guard.action == CONFIG_GUARD_LOG && !c->train.deterministic && !r->has_digest &&
-           isfinite(r->loss_sum) && comm_world_size(s->setup.peers.m.world) == 1;
+    bool moves = routers_have_bias(&s->setup.models[0]); /* by the host, where there is an update */
+    return !moves && c->guard.action == CONFIG_GUARD_LOG && !c->train.deterministic &&
+           !r->has_digest && isfinite(r->loss_sum) && comm_world_size(s->setup.peers.m.world) == 1;
 }
 
 /* ahead: where the device has the factor, or NULL. */
 static optim_hyper hyper_of(const session *s, const step_result *r, const float *ahead) {
     const config *c = s->stage.now;
     return (optim_hyper){.lr = r->lr,
-                         .beta1 = c->optim.betas.items[0],
+                         .beta1 = course_beta1(s->setup.course, s->at.step + 1),
                          .beta2 = c->optim.betas.items[1],
                          .eps = c->optim.eps,
                          .weight_decay = c->optim.weight_decay,
@@ -79,7 +81,13 @@ static optim_hyper hyper_of(const session *s, const step_result *r, const float 
                                  course_stage_of(s->setup.course, s->at.step + 1)->optim_base,
                          .grad_scale =
                              (float)(clip_factor(r->norm, c->optim.clip_norm) / r->grads_scale),
-                         .grad_scale_at = ahead};
+                         .grad_scale_at = ahead,
+                         .factored = {.eps = c->optim.adafactor.eps.items[0],
+                                      .eps_scale = c->optim.adafactor.eps.items[1],
+                                      .clip = c->optim.adafactor.clip_threshold,
+                                      .decay_rate = c->optim.adafactor.decay_rate,
+                                      .scale_parameter = c->optim.adafactor.scale_parameter},
+                         .states = s->setup.plan->states};
 }
 
 /* Updates the shards that this rank owns, unit by unit. Where other ranks need the weights, a unit
@@ -152,6 +160,8 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
     int64_t normed = clock_now_ns();
     r->lr = course_lr(u->course, step) * watch_rate(&s->watch, u->c, step);
     bool skips = r->verdict == WATCH_SKIP || r->verdict == WATCH_REWIND;
+    if (r->finite && !skips) /* before the update, which sums the digest */
+        routers_move_bias(&s->routers, u->plan->store, s->stage.now->train.router.bias_rate);
     if (ahead || (r->finite && !skips))
         update_units(s, r, ahead);
     else if (r->has_digest)
@@ -209,10 +219,10 @@ static void keep_nll(const session *s, int micro_batch) {
 
 /* ---- inputs and losses ---- */
 
-static status read_rows(session *s, const step_source *from, int micro_batch, step_times *times,
+static status read_rows(session *s, const step_source *from, const step_entry *t, step_times *times,
                         step_result *r, err *e) {
     int64_t began = clock_now_ns();
-    TRY(from->fill(s, micro_batch, e));
+    TRY((t->counting && from->peek ? from->peek : from->fill)(s, t->micro_batch, e));
     int64_t waited = clock_now_ns() - began;
     trace_span(s->trace, began, "wait for", "data");
     r->wait_ns += waited;
@@ -228,9 +238,10 @@ const batch_ports *execute_ports_of(const stage *g, const step_entry *t) {
 static status fill(session *s, const step_source *from, const step_entry *t, step_times *times,
                    step_result *r, err *e) {
     trace_micro_batch(s->trace, t->micro_batch);
-    bool first = t->chunk == 0 && t->model == (s->stage.parts.looks > 0);
-    if (first) TRY(read_rows(s, from, t->micro_batch, times, r, e));
+    bool first = t->chunk == 0 && (t->counting || t->model == (s->stage.parts.looks > 0));
+    if (first) TRY(read_rows(s, from, t, times, r, e));
     batch_put(execute_ports_of(&s->stage, t), t->frame, &s->stage.rows);
+    if (t->model == 0) routers_give(&s->routers, &s->stage.routing, t->chunk, t->frame);
     return ST_OK;
 }
 
@@ -242,10 +253,15 @@ int execute_pass_rows(const stage *g) {
 /* The first n sequences, after their forward passes. */
 static void sum_rows(const stage *g, const batch_rows *r, int n, objective_row *out) {
     for (int b = 0; b < n; b++) {
-        out[b] = (objective_row){.desirable = r->label[b] != 0};
+        out[b] = (objective_row){.desirable = r->info[b].label != 0,
+                                 .labels = r->labels,
+                                 .problem = r->problem,
+                                 .label = r->info[b].label,
+                                 .score = r->score + (int64_t)b * r->labels,
+                                 .d_score = r->d_score + (int64_t)b * r->labels};
         for (int64_t i = (int64_t)b * r->T; i < (int64_t)(b + 1) * r->T; i++)
             out[b].targets += r->targets[i] >= 0;
-        out[b].logp = batch_row_logp(r, r->nll, b);
+        if (!r->labels) out[b].logp = batch_row_logp(r, r->nll, b);
         if (objective_of(g->now)->reference)
             out[b].ref_logp = g->parts.looks ? batch_row_logp(r, r->ref_nll, b) : r->ref_logp[b];
     }
@@ -256,9 +272,24 @@ static void spread_gradients(const batch_rows *r, int n, const double *d_logp, f
         r->d_nll[i] = r->targets[i] >= 0 ? (float)(-d_logp[i / r->T] * (double)scale) : 0.0f;
 }
 
+/* Of a head of labels, after its forward pass. */
+static double labels_loss(const objective *o, const stage *g, const batch_ports *last, int frame,
+                          float scale, int64_t sums[SUM_COUNT]) {
+    const batch_rows *r = &g->rows;
+    int n = execute_pass_rows(g);
+    batch_take_scores(last, frame, r);
+    sum_rows(g, r, n, g->learned);
+    double sum = objective_loss(o, g->now, g->learned, n / o->learned, 0, g->d_logp, sums);
+    for (int i = 0; i < n * r->labels; i++) r->d_score[i] *= scale;
+    batch_put_score_grads(last, frame, r);
+    memset(r->nll, 0, sizeof *r->nll * (size_t)(r->B * r->T)); /* no token has a loss */
+    return sum;
+}
+
 double execute_loss(const objective *o, const stage *g, const step_entry *t, float scale,
                     int64_t sums[SUM_COUNT]) {
     const batch_ports *last = execute_ports_of(g, t);
+    if (o->head) return labels_loss(o, g, last, t->frame, scale, sums);
     double sum = batch_take_nll(last, t->frame, &g->rows);
     if (!o->loss) return sum;
     int n = execute_pass_rows(g);
@@ -334,7 +365,10 @@ void execute_look(setup *u, const stage *g, int first, objective_row *rows) {
     if (rows) batch_put(&g->validation, 0, &part);
     execute_pass(u, g, g->validation.p, &run);
     if (!rows) return;
-    batch_take_nll(&g->validation, 0, &part);
+    if (part.labels)
+        batch_take_scores(&g->validation, 0, &part);
+    else
+        batch_take_nll(&g->validation, 0, &part);
     if (g->parts.looks) {
         batch_put(&g->looks[0], 0, &part);
         prog_replay(g->looks[0].p, PROG_ALL, &run);
@@ -368,10 +402,16 @@ static status run_entry(session *s, const step_source *from, const step_entry *t
                         step_result *r, err *e) {
     op_run run = execute_run_of(s, t->micro_batch, r->grad_scale);
     run.frame = t->frame;
+    const routing_ports *io = &s->stage.routing;
     switch (t->action) {
         case STEP_FILL: return fill(s, from, t, times, r, e);
-        case STEP_FORWARD:
-        case STEP_BACKWARD: replay(s, t, &run, times); break;
+        case STEP_FORWARD: replay(s, t, &run, times); break;
+        case STEP_BACKWARD:
+            routers_give(&s->routers, io, t->chunk, t->frame);
+            replay(s, t, &run, times);
+            break;
+        case STEP_TALLY: routers_take(&s->routers, io, t->chunk, t->frame); break;
+        case STEP_COUNTED: routers_sum(&s->routers, &s->setup.peers); break;
         case STEP_PASS_ON:
         case STEP_PASS_BACK: execute_pass_on(s->setup.dev, &s->stage, t); break;
         case STEP_LOSS: take_loss(s, t, r); break;
@@ -395,6 +435,7 @@ status execute_step(session *s, const step_source *from, step_times *times, step
                            peers_sum_count(&s->setup.peers, from->count_targets(s), "targets")};
     r->count = count_of(s, r->targets);
     *dev_flag(s->setup.dev) = false; /* the step before was waited for */
+    routers_begin_step(&s->routers);
     if (s->setup.objective->kl) TRY(estimate_kl(s, from, e));
     r->wait_ns = clock_now_ns() - began;
     r->loss_scale = s->scale.scale;

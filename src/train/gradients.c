@@ -7,6 +7,7 @@
 #include "io/npy.h"
 #include "run/config/config_device.h"
 #include "train/guard/react.h"
+#include "train/routers.h"
 
 static status check_ids(const npy_i32 *ids, const char *path, int64_t vocab, err *e) {
     status st = ST_OK;
@@ -20,9 +21,9 @@ static status check_ids(const npy_i32 *ids, const char *path, int64_t vocab, err
     return st;
 }
 
-static batch_rows rows_of(arena *a, const npy_i32 *ids) {
+static batch_rows rows_of(arena *a, const npy_i32 *ids, const model_config *mc) {
     int B = (int)ids->dims[0], T = (int)ids->dims[1] - 1;
-    batch_rows r = batch_rows_new(a, B, T, false);
+    batch_rows r = batch_rows_new(a, B, T, false, mc);
     for (int b = 0; b < B; b++)
         for (int t = 0; t < T; t++) {
             r.ids[b * T + t] = ids->data[b * (T + 1) + t];
@@ -72,12 +73,24 @@ static void divide_gradients(const setup *u, double scale) {
     dev_room_free(&room);
 }
 
-/* Forward and backward; in fp16 with the largest loss scale at which nothing overflows. */
+/* Forward and backward. The batch is a whole step: between them routers get what they did to it. */
+static void pass(const setup *u, const batch_ports *io, const op_run *run) {
+    int forward = prog_get_stats(io->p)->ops_forward;
+    routing_ports routing = routing_ports_of(u->a, u->plan);
+    routers r;
+    routers_init(&r, u->a, &u->models[0]);
+    prog_replay_range(io->p, 0, forward, run, NULL);
+    routers_take(&r, &routing, 0, 0);
+    routers_give(&r, &routing, 0, 0);
+    prog_replay_range(io->p, forward, prog_get_stats(io->p)->ops, run, NULL);
+}
+
+/* In fp16 with the largest loss scale at which nothing overflows. */
 static void replay(const setup *u, const batch_ports *io, op_run *run, int64_t targets) {
     loss_scale l;
     for (loss_scale_init(&l, u->c);; loss_scale_step(&l, u->c, true)) {
         run->grad_scale = (float)(l.scale / (double)targets);
-        prog_replay(io->p, PROG_ALL, run);
+        pass(u, io, run);
         bool finite = isfinite(optim_grad_squares(u->dev, u->plan->store));
         if (finite || !loss_scale_may_shrink(&l, u->c)) break;
     }
@@ -86,6 +99,11 @@ static void replay(const setup *u, const batch_ports *io, op_run *run, int64_t t
 
 static status run_batch(setup *u, const npy_i32 *ids, const char *out_file, double *loss, err *e) {
     int B = (int)ids->dims[0], T = (int)ids->dims[1] - 1;
+    if (u->models[0].num_labels) {
+        err_at(e, ST_USAGE, "--dump-grads",
+               "the batch has no labels, and the model's head is one of labels");
+        return err_hint(e, "its body alone: model.num_labels=0");
+    }
     if (T > model_max_tokens(&u->models[0])) {
         err_set(e, ST_USAGE, "the batch has %d positions, the model's end at %ld", T,
                 (long)model_max_tokens(&u->models[0]));
@@ -98,6 +116,7 @@ static status run_batch(setup *u, const npy_i32 *ids, const char *out_file, doub
                       .optim = optim_find("adamw"),
                       .recompute = (recompute_policy)u->c->train.recompute,
                       .z_loss = (float)u->c->optim.z_loss,
+                      .routing = setup_routing(u->c),
                       .chunk_rows = u->c->train.head_chunk_rows};
     TRY(lora_plan(&u->lora, u->dev, &u->models[0], &spec, 1, e));
     TRY(plan_new(&u->plan, u->dev, &spec, e));
@@ -105,7 +124,7 @@ static status run_batch(setup *u, const npy_i32 *ids, const char *out_file, doub
     TRY(plan_commit(u->plan, e));
     TRY(setup_make_weights(u, u->plan->store, &u->models[0], e));
     batch_ports io = batch_ports_of(plan_prog(u->plan, USE_TRAIN, 0));
-    batch_rows rows = rows_of(u->a, ids);
+    batch_rows rows = rows_of(u->a, ids, &u->models[0]);
     batch_put(&io, 0, &rows);
     op_run run = {.dev = u->dev, .seed = (uint64_t)u->c->train.seed, .first_micro = true};
     replay(u, &io, &run, (int64_t)B * T);

@@ -86,7 +86,7 @@ static uint64_t sample_of(const session *s, int micro_batch) {
 
 static status fill(session *s, int micro_batch, err *e) {
     const batch_rows *r = &s->stage.rows;
-    prefetch_take(s->stage.ahead, micro_batch, r->ids, r->targets, r->start, r->pos, r->label);
+    prefetch_take(s->stage.ahead, micro_batch, r->ids, r->targets, r->start, r->pos, r->info);
     execute_complete(&s->stage, s->stage.train, sample_of(s, micro_batch));
     return loader_error(s->stage.train, e);
 }
@@ -195,6 +195,7 @@ static status loop_steps(session *s, err *e) {
         if (s->at.step % s->stage.now->train.log_every == 0 || is_last(s))
             TRY(events_step(s, &r, e));
         TRY(events_rewards(s, &r, e));
+        TRY(events_routers(s, &r, e));
         TRY(after_step(s, e));
         if (stops_early(s)) TRY(stop_early(s, e));
         bool stop = peers_any(&s->setup.peers, s->opt->stop && *s->opt->stop);

@@ -214,7 +214,8 @@ static status compute(work *w, err *e) {
     setup *u = &w->s->setup;
     arena *a = arena_new("reference");
     batch_ports io = batch_ports_of(plan_prog(w->plan, USE_VALID, 0));
-    batch_rows r = batch_rows_new(a, rows_of(w), w->stage->T, w->stage->c->data.document_mask);
+    batch_rows r = batch_rows_new(a, rows_of(w), w->stage->T, w->stage->c->data.document_mask,
+                                  &w->s->setup.reference.config);
     uint64_t B = (uint64_t)r.B, round = B * (uint64_t)u->peers.m.size[MESH_DP], written = w->done;
     double *sums = ARENA_ARRAY(a, double, B);
     status st = ST_OK;

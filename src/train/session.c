@@ -8,7 +8,7 @@ status session_open(session *s, err *e) {
     stage_init(&s->stage);
     watch_init(&s->watch, s->setup.c);
     s->journal = (journal){.speaks = setup_leads(&s->setup), .opt = s->opt, .late = json_array()};
-    TRY(setup_open_tokenizer(&s->setup, &vocab_size, e));
+    TRY(setup_open_tokenizer(&s->setup, &vocab_size, &s->data.labels, e));
     loss_scale_init(&s->scale, s->setup.c); /* the precision is known now */
     s->data.tok = s->setup.tok;
     s->data.vocab_size = vocab_size;
@@ -20,6 +20,7 @@ status session_open_course(session *s, uint64_t epoch_sequences, const course_or
                            err *e) {
     TRY(setup_open_course(&s->setup, epoch_sequences, origin, e));
     s->data.course = s->setup.course;
+    routers_init(&s->routers, s->setup.a, &s->setup.models[0]);
     return ST_OK;
 }
 

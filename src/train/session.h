@@ -32,6 +32,7 @@ typedef struct session {
     cursor at;          /* where the run is (stage.h) */
     watch watch;        /* judges steps (guard/watch.h) */
     bool watches;       /* whether steps are judged; not in trials */
+    routers routers;    /* what routers of experts do (routers.h) */
     loss_scale scale;   /* of fp16 (guard/loss_scale.h) */
     saving saving;      /* the save under way, uploads (save/save.h) */
     json_t *parents;    /* of the ledger: the models that the run began with (save/origins.h) */
@@ -59,6 +60,9 @@ status loop_run(session *s, err *e) ATH_MUST_USE;
 status validate(session *s, err *e) ATH_MUST_USE;
 /* validate_rewards.c: the same of objectives with a loss of their own; batches: of the whole set. */
 status validate_rewards(session *s, uint64_t batches, err *e) ATH_MUST_USE;
+
+/* validate_labels.c: the same of labelled texts. */
+status validate_labels(session *s, uint64_t batches, err *e) ATH_MUST_USE;
 
 /* samples.c: emits a `sample` event for each prompt. */
 status samples_encode(setup *u, err *e) ATH_MUST_USE;

@@ -89,7 +89,64 @@ static status read_model(setup *u, const config *c, model_config *out, err *e) {
     return check_length(c, out, e);
 }
 
-status setup_open_tokenizer(setup *u, int32_t *vocab_size, err *e) {
+/* Which labels texts may have. */
+static text_labels labels_of(const model_config *m) {
+    bool numbers = model_problem(m) == PROBLEM_REGRESSION;
+    return (text_labels){.are_wanted = m->num_labels > 0,
+                         .classes = numbers ? 0 : m->num_labels,
+                         .names = numbers ? NULL : m->labels};
+}
+
+static status refuse_head(const setup *u, const char *key, const char *what, const char *hint,
+                          err *e) {
+    config_error(u->c, e, key, "%s", what);
+    return err_hint(e, "%s", hint);
+}
+
+/* Whether the head is one that the objective trains, and what does not run with a head of labels. */
+static status check_head(const setup *u, const model_config *m, err *e) {
+    const objective *o = u->objective;
+    if (!o->head && m->num_labels) {
+        config_error(
+            u->c, e, "train.objective",
+            "the model has a head of %ld labels, and train.objective=%s trains a language model",
+            (long)m->num_labels, o->name);
+        return err_hint(e, "train.objective=%s, or model.num_labels=0",
+                        m->num_labels == 1 ? "reward" : "classify");
+    }
+    if (!o->head) return ST_OK;
+    if (!m->num_labels)
+        return refuse_head(
+            u, "train.objective",
+            "the model has a language model's head, and the objective needs one of labels",
+            o->values ? "model.labels=[A,B], or model.num_labels=1 for numbers"
+                      : "model.num_labels=1",
+            e);
+    if (!o->values && m->num_labels != 1)
+        return refuse_head(u, "model.num_labels", "a reward is one number", "model.num_labels=1",
+                           e);
+    if (o->values && model_problem(m) == PROBLEM_MULTI_LABEL)
+        return refuse_head(
+            u, "model.problem_type", "texts with several labels each are not trained on",
+            "problem_type: single_label_classification, with a class for each text", e);
+    if (o->values && model_problem(m) == PROBLEM_REGRESSION && m->num_labels > 1)
+        return refuse_head(u, "model.num_labels", "a text has one number as its label",
+                           "model.num_labels=1", e);
+    if (u->lora.adapters.rank)
+        return refuse_head(u, "lora.rank", "adapters are not trained beside a head of labels",
+                           "lora.rank=0", e);
+    if (u->c->parallel.sp)
+        return refuse_head(u, "parallel.sp",
+                           "a head of labels looks at one token of a text, which sequence-parallel "
+                           "ranks do not share",
+                           "parallel.sp=false", e);
+    if (u->c->sample.prompts.n || u->c->eval.tasks.n)
+        return refuse_head(u, u->c->eval.tasks.n ? "eval.tasks" : "sample.prompts",
+                           "a model with a head of labels writes no text", "leave it out", e);
+    return ST_OK;
+}
+
+status setup_open_tokenizer(setup *u, int32_t *vocab_size, text_labels *labels, err *e) {
     u->objective = objective_of(u->c);
     TRY(lora_open(&u->lora, u->a, u->c, e));
     if (u->c->tokenizer) TRY(tok_load(&u->tok, u->c->tokenizer, e));
@@ -97,7 +154,9 @@ status setup_open_tokenizer(setup *u, int32_t *vocab_size, err *e) {
     TRY(read_model(u, u->c, &first, e));
     u->added_tokens = vocabulary_added(u->c, u->tok, &first);
     lora_learn_tokens(&u->lora, u->c, u->added_tokens);
+    TRY(check_head(u, &first, e));
     *vocab_size = (int32_t)first.vocab_size;
+    *labels = labels_of(&first);
     TRY(choice_make(&u->choice, u->c, &u->peers, &first, u->dev, e));
     resolve_precision(u);
     return ST_OK;
@@ -143,11 +202,12 @@ static status check_parts(const setup *u, err *e) {
         return err_hint(e, "parallel.virtual=%ld or less", (long)layers);
     }
     const model_config *mc = &u->models[0];
-    if (u->c->parallel.virtual > 1 && mc->num_experts > 0 && mc->router_aux_loss_coef > 0) {
+    if (u->c->parallel.virtual > 1 && mc->num_experts > 0 && mc->router_aux_loss_coef > 0 &&
+        u->c->train.router.balance == BALANCE_MICRO) {
         config_error(u->c, e, "parallel.virtual",
-                     "the loss that keeps the load of experts even is pooled over all layers, and "
+                     "train.router.balance=micro keeps the load of all layers together even, and "
                      "chunks do not see each other's");
-        return err_hint(e, "use parallel.virtual=1, or model.router_aux_loss_coef=0");
+        return err_hint(e, "use parallel.virtual=1, or train.router.balance=global or sequence");
     }
     for (int i = 0; i < u->course->n_stages; i++) {
         const course_stage *k = &u->course->stage[i];
@@ -218,10 +278,11 @@ static int cache_tok(const setup *u) {
 }
 
 /* What stage.c allocates for a stage. */
-static int64_t host_bytes(const course_stage *k, int64_t dp) {
+static int64_t host_bytes(const course_stage *k, int64_t dp, int64_t labels) {
     int64_t share = k->max_batch / dp;
     return (int64_t)prefetch_bytes(k->B, k->T, share, k->c->data.document_mask) +
-           batch_rows_bytes(k->B, k->T) + k->max_batch * k->T * (int64_t)sizeof(float) + k->T;
+           batch_rows_bytes(k->B, k->T, labels) + k->max_batch * k->T * (int64_t)sizeof(float) +
+           k->T;
 }
 
 /* Whether a save can come before the last step. The save after the last step is always waited for,
@@ -230,6 +291,12 @@ bool setup_saves_on_the_way(const setup *u) {
     const config *c = u->c;
     bool by_steps = c->checkpoint.every > 0 && c->checkpoint.every < u->course->total_steps;
     return c->checkpoint.async && (by_steps || c->checkpoint.every_minutes > 0);
+}
+
+model_routing setup_routing(const config *c) {
+    return (model_routing){.balance = (router_balance)c->train.router.balance,
+                           .z_loss = (float)c->train.router.z_loss,
+                           .tallies = true};
 }
 
 static plan_spec spec_of(const setup *u, int stage) {
@@ -258,7 +325,9 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .document_mask = c->data.document_mask,
                        .chunk_rows = c->train.head_chunk_rows,
                        .z_loss = (float)c->optim.z_loss,
-                       .host_bytes = host_bytes(k, dp) + u->tasks.host_bytes,
+                       .routing = setup_routing(c),
+                       .host_bytes =
+                           host_bytes(k, dp, u->models[stage].num_labels) + u->tasks.host_bytes,
                        .fixed_grads = u->c->train.deterministic,
                        .snapshot = setup_saves_on_the_way(u) && u->peers.first_copy,
                        .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
@@ -315,9 +384,16 @@ static status open_reference(setup *u, err *e) {
     return check_reference(u, &u->reference.config, e);
 }
 
+static status choose_optimizer(setup *u, err *e) {
+    u->optim = optim_at(u->c->optim.name);
+    if (!u->optim->declare_states || dev_get_kind(u->dev) != DEV_CUDA) return ST_OK;
+    config_error(u->c, e, "optim.name", "optimizer %s has no kernels on cuda", u->optim->name);
+    return err_hint(e, "optim.name=adamw, or device=cpu");
+}
+
 status setup_make_plan(setup *u, err *e) {
     TRY(open_reference(u, e));
-    u->optim = optim_at(u->c->optim.name);
+    TRY(choose_optimizer(u, e));
     int n = u->course->n_stages;
     plan_spec *specs = ARENA_ARRAY(u->a, plan_spec, n);
     for (int i = 0; i < n; i++) specs[i] = spec_of(u, i);
@@ -346,6 +422,10 @@ status setup_make_weights(const setup *u, param_store *store, const model_config
     if (grows) tell_growth(u, m);
     if (u->lora.adapters.rank && store == u->plan->store)
         return lora_make_weights(&u->lora, store, (uint64_t)u->c->train.seed, e);
+    if (m && m->from && m->num_labels && m->num_labels != m->from_labels) {
+        param_init_all(store, (uint64_t)u->c->train.seed); /* the head is a new one */
+        return hf_load_body(store, m->from, grows ? m->from_vocab : 0, e);
+    }
     if (grows) return hf_load_grown(store, m->from, m->from_vocab, e);
     if (m && m->from) return hf_load_weights(store, m->from, e);
     param_init_all(store, (uint64_t)u->c->train.seed);
@@ -369,7 +449,7 @@ status setup_digest(setup *u, uint64_t *digest, err *e) {
 }
 
 void setup_clear_optimizer(const setup *u) {
-    size_t bytes = (size_t)param_store_sizes(u->plan->store).state_bytes;
+    size_t bytes = (size_t)param_store_sizes(u->plan->states).state_bytes;
     for (int i = 0; i < u->optim->n_states; i++)
         dev_fill(u->dev, u->plan->optim_state[i], 0, bytes);
 }

@@ -9,6 +9,7 @@
 #ifndef TRAIN_SETUP_H
 #define TRAIN_SETUP_H
 
+#include "data/build/labels.h"
 #include "eval/task.h"
 #include "plan/plan.h"
 #include "tok/tok.h"
@@ -52,8 +53,9 @@ typedef struct setup {
 } setup;
 
 /* Needs c, a, peers and dev. Reads the model's config once, so that an error in it is found before
- * data is opened; *vocab_size is the model's. */
-status setup_open_tokenizer(setup *u, int32_t *vocab_size, err *e) ATH_MUST_USE;
+ * data is opened; *vocab_size is the model's, *labels what its head says of texts. */
+status setup_open_tokenizer(setup *u, int32_t *vocab_size, text_labels *labels,
+                            err *e) ATH_MUST_USE;
 /* epoch_sequences and origin: as in course_new. */
 status setup_open_course(setup *u, uint64_t epoch_sequences, const course_origin *origin,
                          err *e) ATH_MUST_USE;
@@ -90,6 +92,8 @@ bool setup_saves_on_the_way(const setup *u);
 /* The format of activations and products: DT_BF16, DT_F16 or DT_F32; precision `auto` has been
  * resolved. */
 dtype setup_compute(const config *c);
+/* How routers of experts are trained. */
+model_routing setup_routing(const config *c);
 /* Whether the size of the vocabulary is the tokenizer's: it is `auto`, or nothing sets it. */
 bool setup_takes_vocab(const config *c);
 

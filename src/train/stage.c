@@ -61,8 +61,9 @@ static void make_ways(stage *g, const setup *u) {
     g->looks = ARENA_ARRAY(a, batch_ports, g->parts.looks);
     for (int c = 0; c < g->parts.chunks; c++) g->chunks[c] = batch_ports_of(g->parts.chunk[c]);
     for (int i = 0; i < g->parts.looks; i++) g->looks[i] = batch_ports_of(g->parts.look[i]);
+    g->routing = routing_ports_of(a, u->plan);
     g->validation = batch_ports_of(plan_prog(u->plan, USE_VALID, 0));
-    g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask);
+    g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask, &u->models[g->number]);
     g->learned = ARENA_ARRAY(a, objective_row, g->B);
     g->d_logp = ARENA_ARRAY(a, double, g->B);
     g->marks = ARENA_ARRAY(a, uint8_t, g->T);
@@ -87,6 +88,8 @@ void stage_enter_shape(stage *g, const setup *u, int number, int64_t batch) {
         g->batch = 0;
         optim_decay_mask(u->plan->store, k->c->optim.no_decay.items, k->c->optim.no_decay.n,
                          g->decay);
+        for (int i = 0; i < param_count(u->plan->store); i++) /* moved by the load alone */
+            if (param_at(u->plan->store, i)->part == PART_ROUTER_BIAS) g->decay[i] = false;
     }
     if (batch == g->batch) return;
     g->batch = batch;

@@ -15,6 +15,7 @@
 #include "train/batch.h"
 #include "train/course/stage_data.h"
 #include "train/reference.h"
+#include "train/routers.h"
 #include "train/setup.h"
 #include "train/teaching.h"
 
@@ -62,6 +63,7 @@ typedef struct stage {
     batch_ports *chunks;    /* [parts.chunks] of the programs that are trained */
     batch_ports *looks;     /* [parts.looks] of other models; the first is the reference */
     batch_ports validation; /* of the validation program */
+    routing_ports routing;  /* of the programs that are trained */
     batch_rows rows;        /* the micro-batch that was filled last */
     objective_row *learned; /* its sequences, as a loss sees them; memory for [B] */
     double *d_logp;         /* their gradients; memory for [B] */

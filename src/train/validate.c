@@ -82,6 +82,11 @@ status validate(session *s, err *e) {
     uint64_t B = (uint64_t)s->stage.B, n = loader_sequences(set), batches = (n + B - 1) / B;
     if (s->setup.c->eval.batches > 0 && (uint64_t)s->setup.c->eval.batches < batches)
         batches = (uint64_t)s->setup.c->eval.batches;
+    if (s->setup.objective->values) {
+        TRY(validate_labels(s, batches, e));
+        early_stop_take(&s->watch.stop, s->at.step, s->at.val_loss);
+        return ST_OK;
+    }
     if (s->setup.objective->loss) {
         TRY(validate_rewards(s, batches, e));
         early_stop_take(&s->watch.stop, s->at.step, s->at.val_loss);

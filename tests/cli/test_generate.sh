@@ -23,6 +23,20 @@ for m in "$golden"/*/; do
     [ "$(cat out)" = "$want" ] || fail "ids as text"
 done
 
+# Beams: the best first; one beam is the greedy text; no two tokens come twice in a row.
+m=$golden/llama-gqa-tied
+expect 0 generate "$m" --ids 1,2,3 --max-new 8 --temperature 0 --json
+greedy=$(ids_of ids out)
+expect 0 generate "$m" --ids 1,2,3 --max-new 8 --beams 1 --json
+[ "$(ids_of ids out | head -n 1)" = "$greedy" ] || fail "one beam is not greedy"
+expect 0 generate "$m" --ids 1,2,3 --max-new 8 --beams 4 --length-penalty 0.5 --early-stopping never --json
+[ "$(grep -o '"score": ' out | wc -l)" = 5 ] || fail "not the best and four beams: $(cat out)"
+expect 0 generate "$m" --ids 1,2,3 --max-new 30 --temperature 0 --no-repeat-ngram 2 --json
+[ -z "$(ids_of ids out | tr ',' '\n' | paste -d, - <(ids_of ids out | tr ',' '\n' | tail -n +2) | sed '$d' | sort | uniq -d)" ] ||
+    fail "two tokens come twice: $(cat out)"
+expect 2 generate "$m" --ids 1,2 --beams 2 --temperature 1
+expect 2 generate "$m" --ids 1,2 --length-penalty 2
+
 # Logits of a prompt as .npy: [T,V] in fp32; positions select rows.
 m=$golden/llama-gqa-tied
 expect 0 generate "$m" --ids 1,2,3,4,5 --logits all.npy --json

@@ -166,15 +166,17 @@ static int check_row(const int32_t *ids, const int32_t *targets) {
 static void test_only_answers_are_targets(void **state) {
     const char *dir = make_set(*state, "sft", 12, 1, false, no_one);
     loader *l = open_with(dir, (loader_config){.shuffle = true, .packing = PACKING_NONE});
-    int32_t ids[T], targets[T], label;
+    int32_t ids[T], targets[T];
+    loader_row info;
     int seen[12] = {0};
     assert_int_equal(loader_sequences(l), 12);
     for (uint64_t i = 0; i < 12; i++) {
-        int64_t live = loader_fill(l, i, 1, ids, targets, NULL, NULL, &label);
+        int64_t live = loader_fill(l, i, 1, ids, targets, NULL, NULL, &info);
         int d = check_row(ids, targets);
         seen[d]++;
         assert_int_equal(live, (length_of(d) < T + 1 ? length_of(d) : T + 1) - 3);
-        assert_int_equal(label, 1);
+        assert_true(info.label == 1.0F);
+        assert_int_equal(info.n_inputs, length_of(d) < T ? length_of(d) : T);
     }
     for (int d = 0; d < 12; d++) assert_int_equal(seen[d], 1);
     assert_int_equal(loader_packing_totals(l).documents_cut, 1); /* 14 tokens; T + 1 fit */
@@ -230,18 +232,19 @@ static void check_pairs(const char *dir, bool labels, rejects *rejected) {
     loader *l = open_with(
         dir, (loader_config){
                  .shuffle = true, .packing = PACKING_AUTO, .sequences = 2, .labels = labels});
-    int32_t ids[2 * T], targets[2 * T], label[2], order[2][PAIRS];
+    int32_t ids[2 * T], targets[2 * T], order[2][PAIRS];
+    loader_row info[2];
     assert_int_equal(loader_sequences(l), 2 * PAIRS);
     for (int epoch = 0; epoch < 2; epoch++) {
         int seen[PAIRS] = {0};
         for (int i = 0; i < PAIRS; i++) {
             uint64_t sample = (uint64_t)(epoch * PAIRS + i) * 2;
-            loader_fill(l, sample, 2, ids, targets, NULL, NULL, label);
+            loader_fill(l, sample, 2, ids, targets, NULL, NULL, info);
             int d = check_row(ids, targets);
             assert_int_equal(d % 2, 0);
             assert_int_equal(check_row(ids + T, targets + T), d + 1);
-            assert_int_equal(label[0], !rejected(d));
-            assert_int_equal(label[1], !rejected(d + 1));
+            assert_int_equal(info[0].label, !rejected(d));
+            assert_int_equal(info[1].label, !rejected(d + 1));
             assert_int_equal(loader_place_of(l, sample + 1).epoch, epoch);
             seen[d / 2]++;
             order[epoch][i] = d / 2;
@@ -263,13 +266,14 @@ static void test_pairs_are_read_ahead_with_labels(void **state) {
     loader *l =
         open_with(dir, (loader_config){.shuffle = true, .packing = PACKING_NONE, .sequences = 2});
     prefetch *p = prefetch_new(l, 4, 8, true);
-    int32_t ids[4 * T], targets[4 * T], start[4 * T], pos[4 * T], label[4];
+    int32_t ids[4 * T], targets[4 * T], start[4 * T], pos[4 * T];
+    loader_row info[4];
     assert_true(prefetch_begin(p, 0, 8) > 0);
     for (int m = 0; m < 2; m++) {
-        prefetch_take(p, m, ids, targets, start, pos, label);
+        prefetch_take(p, m, ids, targets, start, pos, info);
         for (int b = 0; b < 4; b++) {
             assert_int_equal(check_row(ids + b * T, targets + b * T) % 2, b % 2);
-            assert_int_equal(label[b], b % 2 == 0);
+            assert_int_equal(info[b].label, b % 2 == 0);
         }
     }
     prefetch_free(p);

@@ -144,7 +144,7 @@ static void test_reading_overlaps(void **state) {
 static void test_bytes(void **state) {
     (void)state;
     size_t one = prefetch_bytes(4, 100, 16, false), more = prefetch_bytes(4, 100, 32, false);
-    assert_int_equal(more - one, 4 * (8 + 4 * 4 + 2 * 4 * 100 * 4));
+    assert_int_equal(more - one, 4 * (8 + 4 * sizeof(loader_row) + 2 * 4 * 100 * 4));
     assert_int_equal(prefetch_bytes(4, 100, 32, true) - more, 8 * 4 * 100 * 4);
 }
 

@@ -161,6 +161,7 @@ static void test_isa_can_only_be_lowered(void **state) {
 static cpu_id xeon_with_amx(void) {
     return (cpu_id){.basic_ecx = 0x7ffefbff,
                     .more_ebx = 0xf3bfbffb,
+                    .more_ecx = 0x1b415f7e,
                     .more_edx = 0xffdd4432,
                     .more1_eax = 0x00001c30,
                     .extended_ecx = 0x00000121,
@@ -171,26 +172,27 @@ static cpu_id xeon_with_amx(void) {
 /* What is missing lowers the instruction set to the one that does without it. */
 static void test_isa_of_planted_cpuid(void **state) {
     (void)state;
-    enum { BASIC_C, MORE_B, MORE_D, MORE1_A, EXTENDED_C, XCR0, GRANTED };
+    enum { BASIC_C, MORE_B, MORE_C, MORE_D, MORE1_A, EXTENDED_C, XCR0, GRANTED };
     static const struct {
         int word, bit;
         cpu_isa without;
     } needed[] = {
         {GRANTED, 0, ISA_AVX512_BF16}, {XCR0, 17, ISA_AVX512_BF16},   {XCR0, 18, ISA_AVX512_BF16},
         {MORE_D, 22, ISA_AVX512_BF16}, {MORE_D, 24, ISA_AVX512_BF16}, {MORE1_A, 5, ISA_AVX512},
-        {MORE_B, 16, ISA_AVX2},        {MORE_B, 17, ISA_AVX2},        {MORE_B, 28, ISA_AVX2},
-        {MORE_B, 30, ISA_AVX2},        {MORE_B, 31, ISA_AVX2},        {XCR0, 5, ISA_AVX2},
-        {XCR0, 6, ISA_AVX2},           {XCR0, 7, ISA_AVX2},           {MORE_B, 3, ISA_BASE},
-        {MORE_B, 5, ISA_BASE},         {MORE_B, 8, ISA_BASE},         {BASIC_C, 12, ISA_BASE},
-        {BASIC_C, 22, ISA_BASE},       {BASIC_C, 27, ISA_BASE},       {BASIC_C, 29, ISA_BASE},
-        {EXTENDED_C, 5, ISA_BASE},     {XCR0, 1, ISA_BASE},           {XCR0, 2, ISA_BASE},
+        {MORE_C, 11, ISA_AVX512},      {MORE_B, 16, ISA_AVX2},        {MORE_B, 17, ISA_AVX2},
+        {MORE_B, 28, ISA_AVX2},        {MORE_B, 30, ISA_AVX2},        {MORE_B, 31, ISA_AVX2},
+        {XCR0, 5, ISA_AVX2},           {XCR0, 6, ISA_AVX2},           {XCR0, 7, ISA_AVX2},
+        {MORE_B, 3, ISA_BASE},         {MORE_B, 5, ISA_BASE},         {MORE_B, 8, ISA_BASE},
+        {BASIC_C, 12, ISA_BASE},       {BASIC_C, 22, ISA_BASE},       {BASIC_C, 27, ISA_BASE},
+        {BASIC_C, 29, ISA_BASE},       {EXTENDED_C, 5, ISA_BASE},     {XCR0, 1, ISA_BASE},
+        {XCR0, 2, ISA_BASE},
     };
     cpu_id all = xeon_with_amx();
     assert_int_equal(isa_of(&all), ISA_AMX);
     for (int i = 0; i < ARRAY_LEN(needed); i++) {
         cpu_id id = all;
-        uint32_t *const words[] = {&id.basic_ecx, &id.more_ebx, &id.more_edx, &id.more1_eax,
-                                   &id.extended_ecx};
+        uint32_t *const words[] = {&id.basic_ecx, &id.more_ebx,  &id.more_ecx,
+                                   &id.more_edx,  &id.more1_eax, &id.extended_ecx};
         int word = needed[i].word;
         if (word == GRANTED) id.tiles_granted = false;
         if (word == XCR0) id.xcr0 &= ~(1ull << needed[i].bit);

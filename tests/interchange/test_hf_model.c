@@ -118,8 +118,23 @@ static void check_decode(const char *name, open_model *m, const open_model *w) {
 
 static bool has_to_stay(const param *p, const st_view *v, hf_order order) {
     bool as_it_is = !held_is_transposed(p, order) && !held_is_reordered(p, order);
-    if (model_part_of_expert(p->part)) return false; /* in memory */
     return p->rank == 2 && as_it_is && (uintptr_t)v->data % dtype_bytes(v->dt) == 0;
+}
+
+/* Experts of a layer stay together: all gates in one format, all ups in one, or neither; downs alone. */
+static bool experts_have_to_stay(const open_model *m, const param *p) {
+    const param_store *s = m->plan->store;
+    dtype dt[PART_COUNT];
+    bool seen[PART_COUNT] = {false}, stay = true;
+    for (int i = 0; i < param_count(s); i++) {
+        const param *q = param_at(s, i);
+        bool same = (q->part == PART_EXPERT_DOWN) == (p->part == PART_EXPERT_DOWN);
+        if (q->layer != p->layer || !model_part_of_expert(q->part) || !same) continue;
+        const st_view *v = hf_find_view(m->folder->file, q->name);
+        if (!seen[q->part]) dt[q->part] = v->dt, seen[q->part] = true;
+        stay = stay && has_to_stay(q, v, m->folder->order) && v->dt == dt[q->part];
+    }
+    return stay;
 }
 
 /* Returns how many stay. */
@@ -130,7 +145,9 @@ static int check_places(const char *name, open_model *m) {
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
         const st_view *v = hf_find_view(m->folder->file, p->name);
-        if (p->mapped != has_to_stay(p, v, m->folder->order)) fail_msg("%s: %s", name, p->name);
+        bool stays = model_part_of_expert(p->part) ? experts_have_to_stay(m, p)
+                                                   : has_to_stay(p, v, m->folder->order);
+        if (p->mapped != stays) fail_msg("%s: %s", name, p->name);
         stay += p->mapped;
         if (!p->mapped) read += param_elems(p) + 64;
         if (!p->mapped) continue;

@@ -659,6 +659,7 @@ static void cases_EXPERT_LINEAR(case_list *l) {
         c->in[0] = (slot){ACTIVATION, s[0] * s[2], s[3], 0, 0};
         c->in[1] = (slot){MATRIX, s[1] * s[4], s[3], 0, 0};
         c->in[2] = (slot){BORDERS, 1, s[1] + 1, s[0] * s[2], 0};
+        c->attr = (op_attr){.experts = {.n = s[1], .by_row = i % 2}};
     }
 }
 

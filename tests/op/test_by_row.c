@@ -35,7 +35,7 @@ static void *row_at(const tensor *t, int64_t i) {
 
 /* y of rows [first, first + n), without gaps. */
 static tensor run(arena *a, const product *p, dev *d, int64_t first, int64_t n) {
-    op_attr attr = {.linear = {.by_row = true, .exact = p->y_dt != p->x.dt}};
+    op_attr attr = {.linear = {.by_row = true, .rounds = true, .exact = p->y_dt != p->x.dt}};
     op_infer io = {.kind = OP_LINEAR, .attr = &attr, .dev = d};
     io.in[0] = p->x, io.in[1] = p->w, io.in[2] = p->bias, io.in[3] = p->res;
     for (int i = 0; i < 4; i += 3) {

@@ -909,10 +909,78 @@ static void test_layernorm_moments(void **state) {
     dev_close(d);
 }
 
+/* ---- the load of experts ---- */
+
+enum { LOAD_ROWS = 12, LOAD_E = 4, LOAD_K = 2 };
+
+/* Balance of the picks: row n picks first(n) and the one behind it. probs: the same in every row; NULL: 0.4 for what
+ * it picks. */
+static double balance_of(dev *d, int (*first)(int n), const double *probs, int sequences,
+                         const double *counts) {
+    op_case load = {.label = "load", .kind = OP_ROUTER_LOAD};
+    load.attr.router = (op_router){.experts = LOAD_E, .k = LOAD_K, .sequences = sequences};
+    load.in[0] = (slot){SHARES, LOAD_ROWS, LOAD_E, 0, 0};
+    load.in[1] = (slot){INTEGERS, LOAD_ROWS, LOAD_K, LOAD_E, 0};
+    side l, b;
+    side_open(&l, &load, DT_F32, true, d);
+    for (int n = 0; n < LOAD_ROWS; n++) {
+        for (int e = 0; e < LOAD_E; e++) {
+            bool picked = (e - first(n) % LOAD_E + LOAD_E) % LOAD_E < LOAD_K;
+            tensor_set(&l.in[0].t, n * LOAD_E + e, probs ? probs[e] : picked ? 0.4 : 0.1);
+        }
+        for (int j = 0; j < LOAD_K; j++)
+            tensor_set(&l.in[1].t, n * LOAD_K + j, (first(n) + j) % LOAD_E);
+    }
+    forward(&l);
+    op_case balance = {.label = "balance", .kind = OP_ROUTER_BALANCE};
+    balance.attr.router = (op_router){.experts = LOAD_E, .k = LOAD_K, .layers = 1};
+    balance.in[0] = (slot){SHARES, 2 * sequences, LOAD_E, 0, 0};
+    if (counts) balance.in[1] = (slot){SHARES, 1, LOAD_E, 0, 0};
+    side_open(&b, &balance, DT_F32, true, d);
+    for (int i = 0; i < 2 * sequences * LOAD_E; i++)
+        tensor_set(&b.in[0].t, i, tensor_get(&l.out[0].t, i));
+    for (int e = 0; counts && e < LOAD_E; e++) tensor_set(&b.in[1].t, e, counts[e]);
+    forward(&b);
+    double loss = tensor_get(&b.out[0].t, 0) / LOAD_ROWS;
+    side_close(&l);
+    side_close(&b);
+    return loss;
+}
+
+static int in_turn(int n) {
+    return n * LOAD_K;
+}
+static int always_0(int n) {
+    (void)n;
+    return 0;
+}
+/* Each half of the rows has experts of its own. */
+static int by_half(int n) {
+    return n < LOAD_ROWS / 2 ? 0 : LOAD_K;
+}
+
+/* Where experts are used alike, sum f P is 1/E with f and P as shares, so the loss of a token is k. What is even over
+ * all rows need not be so in each sequence, and the counts of more rows are other counts. */
+static void test_balance_of_experts(void **state) {
+    (void)state;
+    dev *d = open_dev();
+    static const double even[] = {0.25, 0.25, 0.25, 0.25}, first[] = {0.4, 0.4, 0.1, 0.1};
+    static const double others[] = {0, 0, 6, 6};
+    assert_true(fabs(balance_of(d, in_turn, even, 1, NULL) - LOAD_K) < 1e-6);
+    assert_true(fabs(balance_of(d, in_turn, first, 1, NULL) - LOAD_K) < 1e-6);
+    assert_true(fabs(balance_of(d, always_0, first, 1, NULL) - LOAD_K * 1.6) < 1e-6);
+    assert_true(fabs(balance_of(d, by_half, first, 1, NULL) - LOAD_K) < 1e-6);
+    assert_true(fabs(balance_of(d, by_half, NULL, 1, NULL) - LOAD_K) < 1e-6);
+    assert_true(fabs(balance_of(d, by_half, NULL, 2, NULL) - LOAD_K * 1.6) < 1e-6);
+    assert_true(fabs(balance_of(d, always_0, first, 1, others) - LOAD_K * 0.4) < 1e-6);
+    dev_close(d);
+}
+
 int main(int argc, char **argv) {
     (void)argc;
     restart_with_sleeping_threads(argv);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_balance_of_experts),
         cmocka_unit_test(test_document_mask),
         cmocka_unit_test(test_groups_equal_repeated_heads),
         cmocka_unit_test(test_query_without_keys),

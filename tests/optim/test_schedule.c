@@ -2,6 +2,8 @@
  * every shape. */
 #include "test.h"
 
+#include <jansson.h>
+
 #include "base/status.h"
 #include "optim/schedule.h"
 
@@ -108,10 +110,83 @@ static void test_linear_constant_multistep(void **state) {
     CHECK_POINTS(s, 1e-12, {5, 0.5}, {80, 1.0}, {81, 0.316}, {90, 0.316}, {91, 0.316 * 0.316});
 }
 
+static const char *text_of(const json_t *o, const char *key) {
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+static double number_of(const json_t *o, const char *key, double usual) {
+    const json_t *v = json_object_get(o, key);
+    return json_is_number(v) ? json_number_value(v) : usual;
+}
+
+/* The options of torch.optim.lr_scheduler.OneCycleLR, whose defaults are here. */
+static schedule one_cycle_of(const json_t *o) {
+    return (schedule){.kind = SCHEDULE_ONE_CYCLE,
+                      .lr = number_of(o, "max_lr", 0),
+                      .total_steps = (int64_t)number_of(o, "total_steps", 0),
+                      .cycle = {.pct_start = number_of(o, "pct_start", 0.3),
+                                .div_factor = number_of(o, "div_factor", 25),
+                                .final_div_factor = number_of(o, "final_div_factor", 1e4),
+                                .anneal = strcmp(text_of(o, "anneal_strategy"), "linear") == 0
+                                              ? ANNEAL_LINEAR
+                                              : ANNEAL_COSINE,
+                                .three_phase = json_is_true(json_object_get(o, "three_phase")),
+                                .least_beta1 = number_of(o, "base_momentum", 0.85),
+                                .most_beta1 = number_of(o, "max_momentum", 0.95)}};
+}
+
+static void test_one_cycle(void **state) {
+    (void)state;
+    json_t *o = json_load_file(TEST_DIR "/golden/optim/optimizers.json", 0, NULL);
+    const json_t *cases = json_object_get(o, "one_cycle");
+    assert_int_equal(json_array_size(cases), 3);
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *one = json_array_get(cases, i);
+        schedule s = one_cycle_of(json_object_get(one, "options")), fixed = s;
+        fixed.cycle.least_beta1 = fixed.cycle.most_beta1 = 0;
+        for (int64_t k = 1; k <= s.total_steps; k++) {
+            const json_t *lr = json_array_get(json_object_get(one, "lr"), (size_t)k - 1);
+            const json_t *beta = json_array_get(json_object_get(one, "beta1"), (size_t)k - 1);
+            CHECK_POINTS(s, 1e-9, {k, json_number_value(lr)});
+            assert_true(fabs(schedule_beta1(&s, k, 0.9) - json_number_value(beta)) < 1e-9);
+            assert_true(schedule_beta1(&fixed, k, 0.9) == 0.9);
+        }
+        assert_true(schedule_lr(&s, s.total_steps + 9) == schedule_lr(&s, s.total_steps));
+    }
+    schedule tiny = {.kind = SCHEDULE_ONE_CYCLE,
+                     .lr = 1,
+                     .total_steps = 1,
+                     .cycle = {.div_factor = 1, .final_div_factor = 1, .pct_start = 1}};
+    assert_true(schedule_lr(&tiny, 1) == 1);
+    json_decref(o);
+}
+
+static void test_inverse_sqrt(void **state) {
+    (void)state;
+    json_t *o = json_load_file(TEST_DIR "/golden/optim/optimizers.json", 0, NULL);
+    const json_t *golden = json_object_get(o, "inverse_sqrt"), *lr = json_object_get(golden, "lr");
+    schedule s = {.kind = SCHEDULE_INVERSE_SQRT,
+                  .lr = 0.5,
+                  .warmup_steps = (int64_t)number_of(golden, "warmup", 0),
+                  .timescale = -1};
+    assert_int_equal(json_array_size(lr), 12);
+    for (int64_t k = 1; k <= 12; k++)
+        CHECK_POINTS(s, 1e-12, {k, json_number_value(json_array_get(lr, (size_t)k - 1))});
+    s = (schedule){.kind = SCHEDULE_INVERSE_SQRT, .lr = 0.01, .timescale = -1}; /* T5's */
+    CHECK_POINTS(s, 1e-12, {1, 0.01}, {10000, 0.01}, {40000, 0.005}, {1000000, 0.001});
+    s.timescale = 100, s.warmup_steps = 10;
+    CHECK_POINTS(s, 1e-12, {5, 0.005}, {100, 0.01}, {400, 0.005});
+    json_decref(o);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_smollm3), cmocka_unit_test(test_cosine),
-        cmocka_unit_test(test_one_minus_sqrt), cmocka_unit_test(test_wsd_curves),
-        cmocka_unit_test(test_linear_constant_multistep)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_smollm3),
+                                       cmocka_unit_test(test_cosine),
+                                       cmocka_unit_test(test_one_minus_sqrt),
+                                       cmocka_unit_test(test_wsd_curves),
+                                       cmocka_unit_test(test_linear_constant_multistep),
+                                       cmocka_unit_test(test_one_cycle),
+                                       cmocka_unit_test(test_inverse_sqrt)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

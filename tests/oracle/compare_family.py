@@ -6,6 +6,7 @@ For each family and seed a random config (random_models.py; half of them in the 
 weights is saved as a Hugging Face folder. Then, against double precision:
   logits   generate --ids --logits                    relative 1e-5, one forward pass longer than every window
   grads    train --dump-grads                         loss and every gradient, relative 1e-4
+  balance  the same with train.router.balance=sequence and global, and with a z-loss; "-": there are no experts
   greedy   generate --ids --max-new 64                the same ids; a near-tie (1e-3) may go either way
   cache    the program's own logits of the whole text choose the ids that it decoded through its cache
   batch    generate --batch, prompts of four lengths  the same ids as alone
@@ -42,6 +43,7 @@ try:
 except ImportError:
     llama_cpp = None
 
+import experts
 from exact import (all_double, copy_of, draw_ids, fill, golden, load_model, logits_of, new_model, relative_difference)
 from random_models import CONTEXT, FAMILIES, Draw, as_version_4
 from reference import Config
@@ -108,24 +110,37 @@ def check_logits(case):
                       LOGITS)
 
 
-def check_grads(case):
+def check_grads(case, want=None, *options):
+    want = want or case.want
     yaml, ids, out = case.work / "c.yaml", case.work / "ids.npy", case.work / "grads.safetensors"
     yaml.write_text(f"model: {{from: {case.folder}}}\n")
     np.save(ids, case.ids)
-    said = case.run("train", yaml, "--dump-grads", out, "--ids-file", ids, "--json")
-    fail_above("loss", abs(json.loads(said)["loss"] / case.want["loss"][0] - 1), LOSS)
+    said = case.run("train", yaml, "--dump-grads", out, "--ids-file", ids, "--json", *options)
+    fail_above("loss", abs(json.loads(said)["loss"] / want["loss"][0] - 1), LOSS)
     got = safetensors.numpy.load_file(out)
-    names = [n for n in case.want if n.startswith("grad.")]
-    largest = max(np.abs(case.want[n]).max() for n in names)
+    names = [n for n in want if n.startswith("grad.")]
+    largest = max(np.abs(want[n]).max() for n in names)
     worst = 0.0
     for name in names:
         mine = got.get(name[5:], got.get(name))
-        if mine is None or mine.shape != case.want[name].shape:
+        if mine is None or mine.shape != want[name].shape:
             raise AssertionError(f"{name}: {'missing' if mine is None else mine.shape}")
-        if np.abs(case.want[name]).max() < 1e-7 * largest:  # nothing depends on it
+        if np.abs(want[name]).max() < 1e-7 * largest:  # nothing depends on it
             fail_above(name, np.abs(mine).max() / largest, 1e-6)
             continue
-        worst = max(worst, float(fail_above(name, relative_difference(mine, case.want[name]), GRADS)))
+        worst = max(worst, float(fail_above(name, relative_difference(mine, want[name]), GRADS)))
+    return f"{worst:.0e}"
+
+
+def check_balance(case):
+    """Every way of keeping the load of experts even, and the z-loss."""
+    if not getattr(case.model, "num_experts", 0) or not hasattr(case.model.config, "router_aux_loss_coef"):
+        return "-"
+    worst = 0.0
+    for balance in ("sequence", "global"):
+        with all_double():
+            want = golden(copy_of(case.model, torch.float64), case.ids, lambda m, x: experts.balance_by(m, x, balance, 0.05))
+        worst = max(worst, float(check_grads(case, want, f"train.router.balance={balance}", "train.router.z_loss=0.05")))
     return f"{worst:.0e}"
 
 
@@ -282,7 +297,7 @@ def check_llamacpp(case):
     return fail_above("logits", relative_difference(llamacpp_logits(out, case.prompt), case.want["logits"][0]), GGUF)
 
 
-CHECKS = dict(logits=check_logits, grads=check_grads, greedy=check_greedy, cache=check_cache, batch=check_batch,
+CHECKS = dict(logits=check_logits, grads=check_grads, balance=check_balance, greedy=check_greedy, cache=check_cache, batch=check_batch,
               causal=check_causal, export=check_export, gguf=check_gguf)
 CHECKS |= {"import": check_import, "llamacpp": check_llamacpp}
 

@@ -144,14 +144,14 @@ def gradients(model):
     return {"grad." + n: f32(g) for n, g in experts.to_files(model.config.model_type, grads).items()}
 
 
-def golden(model, ids):
+def golden(model, ids, balance=experts.balance):
     """Logits, loss and every gradient of ids[B,T+1]; where there are experts, that of their balance is in the gradients."""
     inputs, targets = split(ids)
     model.zero_grad(set_to_none=True)
     logits = logits_of(model, inputs)
     assert logits.dtype == next(model.parameters()).dtype
     loss = loss_of(logits, targets)
-    (loss + experts.balance(model, inputs)).backward()
+    (loss + balance(model, inputs)).backward()
     return dict(ids=ids, logits=f32(logits), loss=f32(loss.reshape(1)), **gradients(model))
 
 

@@ -61,3 +61,21 @@ def balance(model, inputs):
     out = model(input_ids=inputs, use_cache=False, output_router_logits=True)
     logits = tuple(l for l in out.router_logits if l is not None)
     return coef * module.load_balancing_loss_func(logits, model.num_experts, model.config.num_experts_per_tok)
+
+
+def balance_by(model, inputs, balance, z_loss):
+    """What train.router.balance and z_loss add to the loss of a batch that is a whole step: from the papers' formulas.
+
+    sequence: DeepSeek-V3, eq. 17 to 20; global: Qiu et al. 2025, eq. 2, over all tokens; z: Zoph et al. 2022, eq. 5. Summed over layers.
+    """
+    k, experts, rows = model.config.num_experts_per_tok, model.num_experts, inputs.shape[0] if balance == "sequence" else 1
+    out = model(input_ids=inputs, use_cache=False, output_router_logits=True)
+    total = 0
+    for logits in (l for l in out.router_logits if l is not None):
+        total = total + z_loss * (torch.logsumexp(logits, -1) ** 2).mean()
+        for part in logits.reshape(rows, -1, experts):
+            p = torch.softmax(part, -1)
+            chosen = torch.zeros_like(p).scatter_(1, p.topk(k).indices, 1)
+            f = experts / k * chosen.mean(0)
+            total = total + model.config.router_aux_loss_coef * (f * p.mean(0)).sum() / rows
+    return total

@@ -10,10 +10,9 @@
 /* Golden models that no GGUF file can hold, and the option that stands in the way. */
 static const char *const refused[][2] = {
     {"mobilellm-shared", ""},
-    {"mixtral", ""},
-    {"olmoe", ""},
     {"qwen2-moe", ""},
-    {"qwen3-moe", ""},
+    {"olmoe", "model.num_key_value_heads"},
+    {"qwen3-moe", "model.expert_layers"},
     {"qwen3-next", ""},
     {"qwen3-next-tied", ""},
     {"phi-qknorm", "model.qk_norm"},

@@ -206,7 +206,7 @@ static status fill(session *s, int micro_batch, err *e) {
         put_row(current, row, r->ids + b * r->T, r->targets + b * r->T);
         for (int t = 0; t < r->T; t++) r->pos[b * r->T + t] = t;
         for (int t = 0; r->start && t < r->T; t++) r->start[b * r->T + t] = 0;
-        r->label[b] = row / 2 % 3 != 1;
+        r->info[b].label = row / 2 % 3 != 1;
     }
     execute_complete(&s->stage, NULL, 0);
     return ST_OK;

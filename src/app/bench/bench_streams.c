@@ -1,4 +1,5 @@
-/* Texts are of random tokens and end by their length alone, so each round does the same work. */
+/* Texts are of random tokens and end by their length alone, so each round does the same work. No tokens are tried in
+ * advance: how often these are right depends on the text. */
 #include "app/bench/bench_streams.h"
 
 #include <stdio.h>
@@ -15,6 +16,7 @@ static const char *const NAMES[FIGURES] = {"first token, cold", "first token, pr
 
 typedef struct streams {
     engine *en;
+    const engine_size *size;
     int32_t n_ids;
     uint64_t draws;
     int64_t n_tok;        /* made so far */
@@ -72,6 +74,13 @@ static status time_first(streams *s, stream *t, int64_t n_prompt, double *second
     return ST_OK;
 }
 
+/* Tokens that the first of n texts may have written before the last one begins: one for each pass that reads prompts. */
+static int64_t head_start(const engine_size *size, int n, int64_t n_prompt) {
+    int64_t passes = 0;
+    for (int i = 0; i < n; i++) passes += n_prompt / engine_prompt_rows(size, i) + 2;
+    return passes;
+}
+
 /* Tokens per second of n texts, from when all have begun until the first has ended: they are of
  * one length. */
 static status time_decode(streams *s, stream *t, int n, const bench_streams_wish *w, double *rate,
@@ -79,7 +88,7 @@ static status time_decode(streams *s, stream *t, int n, const bench_streams_wish
     s->n_begun = s->n_ended = 0;
     for (int i = 0; i < n; i++) {
         draw_prompt(s, t[i].prompt, w->prompt);
-        TRY(begin(s, &t[i], w->prompt, w->new_tok + n, e));
+        TRY(begin(s, &t[i], w->prompt, w->new_tok + head_start(s->size, n, w->prompt), e));
     }
     while (s->n_begun < n && engine_step(s->en)) {
     }
@@ -119,7 +128,7 @@ static status time_rounds(streams *s, stream *t, const bench_streams_wish *w, do
 
 static status measure(engine *en, const open_model *m, const bench_streams_wish *w, double *figure,
                       err *e) {
-    streams s = {.en = en, .n_ids = (int32_t)m->config.vocab_size, .draws = 1};
+    streams s = {.en = en, .size = &m->serve, .n_ids = (int32_t)m->config.vocab_size, .draws = 1};
     stream *t = xcalloc((size_t)w->streams, sizeof *t);
     for (int i = 0; i < w->streams; i++)
         t[i].prompt = xcalloc((size_t)w->prompt, sizeof *t[i].prompt);
@@ -153,8 +162,11 @@ static void report(const cli_args *args, const open_model *m, const bench_stream
 
 status bench_streams(const cli_args *args, open_model *m, const bench_streams_wish *w, err *e) {
     double figure[FIGURES];
-    int longest = (int)(w->prompt + w->new_tok) + w->streams;
-    open_model_set_engine(m, longest, w->streams, INT64_MAX);
+    int64_t longest = w->prompt + w->new_tok;
+    open_model_set_engine(m, (int)longest, w->streams, INT64_MAX); /* for what a pass holds */
+    longest += head_start(&m->serve, w->streams, w->prompt);
+    open_model_set_engine(m, (int)longest, w->streams, INT64_MAX);
+    m->serve.draft = 0;
     TRY(open_model_load(m, 0, 0, e));
     engine *en = open_model_engine(m);
     status st = measure(en, m, w, figure, e);

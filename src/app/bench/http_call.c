@@ -189,13 +189,13 @@ static void take_body(http_call *c, const char **at, const char *end) {
 bool http_call_take(http_call *c, const char *at, size_t n) {
     const char *end = at + n;
     if (c->state == HTTP_SEND) c->state = HTTP_HEAD; /* refused before all was said */
-    while (at < end && c->state < HTTP_ENDED) {
+    while (at < end && c->state < HTTP_ENDED && !c->enough) {
         if (c->state == HTTP_BODY)
             take_body(c, &at, end);
         else if (!take_line(c, &at, end))
             return false;
     }
-    return c->state < HTTP_ENDED;
+    return c->state < HTTP_ENDED && !c->enough;
 }
 
 /* ---- steps ---- */

@@ -50,6 +50,7 @@ typedef struct http_call {
     const char *why;
     void (*on_body)(void *ctx, const char *bytes, size_t n);
     void *ctx;
+    bool enough; /* to be set by on_body: nothing more is taken */
 } http_call;
 
 /* A call begins zeroed. Bytes may be anything, also no HTTP. */

@@ -114,6 +114,8 @@ static void on_body(void *ctx, const char *bytes, size_t n) {
         if (!s->failed) strbuf_append(&s->line, bytes, len);
         if (!stop) return;
         take_line(s);
+        s->call.enough = s->kind == LOAD_CANCEL && !s->ended && s->pieces >= s->patience;
+        if (s->call.enough) return;
     }
 }
 
@@ -165,9 +167,7 @@ static void end_slot(slot *s, load_end end) {
 
 static void step_slot(slot *s) {
     bool goes_on = http_call_step(&s->call);
-    bool given_up =
-        s->kind == LOAD_CANCEL && s->call.state != HTTP_SEND && s->call.state < HTTP_ENDED;
-    if (given_up && s->pieces >= s->patience)
+    if (s->call.enough)
         end_slot(s, LOAD_GIVEN_UP);
     else if (!goes_on)
         end_slot(s, judge(s));

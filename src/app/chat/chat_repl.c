@@ -336,7 +336,8 @@ static const command commands[] = {
     {"/save", "FILE", "writes the messages as JSON", run_save},
     {"/tokens", "", "tokens in use, and speed", run_tokens},
     {"/set", "KEY=VALUE",
-     "temperature, top_k, top_p, min_p, repetition_penalty, seed, max_new, think", run_set},
+     "temperature, top_k, top_p, min_p, repetition_penalty, no_repeat_ngram, seed, max_new, think",
+     run_set},
     {"/exit", "", "ends, as Ctrl-D does", run_exit},
 };
 

@@ -20,6 +20,7 @@ static const setting settings_table[] = {
     {"top_p", SET_DOUBLE, SAMPLE(top_p), 0, 1},
     {"min_p", SET_DOUBLE, SAMPLE(min_p), 0, 1},
     {"repetition_penalty", SET_DOUBLE, SAMPLE(repetition_penalty), 0.01, 100},
+    {"no_repeat_ngram", SET_INT, SAMPLE(no_repeat_ngram), 0, INT32_MAX},
     {"seed", SET_INT64, SAMPLE(seed), 0, 9e15},
     {"max_new", SET_INT64, offsetof(generate_request, max_new), 1, 1 << 24},
 };

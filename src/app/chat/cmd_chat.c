@@ -141,6 +141,7 @@ static const cli_option options[] = {
      "keep the most likely tokens of mass P; 1 = all, 0 = the first (the model's, else 0.9)"},
     {"min-p", "P", "drop tokens below P times the most likely (the model's, else 0.05)"},
     {"repetition-penalty", "R", "weaken tokens already seen (the model's, else 1 = off)"},
+    {"no-repeat-ngram", "N", "no N tokens in a row come twice (the model's, else 0 = off)"},
     {"seed", "N", "of the draws (0)"},
     {"stop", "TEXT", "end an answer before this text"},
     {"ctx", "N", "tokens that a conversation may have (the model's, at most 8192)"},

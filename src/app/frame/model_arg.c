@@ -30,13 +30,18 @@ static bool model_override(const char *input, char *key, size_t size) {
     return file_is_dir(input) || !run_is_run(folder);
 }
 
-/* A sequence length that the user did not give is at most the model's number of positions. */
-static status fit_length(config *c, err *e) {
-    if (strcmp(config_where(c, "train.seq_len"), "default") != 0) return ST_OK;
+static bool is_given(const config *c, const char *key) {
+    return strcmp(config_where(c, key), "default") != 0;
+}
+
+/* A sequence length that the user did not give is at most the model's number of positions, and an objective is that of its head. */
+static status fit_model(config *c, err *e) {
     arena *a = arena_new("model");
     model_config m;
     status st = model_config_read(a, c->model, 1, &m, e);
-    if (st == ST_OK && c->train.seq_len > model_max_tokens(&m))
+    if (st == ST_OK && m.num_labels && !is_given(c, "train.objective"))
+        c->train.objective = CONFIG_OBJECTIVE_CLASSIFY;
+    if (st == ST_OK && c->train.seq_len > model_max_tokens(&m) && !is_given(c, "train.seq_len"))
         c->train.seq_len = model_max_tokens(&m);
     arena_free(a);
     return st;
@@ -67,7 +72,7 @@ status model_arg_load(const char *input, const cli_args *args, config **out, err
     status st = config_load(out, NULL, overrides, args->n_overrides + 1, e);
     free(overrides);
     if (st != ST_OK) return st;
-    st = fit_length(*out, e);
+    st = fit_model(*out, e);
     if (st != ST_OK) config_free(*out);
     return st;
 }

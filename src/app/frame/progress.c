@@ -54,6 +54,14 @@ static void put_margin(const progress *p, const json_t *o) {
     if (isfinite(accuracy)) fprintf(p->out, "  %.0f%% right", 100 * accuracy);
 }
 
+/* The load of the busiest expert, as a multiple of the mean. */
+static void put_experts(const progress *p, const json_t *o) {
+    double load = metrics_num(o, "expert_load");
+    int64_t dead = metrics_int(o, "dead_experts", 0);
+    if (isfinite(load)) fprintf(p->out, "  load %.1fx", load);
+    if (dead > 0) fprintf(p->out, " (%ld dead)", (long)dead);
+}
+
 static void on_step(progress *p, const json_t *o) {
     int64_t step = metrics_int(o, "step", 0), now = clock_now_ns();
     bool last = step == p->total_steps, narrow = is_narrow(p);
@@ -72,6 +80,7 @@ static void on_step(progress *p, const json_t *o) {
     else if (!narrow)
         fprintf(p->out, "  norm %.2f  lr %.2e", norm, metrics_num(o, "lr"));
     put_margin(p, o);
+    put_experts(p, o);
     fprintf(p->out, "  %.0f tok/s", metrics_num(o, "tok_per_s"));
     if (!narrow)
         fprintf(p->out, "  mfu %.0f%%  %.0f ms", 100 * metrics_num(o, "mfu"),

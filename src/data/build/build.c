@@ -76,7 +76,7 @@ static shard_writer_options writer_options(const build *b) {
                                   .eos = b->opt->no_eos ? -1 : tok_eos(b->tok),
                                   .shard_tokens = b->opt->shard_tokens,
                                   .ids = b->opt->reader.id != NULL,
-                                  .scores = b->opt->reader.score != NULL,
+                                  .scores = b->opt->reader.score || b->opt->labels.are_wanted,
                                   .append = b->opt->append};
 }
 
@@ -102,6 +102,15 @@ static uint64_t hash_appended(const build *b) {
     return hash_bytes(all, sizeof all);
 }
 
+/* null, the number of classes, or their names. */
+static json_t *labels_json(const text_labels *l) {
+    if (!l->are_wanted) return json_null();
+    if (!l->names) return json_integer(l->classes);
+    json_t *list = json_array();
+    for (int64_t i = 0; i < l->classes; i++) json_array_append_new(list, json_cstr(l->names[i]));
+    return list;
+}
+
 /* Everything that decides the bytes of the result. */
 static json_t *describe(const build *b) {
     const data_build_options *opt = b->opt;
@@ -112,6 +121,8 @@ static json_t *describe(const build *b) {
     json_object_set_new(o, "template", json_cstr(opt->reader.template));
     json_object_set_new(o, "id", json_cstr(opt->reader.id));
     json_object_set_new(o, "score", json_cstr(opt->reader.score));
+    json_object_set_new(o, "label", json_cstr(opt->reader.label));
+    json_object_set_new(o, "labels", labels_json(&opt->labels));
     json_object_set_new(o, "charset", json_cstr(opt->reader.charset));
     json_object_set_new(o, "format", json_integer(opt->reader.format));
     json_object_set_new(o, "valid", json_f64(opt->valid_fraction));
@@ -469,7 +480,7 @@ status data_build(const char *const *inputs, int n_inputs, const char *out_dir, 
                .n_inputs = n_inputs,
                .tok = t,
                .out_dir = out_dir,
-               .rules = {.tok = t, .valid_fraction = opt->valid_fraction},
+               .rules = {.tok = t, .labels = opt->labels, .valid_fraction = opt->valid_fraction},
                .lock_fd = -1,
                .mem = arena_new("data build")};
     b.work_dir = path_join(b.mem, out_dir, ".build");

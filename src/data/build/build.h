@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/build/labels.h"
 #include "data/build/split.h"
 #include "data/shard/shards.h"
 #include "data/text/reader.h"
@@ -41,6 +42,7 @@ typedef struct data_build_options {
     uint64_t seed;
     uint64_t shard_tokens; /* 0: default */
     bool no_eos;           /* leave out the tokenizer's end-of-text token after documents */
+    text_labels labels;    /* from reader.label */
     bool append;           /* to the set in OUT, which must have the same tokenizer */
     int threads;           /* 0: all that OpenMP would use */
     /* Zero is the default; the result does not depend on them. */

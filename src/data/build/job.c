@@ -67,16 +67,28 @@ static void push_piece(job *j, const document *doc, int64_t before, size_t text_
     VEC_PUSH(j->piece, j->n_pieces, j->cap_pieces, p);
 }
 
+static void take_label(job *j, const job_rules *rules, document *doc) {
+    float label = 0;
+    if (!rules->labels.are_wanted) return;
+    j->st = text_label_read(&rules->labels, doc->label, &label, &j->e);
+    if (j->st != ST_OK) name_failure(j, doc, 0);
+    doc->score = (double)label;
+}
+
 static void encode_range(job *j, const job_rules *rules, const document *doc, size_t from,
                          size_t to, bool after_cut) {
     int64_t before = j->ids.n;
+    document labelled = *doc;
     if (from == to || j->st != ST_OK) return;
-    j->st = tok_encode(rules->tok, doc->text + from, to - from, 0, &j->ids, &j->e);
+    take_label(j, rules, &labelled);
+    if (j->st != ST_OK) return;
+    unsigned flags = rules->labels.are_wanted ? TOK_ADD_SPECIAL : 0;
+    j->st = tok_encode(rules->tok, doc->text + from, to - from, flags, &j->ids, &j->e);
     if (j->st != ST_OK) {
         name_failure(j, doc, from);
         return;
     }
-    push_piece(j, doc, before, to - from, job_side_of(rules, after_cut), from == 0, false);
+    push_piece(j, &labelled, before, to - from, job_side_of(rules, after_cut), from == 0, false);
 }
 
 static void encode_part(job *j, const job_rules *rules) {

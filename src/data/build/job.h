@@ -4,6 +4,7 @@
 #define DATA_BUILD_JOB_H
 
 #include "base/arena.h"
+#include "data/build/labels.h"
 #include "data/build/split.h"
 #include "data/shard/shards.h"
 #include "data/text/reader.h"
@@ -14,6 +15,7 @@ enum { JOB_MAX_CHUNKS = 64 };
 /* What documents become; the same for all jobs. */
 typedef struct job_rules {
     const tok *tok;
+    text_labels labels;
     double valid_fraction;
     data_split split; /* not DATA_SPLIT_AUTO */
 } job_rules;

@@ -67,8 +67,11 @@ static status open_sequences(loader *l, source_state *src, err *e) {
         return too_short(src->shards->dir, src->n_tok, need, l->seq_len, e);
     src->sequences = l->shuffle ? src->n_tok / T : (src->n_tok - 1 + T - 1) / T;
     if (!loader_is_packed(l) && l->order == ORDER_SHUFFLE) return ST_OK;
-    packing_spec spec = {
-        .set = src->shards, .packing = l->packing, .order = l->order, .seq_len = l->seq_len};
+    packing_spec spec = {.set = src->shards,
+                         .packing = l->packing,
+                         .order = l->order,
+                         .seq_len = l->seq_len,
+                         .firsts = l->values};
     TRY(packing_open(&src->packing, &spec, e));
     src->sequences = packing_get_totals(src->packing).sequences;
     return ST_OK;
@@ -85,6 +88,13 @@ static status check_samples(const loader_config *cfg, const shards *s, err *e) {
     int want = cfg->sequences ? cfg->sequences : 1, have = s->chat.marks ? s->chat.sequences : 1;
     bool uneven = s->totals.documents % (uint64_t)have != 0;
     if (uneven) return err_at(e, ST_FORMAT, s->dir, "%s holds half a sample at its end", s->dir);
+    if (cfg->values && (s->chat.marks || !s->has_scores)) {
+        err_at(e, ST_USAGE, "train.objective",
+               "%s holds no labelled texts, from which the objective learns", s->dir);
+        return err_hint(e, "name the file of texts and labels itself (.jsonl, .csv, .tsv, "
+                           ".parquet), or build shards of it "
+                           "with score=FIELD, the field of the label");
+    }
     if (have == want && s->chat.labels == cfg->labels) return ST_OK;
     err_at(e, ST_USAGE, "train.objective", "%s holds %s, the objective learns from %s", s->dir,
            samples_of(have, s->chat.labels), samples_of(want, cfg->labels));
@@ -102,6 +112,7 @@ static status choose_packing(loader *l, const loader_config *cfg, err *e) {
     if (cfg->packing == PACKING_AUTO) l->packing = chat ? PACKING_BESTFIT : PACKING_CONCAT;
     if (cfg->packing == PACKING_AUTO && l->parts > 1) l->packing = PACKING_NONE;
     if (!cfg->shuffle) l->packing = chat ? PACKING_NONE : PACKING_CONCAT;
+    if (cfg->values) l->packing = PACKING_NONE; /* a user's other choice was refused before */
     if (l->parts == 1 || (l->packing == PACKING_NONE && l->order == ORDER_SHUFFLE)) return ST_OK;
     err_at(e, ST_USAGE, l->packing == PACKING_NONE ? "data.order" : "data.packing",
            "pairs stay together: one conversation a row, shuffled");
@@ -156,6 +167,7 @@ status loader_open(loader **out, const loader_config *cfg, err *e) {
     l->seq_len = cfg->seq_len;
     l->document_mask = cfg->document_mask;
     l->shuffle = cfg->shuffle;
+    l->values = cfg->values;
     l->parts = cfg->sequences ? cfg->sequences : 1;
     l->order = cfg->shuffle ? cfg->order : ORDER_SHUFFLE;
     l->n_sources = cfg->n_sources;

@@ -93,6 +93,7 @@ typedef struct loader_config {
     bool shuffle;       /* true: training; false: validation */
     int sequences;      /* documents of a sample, which the sets must have, too; 0: 1 */
     bool labels;        /* samples must be such with labels */
+    bool values;        /* samples are texts, one a row, each with a score: its label */
     loader_packing packing;
     loader_order order;
     uint64_t seed;
@@ -101,6 +102,14 @@ typedef struct loader_config {
     int32_t tok_vocab;  /* the tokenizer's size */
     int32_t eos;        /* its end-of-text id; -1: none. For token files that have no index */
 } loader_config;
+
+/* What else is known of a row. */
+typedef struct loader_row {
+    float
+        label; /* 0: it has tokens of a rejected or undesirable answer, else 1; of a set of labelled texts (`values`): its
+                     document's score */
+    int32_t n_inputs; /* ids without padding */
+} loader_row;
 
 typedef struct loader loader;
 
@@ -123,14 +132,13 @@ void loader_close(loader *l); /* NULL is fine */
  *   start    [B,T]  the first position of the row that position t may attend to (<= t): where its
  *                   document begins. All 0 without document_mask. NULL: not wanted
  *   pos      [B,T]  t - start[b,t]: positions begin anew with each document. NULL: not wanted
- *   label    [B]    0: the row has tokens of a rejected or undesirable answer; else 1. NULL: not
- *                   wanted
+ *   info     [B]    NULL: not wanted
  *
  * It always returns rows. A token that cannot be read, or is outside of the vocabulary, becomes id
  * 0, and its row (bestfit, none: its document) has no targets. The loader notes the error: ask
  * loader_error before the batch is used. */
 int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
-                    int32_t *start, int32_t *pos, int32_t *label);
+                    int32_t *start, int32_t *pos, loader_row *info);
 /* The first error that any call met, which names the file; ST_OK when there was none. */
 status loader_error(const loader *l, err *e) ATH_MUST_USE;
 

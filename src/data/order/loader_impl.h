@@ -30,6 +30,7 @@ typedef struct loader_fault {
 struct loader {
     int seq_len;
     bool document_mask, shuffle;
+    bool values;            /* labelled texts, one a row */
     int parts;              /* sequences of a sample: 1, or 2 in pairs */
     loader_packing packing; /* not PACKING_AUTO */
     loader_order order;

@@ -38,8 +38,9 @@ static bool trailer_fits(const packing_trailer *t, const packing_spec *spec, uin
     return memcmp(t->magic, PACKING_MAGIC, sizeof t->magic) == 0 &&
            t->hash == packing_trailer_hash(t) && t->packing == spec->packing &&
            t->order == spec->order && t->seq_len == (uint32_t)spec->seq_len &&
-           t->fingerprint == spec->set->fingerprint && t->n_tok == spec->set->totals.tokens &&
-           n > 0 && n <= body / PACKING_ENTRY_BYTES && t->n_pieces <= body / PACKING_PIECE_BYTES &&
+           t->firsts == (uint32_t)spec->firsts && t->fingerprint == spec->set->fingerprint &&
+           t->n_tok == spec->set->totals.tokens && n > 0 && n <= body / PACKING_ENTRY_BYTES &&
+           t->n_pieces <= body / PACKING_PIECE_BYTES &&
            t->n_pieces * PACKING_PIECE_BYTES + n * PACKING_ENTRY_BYTES == body;
 }
 
@@ -69,8 +70,9 @@ static char *file_path(arena *a, const packing_spec *spec) {
     static const char *const packings[] = {LOADER_PACKINGS(LIST_WORD)};
     static const char *const orders[] = {"", "-asc", "-desc"};
     const shards *s = spec->set;
-    char *name = arena_printf(a, "pack-%s-%d%s.seq", packings[spec->packing], spec->seq_len,
-                              orders[spec->order]);
+    char *name =
+        arena_printf(a, "pack-%s-%d%s.seq", spec->firsts ? "first" : packings[spec->packing],
+                     spec->seq_len, orders[spec->order]);
     if (file_is_dir(s->dir)) return path_join(a, s->dir, name);
     return arena_printf(a, "%s.%s", s->shard[0].file, name);
 }

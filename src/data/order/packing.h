@@ -22,7 +22,7 @@
  * last. Equal scores are ordered by a hash.
  *
  * File: SET/pack-PACKING-T[-ORDER].seq; for a token file of another program,
- * FILE.pack-PACKING-T[-ORDER].seq. ORDER is asc or desc.
+ * FILE.pack-PACKING-T[-ORDER].seq. ORDER is asc or desc. With `firsts` PACKING is "first".
  *   pieces      12 bytes each: u64 first token, u32 with the number of tokens in bits 0-25, bit 30:
  *               the document goes on behind, bit 31: the last piece of its sequence
  *   sequences   u64 each: number of the first piece; concat: number of the sequence
@@ -41,6 +41,8 @@ typedef struct packing_spec {
     loader_packing packing;
     loader_order order;
     int seq_len;
+    bool
+        firsts; /* with none: of each document the first piece, also where it has one token only (labelled texts) */
 } packing_spec;
 
 typedef struct packing_piece {

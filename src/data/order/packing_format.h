@@ -17,7 +17,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written a
 /* The end of the file. */
 typedef struct packing_trailer {
     char magic[8];
-    uint32_t packing, order, seq_len, zero;
+    uint32_t packing, order, seq_len, firsts;
     uint64_t fingerprint; /* of the set */
     uint64_t n_tok;
     uint64_t n_pieces;

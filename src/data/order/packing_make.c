@@ -240,12 +240,13 @@ static status add_document(maker *m, const document_bounds *d, err *e) {
     m->totals.documents_cut += left > T + 1;
     for (; left > T; left -= T) {
         TRY(write_alone(m, &piece, d->score, e));
-        if (chat->marks) return ST_OK;
+        if (chat->marks || m->spec->firsts) return ST_OK;
         piece.first_tok += (uint64_t)T;
     }
     piece.n = left;
     piece.goes_on = false;
-    if (left == 1 && chat->sequences < 2) return ST_OK; /* nothing to predict */
+    bool pairs = chat->sequences == 2;
+    if (left == 1 && !pairs && !m->spec->firsts) return ST_OK; /* nothing to predict */
     if (m->spec->packing == PACKING_NONE || left == T) return write_alone(m, &piece, d->score, e);
     return window_add(m, &piece, d->score, e);
 }
@@ -324,6 +325,7 @@ static status write_trailer(maker *m, err *e) {
                          .packing = m->spec->packing,
                          .order = m->spec->order,
                          .seq_len = (uint32_t)m->seq_len,
+                         .firsts = m->spec->firsts,
                          .fingerprint = m->spec->set->fingerprint,
                          .n_tok = m->spec->set->totals.tokens,
                          .n_pieces = m->n_pieces,

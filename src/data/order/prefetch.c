@@ -23,7 +23,7 @@ struct prefetch {
     loader *l;
     int B, T, slots;
     bool start;      /* starts are kept */
-    int32_t *rows;   /* [slots] of label [B], ids [B,T], targets [B,T], start [B,T] */
+    int32_t *rows;   /* [slots] of a loader_row [B], ids [B,T], targets [B,T], start [B,T] */
     int64_t *live;   /* [slots] targets that count */
     bool has_thread; /* without one, steps are made when they begin */
     pthread_t thread;
@@ -40,8 +40,10 @@ static int64_t micro_batches(const prefetch *p, int64_t n) {
     return (n + p->B - 1) / p->B;
 }
 
+enum { INFO_INTS = sizeof(loader_row) / sizeof(int32_t) };
+
 static size_t slot_ints(int B, int T, bool start) {
-    return (size_t)B * (1 + (size_t)T * (start ? 3 : 2));
+    return (size_t)B * (INFO_INTS + (size_t)T * (start ? 3 : 2));
 }
 
 static int32_t *slot_rows(const prefetch *p, uint64_t number) {
@@ -75,9 +77,9 @@ static bool next_job(const prefetch *p, job *j) {
 
 static int64_t fill(const prefetch *p, const job *j) {
     size_t n = (size_t)p->B * (size_t)p->T;
-    int32_t *label = slot_rows(p, j->number), *ids = label + p->B;
+    int32_t *slot = slot_rows(p, j->number), *ids = slot + INFO_INTS * p->B;
     return loader_fill(p->l, j->first, j->rows, ids, ids + n, p->start ? ids + 2 * n : NULL, NULL,
-                       label);
+                       (loader_row *)(void *)slot);
 }
 
 /* Called with the lock held, which is given up while reading. */
@@ -209,14 +211,14 @@ int64_t prefetch_begin(prefetch *p, uint64_t first, int64_t n) {
 /* ---- taking ---- */
 
 static void copy_slot(const prefetch *p, uint64_t number, int64_t rows, int32_t *ids,
-                      int32_t *targets, int32_t *start, int32_t *pos, int32_t *label) {
+                      int32_t *targets, int32_t *start, int32_t *pos, loader_row *info) {
     size_t n = (size_t)p->B * (size_t)p->T, bytes = (size_t)rows * (size_t)p->T * sizeof(int32_t);
-    const int32_t *labels = slot_rows(p, number), *from = labels + p->B;
+    const int32_t *slot = slot_rows(p, number), *from = slot + INFO_INTS * p->B;
     memcpy(ids, from, bytes);
     memcpy(targets, from + n, bytes);
     if (start) memcpy(start, from + 2 * n, bytes);
     if (pos) rows_fill_positions(pos, start, rows, p->T);
-    if (label) memcpy(label, labels, (size_t)rows * sizeof *label);
+    if (info) memcpy(info, slot, (size_t)rows * sizeof *info);
 }
 
 static void release(prefetch *p, uint64_t up_to) {
@@ -229,12 +231,12 @@ static void release(prefetch *p, uint64_t up_to) {
 /* `now` and `released` are changed by the owner alone, who is here: reading them needs no lock, and
  * the step's slots were all made when it began. */
 void prefetch_take(prefetch *p, int m, int32_t *ids, int32_t *targets, int32_t *start, int32_t *pos,
-                   int32_t *label) {
+                   loader_row *info) {
     int64_t left = p->now.n - (int64_t)m * p->B;
     CHECK(m >= 0 && left > 0 && (!start || p->start), "micro-batch %d", m);
     int64_t rows = left < p->B ? left : p->B;
     uint64_t number = p->now.base + (uint64_t)m;
     CHECK(number >= p->released, "micro-batch %d was taken before", m);
-    copy_slot(p, number, rows, ids, targets, start, pos, label);
+    copy_slot(p, number, rows, ids, targets, start, pos, info);
     release(p, number + 1);
 }

@@ -26,9 +26,9 @@ void prefetch_expect(prefetch *p, uint64_t first, int64_t n);
 /* Begins a step: waits until it is there, and gives the number of its targets. */
 int64_t prefetch_begin(prefetch *p, uint64_t first, int64_t n);
 /* Copies micro-batch m of the step that has begun; the last one of a step may have fewer rows than
- * B. Arrays as in loader_fill; start, pos and label NULL: not wanted. In order; some
+ * B. Arrays as in loader_fill; start, pos and info NULL: not wanted. In order; some
  * may be passed over. */
 void prefetch_take(prefetch *p, int m, int32_t *ids, int32_t *targets, int32_t *start, int32_t *pos,
-                   int32_t *label);
+                   loader_row *info);
 
 #endif

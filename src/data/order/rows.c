@@ -5,12 +5,13 @@
 #include "data/order/loader_impl.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct row {
     int32_t *ids, *targets, *start; /* [T]; start may be NULL */
-    int32_t *label;                 /* [1]; may be NULL */
+    loader_row *info;               /* [1]; may be NULL */
 } row;
 
 /* Memory of one call. */
@@ -98,7 +99,7 @@ static bool apply_marks(const loader *l, const shards *s, uint64_t first, int64_
     }
     for (int64_t i = 0; i < n; i++) {
         if (!(mem->marks[i] & MARK_TRAINED)) r->targets[at + i] = LOADER_IGNORE;
-        if ((mem->marks[i] & MARK_REJECTED) && r->label) *r->label = 0;
+        if ((mem->marks[i] & MARK_REJECTED) && r->info) r->info->label = 0;
     }
     return true;
 }
@@ -179,6 +180,22 @@ static void fill_piece(const loader *l, const shards *s, const packing_piece *pi
     fill_starts(r, at, at + n, l->document_mask ? at : 0);
 }
 
+/* The label of a text is its score. */
+static void read_value(const loader *l, const shards *s, uint64_t tok, loader_row *info) {
+    arena *a = arena_new("label");
+    shard_place at = {0};
+    err e = {0};
+    status st = shards_locate(s, tok, a, &at, &e);
+    if (st == ST_OK && isnan(at.score)) {
+        st = err_set(&e, ST_FORMAT, "%s: line %u of %s has no label", s->dir, (unsigned)at.line,
+                     at.source);
+        err_hint(&e, "a label is a number, or one of the words of model.labels");
+    }
+    if (st != ST_OK) loader_set_fault(l, &e);
+    info->label = st == ST_OK ? at.score : 0;
+    arena_free(a);
+}
+
 static int64_t fill_packed(const loader *l, const loader_place *p, const row *r, const scratch *mem,
                            err *e) {
     place_walk w;
@@ -187,6 +204,7 @@ static int64_t fill_packed(const loader *l, const loader_place *p, const row *r,
     int64_t at = 0;
     status st = place_walk_begin(l, p, &w, e);
     while (st == ST_OK && (st = place_walk_next(&w, &piece, &more, e)) == ST_OK && more) {
+        if (l->values && r->info) read_value(l, w.src->shards, piece.first_tok, r->info);
         fill_piece(l, w.src->shards, &piece, at, r, mem);
         at += piece.n;
     }
@@ -200,8 +218,9 @@ static int64_t fill_row(const loader *l, uint64_t sample, const row *r, const sc
     err e = {0};
     loader_place p = place_compute(l, sample);
     int64_t T = l->seq_len, live = 0;
-    if (r->label) *r->label = 1;
+    if (r->info) r->info->label = 1;
     int64_t n = loader_is_packed(l) ? fill_packed(l, &p, r, mem, &e) : fill_cut(l, &p, r, mem, &e);
+    if (r->info) r->info->n_inputs = (int32_t)n;
     memset(r->ids + n, 0, (size_t)(T - n) * sizeof *r->ids);
     ignore_targets(r, n, T);
     fill_starts(r, n, T, l->document_mask ? n : 0);
@@ -216,13 +235,13 @@ void rows_fill_positions(int32_t *pos, const int32_t *start, int64_t n, int64_t 
 }
 
 int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
-                    int32_t *start, int32_t *pos, int32_t *label) {
+                    int32_t *start, int32_t *pos, loader_row *info) {
     const int64_t T = l->seq_len;
     int64_t live = 0;
     scratch mem = scratch_new(l);
     for (int64_t b = 0; b < B; b++) {
         row r = {ids + b * T, targets + b * T, start ? start + b * T : NULL,
-                 label ? label + b : NULL};
+                 info ? info + b : NULL};
         live += fill_row(l, first_sample + (uint64_t)b, &r, &mem);
     }
     if (pos) rows_fill_positions(pos, start, B, T);

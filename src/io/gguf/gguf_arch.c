@@ -2,30 +2,35 @@
 
 #include <string.h>
 
+#include "model/config_keys.h"
+
 #define NO GGUF_NEVER
 #define MAY GGUF_MAY
 #define MUST GGUF_MUST
+#define OLMOE (GGUF_EXPERTS_NOT_RENORMALISED | GGUF_EXPERTS_SQUARE)
 
 /* clang-format off */
 /* In the order of the members: rotary pairs, one tensor for q, k and v, rope factors, layer norm;
  * every how many layers there is no window (w); parts of feed_forward_length; the head, then biases
- * of q, k and v, of the output, the feed-forward part, the head and norms. */
+ * of q, k and v, of the output, the feed-forward part, the head and norms; then what experts are. */
 static const gguf_arch archs[] = {
-    /*           pairs  fused  factors layer  w  ffn head  qkv   out   mlp   head  norm */
-    {"llama",    true,  false, true,  false, 0, 1,  MAY,  MAY,  MAY,  MAY,  NO,   NO},
-    {"minicpm",  true,  false, true,  false, 0, 1,  MAY,  MAY,  MAY,  MAY,  NO,   NO},
-    {"smollm3",  true,  false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO},
-    {"olmo",     true,  false, false, true,  0, 1,  MAY,  NO,   NO,   NO,   NO,   NO},
-    {"olmo2",    false, false, false, false, 4, 1,  MUST, NO,   NO,   NO,   NO,   NO},
-    {"qwen",     false, true,  false, false, 0, 2,  MUST, MUST, NO,   NO,   NO,   NO},
-    {"qwen2",    false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   MAY,  NO},
-    {"qwen3",    false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO},
-    {"gemma2",   false, false, false, false, 2, 1,  NO,   NO,   NO,   NO,   NO,   NO},
-    {"gemma3",   false, false, false, false, 6, 1,  MAY,  NO,   NO,   NO,   NO,   NO},
-    {"openelm",  false, true,  false, false, 0, 1,  NO,   NO,   NO,   NO,   NO,   NO},
-    {"phi2",     false, false, false, true,  0, 1,  MUST, MAY,  MUST, MUST, MUST, MUST},
-    {"gptneox",  false, true,  false, true,  0, 1,  MUST, MUST, MUST, MUST, NO,   MUST},
-    {"gpt2",     false, true,  false, true,  0, 1,  MAY,  MUST, MUST, MUST, NO,   MUST},
+    /*           pairs  fused  factors layer  w  ffn head  qkv   out   mlp   head  norm experts */
+    {"llama",    true,  false, true,  false, 0, 1,  MAY,  MAY,  MAY,  MAY,  NO,   NO,   GGUF_EXPERTS_MAY},
+    {"minicpm",  true,  false, true,  false, 0, 1,  MAY,  MAY,  MAY,  MAY,  NO,   NO, 0},
+    {"smollm3",  true,  false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO, 0},
+    {"olmo",     true,  false, false, true,  0, 1,  MAY,  NO,   NO,   NO,   NO,   NO, 0},
+    {"olmo2",    false, false, false, false, 4, 1,  MUST, NO,   NO,   NO,   NO,   NO, 0},
+    {"olmoe",    false, false, false, false, 0, 1,  MUST, NO,   NO,   NO,   NO,   NO,   OLMOE},
+    {"qwen",     false, true,  false, false, 0, 2,  MUST, MUST, NO,   NO,   NO,   NO, 0},
+    {"qwen2",    false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   MAY,  NO, 0},
+    {"qwen3",    false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO, 0},
+    {"qwen3moe", false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO,   GGUF_EXPERTS_OWN_WIDTH},
+    {"gemma2",   false, false, false, false, 2, 1,  NO,   NO,   NO,   NO,   NO,   NO, 0},
+    {"gemma3",   false, false, false, false, 6, 1,  MAY,  NO,   NO,   NO,   NO,   NO, 0},
+    {"openelm",  false, true,  false, false, 0, 1,  NO,   NO,   NO,   NO,   NO,   NO, 0},
+    {"phi2",     false, false, false, true,  0, 1,  MUST, MAY,  MUST, MUST, MUST, MUST, 0},
+    {"gptneox",  false, true,  false, true,  0, 1,  MUST, MUST, MUST, MUST, NO,   MUST, 0},
+    {"gpt2",     false, true,  false, true,  0, 1,  MAY,  MUST, MUST, MUST, NO,   MUST, 0},
 };
 /* clang-format on */
 
@@ -39,10 +44,18 @@ const gguf_arch *gguf_arch_find(const char *name) {
     return NULL;
 }
 
-const model_family *gguf_arch_family(const gguf_arch *arch) {
+/* A family has experts, or not, by its defaults. */
+static bool has_experts(const model_family *family) {
+    model_config mc;
+    model_config_defaults(&mc, family);
+    return mc.num_experts > 0;
+}
+
+const model_family *gguf_arch_family(const gguf_arch *arch, bool experts) {
     for (int i = 0; model_family_at(i); i++) {
         const char *name = model_family_at(i)->gguf_arch;
-        if (name && strcmp(name, arch->name) == 0) return model_family_at(i);
+        if (!name || strcmp(name, arch->name) != 0) continue;
+        if (has_experts(model_family_at(i)) == experts) return model_family_at(i);
     }
     return NULL;
 }
@@ -54,7 +67,9 @@ const model_family *gguf_arch_family(const gguf_arch *arch) {
     [PART_MLP_NORM] = "blk.%d.ffn_norm", [PART_MLP_OUT_NORM] = "blk.%d.post_ffw_norm",             \
     [PART_O] = "blk.%d.attn_output", [PART_Q_NORM] = "blk.%d.attn_q_norm",                         \
     [PART_K_NORM] = "blk.%d.attn_k_norm", [PART_GATE] = "blk.%d.ffn_gate",                         \
-    [PART_UP] = "blk.%d.ffn_up", [PART_DOWN] = "blk.%d.ffn_down"
+    [PART_UP] = "blk.%d.ffn_up", [PART_DOWN] = "blk.%d.ffn_down",                                  \
+    [PART_ROUTER] = "blk.%d.ffn_gate_inp", [PART_EXPERT_GATE] = "blk.%d.ffn_gate_exps",            \
+    [PART_EXPERT_UP] = "blk.%d.ffn_up_exps", [PART_EXPERT_DOWN] = "blk.%d.ffn_down_exps"
 
 const char *const *gguf_part_names(bool fused) {
     static const char *const one[PART_COUNT] = {NAMES_OF_ALL, [PART_QKV] = "blk.%d.attn_qkv"};

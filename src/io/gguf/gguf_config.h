@@ -16,6 +16,13 @@
 /* Whether a file of the architecture has something. */
 typedef enum gguf_need { GGUF_NEVER, GGUF_MAY, GGUF_MUST } gguf_need;
 
+typedef enum gguf_experts {
+    GGUF_EXPERTS_MAY = 1,              /* there are some, in every layer, or none at all */
+    GGUF_EXPERTS_OWN_WIDTH = 2,        /* their width is expert_feed_forward_length */
+    GGUF_EXPERTS_NOT_RENORMALISED = 4, /* the weights of a token's experts do not sum to 1 */
+    GGUF_EXPERTS_SQUARE = 8, /* all heads together are as wide as the stream, also of keys */
+} gguf_experts;
+
 typedef struct gguf_arch {
     const char *name;
     bool pairs;            /* rotary pairs are neighbours: the converter permutes rows of q and k */
@@ -27,12 +34,13 @@ typedef struct gguf_arch {
     int ffn_parts;         /* feed_forward_length is this many times F */
     gguf_need head;        /* output.weight; absent: the embedding */
     gguf_need qkv_bias, out_bias, mlp_bias, head_bias, norm_bias;
+    unsigned experts; /* gguf_experts, added with |; 0: it has none */
 } gguf_arch;
 
 const gguf_arch *gguf_arch_find(const char *name); /* NULL: none that is a family here */
 const gguf_arch *gguf_arch_at(int i);              /* NULL past the end */
-/* The family that files of the architecture are read as; NULL: none. */
-const model_family *gguf_arch_family(const gguf_arch *arch);
+/* The family that files of the architecture, with experts or without, are read as; NULL: none. */
+const model_family *gguf_arch_family(const gguf_arch *arch, bool experts);
 
 /* Names of tensors by part, without ".weight"; fused: with one tensor for q, k and v. */
 const char *const *gguf_part_names(bool fused);

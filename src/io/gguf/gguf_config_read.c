@@ -14,7 +14,7 @@ typedef struct reading {
     const gguf_facts *f;
     const gguf_arch *arch;
     json_t *o;
-    int64_t layers, hidden, heads, head_dim;
+    int64_t layers, hidden, heads, head_dim, experts;
     err *e;
 } reading;
 
@@ -87,6 +87,18 @@ static status put_layers(const reading *r, const char *key, const char *option, 
 
 /* ---- options ---- */
 
+static status read_experts(reading *r) {
+    int64_t used, width = 0;
+    TRY(need_int(r, "expert_used_count", &used));
+    TRY(gguf_arch_int(r->f, r->arch, "expert_feed_forward_length", &width, r->e));
+    put_int(r, "num_experts", r->experts);
+    put_int(r, "num_experts_per_tok", used);
+    if (r->arch->experts & GGUF_EXPERTS_OWN_WIDTH) put_int(r, "moe_intermediate_size", width);
+    json_object_set_new(r->o, "norm_topk_prob",
+                        json_boolean(!(r->arch->experts & GGUF_EXPERTS_NOT_RENORMALISED)));
+    return ST_OK;
+}
+
 static status read_sizes(reading *r) {
     int64_t context;
     TRY(need_int(r, "block_count", &r->layers));
@@ -103,7 +115,8 @@ static status read_sizes(reading *r) {
         r->arch->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
     TRY(gguf_arch_float(r->f, r->arch, key, &eps, r->e));
     put_num(r, "rms_norm_eps", eps);
-    return put_layers(r, "feed_forward_length", "intermediate_size", r->arch->ffn_parts);
+    TRY(put_layers(r, "feed_forward_length", "intermediate_size", r->arch->ffn_parts));
+    return r->experts ? read_experts(r) : ST_OK;
 }
 
 /* The share of a head such that its product with the width is `rotary` again. */
@@ -286,7 +299,9 @@ static status find_arch(reading *r, const model_family **family) {
     TRY(gguf_meta_text(r->f->meta, "general.architecture", &t, r->e));
     snprintf(name, sizeof name, "%.*s", (int)(t.len < 63 ? t.len : 63), t.text);
     r->arch = gguf_arch_find(name);
-    *family = r->arch ? gguf_arch_family(r->arch) : NULL;
+    if (r->arch && r->arch->experts)
+        TRY(gguf_arch_int(r->f, r->arch, "expert_count", &r->experts, r->e));
+    *family = r->arch ? gguf_arch_family(r->arch, r->experts > 0) : NULL;
     if (*family) return ST_OK;
     err_set(r->e, ST_USAGE, "%s: the architecture '%s' is not available in this version",
             r->f->meta->label, name);

@@ -39,12 +39,28 @@ static status resolve(const gguf_arch *arch, const model_config *mc, model_confi
     return ST_OK;
 }
 
+/* Experts are in all layers, or in none. */
+static status check_experts(const gguf_arch *arch, const model_config *mc, err *e) {
+    int with = 0;
+    for (int l = 0; l < model_layers(mc); l++) {
+        layer_spec k = model_layer(mc, l);
+        bool square = k.attn.H == k.attn.K && k.attn.H * k.attn.D == mc->hidden_size;
+        with += k.mlp.E > 0;
+        if (arch->experts & GGUF_EXPERTS_SQUARE && !square)
+            return differs(mc, k.attn.H == k.attn.K ? "head_dim" : "num_key_value_heads", e);
+    }
+    if (with > 0 && !arch->experts) return differs(mc, "num_experts", e);
+    if (with == 0 && arch->experts > GGUF_EXPERTS_MAY) return differs(mc, "num_experts", e);
+    return with > 0 && with < model_layers(mc) ? differs(mc, "expert_layers", e) : ST_OK;
+}
+
 status gguf_config_for(const model_config *mc, model_config *out, err *e) {
     const gguf_arch *arch = gguf_arch_find(mc->family->gguf_arch);
     if (!arch) {
         err_set(e, ST_USAGE, "llama.cpp does not have model_type %s", mc->family->model_type);
         return err_hint(e, "export it as a Hugging Face folder");
     }
+    TRY(check_experts(arch, mc, e));
     *out = *mc;
     out->names = gguf_part_names(arch->fused);
     out->gguf_order = true;
@@ -85,14 +101,28 @@ static void put_layers(writing *w, const char *key, int64_t all, const int64_t *
     gguf_put_array(w->p, full_key(w, key), GGUF_I32, list, (uint64_t)n);
 }
 
+static void put_widths(writing *w) {
+    const model_config *mc = w->mc;
+    mlp_layer m = model_layer(mc, 0).mlp;
+    if (m.E == 0) {
+        put_layers(w, "feed_forward_length", mc->intermediate_size, mc->intermediate_size_of,
+                   w->arch->ffn_parts);
+        return;
+    }
+    bool own = w->arch->experts & GGUF_EXPERTS_OWN_WIDTH;
+    put_int(w, "feed_forward_length", own ? mc->intermediate_size : m.F);
+    if (own) put_int(w, "expert_feed_forward_length", m.F);
+    put_int(w, "expert_count", m.E);
+    put_int(w, "expert_used_count", m.k);
+}
+
 static void put_sizes(writing *w) {
     const model_config *mc = w->mc;
     put_int(w, "block_count", mc->num_hidden_layers);
     put_int(w, "context_length", mc->max_position_embeddings);
     put_int(w, "embedding_length", mc->hidden_size);
     put_int(w, "vocab_size", mc->vocab_size);
-    put_layers(w, "feed_forward_length", mc->intermediate_size, mc->intermediate_size_of,
-               w->arch->ffn_parts);
+    put_widths(w);
     put_layers(w, "attention.head_count", mc->num_attention_heads, mc->num_attention_heads_of, 1);
     put_layers(w, "attention.head_count_kv", mc->num_key_value_heads, mc->num_key_value_heads_of,
                1);
@@ -225,7 +255,19 @@ static const char *layer_difference(const layer_spec *a, const layer_spec *b) {
         {"residual_type", a->parallel + 2 * a->norm_shared, b->parallel + 2 * b->norm_shared},
         {"scale_depth", a->branch_scale, b->branch_scale},
         {"mlp_type", a->mlp.kind, b->mlp.kind},
-        {"intermediate_size", (double)a->mlp.F, (double)b->mlp.F},
+        {a->mlp.E ? "moe_intermediate_size" : "intermediate_size", (double)a->mlp.F,
+         (double)b->mlp.F},
+        {"num_experts", (double)a->mlp.E, (double)b->mlp.E},
+        {"num_experts_per_tok", (double)a->mlp.k, (double)b->mlp.k},
+        {"norm_topk_prob", a->mlp.router.renormalise, b->mlp.router.renormalise},
+        {"router", a->mlp.router.sigmoid, b->mlp.router.sigmoid},
+        {"router_bias", a->mlp.router_bias, b->mlp.router_bias},
+        {"router_groups", a->mlp.router.groups, b->mlp.router.groups},
+        {"router_groups_kept", a->mlp.router.kept, b->mlp.router.kept},
+        {"router_group_best", a->mlp.router.best, b->mlp.router.best},
+        {"routed_scaling_factor", (double)a->mlp.router.scale, (double)b->mlp.router.scale},
+        {"shared_expert_intermediate_size", (double)a->mlp.shared, (double)b->mlp.shared},
+        {"shared_expert_gate", a->mlp.shared_gate, b->mlp.shared_gate},
         {"mlp_bias", a->mlp.bias, b->mlp.bias},
     };
     for (int i = 0; i < ARRAY_LEN(fields); i++)

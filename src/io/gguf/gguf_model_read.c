@@ -25,6 +25,10 @@ static status wrong_shape(const param *p, const gguf_view *v, err *e) {
     if (p->rank == 1)
         err_set(e, ST_FORMAT, "tensor '%s' has shape [%s], the metadata ask for [%lld]", v->name,
                 got, (long long)p->cols);
+    else if (p->experts)
+        err_set(e, ST_FORMAT, "tensor '%s' has shape [%s], the metadata ask for [%lld,%lld,%lld]",
+                v->name, got, (long long)p->experts, (long long)(p->rows / p->experts),
+                (long long)p->cols);
     else
         err_set(e, ST_FORMAT, "tensor '%s' has shape [%s], the metadata ask for [%lld,%lld]",
                 v->name, got, (long long)p->rows, (long long)p->cols);
@@ -50,8 +54,9 @@ static status check_format(const gguf_view *v, err *e) {
 static status check_tensor(const gguf_reader *r, const param *p, err *e) {
     const gguf_view *v;
     TRY(gguf_require(r, p->name, &v, e));
-    bool same = p->rank == 1 ? v->rank == 1 && v->cols == p->cols
-                             : v->rank == 2 && v->rows == p->rows && v->cols == p->cols;
+    int rank = p->experts ? 3 : p->rank;
+    bool same = v->rank == rank && v->cols == p->cols && (rank == 1 || v->rows == p->rows) &&
+                (rank < 3 || v->dims[2] == p->experts);
     return same ? check_format(v, e) : wrong_shape(p, v, e);
 }
 

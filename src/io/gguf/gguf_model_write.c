@@ -50,11 +50,11 @@ static bool is_block(quant_type type) {
     return quant_by_type(type)->block > 1;
 }
 
-/* As llama.cpp chooses: positions stay exact, the matrix of the head is not in 4 bits. */
+/* As llama.cpp chooses: positions and routers stay exact, the matrix of the head is not in 4 bits. */
 static quant_type type_of(const writer *w, const param *p) {
     quant_type type = w->type;
     bool head = p->part == PART_HEAD || (p->part == PART_EMBED && w->file.tie_word_embeddings);
-    if (p->part == PART_POSITIONS) return QUANT_F32;
+    if (p->part == PART_POSITIONS || p->part == PART_ROUTER) return QUANT_F32;
     if (head && is_block(type)) type = QUANT_Q8_0;
     return p->cols % quant_by_type(type)->block == 0 ? type : QUANT_F16;
 }
@@ -78,6 +78,7 @@ static gguf_tensor make_tensor(writer *w, const param *p) {
         t.data = vector(w, p);
         return t;
     }
+    if (p->experts) t.rank = 3, t.dims[1] = p->rows / p->experts, t.dims[2] = p->experts;
     matrix *m = ARENA_NEW(w->a, matrix);
     t.type = type_of(w, p);
     *m = (matrix){.w = w, .p = *p, .format = quant_by_type(t.type)};
@@ -139,7 +140,7 @@ static const gguf_view *find_written(const void *ctx, const char *name) {
         *v = (gguf_view){.name = t->name,
                          .format = quant_by_type(t->type),
                          .rank = t->rank,
-                         .rows = t->rank > 1 ? t->dims[1] : 1,
+                         .rows = t->rank < 2 ? 1 : t->dims[1] * (t->rank < 3 ? 1 : t->dims[2]),
                          .cols = t->dims[0],
                          .data = t->data};
         return v;
@@ -162,6 +163,10 @@ static status check_read_back(writer *w, err *e) {
 
 static status writer_prepare(writer *w, const gguf_model_source *src, quant_type type, err *e) {
     *w = (writer){.a = arena_new("gguf writer"), .src = src, .type = type};
+    if (src->config->num_labels) {
+        err_set(e, ST_USAGE, "a GGUF file has no head of labels for language models");
+        return err_hint(e, "a folder of Hugging Face has: --to hf");
+    }
     TRY(gguf_config_for(src->config, &w->file, e));
     w->params = param_store_new(w->a, DT_F32);
     model_declare(&w->file, w->params);

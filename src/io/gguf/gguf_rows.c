@@ -3,7 +3,15 @@
 /* Parameters of a layer by part; [1] are biases. */
 struct gguf_rows_layer {
     const param *part[PART_COUNT][2];
+    const param **expert[PART_COUNT]; /* of parts of which each expert has one */
+    int experts[PART_COUNT];
 };
+
+static void take_expert(arena *a, struct gguf_rows_layer *in, const param *p, int64_t experts) {
+    const param ***list = &in->expert[p->part];
+    if (!*list) *list = ARENA_ARRAY(a, const param *, experts);
+    (*list)[in->experts[p->part]++] = p;
+}
 
 gguf_rows gguf_rows_new(arena *a, const model_config *file, const model_config *hf,
                         const param_store *store) {
@@ -11,7 +19,9 @@ gguf_rows gguf_rows_new(arena *a, const model_config *file, const model_config *
     r.layer = ARENA_ARRAY(a, struct gguf_rows_layer, hf->num_hidden_layers + 1);
     for (int i = 0; i < param_count(store); i++) {
         const param *p = param_at(store, i);
-        r.layer[p->layer + 1].part[p->part][param_is_bias(p)] = p;
+        struct gguf_rows_layer *in = &r.layer[p->layer + 1];
+        in->part[p->part][param_is_bias(p)] = p;
+        if (model_part_of_expert(p->part)) take_expert(a, in, p, hf->num_experts);
     }
     return r;
 }
@@ -75,6 +85,10 @@ float *gguf_rows_at(const gguf_rows *r, const param *p, int64_t i) {
     layer_spec k = spec_of(r, p);
     place at = place_of(&k, p, i);
     const struct gguf_rows_layer *in = &r->layer[p->layer + 1];
+    if (p->experts > 0) {
+        int64_t each = p->rows / p->experts;
+        return element(r, in->expert[p->part][i / each], i % each);
+    }
     int bias = param_is_bias(p);
     if (p->layer >= 0 && is_rotated(&k, &at)) at.row = reorder(r, &k.attn, at.row);
     if (in->part[at.whole][bias]) return element(r, in->part[at.whole][bias], at.row);

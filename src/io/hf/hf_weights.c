@@ -133,6 +133,11 @@ status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, d
 
 /* ---- finding ---- */
 
+static bool ends_in(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
 /* With whatever prefix. */
 static bool is_head(const char *name) {
     static const char *const heads[] = {"lm_head.weight", "embed_out.weight"};
@@ -191,13 +196,15 @@ static status check_extra(const st_reader *r, const st_view *v, const st_view *t
     return err_where(e, "%s", v->path);
 }
 
-static status find_weights(const param_store *s, const st_reader *r, int64_t vocab, hf_weight *list,
-                           err *e) {
+/* new_head: a head of labels is not looked for, and what the files have as a head is passed over. */
+static status find_weights(const param_store *s, const st_reader *r, int64_t vocab, bool new_head,
+                           hf_weight *list, err *e) {
     const param_store *whole = param_store_whole(s);
     bool *wanted = xcalloc((size_t)st_count(r) + 1, sizeof *wanted);
     const st_view *first = st_count(r) ? st_get(r, 0) : NULL;
     status st = ST_OK;
     for (int i = 0; i < param_count(whole) && st == ST_OK; i++) {
+        if (new_head && param_at(whole, i)->part == PART_SCORE) continue;
         st = find_weight(r, param_at(whole, i), vocab, &list[i], e);
         if (st != ST_OK) break;
         wanted[list[i].v - first] = true;
@@ -205,7 +212,9 @@ static status find_weights(const param_store *s, const st_reader *r, int64_t voc
     }
     for (int64_t i = 0; i < st_count(r) && st == ST_OK; i++) {
         const st_view *v = st_get(r, i);
-        if (!wanted[i] && !is_buffer(v->name) && !is_of_images(v->name))
+        bool head = new_head && (is_head(v->name) || ends_in(v->name, "score.weight") ||
+                                 ends_in(v->name, "lm_head.bias"));
+        if (!wanted[i] && !head && !is_buffer(v->name) && !is_of_images(v->name))
             st = check_extra(r, v, list[0].v, e);
     }
     free(wanted);
@@ -213,7 +222,7 @@ static status find_weights(const param_store *s, const st_reader *r, int64_t voc
 }
 
 status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list, err *e) {
-    return find_weights(s, r, 0, list, e);
+    return find_weights(s, r, 0, false, list, e);
 }
 
 /* ---- rows of new tokens ---- */
@@ -239,7 +248,7 @@ static status add_means(const param_store *s, hf_weight *list, arena *a, err *e)
     const param_store *whole = param_store_whole(s);
     for (int i = 0; i < param_count(whole); i++) {
         const param *p = param_at(whole, i);
-        if (!is_of_tokens(p)) continue;
+        if (!is_of_tokens(p) || !list[i].v) continue;
         int64_t cols = p->rank == 1 ? 1 : param_whole_cols(p);
         float *mean = ARENA_ARRAY(a, float, (int)cols);
         TRY(read_mean(&list[i], cols, mean, e));
@@ -308,20 +317,20 @@ static status fill_masters(const param_store *s, const hf_weight *list, int n, h
     status st = ST_OK;
     for (int i = 0; i < param_count(s) && st == ST_OK; i++) {
         int k = param_number_in_whole(s, i);
-        if (k < n) st = fill_held(&masters, i, &list[k], order, &room, e);
+        if (k < n && list[k].v) st = fill_held(&masters, i, &list[k], order, &room, e);
     }
     dev_room_free(&room);
     if (st == ST_OK) param_refresh_work(s);
     return st;
 }
 
-status hf_load_grown(const param_store *s, const char *path, int64_t rows, err *e) {
+static status load(const param_store *s, const char *path, int64_t rows, bool new_head, err *e) {
     st_reader *r;
     TRY(st_open(&r, path, e));
     arena *a = arena_new("weights of files");
     int n = param_count(param_store_whole(s));
     hf_weight *list = ARENA_ARRAY(a, hf_weight, n);
-    status st = find_weights(s, r, rows, list, e);
+    status st = find_weights(s, r, rows, new_head, list, e);
     if (st == ST_OK && rows) st = add_means(s, list, a, e);
     if (st == ST_OK) st = fill_masters(s, list, n, hf_order_of(path), e);
     arena_free(a);
@@ -329,8 +338,16 @@ status hf_load_grown(const param_store *s, const char *path, int64_t rows, err *
     return st;
 }
 
+status hf_load_grown(const param_store *s, const char *path, int64_t rows, err *e) {
+    return load(s, path, rows, false, e);
+}
+
+status hf_load_body(const param_store *s, const char *path, int64_t rows, err *e) {
+    return load(s, path, rows, true, e);
+}
+
 status hf_load_weights(const param_store *s, const char *path, err *e) {
-    return hf_load_grown(s, path, 0, e);
+    return load(s, path, 0, false, e);
 }
 
 /* ---- other files ---- */
@@ -384,7 +401,8 @@ static status find_all(hf_model *m, const model_config *mc, err *e) {
     m->n = param_count(s);
     m->weights = ARENA_ARRAY(m->a, hf_weight, m->n);
     int64_t vocab = mc->from_vocab < mc->vocab_size ? mc->from_vocab : 0;
-    status st = find_weights(s, m->file, vocab, m->weights, e);
+    bool new_head = mc->num_labels && mc->num_labels != mc->from_labels;
+    status st = find_weights(s, m->file, vocab, new_head, m->weights, e);
     if (st == ST_OK && vocab) st = add_means(s, m->weights, m->a, e);
     arena_free(a);
     return st;

@@ -45,6 +45,9 @@ status hf_load_weights(const param_store *s, const char *path, err *e) ATH_MUST_
  * resize_token_embeddings(mean_resizing=True), but without its noise: they depend on the files
  * alone. */
 status hf_load_grown(const param_store *s, const char *path, int64_t rows, err *e) ATH_MUST_USE;
+/* The same for a model with a new head of labels: that stays as it is, and the files' own head is passed over. rows 0: the
+ * vocabulary is that of the store. */
+status hf_load_body(const param_store *s, const char *path, int64_t rows, err *e) ATH_MUST_USE;
 
 /* The order of rows: row i of the file is row out[i] of the store. In the arena; NULL: the same. */
 const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);

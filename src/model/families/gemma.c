@@ -82,6 +82,7 @@ static void gemma2_to_hf(const model_config *mc, json_t *o) {
 const model_family family_gemma2 = {
     .model_type = "gemma2",
     .architecture = "Gemma2ForCausalLM",
+    .classifier = "Gemma2ForSequenceClassification",
     .keys = GEMMA_KEYS "attn_logit_softcapping",
     .inert_keys = "hidden_act sliding_window_size", /* hidden_activation and sliding_window count */
     .lists = "sliding_window",
@@ -158,6 +159,7 @@ static bool gemma3_can_say(const model_config *mc, const char *option) {
 const model_family family_gemma3 = {
     .model_type = "gemma3_text",
     .architecture = "Gemma3ForCausalLM",
+    .classifier = "Gemma3TextForSequenceClassification",
     .keys = GEMMA_KEYS "rope_local_base_freq",
     .own_keys = "sliding_window_pattern",
     .inert_keys = "hidden_act _sliding_window_pattern attn_logit_softcapping",

@@ -40,6 +40,7 @@ static void gpt2_to_hf(const model_config *mc, json_t *o) {
 const model_family family_gpt2 = {
     .model_type = "gpt2",
     .architecture = "GPT2LMHeadModel",
+    .classifier = "GPT2ForSequenceClassification",
     .keys = MODEL_KEYS_OF_ALL "intermediate_size rms_norm_eps embd_pdrop attn_pdrop resid_pdrop",
     .numbers = "layer_norm_epsilon",
     .own_keys = "bias",

@@ -43,6 +43,7 @@ static void neox_to_hf(const model_config *mc, json_t *o) {
 const model_family family_gpt_neox = {
     .model_type = "gpt_neox",
     .architecture = "GPTNeoXForCausalLM",
+    .classifier = "GPTNeoXForSequenceClassification",
     .keys = MODEL_KEYS_OF_ALL "intermediate_size rms_norm_eps rope_theta partial_rotary_factor "
                               "attention_bias attn_pdrop resid_pdrop residual_type",
     .numbers = "rotary_emb_base rotary_pct layer_norm_eps",

@@ -12,6 +12,7 @@ static void llama_to_hf(const model_config *mc, json_t *o) {
 const model_family family_llama = {
     .model_type = "llama",
     .architecture = "LlamaForCausalLM",
+    .classifier = "LlamaForSequenceClassification",
     .keys = HF_LLAMA_KEYS "attention_bias mlp_bias rope_interleaved",
     .activations = "silu" HF_ACTIVATIONS,
     .names = {HF_LLAMA_NAMES},

@@ -19,6 +19,7 @@ static void mistral_to_hf(const model_config *mc, json_t *o) {
 const model_family family_mistral = {
     .model_type = "mistral",
     .architecture = "MistralForCausalLM",
+    .classifier = "MistralForSequenceClassification",
     .keys = HF_LLAMA_KEYS "sliding_window",
     .activations = "silu" HF_ACTIVATIONS,
     .names = {HF_LLAMA_NAMES},

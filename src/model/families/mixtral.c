@@ -35,6 +35,7 @@ static void mixtral_to_hf(const model_config *mc, json_t *o) {
 const model_family family_mixtral = {
     .model_type = "mixtral",
     .architecture = "MixtralForCausalLM",
+    .classifier = "MixtralForSequenceClassification",
     .keys = HF_LLAMA_KEYS "sliding_window num_experts num_experts_per_tok router_aux_loss_coef",
     .own_keys = "router_jitter_noise output_router_logits",
     .activations = "silu" HF_ACTIVATIONS,
@@ -47,6 +48,7 @@ const model_family family_mixtral = {
             [PART_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.experts.%d.w2",
         },
     .pad_row_fixed = true,
+    .gguf_arch = "llama",
     .loaded_by = BY_TRANSFORMERS | BY_VLLM,
     .defaults = mixtral_defaults,
     .from_hf = mixtral_from_hf,

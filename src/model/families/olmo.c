@@ -23,6 +23,7 @@ static void olmo_to_hf(const model_config *mc, json_t *o) {
 const model_family family_olmo = {
     .model_type = "olmo",
     .architecture = "OlmoForCausalLM",
+    .classifier = "OlmoForSequenceClassification",
     .keys = MODEL_KEYS_OF_ALL "num_key_value_heads head_dim intermediate_size rope_theta "
                               "attn_pdrop attention_bias clip_qkv",
     .activations = "silu" HF_ACTIVATIONS,

@@ -21,6 +21,7 @@ static void olmo2_to_hf(const model_config *mc, json_t *o) {
 const model_family family_olmo2 = {
     .model_type = "olmo2",
     .architecture = "Olmo2ForCausalLM",
+    .classifier = "Olmo2ForSequenceClassification",
     .keys = HF_LLAMA_KEYS "attention_bias",
     .activations = "silu" HF_ACTIVATIONS,
     .names =

@@ -44,6 +44,7 @@ const model_family family_olmoe = {
     .activations = "silu" HF_ACTIVATIONS,
     .names = {HF_LLAMA_NAMES, HF_QK_NORMS},
     .pad_row_fixed = true,
+    .gguf_arch = "olmoe",
     .loaded_by = BY_TRANSFORMERS | BY_VLLM,
     .defaults = olmoe_defaults,
     .from_hf = olmoe_from_hf,

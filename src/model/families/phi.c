@@ -42,6 +42,7 @@ static void phi_to_hf(const model_config *mc, json_t *o) {
 const model_family family_phi = {
     .model_type = "phi",
     .architecture = "PhiForCausalLM",
+    .classifier = "PhiForSequenceClassification",
     .keys = MODEL_KEYS_OF_ALL
     "num_key_value_heads intermediate_size rms_norm_eps rope_theta partial_rotary_factor "
     "embd_pdrop attn_pdrop resid_pdrop qk_norm",

@@ -19,6 +19,7 @@ static void qwen2_to_hf(const model_config *mc, json_t *o) {
 const model_family family_qwen2 = {
     .model_type = "qwen2",
     .architecture = "Qwen2ForCausalLM",
+    .classifier = "Qwen2ForSequenceClassification",
     .keys = HF_LLAMA_KEYS "sliding_window",
     .own_keys = "use_sliding_window max_window_layers",
     .lists = "sliding_window",

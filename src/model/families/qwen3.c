@@ -22,6 +22,7 @@ static void qwen3_to_hf(const model_config *mc, json_t *o) {
 const model_family family_qwen3 = {
     .model_type = "qwen3",
     .architecture = "Qwen3ForCausalLM",
+    .classifier = "Qwen3ForSequenceClassification",
     .keys = HF_LLAMA_KEYS "attention_bias sliding_window",
     .own_keys = "use_sliding_window max_window_layers",
     .lists = "sliding_window",

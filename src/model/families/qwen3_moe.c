@@ -51,6 +51,7 @@ static void qwen3_moe_to_hf(const model_config *mc, json_t *o) {
 const model_family family_qwen3_moe = {
     .model_type = "qwen3_moe",
     .architecture = "Qwen3MoeForCausalLM",
+    .classifier = "Qwen3MoeForSequenceClassification",
     .keys = HF_LLAMA_KEYS "attention_bias sliding_window num_experts num_experts_per_tok "
                           "moe_intermediate_size norm_topk_prob router_aux_loss_coef expert_layers",
     .own_keys = "use_sliding_window max_window_layers decoder_sparse_step mlp_only_layers "
@@ -59,6 +60,7 @@ const model_family family_qwen3_moe = {
     .activations = "silu" HF_ACTIVATIONS,
     .names = {HF_LLAMA_NAMES, HF_QK_NORMS},
     .pad_row_fixed = true,
+    .gguf_arch = "qwen3moe",
     .loaded_by = BY_TRANSFORMERS | BY_VLLM,
     .defaults = qwen3_moe_defaults,
     .from_hf = qwen3_moe_from_hf,

@@ -64,6 +64,7 @@ static void smollm3_to_hf(const model_config *mc, json_t *o) {
 const model_family family_smollm3 = {
     .model_type = "smollm3",
     .architecture = "SmolLM3ForCausalLM",
+    .classifier = "SmolLM3ForSequenceClassification",
     .keys = HF_LLAMA_KEYS "attention_bias mlp_bias no_rope_layers sliding_window",
     .own_keys = "no_rope_layer_interval use_sliding_window max_window_layers",
     .lists = "no_rope_layers sliding_window",

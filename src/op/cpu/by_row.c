@@ -15,10 +15,11 @@
 
 #include "op/cpu/ops.h"
 #include "op/cpu/pack.h"
+#include "op/cpu/tables.h"
 
-/* Columns of a tile; bytes of a block of columns, and its most columns, from MANY_ROWS rows on: with fewer
+/* Columns of a tile; bytes of a block of columns, and its most columns, from BY_ROW_MANY rows on: with fewer
  * it is one tile wide, and decoding it overlaps with the first tile. */
-enum { COLUMNS = 4, BLOCK_BYTES = 1 << 18, BLOCK_COLUMNS = 64, MANY_ROWS = 128 };
+enum { COLUMNS = 4, BLOCK_BYTES = 1 << 18, BLOCK_COLUMNS = 64 };
 /* Floats of a block that lie on the stack of each thread. Workspace is another thread's in the next op,
  * and its lines would go from core to core: 15 us for each product. */
 enum { NEAR_FLOATS = 1 << 14 };
@@ -199,14 +200,14 @@ static int64_t padded(int64_t k) {
 
 /* Columns of a block: with a share of them for each thread. */
 static int64_t block_columns(int threads, int64_t m, int64_t n, int64_t k) {
-    if (m < MANY_ROWS) return COLUMNS;
+    if (m < BY_ROW_MANY) return COLUMNS;
     int64_t most = BLOCK_BYTES / ((int64_t)sizeof(element) * k);
     most = most > BLOCK_COLUMNS ? BLOCK_COLUMNS : most < COLUMNS ? COLUMNS : most;
     int64_t blocks = ((n + most - 1) / most + threads - 1) / threads * threads;
     return ((n + blocks - 1) / blocks + COLUMNS - 1) / COLUMNS * COLUMNS;
 }
 
-int64_t CPU_FN(by_row_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype a, dtype b) {
+static int64_t by_row_ws(int threads, int64_t m, int64_t n, int64_t k, dtype a, dtype b) {
     int64_t floats = is_element(a) ? 0 : m * padded(k);
     if (!is_element(b)) floats += threads * block_columns(threads, m, n, k) * padded(k);
     return floats * (int64_t)sizeof(float);
@@ -227,7 +228,7 @@ static int64_t decode(const operands *o, const char *b, int64_t row_bytes, int64
     return 0;
 }
 
-void CPU_FN(by_row)(int threads, const gemm_args *g, void *ws) {
+static void by_row(int threads, const gemm_args *g, void *ws) {
     bool a_is = is_element(g->ab_dt), b_is = a_is && g->b_stored == DT_F32;
     int64_t step = block_columns(threads, g->m, g->n, g->k), ld = padded(g->k);
     int64_t row_bytes = dtype_span_bytes(g->b_stored == DT_F32 ? g->ab_dt : g->b_stored, g->ldb);
@@ -257,4 +258,37 @@ void CPU_FN(by_row)(int threads, const gemm_args *g, void *ws) {
             multiply_block(&o, first, cols);
         }
     }
+}
+
+/* The kernels for integers, if the machine has them and they have this format of weights. */
+static const cpu_kernels *find_stored_dot(const dev *d, dtype b) {
+    const cpu_kernels *k = cpu_kernels_of(dev_isa(d), DT_BF16);
+    return CPU_STORED && k->stored_dot && k->stored_dot_fits(b) ? k : NULL;
+}
+
+int64_t CPU_FN(product_by_row_ws)(const dev *d, bool rounds, int threads, int64_t m, int64_t n,
+                                  int64_t k, dtype a, dtype b) {
+    const cpu_kernels *dot = rounds && a != b ? find_stored_dot(d, b) : NULL;
+    return dot ? dot->stored_dot_ws(threads, m, k) : by_row_ws(threads, m, n, k, a, b);
+}
+
+void CPU_FN(product_by_row)(const dev *d, bool rounds, int threads, const gemm_args *g, void *ws) {
+#if CPU_STORED
+    const cpu_kernels *dot =
+        rounds && g->b_stored != DT_F32 ? find_stored_dot(d, g->b_stored) : NULL;
+    if (dot) {
+        dot->stored_dot(threads, g, ws);
+        return;
+    }
+    if (g->b_stored != DT_F32 && g->m <= GEMV_STORED_ROWS) {
+        CPU_FN(gemv_stored)(threads, g);
+        return;
+    }
+#else
+    (void)d, (void)rounds; /* it reads no weights as files store them */
+#endif
+    if (g->b_stored == DT_F32 && g->m == 1)
+        CPU_FN(gemv)(threads, g);
+    else
+        by_row(threads, g, ws);
 }

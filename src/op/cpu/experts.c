@@ -1,7 +1,9 @@
-/* EXPERT_LINEAR and EXPERT_SUM. The first is a packed product for each expert with the rows that
- * have picked it, so that a row's bits do not depend on how many there are; 2 M I O FLOPs in all: experts with many rows one after the other with all threads,
- * the others side by side with a thread each. The second is bound by memory: k rows are read for
- * each that is written. */
+/* EXPERT_LINEAR and EXPERT_SUM. The first is a product for each expert with the rows that have picked it, 2 M I O FLOPs in
+ * all. A row's bits do not depend on how many rows its expert has.
+ *   packed   experts with many rows one after the other with all threads, the others side by side, a thread each
+ *   by row   for few rows, as in decoding, and for weights in blocks: pieces of the experts that have rows are shared
+ *            out, so that all threads read weights even if there is one such expert
+ * The second is bound by memory: k rows are read for each that is written. */
 #include <omp.h>
 
 #include "op/cpu/ops.h"
@@ -23,22 +25,31 @@ static const void *at_row(const tensor *t, int64_t row) {
     return (const char *)t->data + row * t->ld * (int64_t)dtype_bytes(t->dt);
 }
 
+/* The operand B: the matrix of expert e, in the format of x or in another. */
+static void set_weight(gemm_args *g, const op_call *c, int64_t e, dtype x) {
+    const tensor *w = &c->in[1];
+    g->b = op_expert_at(c->attr, w, e), g->ldb = w->ld, g->ab_dt = x;
+    if (w->dt != x) g->b_stored = w->dt;
+}
+
 static gemm_args forward_of(const op_call *c, int64_t e) {
-    const tensor *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
-    int64_t first = starts_of(c)[e], O = y->cols;
-    gemm_args g = {.m = starts_of(c)[e + 1] - first, .n = O, .k = x->cols};
-    g.a = at_row(x, first), g.lda = x->ld, g.b = at_row(w, e * O), g.ldb = w->ld, g.b_trans = true;
-    g.ab_dt = x->dt, g.c = (void *)(uintptr_t)at_row(y, first), g.ldc = y->ld, g.c_dt = y->dt;
+    const tensor *x = &c->in[0], *y = &c->out[0];
+    int64_t first = starts_of(c)[e];
+    gemm_args g = {.m = starts_of(c)[e + 1] - first, .n = y->cols, .k = x->cols, .b_trans = true};
+    g.a = at_row(x, first), g.lda = x->ld;
+    g.c = (void *)(uintptr_t)at_row(y, first), g.ldc = y->ld, g.c_dt = y->dt;
+    set_weight(&g, c, e, x->dt);
     return g;
 }
 
 static gemm_args input_of(const op_call *c, int64_t e) {
-    const tensor *dy = &c->dout[0], *w = &c->in[1], *dx = &c->din[0];
-    int64_t first = starts_of(c)[e], O = dy->cols;
-    gemm_args g = {.m = starts_of(c)[e + 1] - first, .n = dx->cols, .k = O};
-    g.a = at_row(dy, first), g.lda = dy->ld, g.b = at_row(w, e * O), g.ldb = w->ld;
-    g.ab_dt = dy->dt, g.c = (void *)(uintptr_t)at_row(dx, first), g.ldc = dx->ld, g.c_dt = dx->dt;
+    const tensor *dy = &c->dout[0], *dx = &c->din[0];
+    int64_t first = starts_of(c)[e];
+    gemm_args g = {.m = starts_of(c)[e + 1] - first, .n = dx->cols, .k = dy->cols};
+    g.a = at_row(dy, first), g.lda = dy->ld;
+    g.c = (void *)(uintptr_t)at_row(dx, first), g.ldc = dx->ld, g.c_dt = dx->dt;
     g.accumulate = op_accumulates(c, 0);
+    set_weight(&g, c, e, dy->dt);
     return g;
 }
 
@@ -48,7 +59,7 @@ static gemm_args weight_of(const op_call *c, int64_t e) {
     gemm_args g = {.m = O, .n = x->cols, .k = starts_of(c)[e + 1] - first};
     g.a = at_row(dy, first), g.lda = dy->ld, g.a_trans = true, g.b = at_row(x, first),
     g.ldb = x->ld;
-    g.ab_dt = dy->dt, g.c = (void *)(uintptr_t)at_row(dw, e * O), g.ldc = dw->ld, g.c_dt = DT_F32;
+    g.ab_dt = dy->dt, g.c = op_expert_at(c->attr, dw, e), g.ldc = dw->ld, g.c_dt = DT_F32;
     g.accumulate = op_accumulates(c, 1);
     return g;
 }
@@ -75,7 +86,7 @@ static int64_t rows_of(const op_call *c, int64_t e) {
 }
 
 static void run_experts(const op_call *c, expert_phase phase) {
-    int64_t E = c->attr->router.experts;
+    int64_t E = c->attr->experts.n;
     int threads = call_threads(c);
     int64_t room = c->ws_bytes / threads / 64 * 64;
     for (int64_t e = 0; e < E; e++)
@@ -86,21 +97,101 @@ static void run_experts(const op_call *c, expert_phase phase) {
             run_expert(c, phase, e, 1, (char *)c->ws + omp_get_thread_num() * room);
 }
 
+/* ---- by row ---- */
+
+/* With fewer rows than so many for each expert packing its weights costs more than the product; weights in blocks are
+ * never packed. */
+enum { FEW_ROWS = 4 };
+
+static bool is_by_row(const op_attr *attr, dtype x, dtype w, int64_t rows) {
+    bool few = rows <= FEW_ROWS * attr->experts.n;
+    return attr->experts.by_row || few || dtype_is_blocks(w) || (w != x && !CPU_STORED);
+}
+
+/* How work is shared out: columns of a piece of an expert's y. */
+typedef struct sharing {
+    int32_t *active; /* experts that have rows, but fewer than BY_ROW_MANY */
+    int64_t n, pieces, cols;
+} sharing;
+
+/* Some pieces for each thread, of whole tiles of columns. */
+static sharing share_out(const op_call *c, int threads) {
+    sharing s = {.active = c->ws};
+    int64_t O = c->out[0].cols;
+    for (int32_t e = 0; e < c->attr->experts.n; e++)
+        if (rows_of(c, e) > 0 && rows_of(c, e) < BY_ROW_MANY) s.active[s.n++] = e;
+    int64_t want = s.n ? (4 * threads + s.n - 1) / s.n : 1;
+    s.cols = ((O + want - 1) / want + 31) / 32 * 32;
+    s.pieces = (O + s.cols - 1) / s.cols;
+    return s;
+}
+
+static int64_t list_bytes(const op_attr *attr) {
+    return ((int64_t)sizeof(int32_t) * attr->experts.n + 63) / 64 * 64;
+}
+
+/* Columns [j, j + cols) of the product. */
+static gemm_args columns_of(const gemm_args *whole, int64_t j, int64_t cols) {
+    gemm_args g = *whole;
+    dtype b = g.b_stored == DT_F32 ? g.ab_dt : g.b_stored;
+    g.n = g.n - j < cols ? g.n - j : cols;
+    g.b = (const char *)g.b + j * dtype_span_bytes(b, g.ldb);
+    g.c = (char *)g.c + j * (int64_t)dtype_bytes(g.c_dt);
+    return g;
+}
+
+static void forward_by_row(const op_call *c) {
+    int threads = call_threads(c);
+    sharing s = share_out(c, threads);
+    char *ws = (char *)c->ws + list_bytes(c->attr);
+    int64_t room = (c->ws_bytes - list_bytes(c->attr)) / threads / 64 * 64;
+    for (int64_t e = 0; e < c->attr->experts.n; e++) {
+        if (rows_of(c, e) < BY_ROW_MANY) continue;
+        gemm_args g = forward_of(c, e);
+        CPU_FN(product_by_row)(c->run->dev, c->attr->experts.rounds, threads, &g, ws);
+    }
+    if (c->in[0].rows * c->in[0].cols * c->out[0].cols < SMALL_PRODUCT / 16) threads = 1;
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int64_t t = 0; t < s.n * s.pieces; t++) {
+        gemm_args whole = forward_of(c, s.active[t / s.pieces]);
+        gemm_args g = columns_of(&whole, t % s.pieces * s.cols, s.cols);
+        CPU_FN(product_by_row)
+        (c->run->dev, c->attr->experts.rounds, 1, &g, ws + omp_get_thread_num() * room);
+    }
+}
+
+/* ---- the op ---- */
+
 static void expert_linear_fwd(const op_call *c) {
-    run_experts(c, EXPERT_FORWARD);
+    const tensor *x = &c->in[0], *w = &c->in[1];
+    if (!CPU_STORED && w->dt != x->dt)
+        op_find_reference(OP_EXPERT_LINEAR, DT_F32)->fwd(c);
+    else if (is_by_row(c->attr, x->dt, w->dt, x->rows))
+        forward_by_row(c);
+    else
+        run_experts(c, EXPERT_FORWARD);
 }
 static void expert_linear_bwd_input(const op_call *c) {
-    if (c->din[0].data) run_experts(c, EXPERT_INPUT);
+    if (!c->din[0].data) return;
+    if (!CPU_STORED && c->in[1].dt != c->dout[0].dt)
+        op_find_reference(OP_EXPERT_LINEAR, DT_F32)->bwd_input(c);
+    else
+        run_experts(c, EXPERT_INPUT);
 }
 static void expert_linear_bwd_weight(const op_call *c) {
     if (c->din[1].data) run_experts(c, EXPERT_WEIGHT);
 }
 
+/* ---- workspace ---- */
+
 /* Bytes for a product of up to `rows` rows. Of a gradient of weights they are k, which is cut evenly:
  * fewer rows can have longer blocks, and need more. */
 static int64_t product_bytes(const op_infer *io, int threads, int64_t rows, expert_phase phase) {
-    int64_t I = io->in[0].cols, O = io->in[1].rows / io->attr->router.experts, most = 0;
-    dtype dt = io->in[0].dt;
+    int64_t I = io->in[0].cols, O = io->in[1].rows / io->attr->experts.n, most = 0;
+    dtype dt = io->in[0].dt, w = io->in[1].dt;
+    if (phase == EXPERT_FORWARD && is_by_row(io->attr, dt, w, io->in[0].rows))
+        return CPU_FN(product_by_row_ws)(io->dev, io->attr->experts.rounds, threads, rows, O, I, dt,
+                                         w);
     if (phase == EXPERT_FORWARD) return CPU_FN(gemm_ws)(threads, rows, O, I, dt, dt);
     if (phase == EXPERT_INPUT) return CPU_FN(gemm_ws)(threads, rows, I, O, dt, dt);
     for (int64_t k = 1; k <= rows; k++) {
@@ -110,10 +201,12 @@ static int64_t product_bytes(const op_infer *io, int threads, int64_t rows, expe
     return most;
 }
 
-/* All rows may go to one expert; the others have fewer than MANY_ROWS each. */
+/* All rows may go to one expert; of the others, which run side by side, each has few. */
 static int64_t room_for(const op_infer *io, int64_t rows, expert_phase phase) {
     int threads = dev_threads(io->dev);
-    int64_t few = rows < MANY_ROWS ? rows : MANY_ROWS;
+    int64_t most =
+        is_by_row(io->attr, io->in[0].dt, io->in[1].dt, rows) ? BY_ROW_MANY - 1 : MANY_ROWS;
+    int64_t few = rows < most ? rows : most;
     int64_t all = product_bytes(io, threads, rows, phase);
     int64_t one = (product_bytes(io, 1, few, phase) + 63) / 64 * 64 * threads;
     return one > all ? one : all;
@@ -121,6 +214,7 @@ static int64_t room_for(const op_infer *io, int64_t rows, expert_phase phase) {
 
 static void expert_linear_workspace(const op_infer *io, int64_t ws[3]) {
     for (int p = 0; p < 3; p++) ws[p] = room_for(io, io->in[0].rows, (expert_phase)p);
+    ws[0] += list_bytes(io->attr);
 }
 
 const op_impl CPU_FN(cpu_expert_linear) = {expert_linear_fwd, expert_linear_bwd_input,

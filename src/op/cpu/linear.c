@@ -4,27 +4,6 @@
 #include "op/cpu/parts.h"
 #include "op/cpu/ops.h"
 
-/* The order of sums of one row, for all rows; few are faster without tiles. */
-static void product_by_row(const op_call *c, const gemm_args *g) {
-    int threads = call_threads(c);
-    bool stored = g->b_stored != DT_F32;
-#if CPU_STORED
-    if (stored && g->m <= GEMV_STORED_ROWS) {
-        CPU_FN(gemv_stored)(threads, g);
-        return;
-    }
-#else
-    if (stored) {
-        op_find_reference(OP_LINEAR, DT_F32)->fwd(c);
-        return;
-    }
-#endif
-    if (!stored && g->m == 1)
-        CPU_FN(gemv)(threads, g);
-    else
-        CPU_FN(by_row)(threads, g, c->ws);
-}
-
 /* Weights in blocks are always multiplied by row, which is the fastest way, and f16 and bf16 in programs of f32 for
  * a few rows. More of these have the sums, and so the bits, of the same weights in f32. */
 static bool is_by_row(const op_attr *attr, dtype x, dtype w, int64_t rows) {
@@ -39,8 +18,10 @@ static void linear_fwd(const op_call *c) {
     g.c = y->data, g.ldc = y->ld, g.c_dt = y->dt, g.bias = bias->data;
     g.res = c->in[3].data, g.ldr = c->in[3].ld;
     if (w->dt != x->dt) g.b_stored = w->dt;
-    if (is_by_row(c->attr, x->dt, w->dt, x->rows))
-        product_by_row(c, &g);
+    if (!CPU_STORED && g.b_stored != DT_F32)
+        op_find_reference(OP_LINEAR, DT_F32)->fwd(c);
+    else if (is_by_row(c->attr, x->dt, w->dt, x->rows))
+        CPU_FN(product_by_row)(c->run->dev, c->attr->linear.rounds, call_threads(c), &g, c->ws);
     else if (w->dt == x->dt)
         gemm_run(c->run->dev, &g, c->ws);
     else
@@ -80,7 +61,8 @@ static void linear_workspace(const op_infer *io, int64_t ws[3]) {
     int64_t n = io->in[0].rows, k = io->in[0].cols, o = io->in[1].rows;
     dtype dt = io->in[0].dt;
     if (is_by_row(io->attr, dt, io->in[1].dt, n))
-        ws[0] = CPU_FN(by_row_ws)(dev_threads(io->dev), n, o, k, dt, io->in[1].dt);
+        ws[0] = CPU_FN(product_by_row_ws)(io->dev, io->attr->linear.rounds, dev_threads(io->dev), n,
+                                          o, k, dt, io->in[1].dt);
     else
         ws[0] = gemm_ws_bytes(io->dev, n, o, k, dt, io->attr->linear.exact ? DT_F32 : dt);
     ws[1] = gemm_ws_bytes(io->dev, n, k, o, dt, dt);

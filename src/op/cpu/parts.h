@@ -20,9 +20,13 @@ void CPU_FN(gemv)(int threads, const gemm_args *g);
 
 /* ---- by_row.c: C = A B^T, a row of C of its own row of A alone, to the bit ---- */
 
-/* The gemv functions have the same order of sums. a, b: formats of the operands, of which b may be one of files. */
-int64_t CPU_FN(by_row_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype a, dtype b);
-void CPU_FN(by_row)(int threads, const gemm_args *g, void *ws);
+/* Rows from which workspace depends on n, too. */
+enum { BY_ROW_MANY = 128 };
+/* The gemv functions have the same order of sums. a, b: formats of the operands, of which b may be one of files; integers multiply
+ * some of these (stored_dot.c), where rows of A may be rounded to 16 bits and the machine d is good at it. */
+int64_t CPU_FN(product_by_row_ws)(const dev *d, bool rounds, int threads, int64_t m, int64_t n,
+                                  int64_t k, dtype a, dtype b);
+void CPU_FN(product_by_row)(const dev *d, bool rounds, int threads, const gemm_args *g, void *ws);
 
 /* ---- rows of weights as files store them, for kernels in f32: stored.c, gemv_stored.c ---- */
 
@@ -42,6 +46,14 @@ void CPU_FN(gemv_stored)(int threads, const gemm_args *g);
  * keep: 4 rows of B, ld apart, each up to the next whole vector. */
 void CPU_FN(gemv_stored_first)(const gemm_args *g, int64_t j, int64_t columns, float *keep,
                                int64_t ld);
+
+/* ---- stored_dot.c: products with weights as files store them, in integers; for kernels in f32 on machines that also have
+ * avx512_bf16, which is the only variant that has it ---- */
+
+/* Whether it has that format. */
+bool stored_dot_fits_avx512_bf16(dtype dt);
+int64_t stored_dot_ws_avx512_bf16(int threads, int64_t m, int64_t k);
+void stored_dot_avx512_bf16(int threads, const gemm_args *g, void *ws);
 
 /* ---- attention (`one`: forward of a single query), which attention_fwd.c joins into the op ---- */
 

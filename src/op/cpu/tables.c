@@ -23,7 +23,11 @@ const cpu_kernels CPU_FN(cpu_kernels) = {
     .gemm = CPU_FN(gemm_packed),
 #endif
     .dot_loop = CPU_FN(peak_dot_loop),
-#ifndef CPU_ONLY_BF16
+#ifdef CPU_ONLY_BF16
+    .stored_dot_fits = stored_dot_fits_avx512_bf16,
+    .stored_dot_ws = stored_dot_ws_avx512_bf16,
+    .stored_dot = stored_dot_avx512_bf16,
+#else
     .fma_loop = CPU_FN(peak_fma_loop),
     .update = CPU_FN(vec_update),
     .sum_squares = CPU_FN(vec_sum_squares),

@@ -11,6 +11,10 @@ typedef struct cpu_kernels {
     int64_t (*gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt);
     void (*gemm)(int threads, const gemm_args *g, void *ws);
     double (*dot_loop)(int threads, int64_t rounds);
+    /* stored_dot.c, of avx512_bf16 and amx; NULL elsewhere. */
+    bool (*stored_dot_fits)(dtype dt);
+    int64_t (*stored_dot_ws)(int threads, int64_t m, int64_t k);
+    void (*stored_dot)(int threads, const gemm_args *g, void *ws);
     /* NULL in avx512_bf16 and amx, where nothing of this would gain. */
     double (*fma_loop)(int threads, int64_t rounds);
     void (*update)(int threads, const vec_spans *s, const vec_update_args *a, uint64_t *digest);

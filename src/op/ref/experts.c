@@ -4,36 +4,45 @@
  *   EXPERT_SUM     y[n] = sum_j weights[n,j] z[slots[n,j]] + res[n]
  *                  dz[slots[n,j]] = weights[n,j] dy[n]; dweights[n,j] = z[slots[n,j]] . dy[n] */
 #include "op/ref/ref.h"
+#include "op/ref/stored.h"
 
 /* ---- products ---- */
-
-/* Row 0 of expert e in w, or in its gradient. */
-static int64_t first_row(const op_call *c, const tensor *w, int64_t e) {
-    return w->rows / c->attr->router.experts * e;
-}
 
 static const int32_t *starts_of(const op_call *c) {
     return c->in[2].data;
 }
 
-static void expert_linear_fwd(const op_call *c) {
-    const tensor *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
-    const int32_t *starts = starts_of(c);
-    PARALLEL_FOR
-    for (int64_t e = 0; e < c->attr->router.experts; e++)
-        for (int64_t m = starts[e]; m < starts[e + 1]; m++)
-            for (int64_t o = 0; o < y->cols; o++)
-                row_of(y, m)[o] =
-                    store(dot(row_of(x, m), row_of(w, first_row(c, w, e) + o), x->cols));
+/* The matrix of expert e in w, or in its gradient. */
+static tensor expert_of(const op_call *c, const tensor *w, int64_t e) {
+    tensor t = *w;
+    t.data = op_expert_at(c->attr, w, e);
+    t.rows = w->rows / c->attr->experts.n;
+    return t;
 }
 
-static void input_row(const op_call *c, int64_t m, int64_t e, bool add) {
-    const tensor *w = &c->in[1], *dy = &c->dout[0], *dx = &c->din[0];
+static void expert_linear_fwd(const op_call *c) {
+    const tensor *x = &c->in[0], *y = &c->out[0];
+    const int32_t *starts = starts_of(c);
+    PARALLEL_FOR
+    for (int64_t e = 0; e < c->attr->experts.n; e++) {
+        tensor w = expert_of(c, &c->in[1], e);
+        for (int64_t m = starts[e]; m < starts[e + 1]; m++)
+            for (int64_t o = 0; o < y->cols; o++)
+                row_of(y, m)[o] = store(stored_dot(row_of(x, m), x->dt, &w, o));
+    }
+}
+
+static void input_row(const op_call *c, int64_t m, const tensor *w, bool add) {
+    const tensor *dy = &c->dout[0], *dx = &c->din[0];
+    if (w->dt != dy->dt) {
+        stored_give(dy, w, dx, m, add);
+        return;
+    }
     for (int64_t b = 0; b < blocks_of(dx->cols); b++) {
         int64_t first = b * BLOCK, len = block_len(dx->cols, first);
         ACC acc[BLOCK] = {0};
         for (int64_t o = 0; o < dy->cols; o++)
-            axpy(acc, load(row_of(dy, m)[o]), row_of(w, first_row(c, w, e) + o) + first, len);
+            axpy(acc, load(row_of(dy, m)[o]), row_of(w, o) + first, len);
         for (int64_t i = 0; i < len; i++) put(row_of(dx, m) + first + i, acc[i], add);
     }
 }
@@ -43,21 +52,24 @@ static void expert_linear_bwd_input(const op_call *c) {
     if (!c->din[0].data) return;
     bool add = op_accumulates(c, 0);
     PARALLEL_FOR
-    for (int64_t e = 0; e < c->attr->router.experts; e++)
-        for (int64_t m = starts[e]; m < starts[e + 1]; m++) input_row(c, m, e, add);
+    for (int64_t e = 0; e < c->attr->experts.n; e++) {
+        tensor w = expert_of(c, &c->in[1], e);
+        for (int64_t m = starts[e]; m < starts[e + 1]; m++) input_row(c, m, &w, add);
+    }
 }
 
 static void expert_linear_bwd_weight(const op_call *c) {
-    const tensor *x = &c->in[0], *dy = &c->dout[0], *dw = &c->din[1];
+    const tensor *x = &c->in[0], *dy = &c->dout[0];
     const int32_t *starts = starts_of(c);
-    if (!dw->data) return;
+    if (!c->din[1].data) return;
     bool add = op_accumulates(c, 1);
     PARALLEL_FOR_2
-    for (int64_t e = 0; e < c->attr->router.experts; e++) {
+    for (int64_t e = 0; e < c->attr->experts.n; e++) {
         for (int64_t o = 0; o < dy->cols; o++) {
-            REAL *to = real_row_of(dw, first_row(c, dw, e) + o);
-            for (int64_t b = 0; b < blocks_of(dw->cols); b++) {
-                int64_t first = b * BLOCK, len = block_len(dw->cols, first);
+            tensor dw = expert_of(c, &c->din[1], e);
+            REAL *to = real_row_of(&dw, o);
+            for (int64_t b = 0; b < blocks_of(dw.cols); b++) {
+                int64_t first = b * BLOCK, len = block_len(dw.cols, first);
                 ACC acc[BLOCK] = {0};
                 for (int64_t m = starts[e]; m < starts[e + 1]; m++)
                     axpy(acc, load(row_of(dy, m)[o]), row_of(x, m) + first, len);

@@ -2,26 +2,12 @@
 #include "op/ref/ref.h"
 #include "op/ref/stored.h"
 
-/* x[n,:] with row o of w. */
-static ACC product(const op_call *c, int64_t n, int64_t o) {
-    const tensor *w = &c->in[1];
-    const STORE *x = row_of(&c->in[0], n);
-    if (w->dt == c->in[0].dt) return dot(x, row_of(w, o), w->cols);
-    ACC sum = 0;
-    float piece[PIECE];
-    FOR_PIECES(w->cols, first, len) {
-        stored_read(w, o, first, len, piece);
-        for (int64_t i = 0; i < len; i++) sum += (ACC)load(x[first + i]) * (ACC)piece[i];
-    }
-    return sum;
-}
-
 static void linear_fwd(const op_call *c) {
     const tensor *bias = &c->in[2], *res = &c->in[3], *y = &c->out[0];
     PARALLEL_FOR_2
     for (int64_t n = 0; n < y->rows; n++) {
         for (int64_t o = 0; o < y->cols; o++) {
-            ACC sum = product(c, n, o);
+            ACC sum = stored_dot(row_of(&c->in[0], n), c->in[0].dt, &c->in[1], o);
             if (bias->data) sum += real_row_of(bias, 0)[o];
             if (res->data) sum += load(row_of(res, n)[o]);
             if (c->attr->linear.exact)
@@ -32,20 +18,6 @@ static void linear_fwd(const op_call *c) {
     }
 }
 
-/* Row n of dx, where w is in another format. */
-static void stored_row(const tensor *dy, const tensor *w, const tensor *dx, int64_t n, bool add) {
-    float piece[PIECE];
-    FOR_PIECES(dx->cols, first, len) {
-        ACC acc[PIECE] = {0};
-        for (int64_t o = 0; o < dy->cols; o++) {
-            ACC by = load(row_of(dy, n)[o]);
-            stored_read(w, o, first, len, piece);
-            for (int64_t i = 0; i < len; i++) acc[i] += by * (ACC)piece[i];
-        }
-        for (int64_t i = 0; i < len; i++) put(row_of(dx, n) + first + i, acc[i], add);
-    }
-}
-
 /* dx[n,i] = sum_o dy[n,o] w[o,i] */
 static void linear_bwd_input(const op_call *c) {
     const tensor *w = &c->in[1], *dy = &c->dout[0], *dx = &c->din[0];
@@ -53,7 +25,7 @@ static void linear_bwd_input(const op_call *c) {
     bool add = op_accumulates(c, 0);
     if (w->dt != dy->dt) {
         PARALLEL_FOR
-        for (int64_t n = 0; n < dx->rows; n++) stored_row(dy, w, dx, n, add);
+        for (int64_t n = 0; n < dx->rows; n++) stored_give(dy, w, dx, n, add);
         return;
     }
     PARALLEL_FOR_2

@@ -55,9 +55,9 @@ status infer_ROUTER_SORT(op_infer *io, err *e) {
 
 status infer_EXPERT_LINEAR(op_infer *io, err *e) {
     const tensor *x = &io->in[0], *w = &io->in[1];
-    int64_t E = io->attr->router.experts;
+    int64_t E = io->attr->experts.n;
     TRY(expect_positive(io, "experts", E, e));
-    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(expect_matrix(io, 1, e));
     TRY(same_cols(io, 0, 1, e));
     if (w->rows % E)
         return err_set(e, ST_USAGE, "expert_linear: w has %lld rows, no multiple of %lld experts",

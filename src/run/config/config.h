@@ -57,7 +57,9 @@
     W(CONFIG_OBJECTIVE_APO_ZERO, "apo-zero")                                                       \
     W(CONFIG_OBJECTIVE_APO_DOWN, "apo-down")                                                       \
     W(CONFIG_OBJECTIVE_KTO, "kto")                                                                 \
-    W(CONFIG_OBJECTIVE_ORPO, "orpo")
+    W(CONFIG_OBJECTIVE_ORPO, "orpo")                                                               \
+    W(CONFIG_OBJECTIVE_CLASSIFY, "classify")                                                       \
+    W(CONFIG_OBJECTIVE_REWARD, "reward")
 #define CONFIG_SET_TRAIN_EMBEDDINGS(W)                                                             \
     W(CONFIG_TRAIN_AUTO, "auto")                                                                   \
     W(CONFIG_TRAIN_ALWAYS, "always")                                                               \

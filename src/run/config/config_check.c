@@ -1,6 +1,7 @@
 /* Checks across values, for training, and for what this version can run. */
 #include <inttypes.h>
 
+#include "optim/optim.h"
 #include "optim/schedule.h"
 #include "run/config/config_int.h"
 
@@ -37,6 +38,14 @@ static status check_milestones(const config *c, err *e) {
     return ST_OK;
 }
 
+static status check_cycle(const config *c, err *e) {
+    const char *path = "optim.schedule.cycle_beta1";
+    int n = c->optim.schedule.cycle_beta1.n;
+    const double *beta1 = c->optim.schedule.cycle_beta1.items;
+    if (n == 0 || (n == 2 && beta1[0] <= beta1[1])) return ST_OK;
+    return config_error(c, e, path, "%s wants the least and the most, such as [0.85, 0.95]", path);
+}
+
 /* Every batch of a ramp is a whole number of micro-batches. */
 static status check_ramp(const config *c, err *e) {
     int64_t start = c->train.batch_ramp.start, by = c->train.batch_ramp.increment;
@@ -64,6 +73,11 @@ status config_check_pairs(const config *c, err *e) {
     if (c->optim.betas.n != 2)
         return config_error(c, e, "optim.betas", "optim.betas must have 2 numbers, not %d",
                             c->optim.betas.n);
+    if (c->optim.adafactor.eps.n != 2)
+        return config_error(c, e, "optim.adafactor.eps",
+                            "optim.adafactor.eps must have 2 numbers, not %d",
+                            c->optim.adafactor.eps.n);
+    TRY(check_cycle(c, e));
     if (c->train.loss_scale.min_scale > c->train.loss_scale.init_scale)
         return config_error(c, e, "train.loss_scale.min_scale",
                             "train.loss_scale.min_scale (%g) is above init_scale (%g)",
@@ -96,6 +110,17 @@ status config_check_train(const config *c, err *e) {
         return missing(c, e, "train.steps",
                        "set exactly one of train.steps, train.tokens, train.epochs");
     return ST_OK;
+}
+
+/* An optimizer that sums over rows and columns needs them whole. */
+static status check_optimizer(const config *c, err *e) {
+    const optim_class *o = optim_at(c->optim.name);
+    if (!o->declare_states || (c->parallel.zero == 0 && c->parallel.tp == 1)) return ST_OK;
+    const char *path = c->parallel.zero ? "parallel.zero" : "parallel.tp";
+    config_error(c, e, path,
+                 "optimizer %s sums over whole matrices, and %s %ld divides them among ranks",
+                 o->name, path, (long)(c->parallel.zero ? c->parallel.zero : c->parallel.tp));
+    return err_hint(e, "set %s=%d, or optim.name=adamw", path, c->parallel.zero ? 0 : 1);
 }
 
 /* Masters, gradients and optimizer state are fp32; matrices are read in the compute format. */
@@ -131,6 +156,7 @@ status config_check_supported(const config *c, err *e) {
         config_error(c, e, all[i].path, "%s is not available in this version", all[i].what);
         return err_hint(e, "%s", all[i].hint);
     }
+    TRY(check_optimizer(c, e));
     if (pipeline != CONFIG_PP_AFAB || c->parallel.zero < 2) return ST_OK;
     config_error(c, e, "parallel.pp_schedule",
                  "afab keeps gradients until all micro-batches are through, zero %ld does not",

@@ -74,6 +74,7 @@ static sample_options sampling_of(const api_params *p, int index) {
                             .top_p = p->top_p,
                             .min_p = p->min_p,
                             .repetition_penalty = p->repetition_penalty,
+                            .no_repeat_ngram = (int)p->no_repeat_ngram,
                             .presence_penalty = p->presence_penalty,
                             .frequency_penalty = p->frequency_penalty,
                             .seed = sample_seed((uint64_t)p->seed, index + 1)};

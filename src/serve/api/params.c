@@ -63,6 +63,7 @@ static const field_row fields[] = {
     WITHIN("min_p", NUMBER, BOTH, min_p, 0, 1),
     WITHIN("top_k", INTEGER, BOTH, top_k, -1, INT32_MAX), /* -1 and 0: all */
     WITHIN("repetition_penalty", NUMBER, BOTH, repetition_penalty, 0.01, 100),
+    WITHIN("no_repeat_ngram_size", INTEGER, BOTH, no_repeat_ngram, 0, INT32_MAX),
     WITHIN("presence_penalty", NUMBER, BOTH, presence_penalty, -2, 2),
     WITHIN("frequency_penalty", NUMBER, BOTH, frequency_penalty, -2, 2),
     WITHIN("seed", INTEGER, BOTH, seed, -0x1p63, 0x1p63),
@@ -111,6 +112,7 @@ void api_params_advise(api_params *p, const generation_settings *settings) {
     p->top_p = settings->sample.top_p;
     p->min_p = settings->sample.min_p;
     p->repetition_penalty = settings->sample.repetition_penalty;
+    p->no_repeat_ngram = settings->sample.no_repeat_ngram;
 }
 
 /* ---- one field ---- */

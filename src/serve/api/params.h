@@ -28,6 +28,7 @@ typedef struct api_params {
 
     /* sampling */
     double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+    int64_t no_repeat_ngram;
     int64_t top_k, seed;
     const json_t *logit_bias;
 

@@ -1,6 +1,7 @@
 #include "serve/api/worker.h"
 
 #include <errno.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,6 +118,9 @@ status worker_start(worker **out, const served_list *models, metrics *m, int mos
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->wake, NULL);
     *out = w;
+    /* This thread's helpers have opened the models. While there are more such threads than processors, those that wait
+     * go to sleep at once (libgomp), and waking them takes longer than most ops. */
+    omp_pause_resource_all(omp_pause_soft);
     if (thread_start(&w->thread, run, w)) return ST_OK;
     *out = NULL;
     free(w);

@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/sha256.h"
 
 enum { LONGEST_NAME = 253 }; /* of the DNS */
@@ -22,8 +23,7 @@ void guard_init(guard *g, const http_options *options, bool loopback) {
     *g = (guard){.options = options, .loopback = loopback};
     gethostname(g->own_name, sizeof g->own_name - 1);
     if (options->n_keys == 0) return;
-    g->digests = calloc((size_t)options->n_keys, sizeof *g->digests);
-    CHECK(g->digests, "out of memory");
+    g->digests = xcalloc((size_t)options->n_keys, sizeof *g->digests);
     for (int i = 0; i < options->n_keys; i++) digest(options->keys[i], g->digests[i]);
 }
 

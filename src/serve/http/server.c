@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "serve/http/server_int.h"
 
 enum {
@@ -161,8 +162,7 @@ static status start_polling(http_server *s, err *e) {
 
 status http_server_open(http_server **out, const http_options *options, const http_route *routes,
                         err *e) {
-    http_server *s = calloc(1, sizeof *s);
-    CHECK(s, "out of memory");
+    http_server *s = xcalloc(1, sizeof *s);
     *out = NULL;
     s->options = *options;
     s->routes = routes;

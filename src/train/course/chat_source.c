@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/rng.h"
+#include "data/build/build.h"
 #include "data/build/place.h"
 #include "data/chat/chat.h"
+#include "train/objective/objective.h"
 
 /* ---- what the config says of conversations ---- */
 
@@ -35,37 +38,52 @@ static status read_options(const config *c, chat_build_options *opt, json_t **va
 
 /* ---- building ---- */
 
+/* A set that is to be made of a file: what decides it, but the file, and how. */
+typedef struct making {
+    const stage_data *d;
+    const config *c;
+    const char *path;
+    uint64_t rules;
+    const chat_build_options *chat; /* NULL: labelled texts */
+    const data_build_options *texts;
+} making;
+
 static status not_built(const char *path, err *e) {
-    err_at(e, ST_USAGE, path, "the conversations of %s are not yet token shards", path);
+    err_at(e, ST_USAGE, path, "%s is not yet made into token shards", path);
     return err_hint(e, "training makes them at its start; athanor data build makes them now");
 }
 
-static status build(const stage_data *d, const config *c, const char *path, const char *dir,
-                    const chat_build_options *opt, err *e) {
+static status build_chat(const making *m, const char *dir, err *e) {
     chat_build_result r;
-    TRY(chat_build(&path, 1, dir, c->tokenizer, d->tok, opt, &r, e));
-    log_info("%s: %" PRIu64 " conversations, %" PRIu64 " tokens, as shards in %s", path,
+    TRY(chat_build(&m->path, 1, dir, m->c->tokenizer, m->d->tok, m->chat, &r, e));
+    log_info("%s: %" PRIu64 " conversations, %" PRIu64 " tokens, as shards in %s", m->path,
              r.train.documents, r.train.tokens, dir);
     json_decref(r.report);
     return ST_OK;
 }
 
+static status build_texts(const making *m, const char *dir, err *e) {
+    data_build_result r;
+    TRY(data_build(&m->path, 1, dir, m->d->tok, m->texts, &r, e));
+    log_info("%s: %" PRIu64 " texts with a label, %" PRIu64 " tokens, as shards in %s", m->path,
+             r.train.documents, r.train.tokens, dir);
+    return ST_OK;
+}
+
 /* Whoever comes first builds; who waited finds the set. */
-static status build_once(const stage_data *d, const config *c, const char *path, const char *root,
-                         const char *dir, const char *manifest, const chat_build_options *opt,
+static status build_once(const making *m, const char *root, const char *dir, const char *manifest,
                          err *e) {
     int lock;
     TRY(place_lock(root, true, &lock, e));
-    status st = file_exists(manifest) ? ST_OK : build(d, c, path, dir, opt, e);
+    status st = ST_OK;
+    if (!file_exists(manifest)) st = (m->chat ? build_chat : build_texts)(m, dir, e);
     close(lock);
     return st;
 }
 
-static status find(const stage_data *d, const config *c, const char *path,
-                   const chat_build_options *opt, arena *a, const char **out, err *e) {
-    uint64_t rules, files = chat_inputs_fingerprint(&path, 1);
-    TRY(chat_build_digest(c->tokenizer, d->tok, opt, &rules, e));
-    const uint64_t all[] = {rules, files};
+static status find(const making *m, arena *a, const char **out, err *e) {
+    const stage_data *d = m->d;
+    const uint64_t all[] = {m->rules, chat_inputs_fingerprint(&m->path, 1)};
     char digest[17];
     hash_format(hash_bytes(all, sizeof all), digest);
     const char *root = path_join(a, d->run ? d->run : "", "data"),
@@ -73,8 +91,33 @@ static status find(const stage_data *d, const config *c, const char *path,
     const char *manifest = path_join(a, dir, "manifest.json");
     *out = dir;
     if (d->run && file_exists(manifest)) return ST_OK;
-    if (!d->run || !d->builds) return not_built(path, e);
-    return build_once(d, c, path, root, dir, manifest, opt, e);
+    if (!d->run || !d->builds) return not_built(m->path, e);
+    return build_once(m, root, dir, manifest, e);
+}
+
+/* ---- labelled texts ---- */
+
+static uint64_t hash_text(uint64_t before, const char *text) {
+    const uint64_t all[] = {before, text ? hash_bytes(text, strlen(text)) : 0};
+    return hash_bytes(all, sizeof all);
+}
+
+static status find_texts(const stage_data *d, const config *c, const char *path, arena *a,
+                         const char **out, err *e) {
+    const char *text = c->data.text;
+    bool joined = strchr(text, '{') != NULL;
+    data_build_options opt = {.reader = {.field = joined ? NULL : text,
+                                         .template = joined ? text : NULL,
+                                         .label = c->data.label,
+                                         .max_bad = 0},
+                              .no_eos = true,
+                              .labels = d->labels};
+    uint64_t rules = hash_text(hash_text(tok_hash(d->tok), text), c->data.label);
+    rules = mix64(rules ^ (uint64_t)d->labels.classes);
+    for (int64_t i = 0; d->labels.names && i < d->labels.classes; i++)
+        rules = hash_text(rules, d->labels.names[i]);
+    making m = {.d = d, .c = c, .path = path, .rules = rules, .texts = &opt};
+    return find(&m, a, out, e);
 }
 
 /* The set that the stage began with, in the folder that the run is in now. */
@@ -91,9 +134,13 @@ status chat_source_find(const stage_data *d, const config *c, const char *path, 
     json_t *variables = NULL;
     if (is_there_still(d, path, began, a, out)) return ST_OK;
     *out = path;
+    if (d->labels.are_wanted && objective_of(c)->values)
+        return file_is_dir(path) ? ST_OK : find_texts(d, c, path, a, out, e);
     if (!chat_may_be(&path, 1)) return ST_OK;
+    making m = {.d = d, .c = c, .path = path, .chat = &opt};
     status st = read_options(c, &opt, &variables, e);
-    if (st == ST_OK) st = find(d, c, path, &opt, a, out, e);
+    if (st == ST_OK) st = chat_build_digest(c->tokenizer, d->tok, &opt, &m.rules, e);
+    if (st == ST_OK) st = find(&m, a, out, e);
     json_decref(variables);
     return st;
 }

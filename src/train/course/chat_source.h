@@ -1,4 +1,4 @@
-/* Sources that are files of conversations (data/chat): the token shards that are made of them.
+/* Sources that are files of conversations (data/chat), or of labelled texts where the objective learns from these: the token shards that are made of them.
  *
  * They lie in RUN/data/DIGEST. The digest names the files (by name, size and time), the tokenizer, the chat
  * template and all else that decides the set: while it stays, later starts find the set there. A stage that has begun goes

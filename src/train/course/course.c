@@ -180,6 +180,18 @@ static status make_stages(course *k, const config *c, err *e) {
     return ST_OK;
 }
 
+static one_cycle cycle_of(const config *c) {
+    bool cycles = c->optim.schedule.cycle_beta1.n == 2;
+    const double *beta1 = c->optim.schedule.cycle_beta1.items;
+    return (one_cycle){.pct_start = c->optim.schedule.pct_start,
+                       .div_factor = c->optim.schedule.div_factor,
+                       .final_div_factor = c->optim.schedule.final_div_factor,
+                       .anneal = (anneal_kind)c->optim.schedule.anneal,
+                       .three_phase = c->optim.schedule.three_phase,
+                       .least_beta1 = cycles ? beta1[0] : 0,
+                       .most_beta1 = cycles ? beta1[1] : 0};
+}
+
 /* A schedule begins with the stage that sets optim.schedule (the run's own: with step 1) and lasts
  * until the end of the last stage that does not set another. */
 static void place_schedules(course *k, const config *c) {
@@ -205,7 +217,9 @@ static void place_schedules(course *k, const config *c) {
                                  .decay_steps = sc->optim.schedule.decay_steps,
                                  .total_steps = total,
                                  .milestones = sc->optim.schedule.milestones.items,
-                                 .n_milestones = sc->optim.schedule.milestones.n};
+                                 .n_milestones = sc->optim.schedule.milestones.n,
+                                 .timescale = sc->optim.schedule.timescale,
+                                 .cycle = cycle_of(sc)};
     }
 }
 
@@ -246,7 +260,9 @@ void course_free(course *k) {
 }
 
 static bool decays(const schedule *s) {
-    return s->kind != SCHEDULE_CONSTANT && s->kind != SCHEDULE_MULTISTEP && s->decay_steps > 0;
+    bool has_decay =
+        s->kind == SCHEDULE_LINEAR || s->kind == SCHEDULE_COSINE || s->kind == SCHEDULE_WSD;
+    return has_decay && s->decay_steps > 0;
 }
 
 void course_warn(const course *k) {
@@ -255,6 +271,7 @@ void course_warn(const course *k) {
         const schedule *sc = &s->schedule;
         int64_t decay = decays(sc) ? sc->decay_steps : 0;
         if (i && s->schedule_base == s[-1].schedule_base) continue; /* told already */
+        if (sc->kind == SCHEDULE_ONE_CYCLE) continue;
         if (sc->warmup_steps > sc->total_steps)
             log_warn("optim.schedule.warmup_steps (%" PRId64 ", %s) are more than the %" PRId64
                      " steps of the schedule: optim.lr is never reached",
@@ -312,4 +329,9 @@ uint64_t course_stage_samples(const course *k, int stage) {
 double course_lr(const course *k, int64_t step) {
     const course_stage *s = course_stage_of(k, step);
     return schedule_lr(&s->schedule, step - s->schedule_base);
+}
+
+double course_beta1(const course *k, int64_t step) {
+    const course_stage *s = course_stage_of(k, step);
+    return schedule_beta1(&s->schedule, step - s->schedule_base, s->c->optim.betas.items[0]);
 }

@@ -68,5 +68,7 @@ uint64_t course_tokens_after(const course *c, int64_t step);
 /* Number of samples of a stage. */
 uint64_t course_stage_samples(const course *c, int stage);
 double course_lr(const course *c, int64_t step);
+/* Decay rate of the first moment. */
+double course_beta1(const course *c, int64_t step);
 
 #endif

@@ -67,8 +67,8 @@ static const json_t *source_record(const stage_data *d, int stage, int i) {
 
 /* ---- opening ---- */
 
-static int width_of(int dtype) {
-    return dtype == CONFIG_TOKEN_DTYPE_U16 ? 2 : dtype == CONFIG_TOKEN_DTYPE_U32 ? 4 : 0;
+static int width_of(int kind) {
+    return kind == CONFIG_TOKEN_DTYPE_U16 ? 2 : kind == CONFIG_TOKEN_DTYPE_U32 ? 4 : 0;
 }
 
 static loader_source source_of(const config_source *s, const char *path, const json_t *record) {
@@ -85,6 +85,7 @@ static loader_config loader_config_of(const stage_data *d, const config *c) {
                            .document_mask = c->data.document_mask,
                            .sequences = objective_of(c)->sequences,
                            .labels = objective_of(c)->labels,
+                           .values = objective_of(c)->values,
                            .packing = (loader_packing)c->data.packing,
                            .order = (loader_order)c->data.order,
                            .seed = (uint64_t)c->data.seed,

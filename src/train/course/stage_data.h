@@ -10,6 +10,7 @@
 #ifndef TRAIN_STAGE_DATA_H
 #define TRAIN_STAGE_DATA_H
 
+#include "data/build/labels.h"
 #include "data/order/loader.h"
 #include "run/folder.h"
 #include "tok/tok.h"
@@ -22,6 +23,7 @@ typedef struct stage_data {
     const char *run; /* the folder that files of conversations become shards in (chat_source.h) */
     bool builds;     /* they may be built now */
     int32_t vocab_size; /* of the model */
+    text_labels labels; /* of labelled texts, by the model's head */
     const watch *watch; /* has the samples that rewinds left out */
     json_t *record;     /* {"origin", "stages": [{"name", "sources": [...]}]} */
     bool record_is_new; /* it has a stage that RUN/data.json does not have yet */

@@ -73,7 +73,7 @@ static status fill(session *s, int micro_batch, err *e) {
             r->pos[at] = t;
             if (r->start) r->start[at] = 0;
         }
-        r->label[b] = (int32_t)(sample / 2 % 2);
+        r->info[b] = (loader_row){.label = (float)(sample / 2 % 2), .n_inputs = g->T};
         r->ref_logp[b] = -(1 + 0.1 * rng_uniform(key, first)) * log(vocab) * g->T;
     }
     execute_complete(g, NULL, 0);

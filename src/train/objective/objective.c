@@ -1,7 +1,7 @@
 #include "train/objective/objective.h"
 
 extern const objective objective_dpo, objective_ipo, objective_apo_zero, objective_apo_down,
-    objective_kto, objective_orpo;
+    objective_kto, objective_orpo, objective_classify, objective_reward;
 
 /* Language modelling: the mean negative log-likelihood of all targets. Teaching is the same on data
  * that say which tokens are targets. */
@@ -15,7 +15,9 @@ static const objective *const objectives[] = {[CONFIG_OBJECTIVE_LM] = &lm,
                                               [CONFIG_OBJECTIVE_APO_ZERO] = &objective_apo_zero,
                                               [CONFIG_OBJECTIVE_APO_DOWN] = &objective_apo_down,
                                               [CONFIG_OBJECTIVE_KTO] = &objective_kto,
-                                              [CONFIG_OBJECTIVE_ORPO] = &objective_orpo};
+                                              [CONFIG_OBJECTIVE_ORPO] = &objective_orpo,
+                                              [CONFIG_OBJECTIVE_CLASSIFY] = &objective_classify,
+                                              [CONFIG_OBJECTIVE_REWARD] = &objective_reward};
 
 const objective *objective_of(const config *c) {
     CHECK(c->train.objective < ARRAY_LEN(objectives) && objectives[c->train.objective],
@@ -60,7 +62,11 @@ double objective_loss(const objective *o, const config *c, const objective_row *
         const objective_row *sample = rows + i * o->learned;
         double loss = o->loss(c, sample, kl, d_logp + i * o->learned);
         sums[SUM_LOSS] += objective_fixed(loss);
-        add_rewards(o, c, sample, sums);
+        if (o->values) {
+            sums[SUM_CHOSEN]++;
+            sums[SUM_WINS] += o->is_right(sample);
+        } else
+            add_rewards(o, c, sample, sums);
         all += loss;
     }
     return all;

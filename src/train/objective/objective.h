@@ -13,6 +13,7 @@
 
 #include <math.h>
 
+#include "model/config.h"
 #include "run/config/config.h"
 
 /* A sequence of a micro-batch, as a loss sees it. */
@@ -21,6 +22,12 @@ typedef struct objective_row {
     double ref_logp; /* by the reference; 0 where there is none */
     int64_t targets; /* how many they are */
     bool desirable;  /* its label: not of a rejected or undesirable answer */
+    /* Of objectives of a head of labels: what it says, and d loss / d score. */
+    int labels;
+    problem_kind problem;
+    const float *score; /* [labels] */
+    float *d_score;
+    float label; /* class or number */
 } objective_row;
 
 /* log of p / p_reference */
@@ -51,12 +58,17 @@ typedef struct objective {
     /* The loss needs an estimate of KL(model, reference) over all samples of the step: the mean log
      * ratio of those sequences that are not learned, which are prompts with answers of others. */
     bool kl;
+    bool head;          /* of a model with a head of labels; else of one without */
+    bool values;        /* samples are labelled texts */
     bool lowers_chosen; /* it makes chosen answers less likely, too: no alarm says so */
     /* The loss of one sample; puts d loss / d logp of its learned sequences into d_logp[learned].
+     * Of a head of labels: into d_score of each.
      * NULL: the loss is the mean nll of all targets, whose gradients the head makes. */
     double (*loss)(const config *c, const objective_row *rows, double kl, double *d_logp);
     /* What the loss makes larger in a chosen answer and smaller in a rejected one, for metrics. */
     double (*reward)(const config *c, const objective_row *r);
+    /* Of labelled texts: whether the head is right. */
+    bool (*is_right)(const objective_row *r);
 } objective;
 
 /* Of train.objective. */
@@ -76,7 +88,7 @@ typedef enum objective_sum {
     SUM_LOGP_CHOSEN,
     SUM_LOGP_REJECTED,
     SUM_TARGETS,
-    SUM_WINS, /* pairs in which the chosen answer has the larger reward */
+    SUM_WINS, /* pairs in which the chosen answer has the larger reward; labelled texts of which the head is right */
     SUM_LOSS,
     SUM_COUNT
 } objective_sum;

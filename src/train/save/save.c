@@ -64,7 +64,7 @@ static tensor_file file_of_adapters(const save_job *j) {
 }
 
 static tensor_file file_of_states(const save_job *j) {
-    int each = hf_declared(j->store), n = j->optim->n_states;
+    int each = hf_declared(j->laid_out), n = j->optim->n_states;
     tensor_file f = {.name = "state/optimizer.safetensors",
                      .order = HF_MEMORY,
                      .arrays = j->states,
@@ -73,7 +73,7 @@ static tensor_file file_of_states(const save_job *j) {
                      .n = n * each};
     for (int k = 0; k < n; k++) {
         char *prefix = arena_printf(j->mem, "%s.", j->optim->state_names[k]);
-        const st_tensor *t = hf_declare(j->mem, j->store, prefix, DT_F32, HF_MEMORY);
+        const st_tensor *t = hf_declare(j->mem, j->laid_out, prefix, DT_F32, HF_MEMORY);
         memcpy(f.tensors + k * each, t, sizeof *t * (size_t)each);
     }
     return f;

@@ -31,6 +31,7 @@ typedef struct save_job {
     int32_t stop;
     tok_ids end; /* its ids are in `mem` */
     const optim_class *optim;
+    const param_store *laid_out; /* as each of its states is */
     model_config model;
     const lora
         *lora; /* of a run of adapters: what it saves is a folder of PEFT; NULL: no such run */

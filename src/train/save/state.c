@@ -27,8 +27,9 @@
 
 static uint64_t expected_bytes(const setup *u) {
     int64_t elems = param_store_sizes(param_store_whole(u->plan->store)).trained_elems;
-    int64_t per = 4 + (u->plan->spec.compute == DT_F32 ? 0 : 2) + 4 * u->optim->n_states;
-    return (uint64_t)(elems * per) + (1u << 20);
+    int64_t states = param_store_sizes(param_store_whole(u->plan->states)).trained_elems;
+    int64_t per = 4 + (u->plan->spec.compute == DT_F32 ? 0 : 2);
+    return (uint64_t)(elems * per + 4 * states * u->optim->n_states) + (1u << 20);
 }
 
 /* Samples of its stage that have been used after step `step`. */
@@ -102,6 +103,7 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .store = u->plan->store,
                     .tok = u->tok,
                     .optim = u->optim,
+                    .laid_out = u->plan->states,
                     .model = *trained_model(s),
                     .lora = u->lora.adapters.rank ? &u->lora : NULL,
                     .compute = u->plan->spec.compute,
@@ -116,7 +118,7 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .began_ns = clock_now_ns()};
     keep_teaching(j, &s->stage.chat);
     for (int i = 0; i < u->optim->n_states; i++)
-        j->states[i] = held_states(u->plan->store, u->plan->optim_state[i]);
+        j->states[i] = held_states(u->plan->states, u->plan->optim_state[i]);
     return j;
 }
 
@@ -154,10 +156,11 @@ static void copy_array(held_array *a, float *to, int64_t bytes) {
 /* Copies weights and optimizer state, which the next steps will change, into the snapshot; the job
  * then reads that, without the device. */
 static void take_snapshot(const setup *u, save_job *j) {
-    param_sizes z = param_store_sizes(u->plan->store);
-    copy_array(&j->masters, u->plan->snapshot_params, z.trained_master_bytes);
+    int64_t masters = param_store_sizes(u->plan->store).trained_master_bytes;
+    int64_t state = param_store_sizes(u->plan->states).state_bytes;
+    copy_array(&j->masters, u->plan->snapshot_params, masters);
     for (int i = 0; i < u->optim->n_states; i++)
-        copy_array(&j->states[i], u->plan->snapshot_state[i], z.state_bytes);
+        copy_array(&j->states[i], u->plan->snapshot_state[i], state);
 }
 
 /* One failed save is an alarm: the next may succeed, and what was saved before stands. A second one
@@ -323,7 +326,7 @@ static status read_states(session *s, const char *dir, err *e) {
     status st = ST_OK;
     for (int k = 0; k < u->optim->n_states && st == ST_OK; k++) {
         char *prefix = arena_printf(u->a, "%s.", u->optim->state_names[k]);
-        held_array state = held_states(u->plan->store, u->plan->optim_state[k]);
+        held_array state = held_states(u->plan->states, u->plan->optim_state[k]);
         st = hf_read_array(&state, r, prefix, HF_MEMORY, e);
     }
     st_close(r);

@@ -1,0 +1,202 @@
+/* athanor plan schedule: what each stage of a pipeline does when, drawn; and where it waits.
+ *
+ * Reading order: cmd_plan_schedule; the table, the drawing in a terminal, as SVG, as a trace. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/frame/cli.h"
+#include "app/plan/schedule_picture.h"
+#include "base/file.h"
+
+enum { MOST_STAGES = 1024, MOST_MICRO_BATCHES = 65536, TERMINAL_UNITS = 60 };
+
+/* ---- what is asked ---- */
+
+static status find_kind(const char *name, schedule_kind *out, err *e) {
+    strbuf all = {0};
+    for (int k = 0; k < SCHEDULES; k++) {
+        strbuf_printf(&all, "%s%s", k ? ", " : "", schedule_name((schedule_kind)k));
+        if (strcmp(name, schedule_name((schedule_kind)k)) != 0) continue;
+        *out = (schedule_kind)k;
+        strbuf_free(&all);
+        return ST_OK;
+    }
+    err_set(e, ST_USAGE, "'%s' is no schedule", name);
+    err_hint(e, "there are %s", strbuf_cstr(&all));
+    strbuf_free(&all);
+    return ST_USAGE;
+}
+
+/* "1,1,1,0.2": forward, input's and weights' part of a backward, and the way to the next stage. */
+static status read_times(const cli_args *args, schedule_times *t, err *e) {
+    const char *text = cli_value(args, "times");
+    double v[4] = {1, 1, 1, 0};
+    int used = 0,
+        n = text ? sscanf(text, "%lf,%lf,%lf%n,%lf%n", &v[0], &v[1], &v[2], &used, &v[3], &used)
+                 : 0;
+    bool positive =
+        v[0] > 0 && v[1] > 0 && v[2] > 0 && v[3] >= 0 && v[0] + v[1] + v[2] + v[3] < 1e9;
+    if (text && (n < 3 || text[used] || !positive)) {
+        err_at(e, ST_USAGE, "--times", "%s are not times of F, I and W above 0, and of a transfer",
+               text);
+        return err_hint(e, "for example --times 1,1.1,0.9,0.2");
+    }
+    *t = (schedule_times){{[WORK_FORWARD] = v[0],
+                           [WORK_BACKWARD] = v[1] + v[2],
+                           [WORK_INPUT] = v[1],
+                           [WORK_WEIGHT] = v[2]},
+                          v[3]};
+    return ST_OK;
+}
+
+typedef struct wish {
+    int64_t stages, micro_batches, of_stage;
+    schedule_times times;
+} wish;
+
+static status read_wish(const cli_args *args, wish *w, err *e) {
+    TRY(cli_int(args, "stages", 4, 1, MOST_STAGES, &w->stages, e));
+    TRY(cli_int(args, "micro-batches", 2 * w->stages, 1, MOST_MICRO_BATCHES, &w->micro_batches, e));
+    TRY(cli_int(args, "virtual", 2, 2, 64, &w->of_stage, e));
+    return read_times(args, &w->times, e);
+}
+
+/* Times are those of a stage: a part of its layers takes that part of them. */
+static status build(arena *a, const wish *w, schedule_kind kind, schedule *s, err *e) {
+    int v = schedule_chunks_of(kind) ? schedule_chunks_of(kind) : (int)w->of_stage;
+    schedule_times t = w->times;
+    TRY(schedule_build(a, kind, (int)w->stages, (int)w->micro_batches, v, s, e));
+    for (int i = 0; i < WORKS; i++) t.work[i] /= v;
+    schedule_time(s, &t);
+    return ST_OK;
+}
+
+static status build_all(arena *a, const cli_args *args, const wish *w, schedule *s, int *n,
+                        err *e) {
+    *n = args->n_inputs ? args->n_inputs : SCHEDULES;
+    for (int i = 0; i < *n; i++) {
+        schedule_kind kind = (schedule_kind)i;
+        if (args->n_inputs) TRY(find_kind(args->inputs[i], &kind, e));
+        TRY(build(a, w, kind, &s[i], e));
+    }
+    return ST_OK;
+}
+
+/* ---- what is said ---- */
+
+/* Most that a stage keeps, in micro-batches of a whole stage. */
+static double most_kept(const schedule *s) {
+    int most = 0;
+    for (int i = 0; i < s->stages; i++)
+        if (s->stage[i].kept > most) most = s->stage[i].kept;
+    return (double)most * s->stages / s->chunks;
+}
+
+static json_t *schedule_json(const schedule *s) {
+    static const char *const words[WORKS] = {"F", "B", "I", "W"};
+    json_t *stages = json_array();
+    for (int i = 0; i < s->stages; i++) {
+        json_t *items = json_array();
+        for (int k = 0; k < s->stage[i].n; k++) {
+            const schedule_item *it = &s->stage[i].item[k];
+            json_array_append_new(items, json_pack("{s:s,s:i,s:i,s:f,s:f}", "work", words[it->work],
+                                                   "micro_batch", it->micro_batch, "chunk",
+                                                   it->chunk, "begin", it->begin, "end", it->end));
+        }
+        json_array_append_new(stages, json_pack("{s:i,s:f,s:o}", "kept", s->stage[i].kept, "busy",
+                                                s->stage[i].busy, "items", items));
+    }
+    return json_pack("{s:s,s:i,s:i,s:i,s:f,s:f,s:f,s:o}", "schedule", schedule_name(s->kind),
+                     "stages", s->stages, "micro_batches", s->micro_batches, "chunks", s->chunks,
+                     "time", s->end, "bubble", s->bubble, "kept", most_kept(s), "stage", stages);
+}
+
+static void print_table(const schedule *s, int n) {
+    printf("%d stages, %d micro-batches\n\n%-12s %14s %10s %10s %26s\n", s->stages,
+           s->micro_batches, "schedule", "chunks a stage", "time", "waiting",
+           "most micro-batches kept");
+    for (int i = 0; i < n; i++)
+        printf("%-12s %14d %10.4g %9.1f%% %26.4g\n", schedule_name(s[i].kind),
+               s[i].chunks / s[i].stages, s[i].end, 100 * s[i].bubble, most_kept(&s[i]));
+}
+
+static void print_all(const schedule *s, int n, const wish *w) {
+    strbuf text = {0};
+    print_table(s, n);
+    double unit = fmin(fmin(w->times.work[WORK_FORWARD], w->times.work[WORK_INPUT]),
+                       w->times.work[WORK_WEIGHT]);
+    bool fits = true;
+    for (int i = 0; i < n; i++) fits &= schedule_letters(&s[i], unit) <= 2 * TERMINAL_UNITS;
+    for (int i = 0; i < n && fits; i++) {
+        strbuf_printf(&text, "\n%s\n", schedule_name(s[i].kind));
+        schedule_draw(&text, &s[i], unit);
+    }
+    printf("%s", strbuf_cstr(&text));
+    strbuf_free(&text);
+    if (fits)
+        printf("\nF forward, B backward: I the gradient of a chunk's input, W of its weights; "
+               "small letters: a stage's further "
+               "chunks.\n");
+    else
+        printf("\nToo long to be drawn here: -o OUT.svg draws it, -o OUT.json is a trace for "
+               "Perfetto.\n");
+}
+
+static status write_picture(const cli_args *args, const schedule *s, int n, err *e) {
+    const char *dot = strrchr(args->output, '.');
+    bool is_svg = dot && strcmp(dot, ".svg") == 0;
+    if (!is_svg && (!dot || strcmp(dot, ".json") != 0)) {
+        err_at(e, ST_USAGE, args->output, "%s is neither .svg nor .json", args->output);
+        return err_hint(e, "an SVG is a picture, a JSON a trace for Perfetto");
+    }
+    strbuf out = {0};
+    if (is_svg)
+        schedule_put_svg(&out, s, n);
+    else
+        schedule_put_trace(&out, s, n);
+    status st = file_write_atomic(args->output, out.data, out.len, e);
+    strbuf_free(&out);
+    return st;
+}
+
+static status cmd_plan_schedule(const cli_args *args, err *e) {
+    wish w;
+    schedule s[SCHEDULES];
+    int n;
+    TRY(read_wish(args, &w, e));
+    arena *a = arena_new("schedule");
+    status st = build_all(a, args, &w, s, &n, e);
+    if (st == ST_OK && args->output) st = write_picture(args, s, n, e);
+    if (st == ST_OK && args->json) {
+        json_t *all = json_array();
+        for (int i = 0; i < n; i++) json_array_append_new(all, schedule_json(&s[i]));
+        cli_print_json(json_pack("{s:o}", "schedules", all));
+    } else if (st == ST_OK) {
+        print_all(s, n, &w);
+    }
+    arena_free(a);
+    return st;
+}
+
+static const cli_option options[] = {
+    {"stages", "P", "stages of the pipeline (4)"},
+    {"micro-batches", "M", "micro-batches of a step (2 P)"},
+    {"virtual", "V", "chunks of layers on each stage, of interleaved (2)"},
+    {"times", "F,I,W[,SEND]",
+     "of a stage: forward, and a backward's two parts; of a transfer (1,1,1,0)"},
+    {0}};
+
+const cli_command command_plan_schedule = {
+    .name = "plan schedule",
+    .summary = "pipeline schedules drawn: what each stage does when, and where it waits",
+    .usage = "[afab|1f1b|interleaved|zb-h1|zb-v ...] [--stages P] [--micro-batches M] [--virtual "
+             "V] [--times F,I,W] "
+             "[-o OUT.svg|OUT.json]",
+    .run = cmd_plan_schedule,
+    .options = options,
+    .min_inputs = 0,
+    .max_inputs = SCHEDULES,
+    .takes_output = true,
+    .about = "Without a name all are drawn. An SVG is a picture; a JSON a trace that "
+             "ui.perfetto.dev shows.\n"};

@@ -1,0 +1,127 @@
+#include "app/plan/schedule_picture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "run/report/svg.h"
+#include "train/ranks/trace.h"
+
+static const char LETTER[WORKS] = {'F', 'B', 'I', 'W'};
+
+/* ---- in a terminal ---- */
+
+int schedule_letters(const schedule *s, double unit) {
+    double letters = 2 * s->end / unit * s->chunks / s->stages;
+    return letters < 1e6 ? (int)lrint(letters) : 1000000;
+}
+
+/* "F3", "f3" for a further chunk of a stage; of a longer piece the rest is a line. */
+static void draw_item(char *line, int from, int to, const schedule *s, const schedule_item *it) {
+    char text[16];
+    char letter = LETTER[it->work];
+    snprintf(text, sizeof text, "%c%d", it->chunk < s->stages ? letter : letter + ('a' - 'A'),
+             it->micro_batch);
+    int len = (int)strlen(text);
+    for (int i = from; i < to; i++) line[i] = i - from < len ? text[i - from] : '-';
+}
+
+void schedule_draw(strbuf *out, const schedule *s, double unit) {
+    int letters = schedule_letters(s, unit);
+    double scale = letters / s->end;
+    char *line = xmalloc((size_t)letters + 1);
+    for (int i = 0; i < s->stages; i++) {
+        memset(line, ' ', (size_t)letters);
+        line[letters] = '\0';
+        for (int k = 0; k < s->stage[i].n; k++) {
+            const schedule_item *it = &s->stage[i].item[k];
+            draw_item(line, (int)lrint(it->begin * scale), (int)lrint(it->end * scale), s, it);
+        }
+        strbuf_printf(out, "%3d |%s|\n", i, line);
+    }
+    free(line);
+}
+
+/* ---- SVG ---- */
+
+enum { LEFT = 70, ROW = 18, GAP = 44, HEAD = 70, WIDTH = 1000, NUMBER_ROOM = 14 };
+
+static void put_item(strbuf *out, const schedule *s, const schedule_item *it, double y,
+                     double scale) {
+    static const int colors[WORKS] = {0, 1, 1, 2};
+    static const char *const words[WORKS] = {"forward", "backward", "gradient of the input",
+                                             "gradient of the weights"};
+    double x = LEFT + it->begin * scale, width = (it->end - it->begin) * scale;
+    strbuf_printf(out, "<g class=\"c\"><title>%s of micro-batch %d, chunk %d</title>",
+                  words[it->work], it->micro_batch, it->chunk);
+    strbuf_printf(out, "<rect class=\"b%d\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"%s/>",
+                  colors[it->work], x, y, width > 0.6 ? width - 0.5 : width, ROW - 3,
+                  it->chunk < s->stages ? "" : " fill-opacity=\"0.55\"");
+    char number[16];
+    snprintf(number, sizeof number, "%d", it->micro_batch);
+    if (width >= NUMBER_ROOM) svg_text(out, "v m", x + width / 2, y + ROW - 7, number);
+    strbuf_puts(out, "</g>\n");
+}
+
+static void put_schedule(strbuf *out, const schedule *s, double y, double scale) {
+    char text[128];
+    snprintf(text, sizeof text, "%s: %.4g, waiting %.1f %%", schedule_name(s->kind), s->end,
+             100 * s->bubble);
+    svg_text(out, "h", LEFT, y - 8, text);
+    for (int i = 0; i < s->stages; i++) {
+        double at = y + i * ROW;
+        snprintf(text, sizeof text, "stage %d", i);
+        svg_text(out, "s e", LEFT - 8, at + ROW - 6, text);
+        strbuf_printf(out, "<rect class=\"f\" x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"/>\n",
+                      LEFT, at, s->end * scale, ROW - 3);
+        for (int k = 0; k < s->stage[i].n; k++) put_item(out, s, &s->stage[i].item[k], at, scale);
+    }
+}
+
+void schedule_put_svg(strbuf *out, const schedule *s, int n) {
+    static const char *const keys[] = {"forward", "backward, or its input's part",
+                                       "the weights' part; paler: further chunks of a stage"};
+    double longest = 0;
+    for (int i = 0; i < n; i++) longest = fmax(longest, s[i].end);
+    double scale = (WIDTH - LEFT - 20) / longest;
+    svg_open(out, WIDTH, HEAD + n * (s->stages * ROW + GAP), "Pipeline schedules");
+    char text[96];
+    snprintf(text, sizeof text, "%d stages, %d micro-batches", s->stages, s->micro_batches);
+    svg_text(out, "t", 12, 26, text);
+    for (int i = 0; i < 3; i++) svg_key(out, i, LEFT + 260 * i, 48, keys[i]);
+    for (int i = 0; i < n; i++)
+        put_schedule(out, &s[i], HEAD + 20 + i * (s->stages * ROW + GAP), scale);
+    svg_close(out);
+}
+
+/* ---- a trace ---- */
+
+static void put_trace_item(strbuf *out, const schedule_item *it, int process, int thread) {
+    char name[32];
+    snprintf(name, sizeof name, "%c %d", LETTER[it->work], it->micro_batch);
+    trace_put_event(out, &(trace_event){.name = name,
+                                        .category = "schedule",
+                                        .process = process,
+                                        .thread = thread,
+                                        .at_us = it->begin * 1e3,
+                                        .us = (it->end - it->begin) * 1e3});
+    strbuf_printf(out, "\"micro_batch\": %d, \"chunk\": %d}}", it->micro_batch, it->chunk);
+}
+
+void schedule_put_trace(strbuf *out, const schedule *s, int n) {
+    strbuf_puts(out, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
+    for (int i = 0; i < n; i++) {
+        if (i) strbuf_puts(out, ",\n");
+        trace_put_name(out, "process_name", i, 0, schedule_name(s[i].kind));
+        for (int k = 0; k < s[i].stages; k++) {
+            char name[24];
+            snprintf(name, sizeof name, "stage %d", k);
+            strbuf_puts(out, ",\n");
+            trace_put_name(out, "thread_name", i, k, name);
+            for (int j = 0; j < s[i].stage[k].n; j++)
+                put_trace_item(out, &s[i].stage[k].item[j], i, k);
+        }
+    }
+    strbuf_puts(out, "\n]}\n");
+}

@@ -1,0 +1,279 @@
+/* Reading order: schedule_build; a function for each kind; schedule_time. */
+#include "step/schedule.h"
+
+static const char *const names[SCHEDULES] = {"afab", "1f1b", "interleaved", "zb-h1", "zb-v"};
+
+const char *schedule_name(schedule_kind kind) {
+    return names[kind];
+}
+
+int schedule_chunks_of(schedule_kind kind) {
+    return kind == SCHEDULE_INTERLEAVED ? 0 : kind == SCHEDULE_ZB_V ? 2 : 1;
+}
+
+int schedule_stage_of(const schedule *s, int chunk) {
+    int place = chunk % s->stages, round = chunk / s->stages;
+    return s->kind == SCHEDULE_ZB_V && round % 2 ? s->stages - 1 - place : place;
+}
+
+static void put(schedule *s, int stage, schedule_work work, int chunk, int micro_batch) {
+    schedule_stage *t = &s->stage[stage];
+    t->item[t->n++] = (schedule_item){.work = work, .micro_batch = micro_batch, .chunk = chunk};
+}
+
+/* ---- orders that can be written down ---- */
+
+/* The i-th forward or backward of a stage, of v M. Micro-batches go in groups of P, each group through all chunks of the
+ * stage; backward in the opposite order of chunks. With one chunk this is micro-batch i. */
+static void put_turn(schedule *s, int stage, schedule_work work, int i) {
+    int P = s->stages, v = s->chunks / P, round = i / P % v;
+    if (work != WORK_FORWARD) round = v - 1 - round;
+    int micro_batch = v == 1 ? i : i / (P * v) * P + i % P;
+    put(s, stage, work, round * P + stage, micro_batch);
+}
+
+/* Forward pieces of a stage before its first backward. */
+static int warm_up(const schedule *s, int stage) {
+    int P = s->stages, v = s->chunks / P, all = v * s->micro_batches;
+    int n = s->kind == SCHEDULE_AFAB ? all
+            : v == 1                 ? P - 1 - stage
+                                     : 2 * (P - 1 - stage) + (v - 1) * P;
+    return n < all ? n : all;
+}
+
+static void build_turns(schedule *s) {
+    int all = s->chunks / s->stages * s->micro_batches;
+    for (int stage = 0; stage < s->stages; stage++) {
+        int ahead = warm_up(s, stage);
+        for (int i = 0; i < ahead; i++) put_turn(s, stage, WORK_FORWARD, i);
+        for (int i = 0; i < all; i++) {
+            if (ahead + i < all) put_turn(s, stage, WORK_FORWARD, ahead + i);
+            put_turn(s, stage, WORK_BACKWARD, i);
+        }
+    }
+}
+
+/* ---- zb-v: of its two chunks a stage counts what it did with each ---- */
+
+typedef struct vee {
+    schedule *s;
+    int stage, done[WORKS][2];
+} vee;
+
+static void do_next(vee *v, schedule_work work, int round) {
+    int P = v->s->stages, m = v->done[work][round]++;
+    if (m < v->s->micro_batches)
+        put(v->s, v->stage, work, round ? 2 * P - 1 - v->stage : v->stage, m);
+}
+
+static void do_back(vee *v, int round) {
+    do_next(v, WORK_INPUT, round);
+    do_next(v, WORK_WEIGHT, round);
+}
+
+/* The order for 2 P - 1 micro-batches and more; of fewer, what does not exist is left out. */
+static void build_vee(schedule *s, int stage) {
+    int P = s->stages, all = s->micro_batches > 2 * P - 1 ? s->micro_batches : 2 * P - 1;
+    vee v = {.s = s, .stage = stage};
+    for (int i = 0; i < 2 * (P - stage) - 1; i++) do_next(&v, WORK_FORWARD, 0);
+    for (int i = 0; i < stage; i++) {
+        do_next(&v, WORK_FORWARD, 1);
+        do_next(&v, WORK_FORWARD, 0);
+    }
+    for (int i = 0; i < P - stage; i++) {
+        do_next(&v, WORK_FORWARD, 1);
+        do_back(&v, 1);
+    }
+    while (v.done[WORK_FORWARD][1] < all) {
+        if (v.done[WORK_FORWARD][0] < all) do_next(&v, WORK_FORWARD, 0);
+        do_back(&v, 0);
+        do_next(&v, WORK_FORWARD, 1);
+        do_back(&v, 1);
+    }
+    for (int i = 0; i < stage; i++) {
+        do_next(&v, WORK_INPUT, 0);
+        do_next(&v, WORK_INPUT, 1);
+    }
+    while (v.done[WORK_INPUT][0] < all) do_back(&v, 0);
+    for (int round = 1; round >= 0; round--)
+        while (v.done[WORK_WEIGHT][round] < all) do_next(&v, WORK_WEIGHT, round);
+}
+
+/* ---- zb-h1: found by doing the work, each piece in one unit of time ---- */
+
+typedef struct progress {
+    schedule *s;
+    int *done[WORKS]; /* [P] micro-batches */
+    int *end[WORKS];  /* [P * M] */
+    int now;
+} progress;
+
+static bool has_ended(const progress *p, schedule_work work, int stage, int micro_batch) {
+    return p->done[work][stage] > micro_batch &&
+           p->end[work][stage * p->s->micro_batches + micro_batch] <= p->now;
+}
+
+/* A stage may keep P micro-batches up to their W, and as many up to their I as 1f1b. */
+static bool has_room(const progress *p, int stage) {
+    int forward = p->done[WORK_FORWARD][stage], P = p->s->stages;
+    return forward - p->done[WORK_WEIGHT][stage] < P &&
+           forward - p->done[WORK_INPUT][stage] < P - stage;
+}
+
+static bool may_do(const progress *p, int stage, schedule_work work) {
+    int m = p->done[work][stage];
+    if (m == p->s->micro_batches) return false;
+    switch (work) {
+        case WORK_FORWARD:
+            return has_room(p, stage) && (stage == 0 || has_ended(p, work, stage - 1, m));
+        case WORK_INPUT:
+            return has_ended(p, WORK_FORWARD, stage, m) &&
+                   (stage == p->s->stages - 1 || has_ended(p, work, stage + 1, m));
+        default: return m < p->done[WORK_INPUT][stage];
+    }
+}
+
+/* What others wait for comes first. WORKS: nothing can be done. */
+static schedule_work find_work(const progress *p, int stage) {
+    static const schedule_work order[] = {WORK_FORWARD, WORK_INPUT, WORK_WEIGHT};
+    for (int i = 0; i < ARRAY_LEN(order); i++)
+        if (may_do(p, stage, order[i])) return order[i];
+    return WORKS;
+}
+
+static void build_by_doing(arena *a, schedule *s) {
+    int left = 3 * s->stages * s->micro_batches;
+    progress p = {.s = s};
+    for (int w = 0; w < WORKS; w++) {
+        p.done[w] = ARENA_ARRAY(a, int, s->stages);
+        p.end[w] = ARENA_ARRAY(a, int, s->stages * s->micro_batches);
+    }
+    schedule_work *work = ARENA_ARRAY(a, schedule_work, s->stages);
+    for (; left > 0; p.now++) {
+        for (int i = 0; i < s->stages; i++) work[i] = find_work(&p, i);
+        for (int i = 0; i < s->stages;
+             i++) { /* after all have looked: it is done at the end of this unit */
+            if (work[i] == WORKS) continue;
+            int m = p.done[work[i]][i]++;
+            p.end[work[i]][i * s->micro_batches + m] = p.now + 1;
+            put(s, i, work[i], i, m);
+            left--;
+        }
+    }
+}
+
+/* ---- building ---- */
+
+static int most_kept(const schedule_stage *t) {
+    int kept = 0, most = 0;
+    for (int i = 0; i < t->n; i++) {
+        schedule_work w = t->item[i].work;
+        kept += w == WORK_FORWARD;
+        if (kept > most) most = kept;
+        kept -= w == WORK_BACKWARD || w == WORK_WEIGHT;
+    }
+    return most;
+}
+
+static void index_items(arena *a, schedule *s) {
+    s->forward = ARENA_ARRAY(a, schedule_item *, s->chunks * s->micro_batches);
+    s->back = ARENA_ARRAY(a, schedule_item *, s->chunks * s->micro_batches);
+    for (int i = 0; i < s->stages; i++)
+        for (int k = 0; k < s->stage[i].n; k++) {
+            schedule_item *it = &s->stage[i].item[k];
+            if (it->work == WORK_WEIGHT) continue;
+            (it->work == WORK_FORWARD ? s->forward
+                                      : s->back)[it->chunk * s->micro_batches + it->micro_batch] =
+                it;
+        }
+}
+
+static status check(schedule_kind kind, int stages, int micro_batches, int of_stage, err *e) {
+    int needs = schedule_chunks_of(kind);
+    if (needs ? of_stage != needs : of_stage < 2) {
+        err_set(e, ST_USAGE, "%s has %s chunk%s of layers on each stage, not %d", names[kind],
+                needs == 0   ? "two or more"
+                : needs == 1 ? "one"
+                             : "two",
+                needs == 1 ? "" : "s", of_stage);
+        return err_hint(e, needs == 1 ? "with several chunks it is interleaved or zb-v"
+                                      : "set parallel.virtual");
+    }
+    if (kind != SCHEDULE_INTERLEAVED || micro_batches % stages == 0) return ST_OK;
+    err_set(e, ST_USAGE,
+            "interleaved stages take micro-batches in groups of %d, of which %d is no multiple",
+            stages, micro_batches);
+    return err_hint(e, "use %d micro-batches", (micro_batches / stages + 1) * stages);
+}
+
+status schedule_build(arena *a, schedule_kind kind, int stages, int micro_batches, int of_stage,
+                      schedule *out, err *e) {
+    TRY(check(kind, stages, micro_batches, of_stage, e));
+    *out = (schedule){.kind = kind,
+                      .stages = stages,
+                      .micro_batches = micro_batches,
+                      .chunks = stages * of_stage};
+    out->stage = ARENA_ARRAY(a, schedule_stage, stages);
+    for (int i = 0; i < stages; i++)
+        out->stage[i].item = ARENA_ARRAY(a, schedule_item, 3 * of_stage * micro_batches);
+    if (kind == SCHEDULE_ZB_H1)
+        build_by_doing(a, out);
+    else if (kind == SCHEDULE_ZB_V)
+        for (int i = 0; i < stages; i++) build_vee(out, i);
+    else
+        build_turns(out);
+    index_items(a, out);
+    for (int i = 0; i < stages; i++) out->stage[i].kept = most_kept(&out->stage[i]);
+    return ST_OK;
+}
+
+/* ---- time ---- */
+
+/* What an item waits for, besides its own stage; NULL: nothing. */
+static const schedule_item *find_need(const schedule *s, const schedule_item *it) {
+    bool forward = it->work == WORK_FORWARD;
+    int chunk = forward ? it->chunk - 1 : it->chunk + 1;
+    if (it->work == WORK_WEIGHT || chunk < 0 || chunk == s->chunks) return NULL;
+    return (forward ? s->forward : s->back)[chunk * s->micro_batches + it->micro_batch];
+}
+
+/* False: what the item needs has no times yet. */
+static bool time_item(const schedule *s, const schedule_times *t, schedule_stage *g,
+                      schedule_item *it) {
+    const schedule_item *need = find_need(s, it);
+    if (need && need->end <= 0) return false;
+    bool here = !need || schedule_stage_of(s, need->chunk) == schedule_stage_of(s, it->chunk);
+    double come = need ? need->end + (here ? 0 : t->transfer) : 0;
+    it->begin = come > g->free_at ? come : g->free_at;
+    it->end = g->free_at = it->begin + t->work[it->work];
+    g->busy += t->work[it->work];
+    return true;
+}
+
+static void forget_times(schedule *s) {
+    for (int i = 0; i < s->stages; i++) {
+        schedule_stage *g = &s->stage[i];
+        g->busy = g->free_at = 0;
+        g->timed = 0;
+        for (int k = 0; k < g->n; k++) g->item[k].end = 0;
+    }
+}
+
+void schedule_time(schedule *s, const schedule_times *t) {
+    double busy = 0;
+    forget_times(s);
+    for (bool moves = true; moves;) {
+        moves = false;
+        for (int i = 0; i < s->stages; i++)
+            for (schedule_stage *g = &s->stage[i]; g->timed < g->n; g->timed++, moves = true)
+                if (!time_item(s, t, g, &g->item[g->timed])) break;
+    }
+    s->end = 0;
+    for (int i = 0; i < s->stages; i++) {
+        const schedule_stage *g = &s->stage[i];
+        CHECK(g->timed == g->n, "stage %d of %s waits for ever", i, names[s->kind]);
+        busy += g->busy;
+        if (g->free_at > s->end) s->end = g->free_at;
+    }
+    s->bubble = 1 - busy / (s->end * s->stages);
+}

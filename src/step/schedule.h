@@ -1,0 +1,78 @@
+/* Pipeline schedules: in which order each stage works on the micro-batches of a step, and when.
+ *
+ * A model is cut into chunks of layers in a row; a stage holds one or more of them. A micro-batch goes forward through
+ * all chunks (F), then back. The backward is one piece of work (B), or two: the gradient of the chunk's input (I), for
+ * which the chunk before waits, and that of its weights (W), for which nobody waits until the optimizer.
+ *
+ *   afab         all forward, all backward (Huang et al. 2019)
+ *   1f1b         a stage goes back as soon as it can: stage s of P keeps P - s micro-batches (Narayanan et al. 2019)
+ *   interleaved  v chunks a stage, chunk c of stage s is c P + s (Narayanan et al. 2021)
+ *   zb-h1        1f1b with W where a stage would wait; no stage keeps more than P micro-batches (Qi et al. 2023)
+ *   zb-v         two chunks a stage, s and 2 P - 1 - s, so that the last chunk is on the first stage (Qi et al. 2024)
+ *
+ * The orders depend on P, M and v alone. How long each piece takes only says when it begins. */
+#ifndef STEP_SCHEDULE_H
+#define STEP_SCHEDULE_H
+
+#include "base/arena.h"
+
+typedef enum schedule_kind {
+    SCHEDULE_AFAB,
+    SCHEDULE_1F1B,
+    SCHEDULE_INTERLEAVED,
+    SCHEDULE_ZB_H1,
+    SCHEDULE_ZB_V,
+    SCHEDULES
+} schedule_kind;
+
+typedef enum schedule_work {
+    WORK_FORWARD,
+    WORK_BACKWARD,
+    WORK_INPUT,  /* of a backward in two pieces */
+    WORK_WEIGHT, /* the other one */
+    WORKS
+} schedule_work;
+
+typedef struct schedule_item {
+    schedule_work work;
+    int micro_batch;
+    int chunk;         /* of the model, 0 .. chunks - 1 */
+    double begin, end; /* schedule_time */
+} schedule_item;
+
+typedef struct schedule_stage {
+    schedule_item *item; /* in the order in which they are done */
+    int n;
+    int kept;    /* most micro-batches, times chunks, whose activations it has at a time */
+    double busy; /* schedule_time: the sum of its items */
+    int timed;   /* for its own use: items that have their times, and when the last of these ends */
+    double free_at;
+} schedule_stage;
+
+typedef struct schedule {
+    schedule_kind kind;
+    int stages, micro_batches, chunks; /* P, M; of the model: P times those of a stage */
+    schedule_stage *stage;
+    schedule_item **forward, **back; /* [chunks * M]: of a chunk and a micro-batch; back: B or I */
+    double end;                      /* schedule_time: when the last item of all stages ends */
+    double bubble; /* share of all stages' time, up to `end`, in which they wait */
+} schedule;
+
+/* "afab", "1f1b", ... */
+const char *schedule_name(schedule_kind kind);
+/* Chunks of a stage that the kind needs; 0: 2 or more. */
+int schedule_chunks_of(schedule_kind kind);
+/* The stage that has a chunk. */
+int schedule_stage_of(const schedule *s, int chunk);
+/* `of_stage`: chunks of a stage. ST_USAGE: not as many as the kind needs; interleaved: M is no multiple of P. */
+status schedule_build(arena *a, schedule_kind kind, int stages, int micro_batches, int of_stage,
+                      schedule *out, err *e) ATH_MUST_USE;
+
+/* How long a piece of work of one chunk takes, by `work`; and the way of activations or gradients to the next stage. */
+typedef struct schedule_times {
+    double work[WORKS], transfer;
+} schedule_times;
+/* Says when each item begins and ends: as soon as its stage is free and what it needs has come. */
+void schedule_time(schedule *s, const schedule_times *t);
+
+#endif

@@ -1,0 +1,188 @@
+#include "train/routers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Probs of a micro-batch are sums below 2^24 in fp32; a step of 2^20 of these still fits. */
+enum { ROUTERS_FIXED_BITS = 18 };
+
+/* ---- ports ---- */
+
+static prog_port port_of(const prog *p, const char *what, int layer) {
+    char name[32];
+    snprintf(name, sizeof name, "%s.%d", what, layer);
+    return prog_find_port(p, name);
+}
+
+routing_ports routing_ports_of(arena *a, const plan *p) {
+    const model_config *mc = &p->spec.model;
+    routing_ports io = {.item = ARENA_ARRAY(a, router_ports, model_layers(mc)),
+                        .row = ARENA_ARRAY(a, float, 3 * mc->num_experts)};
+    for (int c = 0; c < plan_chunks(p); c++) {
+        const prog *program = plan_prog(p, USE_TRAIN, c);
+        model_layer_range range = model_chunk(mc, plan_chunks(p), c);
+        for (int l = range.first; program && l < range.end; l++) {
+            if (model_layer(mc, l).mlp.E == 0) continue;
+            router_ports one = {.layer = l, .chunk = c, .p = program};
+            one.tally = port_of(program, "tally", l), one.counts = port_of(program, "counts", l);
+            io.item[io.n++] = one;
+        }
+    }
+    return io;
+}
+
+/* ---- sums ---- */
+
+static int64_t *sums_of(const routers *r, int i, int what) {
+    return r->sum + ((int64_t)i * ROUTERS_SUMS + what) * r->E;
+}
+
+void routers_init(routers *r, arena *a, const model_config *mc) {
+    int layers = model_layers(mc), E = (int)mc->num_experts;
+    *r = (routers){.E = E,
+                   .k = (int)mc->num_experts_per_tok,
+                   .repeat = (int)mc->block_repeat,
+                   .layer = ARENA_ARRAY(a, int, layers)};
+    for (int l = 0; l < layers; l++)
+        if (model_layer(mc, l).mlp.E > 0) r->layer[r->n++] = l;
+    r->sum = ARENA_ARRAY(a, int64_t, r->n * ROUTERS_SUMS * E);
+    r->share = ARENA_ARRAY(a, double, r->n *E);
+    r->unused = ARENA_ARRAY(a, int64_t, r->n * E);
+    r->told = ARENA_ARRAY(a, bool, r->n);
+}
+
+void routers_begin_step(routers *r) {
+    memset(r->sum, 0, sizeof *r->sum * (size_t)(r->n * ROUTERS_SUMS * r->E));
+}
+
+void routers_take(routers *r, const routing_ports *io, int chunk, int frame) {
+    for (int i = 0; i < io->n; i++) {
+        const router_ports *k = &io->item[i];
+        if (k->chunk != chunk || !k->tally.bytes) continue;
+        prog_get(k->p, frame, k->tally, io->row);
+        for (int what = 0; what < ROUTERS_SUMS; what++) {
+            int64_t *sum = sums_of(r, i, what);
+            int bits = what == ROUTERS_PICKS ? 0 : ROUTERS_FIXED_BITS;
+            for (int e = 0; e < r->E; e++) {
+                double x = (double)io->row[what * r->E + e];
+                if (isfinite(x)) sum[e] += llrint(ldexp(x, bits)); /* else the step fails anyway */
+            }
+        }
+    }
+}
+
+void routers_sum(routers *r, const peers *p) {
+    if (r->n) peers_sum_counts(p, r->sum, r->n * ROUTERS_SUMS * r->E, "the load of experts");
+}
+
+void routers_give(const routers *r, const routing_ports *io, int chunk, int frame) {
+    for (int i = 0; i < io->n; i++) {
+        const router_ports *k = &io->item[i];
+        if (k->chunk != chunk || !k->counts.bytes) continue;
+        for (int e = 0; e < r->E; e++) io->row[e] = (float)sums_of(r, i, ROUTERS_PICKS)[e];
+        prog_put(k->p, frame, k->counts, io->row);
+    }
+}
+
+static int64_t total_of(const routers *r, int i, int what) {
+    int64_t total = 0;
+    for (int e = 0; e < r->E; e++) total += sums_of(r, i, what)[e];
+    return total;
+}
+
+/* ---- the bias ---- */
+
+bool routers_have_bias(const model_config *mc) {
+    return mc->num_experts > 0 && mc->router_bias;
+}
+
+/* Picks of an expert in all layers that run this block. */
+static int64_t picks_of_block(const routers *r, int block, int e) {
+    int64_t picks = 0;
+    for (int i = 0; i < r->n; i++)
+        if (r->layer[i] / r->repeat == block) picks += sums_of(r, i, ROUTERS_PICKS)[e];
+    return picks;
+}
+
+/* Vectors are whole on every rank, so each moves its own copy, and all by the same. */
+static void move_one(const routers *r, const param_store *s, const param *p, double rate) {
+    int64_t total = 0;
+    for (int e = 0; e < r->E; e++) total += picks_of_block(r, p->layer, e);
+    const param_unit *u = param_unit_at(s, p->unit);
+    float *at = param_piece_of(s, p->unit).master + (p->offset - u->piece);
+    size_t bytes = (size_t)r->E * sizeof *at;
+    dev_room room = {0};
+    float *bias = dev_borrow(param_device(s), at, bytes, true, &room);
+    for (int e = 0; e < r->E; e++) {
+        int64_t below = total - r->E * picks_of_block(r, p->layer, e);
+        bias[e] += (float)(below > 0 ? rate : below < 0 ? -rate : 0);
+    }
+    dev_put_back(param_device(s), at, bias, bytes);
+    dev_room_free(&room);
+}
+
+void routers_move_bias(const routers *r, const param_store *s, double rate) {
+    for (int j = 0; j < param_count(s) && rate > 0; j++) {
+        const param *p = param_at(s, j);
+        if (p->part == PART_ROUTER_BIAS && !p->frozen) move_one(r, s, p, rate);
+    }
+}
+
+/* ---- what is told of them ---- */
+
+/* Steps over which the mean load forgets. */
+enum { MEMORY = 32 };
+
+void routers_watch(routers *r) {
+    double by = 1.0 / (r->steps < MEMORY ? (double)r->steps + 1 : MEMORY);
+    r->steps++;
+    for (int i = 0; i < r->n; i++) {
+        const int64_t *picks = sums_of(r, i, ROUTERS_PICKS);
+        double total = (double)total_of(r, i, ROUTERS_PICKS);
+        for (int e = 0; e < r->E; e++) {
+            double *share = &r->share[(int64_t)i * r->E + e];
+            int64_t *unused = &r->unused[(int64_t)i * r->E + e];
+            *share += by * ((total > 0 ? (double)picks[e] / total : 0) - *share);
+            *unused = picks[e] > 0 ? 0 : *unused + 1;
+        }
+    }
+}
+
+/* The sum of the k largest of the shares. */
+static double busiest(const double *share, int E, int k) {
+    double sum = 0, below = INFINITY;
+    for (int left = k; left > 0;) {
+        double most = -1;
+        int same = 0;
+        for (int e = 0; e < E; e++) {
+            if (share[e] >= below) continue;
+            if (share[e] > most) most = share[e], same = 0;
+            same += share[e] == most;
+        }
+        if (same == 0) break;
+        sum += most * (same < left ? same : left);
+        left -= same, below = most;
+    }
+    return sum;
+}
+
+router_view routers_view(const routers *r, int i) {
+    const int64_t *picks = sums_of(r, i, ROUTERS_PICKS), *probs = sums_of(r, i, ROUTERS_PROBS);
+    double total = (double)total_of(r, i, ROUTERS_PICKS), P = (double)total_of(r, i, ROUTERS_PROBS);
+    double tokens = total / r->k, even = (double)r->k / r->E;
+    router_view v = {0};
+    if (total <= 0) return v;
+    int64_t most = 0;
+    for (int e = 0; e < r->E; e++) {
+        if (picks[e] > most) most = picks[e];
+        if (P > 0) v.balance += r->E * ((double)picks[e] / total) * ((double)probs[e] / P);
+        v.dead += r->unused[(int64_t)i * r->E + e] >= ROUTERS_WINDOW;
+    }
+    v.load = (double)most * r->E / total;
+    double nats = ldexp((double)total_of(r, i, ROUTERS_ENTROPY), -ROUTERS_FIXED_BITS) / tokens;
+    v.entropy = r->E > 1 ? nats / log(r->E) : 1;
+    if (r->E > r->k)
+        v.collapse = (busiest(r->share + (int64_t)i * r->E, r->E, r->k) - even) / (1 - even);
+    return v;
+}

@@ -1,0 +1,45 @@
+# Heads of labels: texts of a CSV file, trained, said, exported and read again; numbers; what is refused. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+make_data
+write_config tiny.yaml
+expect 0 train tiny.yaml train.steps=2
+expect 0 train tiny.yaml train.steps=4
+
+texts() { # N: lines of two kinds
+    echo 'text,label'
+    for i in $(seq "$1"); do
+        case $((i % 2)) in 0) echo "the fire,good" ;; *) echo "no one turns,bad" ;; esac
+    done
+}
+texts 60 >train.csv
+texts 10 >valid.csv
+cat >classify.yaml <<EOF
+run: mood
+model: {from: $(sed -n 's/^run: *//p' tiny.yaml), labels: [bad, good]}
+data: {train: train.csv, valid: valid.csv}
+train: {objective: classify, steps: 30, seq_len: 32, global_batch_size: 8, threads: 1}
+optim: {lr: 1.0e-2}
+EOF
+expect 0 train classify.yaml --json
+expect 0 classify mood valid.csv --json
+tail -n 1 out | grep -q '"accuracy": 1.0' || fail "not all are right: $(tail -n 1 out)"
+expect 0 classify mood --text "the fire" --json
+has out '"label": "good"'
+expect 0 export mood -o folder --to hf --json
+grep -q 'ForSequenceClassification' folder/config.json || fail "the folder is no classifier"
+expect 0 classify folder --text "the fire" --json
+has out '"label": "good"'
+
+# Numbers.
+printf '{"text": "the fire", "label": 1}\n{"text": "no one", "label": -2.5}\n' >numbers.jsonl
+sed 's/labels: \[bad, good\]/num_labels: 1/; s/run: mood/run: number/; s/train.csv/numbers.jsonl/; s/valid.csv/numbers.jsonl/' classify.yaml >number.yaml
+expect 0 train number.yaml
+expect 0 classify number numbers.jsonl
+grep -q 'mean squared error' out || fail "no error of numbers"
+
+expect 2 generate mood --prompt the
+expect 2 classify "$(sed -n 's/^run: *//p' tiny.yaml)" --text the
+printf 'text,label\nthe fire,ugly\n' >other.csv
+expect 2 train classify.yaml run=other data.train=other.csv
+has err ugly
+finish

@@ -1,0 +1,24 @@
+# Pipeline schedules: drawn in the terminal, as a picture, as a trace; figures as JSON. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+
+expect 0 plan schedule 1f1b --stages 2 --micro-batches 3
+grep -qF '  0 |F0F1  B0--F2B1--  B2--|' out || fail "the first stage of 1f1b: $(cat out)"
+grep -qF '  1 |  F0B0--F1B1--F2B2--  |' out || fail "the second stage of 1f1b: $(cat out)"
+
+# (P-1)/m of the work is the bubble of 1f1b; zb-h1 waits a third of it with equal pieces.
+expect 0 plan schedule 1f1b zb-h1 --stages 4 --micro-batches 6 --json
+[ "$(field time out)" = 27.0 ] || fail "1f1b takes $(field time out)"
+grep -q '"schedule": "zb-h1".*"time": 21.0' out || fail "zb-h1 does not take 21"
+
+expect 0 plan schedule --stages 3 --micro-batches 6 -o s.svg
+grep -q '<title>forward of micro-batch 5, chunk 0</title>' s.svg || fail "no forward of 5 in the picture"
+expect 0 plan schedule zb-v --stages 2 --micro-batches 4 -o s.json
+[ "$(grep -c '"ph": "X"' s.json)" = 48 ] || fail "the trace of zb-v has not 48 pieces"
+
+expect 0 plan schedule --stages 64 --micro-batches 256
+grep -q 'Too long to be drawn' out || fail "64 stages are drawn"
+expect 2 plan schedule gpipe
+expect 2 plan schedule interleaved --stages 4 --micro-batches 6
+grep -q '8 micro-batches' err || fail "no nearest number of micro-batches"
+expect 2 plan schedule --times 1,0,1
+expect 2 plan schedule -o s.png

@@ -1,0 +1,158 @@
+/* Pipeline schedules: every piece of work is done once, in an order that never waits for ever; memory and bubble are those that their
+ * papers state. */
+#include "test.h"
+
+#include "step/schedule.h"
+
+static schedule build(arena *a, schedule_kind kind, int P, int M, int v) {
+    schedule s;
+    err e = {0};
+    if (schedule_build(a, kind, P, M, v, &s, &e) != ST_OK) fail_msg("%s", e.message);
+    return s;
+}
+
+static int chunks_of(schedule_kind kind, int v) {
+    return schedule_chunks_of(kind) ? schedule_chunks_of(kind) : v;
+}
+
+static schedule_times times(double f, double i, double w, double transfer) {
+    return (schedule_times){
+        {[WORK_FORWARD] = f, [WORK_BACKWARD] = i + w, [WORK_INPUT] = i, [WORK_WEIGHT] = w},
+        transfer};
+}
+
+/* Each piece once; forward, then back, then W; only what is there is worked on. */
+static void check_complete(const schedule *s) {
+    int pieces = 0, expected = s->kind < SCHEDULE_ZB_H1 ? 2 : 3;
+    for (int i = 0; i < s->stages; i++) {
+        const schedule_stage *g = &s->stage[i];
+        bool seen[3][64][64] = {0};
+        for (int k = 0; k < g->n; k++, pieces++) {
+            const schedule_item *it = &g->item[k];
+            int step = it->work == WORK_FORWARD ? 0 : it->work == WORK_WEIGHT ? 2 : 1;
+            assert_int_equal(schedule_stage_of(s, it->chunk), i);
+            assert_in_range(it->micro_batch, 0, s->micro_batches - 1);
+            assert_false(seen[step][it->chunk][it->micro_batch]);
+            for (int before = 0; before < step; before++)
+                assert_true(seen[before][it->chunk][it->micro_batch]);
+            seen[step][it->chunk][it->micro_batch] = true;
+        }
+    }
+    assert_int_equal(pieces, expected * s->chunks * s->micro_batches);
+}
+
+/* What an item needs has come when it begins, and a stage does one thing at a time. */
+static void check_times(const schedule *s, const schedule_times *t) {
+    for (int i = 0; i < s->stages; i++)
+        for (int k = 0; k < s->stage[i].n; k++) {
+            const schedule_item *it = &s->stage[i].item[k];
+            if (k > 0) assert_true(it->begin >= s->stage[i].item[k - 1].end);
+            assert_true(fabs(it->end - it->begin - t->work[it->work]) < 1e-9);
+            int before = it->work == WORK_FORWARD ? it->chunk - 1 : it->chunk + 1;
+            if (it->work == WORK_WEIGHT || before < 0 || before == s->chunks) continue;
+            const schedule_item *need =
+                (it->work == WORK_FORWARD ? s->forward
+                                          : s->back)[before * s->micro_batches + it->micro_batch];
+            double way = schedule_stage_of(s, before) == i ? 0 : t->transfer;
+            assert_true(it->begin >= need->end + way - 1e-9);
+        }
+}
+
+static void test_complete(void **state) {
+    for (int kind = 0; kind < SCHEDULES; kind++)
+        for (int P = 1; P <= 8; P += P == 1 ? 1 : 2)
+            for (int M = 1; M <= 24; M++)
+                for (int v = 2; v <= 3; v++) {
+                    if (kind == SCHEDULE_INTERLEAVED && M % P) continue;
+                    schedule s = build(*state, kind, P, M, chunks_of(kind, v));
+                    schedule_times t = times(1, 1.1, 0.7, 0.2);
+                    check_complete(&s);
+                    schedule_time(&s, &t);
+                    check_times(&s, &t);
+                    arena_reset(*state);
+                }
+}
+
+/* With F = I = W = 1: what a step takes beyond the work of one stage. */
+static double waits(arena *a, schedule_kind kind, int P, int M, int v) {
+    schedule s = build(a, kind, P, M, v);
+    schedule_times t = times(1, 1, 1, 0);
+    schedule_time(&s, &t);
+    double work = 3.0 * v * M;
+    assert_true(fabs(s.bubble - (1 - work / s.end)) < 1e-12);
+    return s.end - work;
+}
+
+static void test_bubbles(void **state) {
+    arena *a = *state;
+    for (int P = 2; P <= 8; P++)
+        for (int M = P; M <= 4 * P; M += P) {
+            assert_true(waits(a, SCHEDULE_AFAB, P, M, 1) == 3.0 * (P - 1));
+            assert_true(waits(a, SCHEDULE_1F1B, P, M, 1) == 3.0 * (P - 1));
+            for (int v = 2; v <= 4; v++) /* in pieces of 1/v of a stage: (P - 1)(F + B) / v */
+                assert_true(waits(a, SCHEDULE_INTERLEAVED, P, M, v) == 3.0 * (P - 1));
+            assert_true(waits(a, SCHEDULE_ZB_H1, P, M, 1) == P - 1.0); /* (P - 1)(F + B - 2 W) */
+            if (M > P) /* before the last stage's first piece; nothing after that */
+                assert_true(waits(a, SCHEDULE_ZB_V, P, M, 2) == P - 1.0);
+            arena_reset(a);
+        }
+}
+
+/* Most micro-batches, times chunks, that a stage keeps. */
+static void test_kept(void **state) {
+    arena *a = *state;
+    for (int P = 2; P <= 8; P++) {
+        int M = 4 * P, most_v = 0;
+        schedule afab = build(a, SCHEDULE_AFAB, P, M, 1), one = build(a, SCHEDULE_1F1B, P, M, 1);
+        schedule h1 = build(a, SCHEDULE_ZB_H1, P, M, 1), v = build(a, SCHEDULE_ZB_V, P, M, 2);
+        schedule inter = build(a, SCHEDULE_INTERLEAVED, P, M, 2);
+        for (int i = 0; i < P; i++) {
+            assert_int_equal(afab.stage[i].kept, M);
+            assert_int_equal(one.stage[i].kept, P - i);
+            assert_in_range(h1.stage[i].kept, 1, P);
+            if (v.stage[i].kept > most_v) most_v = v.stage[i].kept;
+        }
+        assert_int_equal(most_v, 2 * P); /* halves: as much as 1f1b */
+        /* of half a stage each: (1 + (P - 1) / (P v)) times those of 1f1b */
+        assert_int_equal(inter.stage[0].kept, 2 * P + P - 1);
+        arena_reset(a);
+    }
+}
+
+static void test_transfers_delay(void **state) {
+    schedule s = build(*state, SCHEDULE_1F1B, 4, 8, 1);
+    schedule_times none = times(1, 1, 1, 0), slow = times(1, 1, 1, 0.5);
+    schedule_time(&s, &none);
+    double end = s.end;
+    schedule_time(&s, &slow);
+    assert_true(s.end >= end + 2 * 3 * 0.5); /* at least the way down and up once */
+    schedule_time(&s, &none);
+    assert_true(s.end == end);
+}
+
+static void test_refusals(void **state) {
+    schedule s;
+    err e = {0};
+    assert_int_equal(schedule_build(*state, SCHEDULE_INTERLEAVED, 4, 6, 2, &s, &e), ST_USAGE);
+    assert_non_null(strstr(e.hint, "8 micro-batches"));
+    assert_int_equal(schedule_build(*state, SCHEDULE_INTERLEAVED, 4, 8, 1, &s, &e), ST_USAGE);
+    assert_int_equal(schedule_build(*state, SCHEDULE_1F1B, 4, 8, 2, &s, &e), ST_USAGE);
+    assert_int_equal(schedule_build(*state, SCHEDULE_ZB_V, 4, 8, 1, &s, &e), ST_USAGE);
+}
+
+static int make_arena(void **state) {
+    *state = arena_new("test");
+    return 0;
+}
+static int drop_arena(void **state) {
+    arena_free(*state);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_complete),
+                                       cmocka_unit_test(test_bubbles), cmocka_unit_test(test_kept),
+                                       cmocka_unit_test(test_transfers_delay),
+                                       cmocka_unit_test(test_refusals)};
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+}
