@@ -497,9 +497,10 @@ V_INLINE void join_line(const page_job *job, const page_tile *t, int64_t kv, int
     int64_t n = (seen.high + PIECE - 1) / PIECE - t->first - first;
     const float *part = job->parts + (slot + first * lines + line) * Dvp;
     float *max = job->max + slot + line * t->pieces + first;
-    float sink = c->in[ATTENTION_SINKS].data
-                     ? ((const float *)c->in[ATTENTION_SINKS].data)[kv * G + line % G] * ATT_LOG2E
-                     : -INFINITY;
+    float sink =
+        c->in[PAGE_ATTENTION_SINKS].data
+            ? ((const float *)c->in[PAGE_ATTENTION_SINKS].data)[kv * G + line % G] * ATT_LOG2E
+            : -INFINITY;
     float all = weigh(max, job->sum + (max - job->max), n, sink),
           inv = all == 0.0f ? 0.0f : 1.0f / all;
     int64_t to = row * c->out[0].ld + (kv * G + line % G) * Dv;

@@ -239,7 +239,7 @@ static void page_attention_fwd(const op_call *c) {
     paged_args a = {.q = mat_of(&c->in[0]), .k = mat_of(&c->in[1]), .v = mat_of(&c->in[2])};
     a.pages = mat_of(&c->in[3]), a.place = mat_of(&c->in[4]), a.o = mat_of(&c->out[0]);
     a.H = at->H, a.K = at->K, a.D = at->D, a.Dv = at->Dv, a.page = at->page;
-    a.sinks = c->in[ATTENTION_SINKS].data, a.chunk = at->chunk;
+    a.sinks = c->in[PAGE_ATTENTION_SINKS].data, a.chunk = at->chunk;
     a.window = at->window, a.scale = at->scale, a.softcap = at->softcap;
     a.narrow = c->in[1].dt == DT_F16 && sizeof(STORE) > sizeof(uint16_t);
     a.pieces = pieces_of_longest(c->attr, c->in[3].cols);

@@ -71,9 +71,9 @@ static void attend_row(const op_call *c, int64_t n, int64_t h) {
     if (pos - into > first) first = pos - into;
     const STORE *q = row_of(&c->in[0], n) + h * D;
     STORE *o = row_of(&c->out[0], n) + h * Dv;
-    bool sinks = c->in[ATTENTION_SINKS].data != NULL;
+    bool sinks = c->in[PAGE_ATTENTION_SINKS].data != NULL;
     ACC acc[OP_MAX_HEAD_DIM] = {0}, sum = sinks;
-    REAL max = sinks ? real_row_of(&c->in[ATTENTION_SINKS], 0)[h] : -(REAL)INFINITY;
+    REAL max = sinks ? real_row_of(&c->in[PAGE_ATTENTION_SINKS], 0)[h] : -(REAL)INFINITY;
     for (int64_t j = first > 0 ? first : 0; j <= pos; j++) {
         int64_t block = block_of(c, place[0], j, h * at->paged.K / at->paged.H);
         REAL s = (REAL)score(c, q, block, j % page);

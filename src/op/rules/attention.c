@@ -41,10 +41,10 @@ static status expect_window(const op_infer *io, int window, int chunk, err *e) {
 }
 
 /* A number of each head. */
-static status expect_sinks(const op_infer *io, int H, err *e) {
-    TRY(expect_dtype(io, ATTENTION_SINKS, real_dt(io), e));
-    TRY(expect_rows(io, ATTENTION_SINKS, 1, "the size of sinks", e));
-    return expect_cols(io, ATTENTION_SINKS, H, "H", e);
+static status expect_sinks(const op_infer *io, int i, int H, err *e) {
+    TRY(expect_dtype(io, i, real_dt(io), e));
+    TRY(expect_rows(io, i, 1, "the size of sinks", e));
+    return expect_cols(io, i, H, "H", e);
 }
 
 static status attention_check_attr(const op_infer *io, err *e) {
@@ -55,7 +55,7 @@ static status attention_check_attr(const op_infer *io, err *e) {
     TRY(expect_dropout(io, at->attention.dropout, e));
     TRY(expect_heads(io, at->attention.H, at->attention.K, at->attention.D, at->attention.Dv, e));
     TRY(expect_window(io, at->attention.window, at->attention.chunk, e));
-    TRY(expect_sinks(io, at->attention.H, e));
+    TRY(expect_sinks(io, ATTENTION_SINKS, at->attention.H, e));
     return expect_softcap(io, at->attention.softcap, e);
 }
 
@@ -81,12 +81,27 @@ static status attention_check_keys(const op_infer *io, err *e) {
     return expect_dtype(io, 2, io->in[1].dt, e);
 }
 
+static status attention_check_bias(const op_infer *io, err *e) {
+    if (!given(io, 6)) return ST_OK;
+    if (dev_get_kind(io->dev) == DEV_CUDA)
+        return err_set(e, ST_FAILED, "attention with a bias by distance has no kernel for GPUs");
+    TRY(expect_cols(io, 6, io->attr->attention.H, "H", e));
+    TRY(expect_dtype(io, 6, act_dt(io), e));
+    int32_t zero = io->attr->attention.bias_zero;
+    if (zero >= 0 && zero < io->in[6].rows) return ST_OK;
+    return err_set(e, ST_USAGE, "attention: row %d of a bias of %lld rows is that of distance 0",
+                   zero, (long long)io->in[6].rows);
+}
+
 status infer_ATTENTION(op_infer *io, err *e) {
     TRY(attention_check_attr(io, e));
     int64_t B = io->attr->attention.B, Tq = io->attr->attention.Tq;
     int64_t H = io->attr->attention.H;
     int64_t D = io->attr->attention.D, Dv = io->attr->attention.Dv;
     TRY(attention_check_keys(io, e));
+    TRY(attention_check_bias(io, e));
+    TRY(expect_numbers(io, 5, "the size of a bound", e));
+    TRY(expect_rows(io, 5, B * Tq, "B*Tq", e));
     TRY(expect_numbers(io, 3, "the size of a bound", e));
     TRY(expect_dtype(io, 4, DT_I32, e));
     TRY(expect_rows(io, 0, B * Tq, "B*Tq", e));
@@ -109,7 +124,7 @@ status infer_PAGE_ATTENTION(op_infer *io, err *e) {
     TRY(expect_positive(io, "page", at->paged.page, e));
     TRY(expect_heads(io, at->paged.H, at->paged.K, at->paged.D, at->paged.Dv, e));
     TRY(expect_window(io, at->paged.window, at->paged.chunk, e));
-    TRY(expect_sinks(io, at->paged.H, e));
+    TRY(expect_sinks(io, PAGE_ATTENTION_SINKS, at->paged.H, e));
     TRY(expect_softcap(io, at->paged.softcap, e));
     TRY(expect_cols(io, 0, (int64_t)at->paged.H * at->paged.D, "H*D", e));
     TRY(expect_cols(io, 1, at->paged.page, "page", e));
