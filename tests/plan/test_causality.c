@@ -75,7 +75,16 @@ static bool has_experts(const json_t *o) {
     const char *type = json_string_value(json_object_get(o, "model_type"));
     return strcmp(type, "mixtral") == 0 || strcmp(type, "olmoe") == 0 ||
            strcmp(type, "qwen2_moe") == 0 || strcmp(type, "qwen3_moe") == 0 ||
-           strcmp(type, "qwen3_next") == 0;
+           strcmp(type, "qwen3_next") == 0 || strncmp(type, "deepseek", 8) == 0;
+}
+
+/* Takes away what does not go with latent attention, where the family has that. */
+static void spare_latents(json_t *o) {
+    static const char *const others[] = {"attn_output_gate", "clip_qkv", "partial_rotary_factor",
+                                         "qk_norm"};
+    const char *type = json_string_value(json_object_get(o, "model_type"));
+    if (strncmp(type, "deepseek", 8) != 0 && strcmp(type, "minicpm3") != 0) return;
+    for (int i = 0; i < ARRAY_LEN(others); i++) json_object_del(o, others[i]);
 }
 
 static void random_option(lab *l, json_t *o) {
@@ -114,6 +123,7 @@ static void random_option(lab *l, json_t *o) {
         case 8: json_object_set_new(o, "linear_layers", list_of(l, layers, 0, 1)); break;
         default: set_int(o, "block_repeat", 1 + choose(l, 2)); break;
     }
+    spare_latents(o);
 }
 
 static void lab_open(lab *l, dev *d, int trial) {

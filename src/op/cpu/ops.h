@@ -16,6 +16,8 @@
     X(HEAD_STATS, head_stats)                                                                      \
     X(HEAD_GRAD, head_grad)                                                                        \
     X(ATTENTION, attention)                                                                        \
+    X(LATENT_KV, latent_kv)                                                                        \
+    X(HEADWISE, headwise)                                                                          \
     X(DELTA, delta)                                                                                \
     X(DELTA_STATE, delta_state)                                                                    \
     X(DELTA_GATES, delta_gates)                                                                    \
