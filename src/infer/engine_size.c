@@ -20,7 +20,7 @@ static int64_t pages_for(int64_t tokens) {
 engine_size engine_size_for(const model_config *mc, dtype cache_dt, int longest, int seqs,
                             int64_t cache_bytes) {
     bool ahead = mc->num_nextn_predict_layers > 0;
-    int64_t page_bytes = model_cache_bytes(mc, 1, 1, PAGE, cache_dt) +
+    int64_t page_bytes = model_cache_bytes(mc, 1, 1, PAGE, cache_dt, cache_dt) +
                          model_ahead_cache_bytes(mc, 1, ahead, 1, PAGE, cache_dt);
     int64_t least = pages_for(longest), most = least * seqs, pages = cache_bytes / page_bytes;
     if (pages > most) pages = most;

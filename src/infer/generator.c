@@ -38,6 +38,7 @@ generator_pass generator_pass_of(const prog *p) {
                             .ids = ids,
                             .pos = prog_find_port(p, "pos"),
                             .qpos = prog_find_port(p, "qpos"),
+                            .span = prog_find_port(p, "span"),
                             .rows = prog_find_port(p, "rows"),
                             .logits = prog_find_port(p, "logits")};
 }
@@ -113,6 +114,8 @@ static void run_pass(generator *g, const generator_pass *k, const int32_t *ids, 
     prog_put(k->p, 0, k->pos, pos);
     prog_put(k->p, 0, k->qpos, &start);
     prog_put(k->p, 0, k->rows, &last);
+    int32_t span[2] = {start, (int32_t)n};
+    prog_put(k->p, 0, k->span, span);
     replay(g, k);
     for (int64_t i = 0; i < n; i++) tok_ids_push(&g->cached, ids[i]);
 }
@@ -156,6 +159,7 @@ float *generator_continue(generator *g, const int32_t *ids, int64_t n,
     CHECK(n > 0 && n <= g->Tmax, "%ld tokens in a cache of %d", (long)n, g->Tmax);
     int64_t same = common_prefix(&g->cached, ids, n);
     if (same == n) same--; /* its logits are wanted */
+    if (g->decode.span.rows && same < g->cached.n) same = 0;
     if (reused) *reused = same;
     g->cached.n = same;
     const generator_pass *k = NULL;

@@ -8,6 +8,8 @@
  * The generator remembers which tokens the cache holds. Give it the whole sequence each time: what it has in common
  * with the one before, from the start on, is not computed again. So a conversation costs only its new tokens.
  *
+ * A linear layer has no keys but a state, which is that of the last token: of such a model the sequence before is used only
+ * where it goes on.
  * A model with an encoder is told a source first (generator_set_source), which it reads at once; the sequence is then what
  * its decoder writes.
  *
@@ -32,8 +34,10 @@ typedef struct generator_pass {
     prog_port ids;                  /* [T] */
     prog_port pos;                  /* [T]: positions in the sequence */
     prog_port qpos;                 /* [1]: the position of row 0, where the cache is written */
-    prog_port rows;                 /* [1]: the row whose logits are wanted */
-    prog_port logits;               /* [V], fp32 */
+    prog_port
+        span; /* [1,2]: qpos, and how many rows are no padding; of models with states (linear layers) */
+    prog_port rows;   /* [1]: the row whose logits are wanted */
+    prog_port logits; /* [V], fp32 */
 } generator_pass;
 
 typedef struct generator {

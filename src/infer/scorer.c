@@ -36,7 +36,7 @@ typedef struct slot {
 /* The ports of a program. */
 typedef struct score_pass {
     const prog *p; /* NULL: there is none */
-    prog_port ids, pos, qpos, rows, targets, nll;
+    prog_port ids, pos, qpos, span, rows, targets, nll;
 } score_pass;
 
 typedef struct shape_programs {
@@ -52,7 +52,9 @@ struct scorer {
     shape_programs *shape;
     generator_pass write; /* p NULL: there is none */
     slot *slots;
-    int32_t *ids, *pos, *qpos, *rows, *targets; /* inputs of the largest pass */
+    int32_t *ids, *pos, *qpos, *rows, *targets, *span; /* inputs of the largest pass */
+    bool
+        states; /* it has linear layers: what a slot holds counts only where a text goes on behind it */
     float *nll;
     float *logits; /* of the last pass of `write` */
     score_stats stats;
@@ -82,16 +84,18 @@ scorer *scorer_new(dev *d, const model_config *mc, const scorer_size *size,
                    const scorer_cache *cache) {
     scorer *s = xcalloc(1, sizeof *s);
     *s = (scorer){.dev = d, .mc = mc, .size = *size, .cache = *cache};
+    s->states = model_has_states(mc);
     s->n_shapes = scorer_shapes(size);
     s->shape = xcalloc((size_t)s->n_shapes, sizeof *s->shape);
     s->slots = xcalloc((size_t)size->slots, sizeof *s->slots);
     for (int i = 0; i < size->slots; i++) s->slots[i].ids = xcalloc((size_t)size->tok, 4);
-    int32_t *inputs = xcalloc(SCORER_MOST_ROWS * 5, sizeof *inputs);
+    int32_t *inputs = xcalloc(SCORER_MOST_ROWS * 7, sizeof *inputs);
     s->ids = inputs;
     s->pos = inputs + SCORER_MOST_ROWS;
     s->qpos = inputs + 2 * SCORER_MOST_ROWS;
     s->rows = inputs + 3 * SCORER_MOST_ROWS;
     s->targets = inputs + 4 * SCORER_MOST_ROWS;
+    s->span = inputs + 5 * SCORER_MOST_ROWS;
     s->nll = xcalloc(SCORER_MOST_ROWS, sizeof *s->nll);
     gemm_hold_own(d, true); /* other products give a row other bits in another batch */
     return s;
@@ -102,6 +106,7 @@ static score_pass pass_of(const prog *p) {
                         .ids = prog_find_port(p, "ids"),
                         .pos = prog_find_port(p, "pos"),
                         .qpos = prog_find_port(p, "qpos"),
+                        .span = prog_find_port(p, "span"),
                         .rows = prog_find_port(p, "rows"),
                         .targets = prog_find_port(p, "targets"),
                         .nll = prog_find_port(p, "nll")};
@@ -138,11 +143,33 @@ static int64_t common_prefix(const int32_t *a, int64_t n_a, const int32_t *b, in
     return i;
 }
 
-/* Keys and values of positions [from, to), of all layers and heads. */
+/* How many of ids[0..n) are in a slot. */
+static int64_t held(const scorer *s, int i, const int32_t *ids, int64_t n) {
+    int64_t same = common_prefix(s->slots[i].ids, s->slots[i].n, ids, n);
+    return s->states && same < s->slots[i].n ? 0 : same;
+}
+
+/* The states of a linear layer, which begin at `at`; returns the end of all slots'. */
+static char *copy_states(const scorer *s, const linear_layer *a, char *at, int to, int from) {
+    int64_t bytes[2];
+    model_linear_state_parts(a, s->cache.dt, bytes);
+    for (int i = 0; i < 2; i++) {
+        dev_copy(s->dev, at + to * bytes[i], at + from * bytes[i], (size_t)bytes[i]);
+        at += s->size.slots * bytes[i];
+    }
+    return at;
+}
+
+/* Keys and values of positions [from, to), of all layers and heads; states. */
 static void copy_rows(const scorer *s, int to_slot, int from_slot, int64_t from, int64_t to) {
     char *at = s->cache.at;
     for (int l = 0; l < model_layers(s->mc); l++) {
-        attention_layer a = model_layer(s->mc, l).attn;
+        layer_spec layer = model_layer(s->mc, l);
+        if (layer.linear.Hv) {
+            at = copy_states(s, &layer.linear, at, to_slot, from_slot);
+            continue;
+        }
+        attention_layer a = layer.attn;
         bool latent = a.kv_rank > 0; /* one cache of one head */
         int64_t K = latent ? 1 : model_local_kv_heads(&a, s->cache.tp);
         int64_t widths[] = {latent ? model_cache_cols(&a, s->cache.tp) : a.D, a.Dv};
@@ -161,7 +188,7 @@ static int best_slot(const scorer *s, const int32_t *ids, int64_t n, int64_t *ha
     int best = 0;
     *has = -1;
     for (int i = 0; i < s->size.slots; i++) {
-        int64_t same = common_prefix(s->slots[i].ids, s->slots[i].n, ids, n);
+        int64_t same = held(s, i, ids, n);
         if (same > *has) *has = same, best = i;
     }
     return best;
@@ -170,7 +197,7 @@ static int best_slot(const scorer *s, const int32_t *ids, int64_t n, int64_t *ha
 /* Lets a slot hold as much of ids[0..n) as any slot does; returns how many that are. */
 static int64_t place(scorer *s, int to, const int32_t *ids, int64_t n) {
     slot *k = &s->slots[to];
-    int64_t own = common_prefix(k->ids, k->n, ids, n), has;
+    int64_t own = held(s, to, ids, n), has;
     int from = best_slot(s, ids, n, &has);
     if (has > own) copy_rows(s, to, from, own, has);
     if (has < own) has = own;
@@ -188,7 +215,8 @@ typedef struct lane_rows {
 } lane_rows;
 
 static void put_lane(scorer *s, int T, int b, const lane_rows *l) {
-    s->qpos[b] = (int32_t)l->from;
+    s->qpos[b] = s->span[2 * b] = (int32_t)l->from;
+    s->span[2 * b + 1] = (int32_t)l->n;
     for (int i = 0; i < T; i++) { /* what pads repeats the last row's position: tables end there */
         int64_t at = l->from + (i < l->n ? i : l->n > 0 ? l->n - 1 : 0);
         s->ids[b * T + i] = l->n > 0 ? l->ids[at] : 0;
@@ -215,6 +243,7 @@ static void run_pass(scorer *s, const score_pass *p, scorer_shape shape, const l
     prog_put(p->p, 0, p->ids, s->ids);
     prog_put(p->p, 0, p->pos, s->pos);
     prog_put(p->p, 0, p->qpos, s->qpos);
+    prog_put(p->p, 0, p->span, s->span);
     prog_put(p->p, 0, p->rows, s->rows);
     prog_put(p->p, 0, p->targets, s->targets);
     op_run run = {.dev = s->dev, .first_micro = true, .grad_scale = 1.0f};
@@ -539,7 +568,8 @@ void scorer_set_next(scorer *s, int b, int32_t id) {
     slot *k = &s->slots[b];
     if (id < 0) k->n = 0;
     s->ids[b] = id < 0 ? 0 : id;
-    s->pos[b] = s->qpos[b] = k->n;
+    s->pos[b] = s->qpos[b] = s->span[2 * b] = k->n;
+    s->span[2 * b + 1] = id >= 0;
     s->rows[b] = b;
     if (id >= 0) k->ids[k->n++] = id;
 }
@@ -549,6 +579,7 @@ float *scorer_write(scorer *s) {
     prog_put(k->p, 0, k->ids, s->ids);
     prog_put(k->p, 0, k->pos, s->pos);
     prog_put(k->p, 0, k->qpos, s->qpos);
+    prog_put(k->p, 0, k->span, s->span);
     prog_put(k->p, 0, k->rows, s->rows);
     op_run run = {.dev = s->dev, .first_micro = true, .grad_scale = 1.0f};
     replay(s, k->p, &run);

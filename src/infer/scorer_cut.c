@@ -27,7 +27,7 @@ scorer_size scorer_size_for(const model_config *mc, dtype compute, int64_t longe
     enum { MOST_LANES = 64, LEAST_LANES = 4 };
     scorer_size size = {.longest = (int)longest};
     size.tok = size.longest + longest_lane(&size);
-    int64_t slot_bytes = model_cache_bytes(mc, 1, 1, size.tok, compute);
+    int64_t slot_bytes = model_cache_bytes(mc, 1, 1, size.tok, compute, compute);
     size.lanes = MOST_LANES;
     while (size.lanes > LEAST_LANES && slot_bytes * 2 * size.lanes > cache_bytes) size.lanes /= 2;
     size.slots = 2 * size.lanes;

@@ -87,12 +87,13 @@ static status find_tensors(model_source *s, err *e) {
     s->tensors = ARENA_ARRAY(s->a, st_tensor, n);
     for (int i = 0; i < n; i++) {
         TRY(check_floats(&list[i], e));
-        s->tensors[i] = (st_tensor){.name = param_at(s->params, i)->name,
-                                    .dt = list[i].scale ? DT_F32 : list[i].v->dt,
-                                    .rank = list[i].v->rank,
-                                    .dims = {list[i].v->dims[0], list[i].v->dims[1]},
-                                    .fill = fill_from_folder,
-                                    .ctx = &list[i]};
+        s->tensors[i] =
+            (st_tensor){.name = param_at(s->params, i)->name,
+                        .dt = list[i].scale ? DT_F32 : list[i].v->dt,
+                        .rank = list[i].v->rank,
+                        .dims = {list[i].v->dims[0], list[i].v->dims[1], list[i].v->dims[2]},
+                        .fill = fill_from_folder,
+                        .ctx = &list[i]};
     }
     return ST_OK;
 }

@@ -10,18 +10,22 @@
 typedef struct qkv_vals {
     val all; /* VAL_NONE: q, k and v are values of their own */
     val q, k, v;
+    val gate; /* VAL_NONE: there is none */
 } qkv_vals;
 
 static void split_qkv(model_rec *r, const attention_layer *a, qkv_vals *p) {
     int64_t HD = a->H * a->D, KD = a->K * a->D;
+    int64_t QD = a->gate ? 2 * HD : HD;
     p->q = graph_view(r->g, p->all, 0, HD);
-    p->k = graph_view(r->g, p->all, HD, KD);
-    p->v = graph_view(r->g, p->all, HD + KD, KD);
+    if (a->gate) p->gate = graph_view(r->g, p->all, HD, HD);
+    p->k = graph_view(r->g, p->all, QD, KD);
+    p->v = graph_view(r->g, p->all, QD + KD, KD);
 }
 
 static qkv_vals project(model_rec *r, const layer_spec *k, val x) {
     char name[MODEL_NAME_BYTES];
-    qkv_vals p = {.all = model_product(r, PART_QKV, k->stored, x)};
+    int64_t HD = k->attn.H * k->attn.D;
+    qkv_vals p = {.all = model_product(r, PART_QKV, k->stored, x), .gate = VAL_NONE};
     if (p.all == VAL_NONE && !graph_failed(r->g)) {
         model_pack_name(r->mc, PART_Q, k->stored, "qkv_proj", name);
         p.all = model_named_product(r, name, x);
@@ -30,6 +34,9 @@ static qkv_vals project(model_rec *r, const layer_spec *k, val x) {
     p.q = model_product(r, PART_Q, k->stored, x);
     p.k = model_product(r, PART_K, k->stored, x);
     p.v = model_product(r, PART_V, k->stored, x);
+    if (!k->attn.gate) return p;
+    p.gate = graph_view(r->g, p.q, HD, HD);
+    p.q = graph_view(r->g, p.q, 0, HD);
     return p;
 }
 
@@ -61,7 +68,7 @@ static val norm_heads(model_rec *r, const layer_spec *k, model_part part, val x,
 static void place(model_rec *r, const layer_spec *k, qkv_vals *p) {
     const attention_layer *a = &k->attn;
     float clip = (float)a->clip;
-    if (a->qk_norm == QK_NORM_NONE && p->all != VAL_NONE) {
+    if (a->qk_norm == QK_NORM_NONE && p->all != VAL_NONE && !a->gate) {
         p->all = graph_clamp(r->g, p->all, clip);
         if (a->rotary) p->all = rotate(r, a, p->all, a->H + a->K);
         split_qkv(r, a, p);
@@ -105,6 +112,12 @@ val model_page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val
     return graph_page_store(r->g, cache, fresh, r->at, (int)K, page, turned);
 }
 
+val model_sinks(model_rec *r, const layer_spec *k) {
+    char name[MODEL_NAME_BYTES];
+    model_part_name(r->mc, PART_SINKS, k->stored, name);
+    return k->attn.sinks ? model_named(r, name, "") : VAL_NONE;
+}
+
 op_paged model_paged_spec(const model_rec *r, const attention_layer *a) {
     return (op_paged){.page = r->paged.page,
                       .H = (int)a->H,
@@ -112,6 +125,7 @@ op_paged model_paged_spec(const model_rec *r, const attention_layer *a) {
                       .D = (int)a->D,
                       .Dv = (int)a->Dv,
                       .window = (int)a->window,
+                      .chunk = (int)a->chunk,
                       .scale = (float)a->scale,
                       .softcap = (float)a->softcap};
 }
@@ -137,30 +151,35 @@ static op_attention spec_of(const model_rec *r, const attention_layer *a, int Tq
 op_attention model_attention_spec(const model_rec *r, const attention_layer *a) {
     op_attention spec = spec_of(r, a, r->T, r->Tmax > 0 ? r->Tmax : r->T, r->Tmax > 0);
     spec.window = (int)a->window;
+    spec.chunk = (int)a->chunk;
     spec.causal = true;
     return spec;
 }
 
-static val page_attention(model_rec *r, int l, const attention_layer *a, const qkv_vals *p) {
+static val page_attention(model_rec *r, int l, const layer_spec *layer, const qkv_vals *p) {
+    const attention_layer *a = &layer->attn;
     op_paged spec = model_paged_spec(r, a);
     val k = model_page_cached(r, l, 'k', a->K, a->D, p->k);
     val v = model_page_cached(r, l, 'v', a->K, a->D, p->v);
-    return graph_page_attention(r->g, &spec, p->q, k, v, r->pages, r->place);
+    return graph_page_attention(r->g, &spec, p->q, k, v, r->pages, r->place, model_sinks(r, layer));
 }
 
 /* An encoder's tokens see each other, wherever they are. */
-static val source_attention(model_rec *r, const attention_layer *a, qkv_vals p) {
+static val source_attention(model_rec *r, const layer_spec *k, qkv_vals p) {
+    const attention_layer *a = &k->attn;
     op_attention spec = spec_of(r, a, r->S, r->S, false);
     spec.bias_zero = a->relative ? model_relative_zero(r->mc, true) : 0;
     graph_seen seen = {.start = r->source.start,
                        .end = r->source.end,
                        .qpos = VAL_NONE,
-                       .bias = a->relative ? r->relative[0] : VAL_NONE};
+                       .bias = a->relative ? r->relative[0] : VAL_NONE,
+                       .sinks = model_sinks(r, k)};
     return graph_attention(r->g, &spec, p.q, p.k, p.v, &seen);
 }
 
-static val sequence_attention(model_rec *r, int l, const attention_layer *a, qkv_vals p) {
-    if (!a->causal) return source_attention(r, a, p);
+static val sequence_attention(model_rec *r, int l, const layer_spec *k, qkv_vals p) {
+    const attention_layer *a = &k->attn;
+    if (!a->causal) return source_attention(r, k, p);
     if (r->Tmax > 0) {
         p.k = model_cached(r, l, 'k', a->K, a->D, p.k);
         p.v = model_cached(r, l, 'v', a->K, a->D, p.v);
@@ -169,15 +188,16 @@ static val sequence_attention(model_rec *r, int l, const attention_layer *a, qkv
     graph_seen seen = {.start = r->start,
                        .end = VAL_NONE,
                        .qpos = r->qpos,
-                       .bias = a->relative ? r->relative[1] : VAL_NONE};
+                       .bias = a->relative ? r->relative[1] : VAL_NONE,
+                       .sinks = model_sinks(r, k)};
     return graph_attention(r->g, &spec, p.q, p.k, p.v, &seen);
 }
 
 static val heads_attention(model_rec *r, int l, const layer_spec *k, val x) {
-    const attention_layer *a = &k->attn;
     qkv_vals p = project(r, k, x);
     place(r, k, &p);
-    return r->paged.page ? page_attention(r, l, a, &p) : sequence_attention(r, l, a, p);
+    val o = r->paged.page ? page_attention(r, l, k, &p) : sequence_attention(r, l, k, p);
+    return k->attn.gate ? graph_gated(r->g, p.gate, o, ACT_SIGMOID) : o;
 }
 
 val model_attention(model_rec *r, int l, const layer_spec *k, val x) {
@@ -238,7 +258,8 @@ val model_cross_attention(model_rec *r, int l, const layer_spec *k, val x) {
     graph_seen seen = {.start = r->source.seen_start,
                        .end = r->source.seen_end,
                        .qpos = VAL_NONE,
-                       .bias = VAL_NONE};
+                       .bias = VAL_NONE,
+                       .sinks = VAL_NONE};
     val o = graph_attention(r->g, &spec, q, s.k, s.v, &seen);
     graph_name(r->g, o, "layers.%d.cross_attention", l);
     return model_out_product(r, PART_CROSS_O, k->stored, o);

@@ -246,45 +246,69 @@ static status resolve_vocab(json_t *all, int64_t vocab_if_auto, err *e) {
     return at_key(e, "vocab_size");
 }
 
-/* The window of a layer of that type. */
-static status layer_window(const char *type, int64_t width, int64_t *out, err *e) {
-    bool local = type && strcmp(type, "sliding_attention") == 0;
-    *out = local ? width : 0;
-    if (!local && !(type && strcmp(type, "full_attention") == 0)) {
-        err_set(e, ST_USAGE, "layer_types has '%s'", type ? type : "(not a string)");
-        err_hint(e, "use full_attention and sliding_attention");
-        return at_key(e, "layer_types");
+/* Words of layer_types, the option that each stands for, and its value in such a layer; 0: the config says it. */
+static const struct {
+    const char *type, *option;
+    int64_t value;
+} LAYER_TYPES[] = {{"sliding_attention", "sliding_window", 0},
+                   {"chunked_attention", "attention_chunk_size", 0},
+                   {"linear_attention", "linear_layers", 1}};
+enum { N_LAYER_TYPES = 3 };
+
+/* The type of a layer: an index into LAYER_TYPES, or N_LAYER_TYPES for full_attention. */
+static status layer_type(const json_t *v, int *out, err *e) {
+    const char *word = json_string_value(v);
+    for (*out = 0; word && *out < N_LAYER_TYPES; ++*out)
+        if (strcmp(word, LAYER_TYPES[*out].type) == 0) return ST_OK;
+    if (word && strcmp(word, "full_attention") == 0) return ST_OK;
+    err_set(e, ST_USAGE, "layer_types has '%s'", word ? word : "(not a string)");
+    err_hint(e, "use full_attention, sliding_attention, chunked_attention and linear_attention");
+    return at_key(e, "layer_types");
+}
+
+/* An option that layers of its type have becomes a list: its number in these, 0 in others. */
+static status spread_type(json_t *all, const json_t *types, int type, const model_family *f,
+                          err *e) {
+    const char *option = LAYER_TYPES[type].option;
+    const json_t *number = json_object_get(all, option);
+    if (json_is_array(number)) return ST_OK;
+    int64_t fixed = LAYER_TYPES[type].value, width = fixed ? fixed : json_integer_value(number);
+    /* what a family's config.json has no key for may be an extension, of which layer_types knows nothing */
+    bool any = number && key_in_words(f->keys, option);
+    json_t *list = json_array(), *v;
+    size_t i;
+    int one;
+    status st = ST_OK;
+    json_array_foreach((json_t *)types, i, v) {
+        TRY_GOTO(st, layer_type(v, &one, e), done);
+        json_array_append_new(list, json_integer(one == type ? width : 0));
+        any |= one == type;
+        if (one != type || width > 0) continue;
+        err_set(e, ST_USAGE, "layer_types has %s, but there is no %s", LAYER_TYPES[type].type,
+                option);
+        err_hint(e, "give model.%s", option);
+        st = at_key(e, option);
+        goto done;
     }
-    if (!local || width > 0) return ST_OK;
-    err_set(e, ST_USAGE, "layer_types has windows, but there is no sliding_window");
-    err_hint(e, "give model.sliding_window");
-    return at_key(e, "sliding_window");
+    if (any) json_object_set(all, option, list);
+done:
+    json_decref(list);
+    return st;
 }
 
 /* "layer_types": ["sliding_attention", "full_attention", ...] with sliding_window, the width of all
- * windows, becomes a list of windows. */
-static status resolve_layer_types(json_t *all, int64_t layers, err *e) {
-    json_t *types = json_object_get(all, "layer_types"), *v;
-    const json_t *width = json_object_get(all, "sliding_window");
-    if (!types || json_is_array(width)) return ST_OK;
+ * windows, becomes a list of windows; chunked_attention likewise. */
+static status resolve_layer_types(json_t *all, int64_t layers, const model_family *f, err *e) {
+    json_t *types = json_object_get(all, "layer_types");
+    if (!types) return ST_OK;
     if ((int64_t)json_array_size(types) != layers) {
         err_set(e, ST_USAGE, "layer_types lists %ld layers of %ld", (long)json_array_size(types),
                 (long)layers);
         err_hint(e, "give one type for each layer");
         return at_key(e, "layer_types");
     }
-    json_t *list = json_array();
-    size_t i;
-    status st = ST_OK;
-    json_array_foreach(types, i, v) {
-        int64_t window;
-        st = layer_window(json_string_value(v), json_integer_value(width), &window, e);
-        if (st != ST_OK) break;
-        json_array_append_new(list, json_integer(window));
-    }
-    if (st == ST_OK) json_object_set(all, "sliding_window", list);
-    json_decref(list);
-    return st;
+    for (int type = 0; type < N_LAYER_TYPES; type++) TRY(spread_type(all, types, type, f, e));
+    return ST_OK;
 }
 
 /* ---- what depends on several keys ---- */
@@ -307,6 +331,7 @@ static status check_latents(const model_config *mc, err *e) {
         {"clip_qkv", mc->clip_qkv > 0, "keys are not made one by one when a model writes"},
         {"partial_rotary_factor", mc->partial_rotary_factor != 1,
          "qk_rope_head_dim says how much of a key is rotated"},
+        {"attn_output_gate", mc->attn_output_gate, "its queries have no gate beside them"},
         {"num_encoder_layers", mc->num_encoder_layers > 0,
          "an encoder's keys are read by another stack"},
         {"position_type", mc->positions == POSITIONS_RELATIVE,
@@ -503,13 +528,19 @@ static status check_encoder(const model_config *mc, err *e) {
         err_hint(e, "use router_aux_loss_coef: 0");
         return at_key(e, "router_aux_loss_coef");
     }
-    for (int64_t l = 0; l < mc->num_encoder_layers; l++)
-        if (mc->sliding_window_of ? mc->sliding_window_of[l] : mc->sliding_window) {
-            err_set(e, ST_USAGE, "layer %ld of the encoder has a window, which looks back only",
-                    (long)l);
-            err_hint(e, "give windows by layer, 0 in the encoder");
-            return at_key(e, "sliding_window");
-        }
+    if (model_has_states(mc)) {
+        err_set(e, ST_USAGE, "a model with an encoder has no linear layers");
+        err_hint(e, "leave linear_layers out");
+        return at_key(e, "linear_layers");
+    }
+    for (int64_t l = 0; l < mc->num_encoder_layers; l++) {
+        attention_layer a = model_layer(mc, (int)(l * mc->block_repeat)).attn;
+        if (a.window == 0 && a.chunk == 0) continue;
+        err_set(e, ST_USAGE, "layer %ld of the encoder has a %s, which looks back only", (long)l,
+                a.window > 0 ? "window" : "chunk");
+        err_hint(e, "give %ss by layer, 0 in the encoder", a.window > 0 ? "window" : "chunk");
+        return at_key(e, a.window > 0 ? "sliding_window" : "attention_chunk_size");
+    }
     return ST_OK;
 }
 
@@ -521,6 +552,8 @@ static status check_size(const model_config *mc, err *e) {
     for (int l = 0; l < mc->num_hidden_layers; l++) {
         layer_spec k = model_layer(mc, l * (int)mc->block_repeat);
         double heads = 2.0 * (double)((k.attn.H + k.attn.K) * k.attn.D);
+        if (k.linear.Hv)
+            heads = 3.0 * (double)(k.linear.Hk * k.linear.Dk + k.linear.Hv * k.linear.Dv);
         double F = (double)k.mlp.F * (double)(k.mlp.E ? k.mlp.E : 1) + (double)k.mlp.shared;
         n += C * (heads + 3.0 * F);
     }
@@ -529,6 +562,14 @@ static status check_size(const model_config *mc, err *e) {
     err_set(e, ST_USAGE, "these sizes make about %.1e parameters, more than %.0e", n, PARAMS_MAX);
     err_hint(e, "check hidden_size, intermediate_size, the heads and the number of layers");
     return at_key(e, "hidden_size");
+}
+
+static status check_linear(const model_config *mc, err *e) {
+    if (!model_has_states(mc)) return ST_OK;
+    if (mc->linear_num_value_heads % mc->linear_num_key_heads != 0)
+        return not_multiple("linear_num_value_heads", mc->linear_num_value_heads,
+                            "linear_num_key_heads", mc->linear_num_key_heads, e);
+    return ST_OK;
 }
 
 static status finish(const json_t *all, model_config *mc, err *e) {
@@ -541,6 +582,7 @@ static status finish(const json_t *all, model_config *mc, err *e) {
     TRY(check_experts(mc, e));
     TRY(check_relative(mc, e));
     TRY(check_encoder(mc, e));
+    TRY(check_linear(mc, e));
     TRY(check_size(mc, e));
     return check_rotary(mc, e);
 }
@@ -554,7 +596,7 @@ static status read_all(arena *a, json_t *all, bool file, int64_t vocab_if_auto, 
     if (f->from_hf) TRY(f->from_hf(all, out->num_hidden_layers, file, e));
     v = json_object_get(all, "num_hidden_layers"); /* which the family may have changed */
     if (v) TRY(read_entry(a, "num_hidden_layers", v, out, e));
-    TRY(resolve_layer_types(all, out->num_hidden_layers, e));
+    TRY(resolve_layer_types(all, out->num_hidden_layers, f, e));
     TRY(resolve_vocab(all, vocab_if_auto, e));
     const char *key;
     json_object_foreach(all, key, v) TRY(read_entry(a, key, v, out, e));

@@ -1,5 +1,6 @@
 /* The parameters that a model's options describe: names, shapes, initial values, and how
  * tensor-parallel ranks share them. Reading order: model_declare, layer by layer, at the end. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,6 +31,14 @@ static const char *const other_names[PART_COUNT] = {
     [PART_KV_B] = "model.layers.%d.self_attn.kv_b_proj",
     [PART_Q_NORM] = "model.layers.%d.self_attn.q_norm",
     [PART_K_NORM] = "model.layers.%d.self_attn.k_norm",
+    [PART_LINEAR_QKVZ] = "model.layers.%d.linear_attn.in_proj_qkvz",
+    [PART_LINEAR_BA] = "model.layers.%d.linear_attn.in_proj_ba",
+    [PART_LINEAR_CONV] = "model.layers.%d.linear_attn.conv1d",
+    [PART_LINEAR_A_LOG] = "model.layers.%d.linear_attn.A_log",
+    [PART_LINEAR_DT_BIAS] = "model.layers.%d.linear_attn.dt_bias",
+    [PART_LINEAR_NORM] = "model.layers.%d.linear_attn.norm",
+    [PART_LINEAR_OUT] = "model.layers.%d.linear_attn.out_proj",
+    [PART_SINKS] = "model.layers.%d.self_attn.sinks",
     [PART_GATE] = "model.layers.%d.mlp.gate_proj",
     [PART_UP] = "model.layers.%d.mlp.up_proj",
     [PART_ROUTER] = "model.layers.%d.mlp.gate",
@@ -159,24 +168,36 @@ static param inputs_shared(void) {
     return (param){.split = param_split_cols()};
 }
 
+/* The rows of q, then those of the gate: in files a head of each by turns, unless rotary pairs have an order of their own. */
+static void gate_order(param *q, const model_config *mc, const attention_layer *a) {
+    param_split_append(&q->split, a->H * a->D, a->H);
+    if (q->order != ROWS_SAME || mc->gguf_order) return;
+    q->order = ROWS_BY_HEAD, q->heads = a->H;
+    q->part_rows[0] = q->part_rows[1] = a->D;
+}
+
 static void declare_qkv(declaring *d, const attention_layer *a) {
     const model_config *mc = d->mc;
     int64_t C = mc->hidden_size, HD = a->H * a->D, KD = a->K * a->D;
+    int64_t QD = a->gate ? 2 * HD : HD;
     struct {
         model_part part;
         int64_t width, heads;
         param order;
-    } parts[] = {{PART_Q, HD, a->H, pairs_order(mc, a, a->H)},
+    } parts[] = {{PART_Q, QD, a->H, pairs_order(mc, a, a->H)},
                  {PART_K, KD, a->K, pairs_order(mc, a, a->K)},
                  {PART_V, KD, a->K, {0}}};
     for (int i = 0; i < 3; i++)
-        parts[i].order.split = param_split_rows(parts[i].width, parts[i].heads);
+        parts[i].order.split = param_split_rows(i ? KD : HD, parts[i].heads);
+    if (a->gate) gate_order(&parts[0].order, mc, a);
     if (pattern_of(mc, PART_QKV, d->stored)) {
-        param order = {.heads = a->H, .head_dim = a->D, .split = param_split_rows(HD, a->H)};
+        param order = {.heads = a->H, .split = param_split_rows(HD, a->H)};
+        if (a->gate) param_split_append(&order.split, HD, a->H);
         for (int i = 0; i < 2; i++) param_split_append(&order.split, KD, a->K);
+        for (int i = 0; i < (a->gate ? 4 : 3); i++) order.part_rows[i] = a->D;
         if (mc->family->qkv_by_head && a->H == a->K && !mc->gguf_order) order.order = ROWS_BY_HEAD;
-        add_matrix(d, PART_QKV, HD + 2 * KD, C, INIT_ROLE_IN, order);
-        if (a->qkv_bias) add_bias(d, PART_QKV, HD + 2 * KD, order);
+        add_matrix(d, PART_QKV, QD + 2 * KD, C, INIT_ROLE_IN, order);
+        if (a->qkv_bias) add_bias(d, PART_QKV, QD + 2 * KD, order);
         return;
     }
     char name[MODEL_NAME_BYTES];
@@ -202,6 +223,41 @@ static void declare_qk_norm(declaring *d, model_part part, const attention_layer
     else
         order.split.per_head = true;
     add_norm(d, part, full ? heads * a->D : a->D, order);
+}
+
+static void declare_sinks(declaring *d, const attention_layer *a) {
+    param p = {.rows = 1, .cols = a->H, .rank = 1, .split = param_split_rows(a->H, a->H)};
+    p.init = (param_init){.kind = INIT_NORMAL, .std = d->mc->initializer_range};
+    add(d, PART_SINKS, "", p);
+}
+
+/* A number of each head, which no suffix ends. */
+static void add_of_heads(declaring *d, model_part part, int64_t heads, param_init init) {
+    add(d, part, "", (param){.rows = 1, .cols = heads, .rank = 1, .init = init});
+}
+
+/* transformers draws A between 0 and 16; A_log has the mean and the spread of its logarithm. */
+#define A_LOG_MEAN 1.7726
+#define A_LOG_BOUND 1.7321
+
+static void declare_linear(declaring *d, const linear_layer *a) {
+    int64_t C = d->mc->hidden_size, keys = a->Hk * a->Dk, values = a->Hv * a->Dv;
+    int64_t group = a->Hv / a->Hk, columns = 2 * keys + values;
+    param qkvz = {.order = ROWS_BY_HEAD, .heads = a->Hk}, ba = qkvz;
+    for (int i = 0; i < 4; i++) qkvz.part_rows[i] = i < 2 ? a->Dk : group * a->Dv;
+    ba.part_rows[0] = ba.part_rows[1] = group;
+    add_matrix(d, PART_LINEAR_QKVZ, 2 * (keys + values), C, INIT_ROLE_IN, qkvz);
+    add_matrix(d, PART_LINEAR_BA, 2 * a->Hv, C, INIT_ROLE_IN, ba);
+    double spread = 1 / sqrt((double)a->taps); /* as PyTorch draws a convolution */
+    param conv = {.rows = 1, .cols = columns * a->taps, .rank = 1, .taps = (int)a->taps};
+    conv.init = (param_init){.kind = INIT_UNIFORM, .bound = spread};
+    add(d, PART_LINEAR_CONV, ".weight", conv);
+    add_of_heads(d, PART_LINEAR_A_LOG, a->Hv,
+                 (param_init){.kind = INIT_UNIFORM, .bound = A_LOG_BOUND, .mean = A_LOG_MEAN});
+    add_of_heads(d, PART_LINEAR_DT_BIAS, a->Hv, (param_init){.kind = INIT_ONES});
+    param norm = {.rows = 1, .cols = a->Dv, .rank = 1, .init = {.kind = INIT_ONES}};
+    add(d, PART_LINEAR_NORM, ".weight", norm);
+    add_matrix(d, PART_LINEAR_OUT, C, values, INIT_ROLE_ATTN_OUT, (param){0});
 }
 
 /* Every tensor-parallel rank makes the latents of x, for its own heads: a summand of the gradient. */
@@ -234,6 +290,7 @@ static void declare_attention(declaring *d, const attention_layer *a) {
         declare_qk_norm(d, PART_Q_NORM, a, a->H);
         declare_qk_norm(d, PART_K_NORM, a, a->K);
     }
+    if (a->sinks) declare_sinks(d, a);
     add_matrix(d, PART_O, d->mc->hidden_size, a->H * a->Dv, INIT_ROLE_ATTN_OUT, inputs_shared());
     if (a->out_bias) add_bias(d, PART_O, d->mc->hidden_size, (param){0});
 }
@@ -357,7 +414,7 @@ static void declare_experts(declaring *d, const mlp_layer *m) {
 static void declare_layer(declaring *d, const layer_spec *k) {
     int64_t C = d->mc->hidden_size;
     if (k->norm_in) add_norm(d, PART_ATTN_NORM, C, (param){0});
-    declare_attention(d, &k->attn);
+    k->linear.Hv ? declare_linear(d, &k->linear) : declare_attention(d, &k->attn);
     if (k->norm_out) add_norm(d, PART_ATTN_OUT_NORM, C, (param){0});
     if (k->cross && k->norm_in) add_norm(d, PART_CROSS_NORM, C, (param){0});
     if (k->cross) declare_cross_attention(d, &k->attn);
@@ -495,6 +552,9 @@ static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
                        "%lld heads and %lld key/value heads of layer %d do not divide over %d "
                        "tensor-parallel ranks",
                        (long long)H, (long long)K, l, tp);
+    if (k->linear.Hv)
+        return err_set(e, ST_USAGE, "layer %d is linear, which tensor-parallel ranks do not share",
+                       l);
     if (F % tp == 0) F = k->mlp.shared;
     if (F % tp)
         return err_set(e, ST_USAGE,

@@ -50,6 +50,14 @@ typedef enum model_part {
     PART_CROSS_O,
     PART_Q_NORM,
     PART_K_NORM,
+    PART_SINKS,       /* a score of each head */
+    PART_LINEAR_QKVZ, /* of the gated delta rule: queries, keys, values and gates in one tensor */
+    PART_LINEAR_BA,
+    PART_LINEAR_CONV,
+    PART_LINEAR_A_LOG,
+    PART_LINEAR_DT_BIAS,
+    PART_LINEAR_NORM,
+    PART_LINEAR_OUT,
     PART_GATE_UP, /* one tensor gate|up in files; else there are the two */
     PART_GATE,
     PART_UP,       /* also the first product of a plain feed-forward part */
@@ -253,7 +261,7 @@ typedef struct model_rec {
     model_routing routing;
     int64_t sample_rows; /* TASK_NLL: rows of each sample over which the loss is a mean; 0: one */
     /* made by model_record, for its own use */
-    val ids, pos, start, qpos, at, place, pages;
+    val ids, pos, start, qpos, span, at, place, pages;
     struct {
         val ids, pos, start, end; /* of the source */
         val seen_start, seen_end; /* which of its tokens each token of the decoder sees */
@@ -273,6 +281,7 @@ typedef struct model_rec {
  *                                   chunk before gave
  *            "pos"  int32 [B*T,1]   position of each token in its sequence
  *            "start", "qpos"        with document_mask, and with a cache
+ *            "span" [B,2]           with a cache and linear layers: qpos, and how many of the T rows are no padding
  *            "at" [T,1], "place" [T,2], "pages" [seqs,of_seq]    with a cache of pages
  *            "source", "source_pos", "source_start", "source_end" [B*S,1]    of an encoder: ids, positions, and which tokens
  *                                   of its source each token sees, from .. to (a document, without padding)
@@ -287,8 +296,10 @@ typedef struct model_rec {
 void model_record(model_rec *r);
 /* Random ops (dropout) in the layers before this one: random_ops_before of a chunk's graph. */
 uint32_t model_random_ops_before(int layer);
-/* Bytes of SPACE_STATE that B cached sequences of Tmax tokens need on one of tp ranks. */
-int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt);
+/* Bytes of SPACE_STATE that B cached sequences of Tmax tokens need on one of tp ranks; dt: of keys and values; `activations`: of the program,
+ * and so of states. */
+int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt,
+                          dtype activations);
 /* What the first `modules` modules of multi-token prediction need behind that. */
 int64_t model_ahead_cache_bytes(const model_config *mc, int tp, int modules, int B, int Tmax,
                                 dtype dt);

@@ -49,7 +49,7 @@ static val expanded(model_rec *r, const layer_spec *k, val q, val latent, val sh
     val values = graph_view(r->g, both, a->H * a->D, a->H * a->Dv);
     op_attention spec = model_attention_spec(r, a);
     graph_seen seen = GRAPH_SEES_ALL;
-    seen.start = r->start;
+    seen.start = r->start, seen.sinks = model_sinks(r, k);
     return graph_attention(r->g, &spec, q, keys, values, &seen);
 }
 
@@ -70,18 +70,20 @@ static val absorb(model_rec *r, const layer_spec *k, op_heads spec, val x) {
     return graph_add(r->g, y, graph_scale(r->g, more, (float)model_adapters_scale(r->adapters)));
 }
 
-static val page_attention(model_rec *r, int l, const attention_layer *one, val q, val key) {
+static val page_attention(model_rec *r, int l, const attention_layer *one, val q, val key,
+                          val sinks) {
     op_paged spec = model_paged_spec(r, one);
     key = model_page_cached(r, l, 'k', 1, one->D, key);
-    return graph_page_attention(r->g, &spec, q, key, VAL_NONE, r->pages, r->place);
+    return graph_page_attention(r->g, &spec, q, key, VAL_NONE, r->pages, r->place, sinks);
 }
 
-static val sequence_attention(model_rec *r, int l, const attention_layer *one, val q, val key) {
+static val sequence_attention(model_rec *r, int l, const attention_layer *one, val q, val key,
+                              val sinks) {
     op_attention spec = model_attention_spec(r, one);
     key = model_cached(r, l, 'k', 1, one->D, key);
     val values = graph_view(r->g, key, 0, one->Dv);
     graph_seen seen = GRAPH_SEES_ALL;
-    seen.start = r->start, seen.qpos = r->qpos;
+    seen.start = r->start, seen.qpos = r->qpos, seen.sinks = sinks;
     return graph_attention(r->g, &spec, q, key, values, &seen);
 }
 
@@ -96,8 +98,9 @@ static val absorbed(model_rec *r, int l, const layer_spec *k, val q, val latent,
     one.K = 1, one.D = R + a->shared, one.Dv = R;
     q = absorb(r, k, to_latent, q);
     val key = graph_latent_kv(r->g, &join, latent, shared);
-    val o =
-        r->paged.page ? page_attention(r, l, &one, q, key) : sequence_attention(r, l, &one, q, key);
+    val sinks = model_sinks(r, k);
+    val o = r->paged.page ? page_attention(r, l, &one, q, key, sinks)
+                          : sequence_attention(r, l, &one, q, key, sinks);
     return absorb(r, k, of_latent, o);
 }
 

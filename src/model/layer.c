@@ -58,6 +58,9 @@ static attention_layer attention_of(const model_config *mc, int l) {
         .softcap = mc->attn_softcap,
         .clip = mc->clip_qkv,
         .window = window,
+        .chunk = of_layer(mc->attention_chunk_size_of, mc->attention_chunk_size, l),
+        .gate = mc->attn_output_gate,
+        .sinks = mc->attention_sinks,
         .Dv = mc->head_dim,
     };
     if (mc->kv_lora_rank > 0) add_latents(mc, &a);
@@ -67,6 +70,21 @@ static attention_layer attention_of(const model_config *mc, int l) {
 int64_t model_cache_cols(const attention_layer *a, int tp) {
     if (a->kv_rank > 0) return a->kv_rank + a->shared;
     return model_local_kv_heads(a, tp) * (a->D + a->Dv);
+}
+
+static linear_layer linear_of(const model_config *mc, int l) {
+    if (of_layer(mc->linear_layers_of, mc->linear_layers, l) == 0) return (linear_layer){0};
+    return (linear_layer){.Hk = mc->linear_num_key_heads,
+                          .Hv = mc->linear_num_value_heads,
+                          .Dk = mc->linear_key_head_dim,
+                          .Dv = mc->linear_value_head_dim,
+                          .taps = mc->linear_conv_kernel_dim};
+}
+
+bool model_has_states(const model_config *mc) {
+    for (int l = 0; l < mc->num_hidden_layers; l++)
+        if (of_layer(mc->linear_layers_of, mc->linear_layers, l) != 0) return true;
+    return false;
 }
 
 static op_router router_of(const model_config *mc) {
@@ -117,6 +135,7 @@ layer_spec model_layer(const model_config *mc, int l) {
         .parallel = mc->residual != RESIDUAL_SEQUENTIAL,
         .branch_scale = branch,
         .attn = attention_of(mc, like),
+        .linear = linear_of(mc, like),
         .mlp = mlp_of(mc, like),
     };
 }

@@ -25,11 +25,22 @@ typedef struct attention_layer {
     double softcap;   /* scores s become c tanh(s / c); 0: not */
     double clip;      /* queries, keys and values are limited to this; 0: not */
     int64_t window;   /* a query sees so many keys, its own included; 0: all before it */
+    int64_t chunk;    /* a query sees keys of its own piece of so many positions; 0: all */
+    bool gate;        /* what heads give is multiplied by a sigmoid */
+    bool sinks;       /* a learned score of each head joins the softmax */
     /* Latent attention (latent_attention.c); kv_rank 0: there is none. */
     int64_t kv_rank, q_rank; /* widths of the latents; q_rank 0: queries are a product of x */
     int64_t shared; /* columns of a key, its last, that all heads share: D - shared are its own */
     int64_t Dv;     /* width of a value; D but in latent attention */
 } attention_layer;
+
+/* In place of attention (Yang et al. 2024, "Gated Delta Networks"): queries, keys and values go through a convolution over time,
+ * queries and keys get length 1, DELTA walks over them, and each head is normed and gated by z. */
+typedef struct linear_layer {
+    int64_t Hk, Hv, Dk,
+        Dv; /* heads of queries and keys, of values; widths. Hv 0: it is attention */
+    int64_t taps;
+} linear_layer;
 
 typedef struct mlp_layer {
     mlp_kind kind; /* act(gate) * up, or act of one product */
@@ -55,9 +66,15 @@ typedef struct layer_spec {
     bool parallel;
     double branch_scale; /* what a branch gives is multiplied by this */
     attention_layer attn;
+    linear_layer linear;
     mlp_layer mlp;
 } layer_spec;
 
+/* Whether any layer is linear. Its state is that of one position: what was read cannot be taken back. */
+bool model_has_states(const model_config *mc);
+/* Bytes of a sequence's state in a linear layer of a program whose activations are `dt`: what goes into the convolution, and S. With a cache all slots of
+ * the one lie before all slots of the other. */
+void model_linear_state_parts(const linear_layer *a, dtype dt, int64_t bytes[2]);
 enum { MODEL_MOST_AHEAD = 16 }; /* num_nextn_predict_layers */
 /* How many layers run: num_hidden_layers * block_repeat. */
 int model_layers(const model_config *mc);

@@ -60,6 +60,7 @@ void model_record_ahead(model_rec *r, val h, val *out);
 
 /* The branches of layer l, which is k with the heads and widths of this rank: what each adds to the residual stream, before norms after
  * it and scales. x: what model_record's block gives it, already handed to all tensor-parallel ranks. */
+val model_linear_attention(model_rec *r, int l, const layer_spec *k, val x);
 val model_attention(model_rec *r, int l, const layer_spec *k, val x);
 /* Latent attention, before its output product. */
 val model_latent_attention(model_rec *r, int l, const layer_spec *k, val x);
@@ -67,6 +68,8 @@ val model_latent_attention(model_rec *r, int l, const layer_spec *k, val x);
  * same of a cache of pages. which: 'k' or 'v'. */
 val model_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh);
 val model_page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh);
+/* The layer's sinks; VAL_NONE: it has none. */
+val model_sinks(model_rec *r, const layer_spec *k);
 /* What the attention ops are told of this recording, and of a layer with the heads and widths of this
  * rank. */
 op_attention model_attention_spec(const model_rec *r, const attention_layer *a);

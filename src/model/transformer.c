@@ -1,8 +1,8 @@
 /* The transformer that every family's options describe: one forward pass.
  *
  * Reading order: model_record (inputs, embedding, blocks, head), block (the order of norms and
- * residuals); attention.c and feed_forward.c, the two branches of a block; ahead.c, the modules that
- * predict further tokens. Parameters: declare.c. */
+ * residuals); attention.c or linear_attention.c, and feed_forward.c, the two branches of a block; ahead.c,
+ * the modules that predict further tokens. Parameters: declare.c. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,8 @@ static val block(model_rec *r, int l, val x) {
     val h = k.norm_in ? model_norm(r, PART_ATTN_NORM, k.stored, x, 0) : x;
     val in = graph_tp_in(r->g, h), h_attn = h;
     if (k.parallel && !k.norm_shared) h = mlp_input(r, &k, x);
-    val a = branch(r, &k, PART_ATTN_OUT_NORM, model_attention(r, l, &k, in));
+    val mixed = k.linear.Hv ? model_linear_attention(r, l, &k, in) : model_attention(r, l, &k, in);
+    val a = branch(r, &k, PART_ATTN_OUT_NORM, mixed);
     x = graph_add(r->g, x, a);
     if (k.cross) {
         h = k.norm_in ? model_norm(r, PART_CROSS_NORM, k.stored, x, 0) : x;
@@ -61,7 +62,7 @@ static void make_rope(model_rec *r) {
     bool used[2] = {false, false};
     for (int l = r->layers.first; l < blocks_end(r); l++) {
         attention_layer a = model_layer(r->mc, l).attn;
-        if (a.rotary) used[a.local] = true;
+        if (a.rotary && model_layer(r->mc, l).linear.Hv == 0) used[a.local] = true;
     }
     static const char *const names[] = {"rope_table", "rope_table_local"};
     for (int i = 0; i < 2; i++) {
@@ -74,13 +75,19 @@ static void make_rope(model_rec *r) {
 }
 
 /* Of the first `blocks` blocks; those of an encoder have none. */
-static int64_t cache_bytes(const model_config *mc, int tp, int blocks, int B, int Tmax, dtype dt) {
-    int64_t cols = 0;
+static int64_t cache_bytes(const model_config *mc, int tp, int blocks, int B, int Tmax, dtype dt,
+                           dtype activations) {
+    int64_t cols = 0, states = 0;
     for (int l = model_encoder_layers(mc); l < blocks; l++) {
-        attention_layer a = model_layer(mc, l).attn;
-        cols += model_cache_cols(&a, tp);
+        layer_spec k = model_layer(mc, l);
+        int64_t bytes[2] = {0, 0};
+        if (k.linear.Hv)
+            model_linear_state_parts(&k.linear, activations, bytes);
+        else
+            cols += model_cache_cols(&k.attn, tp);
+        states += bytes[0] + bytes[1];
     }
-    return (int64_t)B * Tmax * cols * (int64_t)dtype_bytes(dt);
+    return (int64_t)B * (Tmax * cols * (int64_t)dtype_bytes(dt) + states);
 }
 
 static void make_source_inputs(model_rec *r, bool encodes, bool decodes) {
@@ -108,6 +115,11 @@ static void make_inputs(model_rec *r) {
     r->pos = decodes ? graph_input(r->g, "pos", DT_I32, N, 1) : VAL_NONE;
     r->start = r->document_mask ? graph_input(r->g, "start", DT_I32, N, 1) : VAL_NONE;
     r->qpos = r->Tmax > 0 ? graph_input(r->g, "qpos", DT_I32, r->B, 1) : VAL_NONE;
+    bool states = false;
+    for (int l = r->layers.first; l < r->layers.end; l++)
+        states |= model_layer(r->mc, l).linear.Hv > 0;
+    r->span = states && r->Tmax > 0 ? graph_input(r->g, "span", DT_I32, r->B, 2) : VAL_NONE;
+    CHECK(!states || r->Tmax == 0 || !r->document_mask, "states of sequences with documents");
     if (r->paged.page) {
         r->at = graph_input(r->g, "at", DT_I32, N, 1);
         r->place = graph_input(r->g, "place", DT_I32, N, 2);
@@ -116,8 +128,8 @@ static void make_inputs(model_rec *r) {
     int64_t slots = r->slots ? r->slots : r->B;
     dtype dt = r->cache_f16 ? DT_F16 : graph_get_options(r->g)->dt;
     r->cache_bytes =
-        cache_bytes(r->mc, graph_tp(r->g), r->layers.first, r->paged.pages, r->paged.page, dt);
-    r->cross_bytes = model_cache_bytes(r->mc, graph_tp(r->g), (int)slots, r->Tmax, dt);
+        cache_bytes(r->mc, graph_tp(r->g), r->layers.first, r->paged.pages, r->paged.page, dt, dt);
+    r->cross_bytes = model_cache_bytes(r->mc, graph_tp(r->g), (int)slots, r->Tmax, dt, dt);
     make_rope(r);
 }
 
@@ -336,16 +348,17 @@ void model_record(model_rec *r) {
         record_head(r, x);
 }
 
-int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt) {
-    return cache_bytes(mc, tp, model_layers(mc), B, Tmax, dt);
+int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt,
+                          dtype activations) {
+    return cache_bytes(mc, tp, model_layers(mc), B, Tmax, dt, activations);
 }
 
 int64_t model_ahead_cache_bytes(const model_config *mc, int tp, int modules, int B, int Tmax,
                                 dtype dt) {
-    return cache_bytes(mc, tp, model_layers(mc) + modules, B, Tmax, dt) -
-           cache_bytes(mc, tp, model_layers(mc), B, Tmax, dt);
+    return cache_bytes(mc, tp, model_layers(mc) + modules, B, Tmax, dt, dt) -
+           cache_bytes(mc, tp, model_layers(mc), B, Tmax, dt, dt);
 }
 
 int64_t model_source_cache_bytes(const model_config *mc, int tp, int B, int Smax, dtype dt) {
-    return model_encoder_layers(mc) ? model_cache_bytes(mc, tp, B, Smax, dt) : 0;
+    return model_encoder_layers(mc) ? model_cache_bytes(mc, tp, B, Smax, dt, dt) : 0;
 }

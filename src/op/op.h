@@ -24,6 +24,10 @@
 #include "dev/dev.h"
 
 enum { OP_MAX_IN = 8, OP_MAX_OUT = 4, OP_MAX_HEAD_DIM = 1024, OP_HEAD_STATS_COLS = 3 };
+enum { OP_MAX_TAPS = 16 }; /* of a convolution over time */
+
+/* Which input has the sinks. */
+enum { ATTENTION_SINKS = 7, PAGE_ATTENTION_SINKS = 5 };
 
 typedef struct tensor {
     void *data; /* NULL: absent optional input, or a value on the meta device */
@@ -70,6 +74,7 @@ typedef enum act_kind {
     ACT_SILU,
     ACT_RELU,
     ACT_RELU2,
+    ACT_SIGMOID,
     ACT_SOFTCAP, /* with a constant; not for gated */
     ACT_CLAMP
 } act_kind;
@@ -78,6 +83,7 @@ typedef struct op_attention {
     int32_t B, Tq, Tk, H, K, D, Dv;
     float scale, softcap; /* softcap 0: none */
     int32_t window;       /* keys j with 0 <= i - j < window; 0 = no window */
+    int32_t chunk;        /* keys of the same piece of so many positions; 0 = all */
     bool causal;
     bool by_head; /* keys and values lie as in a cache of KV_STORE */
     float dropout;
@@ -93,7 +99,8 @@ typedef struct op_paged {
     int32_t K;        /* kv heads */
     bool turned;      /* of PAGE_STORE: the cache of keys */
     int32_t H, D, Dv; /* of PAGE_ATTENTION: query heads, columns of a head */
-    int32_t window;   /* this and the next two: as in op_attention */
+    int32_t window;   /* this and the rest: as in op_attention */
+    int32_t chunk;
     float scale, softcap;
 } op_paged;
 
@@ -117,6 +124,12 @@ typedef struct op_router {
     float scale;
     bool sigmoid, renormalise;
 } op_router;
+
+/* Of the gated delta rule. */
+typedef struct op_delta {
+    int32_t B, T, Hk, Hv, Dk, Dv;
+    float q_scale, k_scale;
+} op_delta;
 
 /* Of the matrices of n experts. */
 typedef struct op_experts {
@@ -204,7 +217,11 @@ typedef union op_attr {
     op_heads heads; /* latent_kv, headwise */
     op_router router;
     op_experts experts; /* expert_linear */
-    uint8_t raw[64];
+    op_delta delta;
+    struct {
+        int32_t B, T, W; /* taps */
+    } conv;
+    uint8_t raw[72];
 } op_attr;
 
 /* What is the same for every op of one replay. On some devices a kernel runs after op_launch has

@@ -106,8 +106,9 @@ uint64_t vec_digest(dev *d, const vec_spans *s, const float *x);
 
 /* Initial values of one span. */
 typedef struct vec_rule {
-    bool normal;  /* whole element i is rng_fill_normal's, std * normal(i) */
-    bool uniform; /* it is bound * (2 rng_uniform(i) - 1); neither of the two: it is value */
+    bool normal; /* whole element i is rng_fill_normal's, std * normal(i) */
+    bool
+        uniform; /* it is value + bound * (2 rng_uniform(i) - 1); neither of the two: it is value */
     float value;
     float bound;
     double std;

@@ -51,10 +51,23 @@ void param_store_map(param_store *s, param_locate_fn locate, void *ctx) {
     s->locate_ctx = ctx;
 }
 
+/* Row i of memory is row `at` of a part of some head. */
+static int64_t row_by_head(const param *p, int64_t i) {
+    int64_t all = 0, before = 0;
+    for (int k = 0; k < PARAM_MAX_PARTS; k++) all += p->part_rows[k];
+    for (int k = 0; k < PARAM_MAX_PARTS; k++) {
+        int64_t rows = p->part_rows[k];
+        if (i < rows * p->heads) return i / rows * all + before + i % rows;
+        i -= rows * p->heads, before += rows;
+    }
+    CHECK(false, "%s has more rows than its parts", p->name);
+    return 0;
+}
+
 int64_t param_file_row(const param *p, int64_t i) {
     if (p->order == ROWS_SAME) return i;
+    if (p->order == ROWS_BY_HEAD) return row_by_head(p, i);
     int64_t D = p->head_dim, in_head = i % D, head = i / D;
-    if (p->order == ROWS_BY_HEAD) return ((head % p->heads) * 3 + head / p->heads) * D + in_head;
     if (in_head >= p->rotary) return i;
     return head * D + in_head / 2 + in_head % 2 * (p->rotary / 2);
 }
@@ -323,7 +336,7 @@ void param_init_all(param_store *s, uint64_t seed) {
         rule[i] = (vec_rule){.normal = p->init.kind == INIT_NORMAL,
                              .uniform = p->init.kind == INIT_UNIFORM,
                              .bound = (float)p->init.bound,
-                             .value = p->init.kind == INIT_ONES ? 1.0f : 0.0f,
+                             .value = p->init.kind == INIT_ONES ? 1.0f : (float)p->init.mean,
                              .std = p->init.std,
                              .cut = p->init.cut,
                              .key = rng_key_named(seed, p->name)};

@@ -59,17 +59,20 @@ typedef struct param_init {
     param_init_kind kind;
     double std;   /* normal: standard deviation */
     double cut;   /* normal: values beyond cut * std are drawn again; 0: none are */
-    double bound; /* uniform: values lie between -bound and bound */
+    double bound; /* uniform: values lie between mean - bound and mean + bound */
+    double mean;
 } param_init;
 
 /* Files of Hugging Face may have the rows of a matrix, or the elements of a vector, in another
  * order than memory has. */
 typedef enum param_order {
     ROWS_SAME,
-    ROWS_BY_HEAD, /* files: [heads][q, k, v][head_dim]; memory: [q, k, v][heads][head_dim] */
+    ROWS_BY_HEAD, /* files: [heads][parts]; memory: [parts][heads]. part_rows: rows of each part of a head, as of q, k and v */
     ROWS_PAIRS,   /* the first `rotary` rows of each head. files: row j and row j + rotary / 2 are
                      rotated together; memory: rows 2j and 2j + 1 are */
 } param_order;
+
+enum { PARAM_MAX_PARTS = 4 };
 
 typedef struct param {
     /* set by the caller of param_add */
@@ -84,7 +87,9 @@ typedef struct param {
     bool by_rule;       /* training moves it by a rule, not by its gradient: it does not decay */
     param_order order;
     int64_t heads, head_dim, rotary; /* what `order` needs to know */
+    int64_t part_rows[PARAM_MAX_PARTS];
     int64_t experts; /* whose matrices are one tensor, one behind the other; 0: it is one matrix */
+    int taps; /* a vector that files hold as [cols / taps, 1, taps], a convolution; 0: it is none */
     param_init init;
     param_split split; /* how ranks share it; param_add fills in what this rank has */
     /* set by the store */

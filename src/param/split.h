@@ -41,7 +41,7 @@ typedef enum param_split_kind {
     SPLIT_COLS /* equal blocks of columns */
 } param_split_kind;
 
-enum { PARAM_MAX_RUNS = 3 };
+enum { PARAM_MAX_RUNS = 4 };
 
 /* A run. Rows of a vector are its elements. */
 typedef struct param_run {

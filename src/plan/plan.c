@@ -106,16 +106,16 @@ static void lay_out_cache(plan *p) {
         dtype dt = s->cache_f16 ? DT_F16 : s->compute;
         if (s->cache_tok)
             *most = larger(
-                *most, model_cache_bytes(&s->model, plan_tp(s), 1, s->cache_tok, dt) +
+                *most, model_cache_bytes(&s->model, plan_tp(s), 1, s->cache_tok, dt, s->compute) +
                            model_source_cache_bytes(&s->model, plan_tp(s), 1, s->source_tok, dt));
         if (s->score.tok)
             *most = larger(*most, model_cache_bytes(&s->model, plan_tp(s), s->score.slots,
-                                                    s->score.tok, s->compute));
+                                                    s->score.tok, s->compute, s->compute));
         if (s->serve.rows)
-            *most = larger(
-                *most, model_cache_bytes(&s->model, plan_tp(s), s->serve.pages, s->serve.page, dt) +
-                           model_ahead_cache_bytes(&s->model, plan_tp(s), s->serve.ahead,
-                                                   s->serve.pages, s->serve.page, dt));
+            *most = larger(*most, model_cache_bytes(&s->model, plan_tp(s), s->serve.pages,
+                                                    s->serve.page, dt, s->compute) +
+                                      model_ahead_cache_bytes(&s->model, plan_tp(s), s->serve.ahead,
+                                                              s->serve.pages, s->serve.page, dt));
     }
 }
 

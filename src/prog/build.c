@@ -130,7 +130,8 @@ val graph_attention(graph *g, const op_attention *spec, val q, val k, val v,
     attr.attention.stream = g->stream++;
     if (!g->opt.train) attr.attention.dropout = 0;
     return emit(g, OP_ATTENTION, &attr,
-                (val[]){q, k, v, seen->start, seen->qpos, seen->end, seen->bias}, 7, -1);
+                (val[]){q, k, v, seen->start, seen->qpos, seen->end, seen->bias, seen->sinks}, 8,
+                -1);
 }
 
 val graph_latent_kv(graph *g, const op_heads *spec, val kv, val rope) {
@@ -289,10 +290,40 @@ val graph_page_store(graph *g, val cache, val src, val at, int K, int page, bool
     return emit(g, OP_PAGE_STORE, &attr, (val[]){cache, src, at}, 3, 0);
 }
 
-val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, val pages,
-                         val place) {
+val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, val pages, val place,
+                         val sinks) {
     op_attr attr = {.paged = *spec};
-    return emit(g, OP_PAGE_ATTENTION, &attr, (val[]){q, k, v, pages, place}, 5, -1);
+    return emit(g, OP_PAGE_ATTENTION, &attr, (val[]){q, k, v, pages, place, sinks}, 6, -1);
+}
+
+val graph_delta_gates(graph *g, val ba, val A_log, val dt_bias) {
+    return emit(g, OP_DELTA_GATES, NULL, (val[]){ba, A_log, dt_bias}, 3, -1);
+}
+
+val graph_delta(graph *g, const op_delta *d, val qk, val v, val gates, val start) {
+    op_attr attr = {.delta = *d};
+    return emit(g, OP_DELTA, &attr, (val[]){qk, v, gates, start}, 4, -1);
+}
+
+/* What an op gives beside the state that it changes in place. */
+static val beside_state(graph *g, op_kind kind, const op_attr *attr, const val *in, int n) {
+    op_rec *r = graph_emit(g, kind, attr, in, n, 0);
+    return r ? r->out[1] : VAL_NONE;
+}
+
+val graph_delta_state(graph *g, const op_delta *d, val state, val qk, val v, val gates, val span) {
+    op_attr attr = {.delta = *d};
+    return beside_state(g, OP_DELTA_STATE, &attr, (val[]){state, qk, v, gates, span}, 5);
+}
+
+val graph_conv(graph *g, int B, int T, int W, val x, val w, val start) {
+    op_attr attr = {.conv = {.B = B, .T = T, .W = W}};
+    return emit(g, OP_CONV, &attr, (val[]){x, w, start}, 3, -1);
+}
+
+val graph_conv_state(graph *g, int B, int T, int W, val state, val x, val w, val span) {
+    op_attr attr = {.conv = {.B = B, .T = T, .W = W}};
+    return beside_state(g, OP_CONV_STATE, &attr, (val[]){state, x, w, span}, 4);
 }
 
 graph_routes graph_route(graph *g, const op_router *r, val logits, val bias) {

@@ -197,8 +197,9 @@ typedef struct graph_seen {
     val start, end; /* which keys each query sees */
     val qpos;       /* position of the first query of each sequence */
     val bias;       /* of scores, by distance */
+    val sinks;      /* a score of each head that has no key */
 } graph_seen;
-static const graph_seen GRAPH_SEES_ALL = {VAL_NONE, VAL_NONE, VAL_NONE, VAL_NONE};
+static const graph_seen GRAPH_SEES_ALL = {VAL_NONE, VAL_NONE, VAL_NONE, VAL_NONE, VAL_NONE};
 /* Without dropout where the graph does not train. */
 val graph_attention(graph *g, const op_attention *spec, val q, val k, val v,
                     const graph_seen *seen);
@@ -235,8 +236,19 @@ val graph_head_nll(graph *g, const graph_head_spec *spec, val x, val w, val bias
 val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, int Tmax);
 /* The same for a cache of pages: row n goes to place at[n] of it (PAGE_STORE); turned: of keys. */
 val graph_page_store(graph *g, val cache, val src, val at, int K, int page, bool turned);
-/* Attention of rows of several sequences with such caches (PAGE_ATTENTION); v may be VAL_NONE. */
-val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, val pages, val place);
+/* Attention of rows of several sequences with such caches (PAGE_ATTENTION); v and sinks may be VAL_NONE. */
+val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, val pages, val place,
+                         val sinks);
+
+/* ---- linear attention by the gated delta rule ---- */
+
+val graph_delta_gates(graph *g, val ba, val A_log, val dt_bias);
+val graph_delta(graph *g, const op_delta *d, val qk, val v, val gates, val start);
+/* The same of sequences that go on: the state is changed in place, and o returned (DELTA_STATE). */
+val graph_delta_state(graph *g, const op_delta *d, val state, val qk, val v, val gates, val span);
+/* Each column convolved over time with W taps of its own, then SiLU; of sequences that go on (CONV_STATE). */
+val graph_conv(graph *g, int B, int T, int W, val x, val w, val start);
+val graph_conv_state(graph *g, int B, int T, int W, val state, val x, val w, val span);
 
 /* ---- experts; attributes of all: r->experts is E ---- */
 

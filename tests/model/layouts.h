@@ -186,8 +186,8 @@ static inline void layout_bind(rank_work *w) {
     w->where.base[SPACE_MASTER] = layout_memory(wide * z.master_bytes);
     w->where.base[SPACE_GRAD] = layout_memory(wide * z.grad_bytes);
     if (w->l->logits)
-        w->where.base[SPACE_STATE] =
-            layout_memory(model_cache_bytes(w->mc, w->l->tp, LAYOUT_B, LAYOUT_CACHE, w->l->dt));
+        w->where.base[SPACE_STATE] = layout_memory(
+            model_cache_bytes(w->mc, w->l->tp, LAYOUT_B, LAYOUT_CACHE, w->l->dt, w->l->dt));
     if (w->l->dt == DT_BF16) w->where.base[SPACE_WORK] = layout_memory(z.work_bytes);
     param_arrays arrays = {.master = w->where.base[SPACE_MASTER],
                            .work = w->where.base[SPACE_WORK]};

@@ -372,7 +372,18 @@ static void add_biased_attention(case_list *l, int i, int64_t W, int32_t zero, f
     if (ends) c->in[5] = (slot){INTEGERS, a->B * a->Tq, 1, a->Tk + 2, 0};
 }
 
+/* With pieces of positions, sinks, or both. */
+static void add_limited_attention(case_list *l, int i, int32_t chunk, bool sinks) {
+    char more[32];
+    op_case *c = &l->items[l->n - 1];
+    c->attr.attention.chunk = chunk;
+    if (sinks) c->in[ATTENTION_SINKS] = (slot){VECTOR, 1, ATTENTION_CASES[i].H, 0, 0};
+    snprintf(more, sizeof more, " chunk=%d%s", chunk, sinks ? " sinks" : "");
+    strcat(c->label, more);
+}
+
 static void cases_ATTENTION(case_list *l) {
+    static const int limited[] = {0, 2, 3, 6, 7, 9, 11, 12, 13, 17, 21, 22, 24, 26, 27, 29};
     static const struct {
         int index, W, zero;
         float cap;
@@ -384,19 +395,116 @@ static void cases_ATTENTION(case_list *l) {
                   {18, 65, 32, 0, true},   {19, 257, 128, 0, false}, {22, 33, 16, 0, true},
                   {24, 129, 0, 0, false},  {26, 200, 100, 1, true},  {8, 0, 0, 0, true},
                   {21, 12, 3, 0.5f, true}, {16, 41, 40, 0, true}};
-    for (int i = 0; i < ARRAY_LEN(biased); i++)
+    for (int i = 0; i < ARRAY_LEN(biased); i++) {
         add_biased_attention(l, biased[i].index, biased[i].W, biased[i].zero, biased[i].cap,
                              biased[i].ends);
+        if (i % 4 == 1) add_limited_attention(l, biased[i].index, 3 + i, i % 8 == 1);
+    }
     static const int cached[] = {2, 3, 9, 10, 11, 12, 19, 21, 22, 23, 24, 30};
     for (int i = 0; i < ARRAY_LEN(ATTENTION_CASES); i++) add_attention(l, i, 0);
     for (int i = 0; i < ARRAY_LEN(CAPPED_CASES); i++)
         add_attention(l, CAPPED_CASES[i].index, CAPPED_CASES[i].cap);
     for (int i = 0; i < 2 * ARRAY_LEN(cached); i++)
         add_cached_attention(l, cached[i / 2], i % 2 ? CACHE : ACTIVATION);
+    for (int i = 0; i < ARRAY_LEN(limited); i++) {
+        add_attention(l, limited[i], i % 5 == 4 ? 0.7f : 0);
+        add_limited_attention(l, limited[i], i % 3 == 1 ? 0 : 3 + 8 * (i % 4), i % 3 > 0);
+    }
+    for (int i = 0; i < ARRAY_LEN(cached); i++) {
+        add_cached_attention(l, cached[i], i % 2 ? CACHE : ACTIVATION);
+        add_limited_attention(l, cached[i], 5 + 20 * (i % 3), i % 2);
+    }
+}
+
+/* B, T, key heads, value heads, and their widths. */
+static const int32_t DELTAS[][6] = {{1, 1, 1, 1, 1, 1},    {2, 7, 1, 2, 4, 6},
+                                    {1, 33, 2, 2, 8, 8},   {2, 21, 1, 3, 16, 24},
+                                    {1, 70, 2, 4, 32, 16}, {1, 130, 1, 1, 40, 33}};
+
+static op_case *delta_case(case_list *l, op_kind kind, int i, int first) {
+    const int32_t *s = DELTAS[i];
+    op_case *c = case_add(l, kind);
+    op_delta d = {.B = s[0], .T = s[1], .Hk = s[2], .Hv = s[3], .Dk = s[4], .Dv = s[5]};
+    d.q_scale = 0.8f, d.k_scale = 1.0f / sqrtf((float)d.Dk); /* keys of length 1 at most */
+    LABEL(c, "%s B=%d T=%d Hk=%d Hv=%d Dk=%d Dv=%d", op_classes[kind].name, s[0], s[1], s[2], s[3],
+          s[4], s[5]);
+    c->attr.delta = d;
+    c->heavy = (int64_t)d.B * d.T * d.Hv * d.Dk * d.Dv > 10000;
+    c->in[first] = (slot){ACTIVATION, d.B * d.T, 2 * d.Hk * d.Dk, 0, 1.2};
+    c->in[first + 1] = (slot){ACTIVATION, d.B * d.T, d.Hv * d.Dv, 0, 0};
+    c->in[first + 2] = (slot){GATES, d.B * d.T, 2 * d.Hv, 0, 0};
+    return c;
+}
+
+static void cases_DELTA(case_list *l) {
+    for (int i = 0; i < 2 * ARRAY_LEN(DELTAS); i++) {
+        op_case *c = delta_case(l, OP_DELTA, i / 2, 0);
+        int64_t T = DELTAS[i / 2][1];
+        if (i % 2) c->in[3] = (slot){STARTS, DELTAS[i / 2][0] * T, 1, T, 0};
+    }
+}
+
+static void cases_DELTA_STATE(case_list *l) {
+    for (int i = 0; i < ARRAY_LEN(DELTAS); i++) {
+        op_case *c = delta_case(l, OP_DELTA_STATE, i, 1);
+        op_delta d = c->attr.delta;
+        c->in[0] = (slot){VECTOR, d.B * d.Hv * d.Dk, d.Dv, 0, 0};
+        c->in[4] = (slot){SPANS, d.B, 2, d.T, 0};
+    }
+    for (int i = 0; i < 2; i++) { /* one row */
+        op_case *c = case_add(l, OP_DELTA_STATE);
+        *c = l->items[l->n - 3 - i];
+        c->attr.delta.T = 1, c->attr.delta.B = 2;
+        for (int k = 1; k < 4; k++) c->in[k].rows = 2;
+        c->in[0].rows = 2 * (int64_t)c->attr.delta.Hv * c->attr.delta.Dk;
+        c->in[4] = (slot){SPANS, 2, 2, 1, 0};
+        strcat(c->label, " one row");
+    }
+}
+
+static void cases_DELTA_GATES(case_list *l) {
+    for (int i = 0; i < ARRAY_LEN(SIZES); i++) {
+        op_case *c = case_add(l, OP_DELTA_GATES);
+        int64_t N = SIZES[i][0], H = SIZES[i][1];
+        LABEL(c, "delta_gates N=%d H=%d", (int)N, (int)H);
+        c->in[0] = (slot){ACTIVATION, N, 2 * H, 0, 0};
+        c->in[1] = c->in[2] = (slot){VECTOR, 1, H, 0, 0};
+    }
+}
+
+/* B, T, columns, taps */
+static const int32_t CONVS[][4] = {{1, 1, 1, 2},  {2, 7, 5, 4},    {1, 33, 16, 3},
+                                   {3, 2, 40, 4}, {1, 65, 133, 4}, {2, 130, 257, 4}};
+
+static op_case *conv_case(case_list *l, op_kind kind, int i, int first) {
+    const int32_t *s = CONVS[i];
+    op_case *c = case_add(l, kind);
+    LABEL(c, "%s B=%d T=%d C=%d W=%d", op_classes[kind].name, s[0], s[1], s[2], s[3]);
+    c->attr.conv.B = s[0], c->attr.conv.T = s[1], c->attr.conv.W = s[3];
+    c->heavy = s[0] * s[1] * s[2] > 10000;
+    c->in[first] = (slot){ACTIVATION, s[0] * s[1], s[2], 0, 0};
+    c->in[first + 1] = (slot){VECTOR, 1, s[2] * s[3], 0, 0};
+    return c;
+}
+
+static void cases_CONV(case_list *l) {
+    for (int i = 0; i < 2 * ARRAY_LEN(CONVS); i++) {
+        op_case *c = conv_case(l, OP_CONV, i / 2, 0);
+        if (i % 2) c->in[2] = (slot){STARTS, c->in[0].rows, 1, c->attr.conv.T, 0};
+    }
+}
+
+static void cases_CONV_STATE(case_list *l) {
+    for (int i = 0; i < ARRAY_LEN(CONVS); i++) {
+        op_case *c = conv_case(l, OP_CONV_STATE, i, 1);
+        int64_t B = c->attr.conv.B;
+        c->in[0] = (slot){ACTIVATION, B * (c->attr.conv.W - 1), c->in[1].cols, 0, 0};
+        c->in[3] = (slot){SPANS, B, 2, c->attr.conv.T, 0};
+    }
 }
 
 static void cases_ACT(case_list *l) {
-    for (int kind = ACT_GELU_TANH; kind <= ACT_RELU2; kind++)
+    for (int kind = ACT_GELU_TANH; kind <= ACT_SIGMOID; kind++)
         cases_elementwise(l, OP_ACT, 1, (op_attr){.act = {.kind = (act_kind)kind}}, kind, 6);
     for (int kind = ACT_SOFTCAP; kind <= ACT_CLAMP; kind++)
         cases_elementwise(l, OP_ACT, 1, (op_attr){.act = {(act_kind)kind, 2.3f}}, kind, 6);
@@ -420,7 +528,7 @@ static void cases_FILL(case_list *l) {
 }
 
 static void cases_GATED(case_list *l) {
-    for (int kind = ACT_GELU_TANH; kind <= ACT_RELU2; kind++)
+    for (int kind = ACT_GELU_TANH; kind <= ACT_SIGMOID; kind++)
         cases_elementwise(l, OP_GATED, 2, (op_attr){.act = {.kind = (act_kind)kind}}, kind, 4);
 }
 
@@ -570,6 +678,7 @@ static void cases_PAGE_ATTENTION(case_list *l) {
                  {8, 5, 6, 2, 32, 32, 17, 0, 1.5f}, {16, 9, 9, 3, 64, 64, 40, 0, 0},
                  {32, 6, 4, 4, 80, 48, 21, 50, 0},  {32, 12, 16, 2, 128, 128, 70, 0, 0},
                  {32, 4, 5, 1, 24, 24, 33, 7, 0.7f}};
+    static const int32_t chunks[] = {0, 5, 0, 40};
     for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
         int64_t tokens = (int64_t)sizes[i / 2].page * sizes[i / 2].of_seq, rows = sizes[i / 2].rows;
         op_case *c = case_add(l, OP_PAGE_ATTENTION);
@@ -579,19 +688,22 @@ static void cases_PAGE_ATTENTION(case_list *l) {
                       .D = sizes[i / 2].D,
                       .Dv = sizes[i / 2].Dv,
                       .window = sizes[i / 2].window,
+                      .chunk = chunks[i % 4],
                       .scale = 0.3f,
                       .softcap = sizes[i / 2].softcap};
         int64_t pages = 3 * sizes[i / 2].of_seq + 1;
         if (pages % 7 == 0) pages++;
         c->attr.paged = a;
         c->heavy = i >= 6;
-        LABEL(c, "page_attention page=%d of %d H=%d K=%d D=%d Dv=%d rows=%d window=%d%s", a.page,
-              sizes[i / 2].of_seq, a.H, a.K, a.D, a.Dv, (int)rows, a.window, i % 2 ? " f16" : "");
+        LABEL(c, "page_attention page=%d of %d H=%d K=%d D=%d Dv=%d rows=%d window=%d chunk=%d%s",
+              a.page, sizes[i / 2].of_seq, a.H, a.K, a.D, a.Dv, (int)rows, a.window, a.chunk,
+              i % 2 ? " f16" : "");
         c->in[0] = (slot){ACTIVATION, rows, a.H * a.D, 0, 0};
         c->in[1] = (slot){i % 2 ? CACHE : ACTIVATION, pages * a.K * a.D, a.page, 0, 0};
         c->in[2] = (slot){i % 2 ? CACHE : ACTIVATION, pages * a.K * a.page, a.Dv, 0, 0};
         c->in[3] = (slot){DISTINCT, 3, sizes[i / 2].of_seq, pages, 0};
         c->in[4] = (slot){SEQ_PLACES, rows, 2, tokens, 0};
+        if (i % 3 == 0) c->in[PAGE_ATTENTION_SINKS] = (slot){VECTOR, 1, a.H, 0, 0};
         if (a.Dv > a.D) continue;
         op_case *one = case_add(l, OP_PAGE_ATTENTION);
         *one = l->items[l->n - 2];

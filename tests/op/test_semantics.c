@@ -193,6 +193,108 @@ static void test_capped_scores(void **state) {
     dev_close(d);
 }
 
+/* A query sees token j if nothing hides it: changing key and value j changes its output, and nothing else does. Windows,
+ * pieces of positions, and documents that begin at every 13th token. */
+static void test_what_a_query_sees(void **state) {
+    (void)state;
+    enum { T = 40, D = 8, WINDOW = 5, CHUNK = 8, DOC = 13 };
+    dev *d = open_dev();
+    for (int way = 0; way < 8; way++) {
+        int window = way & 1 ? WINDOW : 0, chunk = way & 2 ? CHUNK : 0, doc = way & 4 ? DOC : T;
+        op_case c = attention(1, T, T, 2, 1, D);
+        c.attr.attention.window = window, c.attr.attention.chunk = chunk;
+        if (way & 4) c.in[3] = (slot){INTEGERS, T, 1, 1, 0};
+        side s;
+        side_open(&s, &c, DT_F32, false, d);
+        for (int t = 0; t < T && way & 4; t++) tensor_set(&s.in[3].t, t, t / doc * doc);
+        forward(&s);
+        double before[T];
+        for (int t = 0; t < T; t++) before[t] = tensor_get(&s.out[0].t, t * 2 * D);
+        for (int j = 0; j < T; j++) {
+            double old = tensor_get(&s.in[2].t, j * D);
+            tensor_set(&s.in[2].t, j * D, old + 5);
+            forward(&s);
+            for (int t = 0; t < T; t++) {
+                bool sees = j <= t && j / doc == t / doc && (!window || t - j < window) &&
+                            (!chunk || j % doc / chunk == t % doc / chunk);
+                if (sees != (tensor_get(&s.out[0].t, t * 2 * D) != before[t]))
+                    fail_msg("query %d and token %d, way %d", t, j, way);
+            }
+            tensor_set(&s.in[2].t, j * D, old);
+        }
+        side_close(&s);
+    }
+    dev_close(d);
+}
+
+/* A sink joins the sum of exponentials, and has no value. */
+static void test_sinks(void **state) {
+    (void)state;
+    enum { T = 21, D = 8, H = 3 };
+    dev *d = open_dev();
+    op_case c = attention(1, T, T, H, 1, D), plain = c;
+    c.in[ATTENTION_SINKS] = (slot){VECTOR, 1, H, 0, 0};
+    side s, p;
+    side_open(&s, &c, DT_F32, false, d);
+    side_open(&p, &plain, DT_F32, false, d);
+    forward(&s);
+    forward(&p);
+    for (int h = 0; h < H; h++)
+        for (int t = 0; t < T; t++) {
+            double sink = tensor_get(&s.in[ATTENTION_SINKS].t, h);
+            double lse = tensor_get(&p.out[1].t, h * T + t), share = 1 / (1 + exp(sink - lse));
+            assert_true(fabs(tensor_get(&s.out[1].t, h * T + t) - log(exp(lse) + exp(sink))) <
+                        2e-6);
+            for (int i = 0; i < D; i++) {
+                int64_t at = (t * H + h) * D + i;
+                double want = share * tensor_get(&p.out[0].t, at);
+                assert_true(fabs(tensor_get(&s.out[0].t, at) - want) < 2e-6);
+            }
+        }
+    side_close(&s);
+    side_close(&p);
+    dev_close(d);
+}
+
+/* Row by row with a state, or all rows in chunks: the same outputs. Rows that pad change no state. */
+static void test_delta_forms_agree(void **state) {
+    (void)state;
+    enum { T = 75, Hk = 2, Hv = 4, Dk = 24, Dv = 20 };
+    dev *d = open_dev();
+    op_delta spec = {.B = 1, .T = T, .Hk = Hk, .Hv = Hv, .Dk = Dk, .Dv = Dv, .q_scale = 1};
+    spec.k_scale = 1 / sqrtf(Dk);
+    op_case all = {.label = "delta", .kind = OP_DELTA, .attr = {.delta = spec}};
+    all.in[0] = (slot){ACTIVATION, T, 2 * Hk * Dk, 0, 1.5};
+    all.in[1] = (slot){ACTIVATION, T, Hv * Dv, 0, 0};
+    all.in[2] = (slot){GATES, T, 2 * Hv, 0, 0};
+    side a;
+    side_open(&a, &all, DT_F32, false, d);
+    forward(&a);
+    for (int rows = 1; rows <= 9; rows += 4) { /* 1: alone; 5, 9: of 7 and 11 with padding */
+        int pad = rows > 1 ? 2 : 0;
+        op_case one = {.label = "delta_state", .kind = OP_DELTA_STATE, .attr = {.delta = spec}};
+        one.attr.delta.T = rows + pad;
+        one.forward_only = true;
+        one.in[0] = (slot){VECTOR, Hv * Dk, Dv, 0, 0};
+        for (int i = 0; i < 3; i++)
+            one.in[i + 1] = (slot){all.in[i].fill, rows + pad, all.in[i].cols, 0, 0};
+        one.in[4] = (slot){INTEGERS, 1, 2, 1, 0};
+        side s;
+        side_open(&s, &one, DT_F32, false, d);
+        for (int t = 0; t + rows <= T; t += rows) {
+            for (int i = 0; i < 3; i++) copy_rows(&s.in[i + 1].t, 0, &a.in[i].t, t, rows);
+            tensor_set(&s.in[4].t, 0, t);
+            tensor_set(&s.in[4].t, 1, rows);
+            forward(&s);
+            assert_rows_equal(&s.out[1].t, 0, &a.out[0].t, t, rows, 2e-6);
+            copy_rows(&s.in[0].t, 0, &s.out[0].t, 0, Hv * Dk);
+        }
+        side_close(&s);
+    }
+    side_close(&a);
+    dev_close(d);
+}
+
 /* Dropout drops its share, scales the rest, and changes with step and micro-batch. */
 static void test_dropout_share(void **state) {
     (void)state;
@@ -757,9 +859,10 @@ static void test_activation_values(void **state) {
         [ACT_SILU] = {0.73105858, -0.23840584},
         [ACT_RELU] = {1, 0},
         [ACT_RELU2] = {1, 0},
+        [ACT_SIGMOID] = {0.73105858, 0.11920292},
     };
     dev *d = open_dev();
-    for (int k = ACT_GELU_TANH; k <= ACT_RELU2; k++) {
+    for (int k = ACT_GELU_TANH; k <= ACT_SIGMOID; k++) {
         op_case act = {.label = "act", .kind = OP_ACT, .attr = {.act = {.kind = (act_kind)k}}};
         act.in[0] = (slot){ACTIVATION, 1, 2, 0, 0};
         op_case gated = act;
@@ -929,6 +1032,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_fixed_add),
         cmocka_unit_test(test_fixed_overflow),
         cmocka_unit_test(test_embed_rows),
+        cmocka_unit_test(test_what_a_query_sees),
+        cmocka_unit_test(test_sinks),
+        cmocka_unit_test(test_delta_forms_agree),
         cmocka_unit_test(test_activation_values),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_layernorm_moments),

@@ -21,7 +21,7 @@ import reference
 
 
 FAMILIES = ["gpt2", "gpt_neox", "phi", "olmo", "olmo2", "llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3",
-            "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "minicpm3", "t5", "mt5"]
+            "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "qwen3_next", "deepseek_v2", "deepseek_v3", "minicpm3", "t5", "mt5"]
 STORED_NAMES = {"gpt_neox": {"lm_head.weight": "embed_out.weight"}}  # where files and transformers' modules differ
 EMBEDDING = re.compile(r"\b(embed_tokens|token_embeddings|embed_in|wte|wpe|shared)\.")
 
@@ -96,7 +96,8 @@ def load_model(folder, dtype=torch.float32):
 
 
 def is_offset_norm(model, name):
-    return model.config.model_type.startswith("gemma") and "norm" in name
+    kind = model.config.model_type
+    return "norm" in name and (kind.startswith("gemma") or kind == "qwen3_next" and ".linear_attn." not in name)
 
 
 def fill(model, rng, embedding=0.15, matrix=0.15):
@@ -108,6 +109,8 @@ def fill(model, rng, embedding=0.15, matrix=0.15):
                 x *= embedding if EMBEDDING.search(name) else matrix * encoders.query_scale(model.config, name)
             elif name.endswith(".bias"):
                 x *= 0.08
+            elif name.endswith((".A_log", ".dt_bias")):  # states that last for some ten tokens
+                x = 0.5 * x - (2.0 if name.endswith("log") else 0.0)
             elif is_offset_norm(model, name):
                 x *= 0.12
             else:

@@ -35,7 +35,7 @@ from golden_models import CURVES, GREEDY_END, MODELS, PACKED, PROMPT_LENGTHS, SC
 
 ADAMW = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-8)
 WEIGHT_DECAY = 0.1
-NO_DECAY = ["*.bias", "*norm*", "*ln_*"]
+NO_DECAY = ["*.bias", "*norm*", "*ln_*", "*.A_log", "*.dt_bias"]
 CLIP_NORM = 1.0
 CURVE_STEPS = 10
 LOSS_SCALE = 1024.0  # of curves in fp16: nothing overflows, neither here nor in gradients of fp32
@@ -45,7 +45,8 @@ LEAST_MARGIN = 3e-3  # between first and second logit
 VARIED = 10  # different ids
 PROMPTS = 30
 PACKED_GRADS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "c_attn.weight", "query_key_value.weight",
-                "qkv_proj.weight", "kv_b_proj.weight", "kv_a_proj_with_mqa.weight", "eh_proj.weight")
+                "qkv_proj.weight", "kv_b_proj.weight", "kv_a_proj_with_mqa.weight", "eh_proj.weight",
+                "in_proj_qkvz.weight", "in_proj_ba.weight", "conv1d.weight")
 
 
 def packed(model, rng, lengths, vocab):

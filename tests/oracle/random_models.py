@@ -2,7 +2,7 @@
 
 from transformers import (DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig,
                           MiniCPM3Config, MistralConfig, MixtralConfig, MT5Config, Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig,
-                          Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, SmolLM3Config, T5Config)
+                          Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, Qwen3NextConfig, SmolLM3Config, T5Config)
 
 from reference import Config
 
@@ -276,6 +276,21 @@ def minicpm3(d):
                           scale_depth=d.one(1.4, 0.7), dim_model_base=d.int(5, 20), rope_parameters=plain_rope(d))
 
 
+def qwen3_next(d):
+    d.layers, d.head_dim, keys_of_linear = max(d.layers, 2), d.one(8, 16, 24), d.int(1, 3)
+    types = [d.one("linear_attention", "linear_attention", "full_attention") for _ in range(d.layers)]
+    keys, experts = expert_keys(d)
+    dense = d.rare()
+    keys |= dict(router_aux_loss_coef=0.0) if dense else {}
+    return Qwen3NextConfig(
+        **d.llama_keys(d.free_width()), **keys, num_experts=0 if dense else experts, norm_topk_prob=d.flag(),
+        moe_intermediate_size=d.int(5, 40), shared_expert_intermediate_size=d.int(3, 60), head_dim=d.head_dim,
+        mlp_only_layers=[0] if d.flag() else [], decoder_sparse_step=d.one(1, 1, 2), attention_bias=d.rare(),
+        layer_types=types, linear_num_key_heads=keys_of_linear, linear_num_value_heads=keys_of_linear * d.int(1, 3),
+        linear_key_head_dim=d.int(3, 18), linear_value_head_dim=d.int(3, 18), linear_conv_kernel_dim=d.int(2, 5),
+        pad_token_id=d.pad(), rope_parameters=plain_rope(d, partial_rotary_factor=d.one(0.25, 0.5)))
+
+
 def gemma_keys(d):
     return without(d.llama_keys(d.free_width()), "tie_word_embeddings") | dict(
         head_dim=d.head_dim, query_pre_attn_scalar=d.int(4, 20) if d.rare() else d.head_dim,
@@ -343,8 +358,9 @@ def mt5(d):
 
 FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olmo, olmo2=olmo2, mistral=mistral,
                 llama=llama, llama_interleaved=llama_interleaved, smollm3=smollm3, qwen1=qwen1, qwen2=qwen2, qwen3=qwen3, gemma2=gemma2,
-                gemma3=gemma3, mixtral=mixtral, olmoe=olmoe, qwen2_moe=qwen2_moe, qwen3_moe=qwen3_moe, deepseek_v2=deepseek_v2,
-                deepseek_v3=deepseek_v3, minicpm3=minicpm3, openelm=openelm, mobilellm=mobilellm, minicpm=minicpm, t5=t5, mt5=mt5)
+                gemma3=gemma3, mixtral=mixtral, olmoe=olmoe, qwen2_moe=qwen2_moe, qwen3_moe=qwen3_moe, qwen3_next=qwen3_next,
+                deepseek_v2=deepseek_v2, deepseek_v3=deepseek_v3, minicpm3=minicpm3, openelm=openelm, mobilellm=mobilellm,
+                minicpm=minicpm, t5=t5, mt5=mt5)
 
 
 def without_derivable_windows(config):

@@ -45,6 +45,8 @@ static const char *const golden_names[] = {"gpt2-tanh-tied",
                                            "olmoe",
                                            "qwen2-moe",
                                            "qwen3-moe",
+                                           "qwen3-next",
+                                           "qwen3-next-tied",
                                            "qwen3-moe-ahead",
                                            "minicpm3",
                                            "deepseek-v2",
@@ -52,8 +54,8 @@ static const char *const golden_names[] = {"gpt2-tanh-tied",
                                            "deepseek-v3",
                                            "deepseek-v3-ahead"};
 
-/* The last ones have experts or latent attention, for which there are no CUDA kernels. */
-enum { GOLDEN_WITH_EXPERTS = 10 };
+/* The last ones have experts or linear layers or latent attention, for which there are no CUDA kernels. */
+enum { GOLDEN_WITH_EXPERTS = 12 };
 static inline int golden_models(void) {
     const char *device = getenv("ATHANOR_DEVICE");
     bool cuda = device && strcmp(device, "cuda") == 0;

@@ -17,6 +17,8 @@ static const char *const refused[][2] = {
     {"olmoe", "model.num_key_value_heads"},
     {"qwen3-moe", "model.expert_layers"},
     {"qwen3-moe-ahead", "model.expert_layers"},
+    {"qwen3-next", ""},
+    {"qwen3-next-tied", ""},
     {"phi-qknorm", "model.qk_norm"},
     {"smollm3-window", "model.sliding_window"},
     {"qwen2-window", "model.sliding_window"},

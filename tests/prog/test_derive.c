@@ -100,8 +100,10 @@ static val attention(lab *l, val x, float dropout) {
     open_rope(l);
     val qkv = graph_rope(g, linear(l, x, 8), l->pos, l->rope, 3, 2, 0, 2, false);
     op_attention s = one_head_spec(dropout);
+    graph_seen seen = GRAPH_SEES_ALL;
+    seen.sinks = weight(l, 1, 2);
     val o = graph_attention(g, &s, graph_view(g, qkv, 0, 4), graph_view(g, qkv, 4, 2),
-                            graph_view(g, qkv, 6, 2), &GRAPH_SEES_ALL);
+                            graph_view(g, qkv, 6, 2), &seen);
     return linear(l, o, C);
 }
 

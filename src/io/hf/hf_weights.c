@@ -63,8 +63,11 @@ static status check_shape(const param *p, const st_view *v, int64_t vocab, err *
     int64_t rows = param_whole_rows(p), cols = param_whole_cols(p);
     if (vocab && is_of_tokens(p)) *(p->rank == 1 ? &cols : &rows) = vocab;
     int64_t a = p->transposed ? cols : rows, b = p->transposed ? rows : cols;
-    bool ok = p->rank == 1 ? v->rank == 1 && v->dims[0] == cols
-                           : v->rank == 2 && v->dims[0] == a && v->dims[1] == b;
+    bool taps = p->taps && v->rank == 3 && v->dims[0] == cols / p->taps && v->dims[1] == 1 &&
+                v->dims[2] == p->taps;
+    bool ok = taps           ? true
+              : p->rank == 1 ? v->rank == 1 && v->dims[0] == cols
+                             : v->rank == 2 && v->dims[0] == a && v->dims[1] == b;
     if (ok) return ST_OK;
     char got[128] = "";
     for (int i = 0; i < v->rank; i++)
@@ -553,6 +556,9 @@ st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype 
                            .dims = {p->rank == 1 || flip ? cols : rows, p->rank == 1 ? 0
                                                                         : flip       ? rows
                                                                                      : cols}};
+        if (!p->taps) continue;
+        t[-1].rank = 3;
+        t[-1].dims[0] = cols / p->taps, t[-1].dims[1] = 1, t[-1].dims[2] = p->taps;
     }
     return list;
 }

@@ -33,6 +33,11 @@ V_INLINE vf activate(act_kind kind, vf x, float c, vf *slope) {
             *slope = 2.0f * r;
             return r * r;
         }
+        case ACT_SIGMOID: {
+            vf s = v_logistic(x);
+            *slope = s * (1.0f - s);
+            return s;
+        }
         case ACT_SOFTCAP: {
             vf t = v_tanh(x / c);
             *slope = 1.0f - t * t;
@@ -78,6 +83,7 @@ V_INLINE void backward_row(const op_call *c, int64_t i, act_kind kind, dtype dt)
         case ACT_SILU: WITH_DTYPE(dt, row, c, i, ACT_SILU); break;                                 \
         case ACT_RELU: WITH_DTYPE(dt, row, c, i, ACT_RELU); break;                                 \
         case ACT_RELU2: WITH_DTYPE(dt, row, c, i, ACT_RELU2); break;                               \
+        case ACT_SIGMOID: WITH_DTYPE(dt, row, c, i, ACT_SIGMOID); break;                           \
         case ACT_SOFTCAP: WITH_DTYPE(dt, row, c, i, ACT_SOFTCAP); break;                           \
         case ACT_CLAMP: WITH_DTYPE(dt, row, c, i, ACT_CLAMP); break;                               \
     }

@@ -74,6 +74,7 @@ V_INLINE att_view att_look(const op_call *c, int64_t b, int64_t q0) {
     const op_attr *at = c->attr;
     const tensor *start = &c->in[3], *end = &c->in[5];
     int64_t Tq = at->attention.Tq, Tk = at->attention.Tk, window = at->attention.window;
+    int64_t chunk = at->attention.chunk;
     att_view v = {.b = b, .q0 = q0, .first = Tk, .all_end = Tk};
     v.rows = att_min(Tq - q0, ATT_Q);
     v.vecs = att_vectors(v.rows);
@@ -83,6 +84,7 @@ V_INLINE att_view att_look(const op_call *c, int64_t b, int64_t q0) {
             int64_t p = att_query_position(c, b, q0 + i);
             low = start->data ? ((const int32_t *)start->data)[(b * Tq + q0 + i) * start->ld] : 0;
             if (low < 0) low = 0;
+            if (chunk > 0) low = att_max(low, p - (p - low) % chunk);
             if (window > 0) low = att_max(low, p - window + 1);
             high = at->attention.causal ? att_min(p + 1, Tk) : Tk;
             if (end->data)

@@ -372,9 +372,41 @@ static void backward_part(const op_call *c, bwd_buffers *b, float *lines, int64_
     }
 }
 
+/* A sink is a score whose dP is 0: of head h - sum exp(sink - lse) delta over all queries, in their order. */
+V_INLINE double sink_grad(const op_call *c, int64_t h, dtype dt) {
+    const op_attr *at = c->attr;
+    int64_t Tq = at->attention.Tq, Dv = at->attention.Dv;
+    float sink = ((const float *)c->in[ATTENTION_SINKS].data)[h];
+    double sum = 0.0;
+    for (int64_t n = 0; n < at->attention.B * Tq; n++) {
+        const float *lse =
+            (const float *)c->out[1].data + (n / Tq * at->attention.H + h) * c->out[1].ld + n % Tq;
+        vf delta = v_zero();
+        FOR_VECTORS(Dv, d, left)
+        delta = v_fma(row_get(&c->dout[0], n, h * Dv + d, left, dt),
+                      row_get(&c->out[0], n, h * Dv + d, left, dt), delta);
+        sum -= (double)expf(sink - *lse) * (double)v_sum(delta);
+    }
+    return sum;
+}
+
+static void sink_grads(const op_call *c) {
+    int64_t H = c->attr->attention.H;
+    float *to = c->din[ATTENTION_SINKS].data;
+    bool add = op_accumulates(c, ATTENTION_SINKS);
+#pragma omp parallel for num_threads(loop_threads(c, c->out[0].rows * c->out[0].cols))             \
+    schedule(static)
+    for (int64_t h = 0; h < H; h++) {
+        double sum = WITH_DTYPE(c->out[0].dt, sink_grad, c, h);
+        to[h] = (float)(add ? (double)to[h] + sum : sum);
+    }
+}
+
 void CPU_FN(attention_bwd)(const op_call *c) {
     enum { ROWS = 256 }; /* rows of keys that are stored at a time */
     const op_attr *at = c->attr;
+    if (c->din[ATTENTION_SINKS].data) sink_grads(c);
+    if (!c->din[0].data && !c->din[1].data && !c->din[2].data && !c->din[6].data) return;
     int64_t stride = bwd_layout(at, NULL, NULL), K = at->attention.K, Tk = at->attention.Tk;
     int64_t parts = bwd_parts(at), heads = at->attention.B * K, blocks = (Tk + ROWS - 1) / ROWS;
     int threads = att_threads(at, call_threads(c));

@@ -218,7 +218,12 @@ V_INLINE void attend_block(const op_call *c, const att_view *v, const fwd_buffer
     int64_t D = at->attention.D, Dvp = att_round(at->attention.Dv, VW);
     const float *line = b->lines ? b->lines + h * att_line_floats(c->in[BIAS].rows) : NULL;
     fwd_state st;
-    for (int i = 0; i < ATT_Q; i++) st.max[i] = -INFINITY, st.sum[i] = 0.0f;
+    const float *sinks =
+        c->in[ATTENTION_SINKS].data; /* a score before all others, whose value is 0 */
+    for (int i = 0; i < ATT_Q; i++) {
+        st.max[i] = sinks ? sinks[h] * ATT_LOG2E : -INFINITY;
+        st.sum[i] = sinks ? 1.0f : 0.0f;
+    }
     memset(b->o, 0, (size_t)(ATT_Q * Dvp) * sizeof(float));
     att_pack_right(b->q, &c->in[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D);
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {

@@ -208,17 +208,19 @@ V_INLINE void attend(const op_call *c, int64_t b, int64_t kv, int64_t piece, dty
         attend_piece(&p, dt, dt);
 }
 
-/* The maximum of each piece becomes its weight exp(max_i - max); returns log(sum of exp(score)). */
-V_INLINE float weigh(float *part, int64_t stride, int64_t Dv, const one_view *v, float *sum) {
-    float max = -INFINITY;
-    *sum = 0.0f;
+/* The maximum of each piece becomes its weight exp(max_i - max); returns log(sum of exp(score)), in which `sink` is one
+ * more score; -inf: none. */
+V_INLINE float weigh(float *part, int64_t stride, int64_t Dv, const one_view *v, float sink,
+                     float *sum) {
+    float max = sink;
     for (int64_t i = v->first; i < v->end; i++)
         max = part[i * stride + Dv] > max ? part[i * stride + Dv] : max;
+    *sum = sink > -INFINITY ? expf(sink - max) : 0.0f;
     for (int64_t i = v->first; i < v->end; i++) {
         part[i * stride + Dv] = expf(part[i * stride + Dv] - max);
         *sum += part[i * stride + Dv] * part[i * stride + Dv + 1];
     }
-    return v->first < v->end ? max + logf(*sum) : -INFINITY;
+    return v->first < v->end ? max + logf(*sum) : sink;
 }
 
 /* o = sum over pieces of weight part, over the sum of weights. */
@@ -227,7 +229,10 @@ V_INLINE void join(const op_call *c, int64_t head, dtype dt) {
     int64_t H = at->attention.H, Dv = at->attention.Dv, stride = part_floats(at), b = head / H;
     one_view v = look(c, b);
     float *part = (float *)c->ws + head * pieces_of(at) * stride, sum;
-    ((float *)c->out[1].data)[head * c->out[1].ld] = weigh(part, stride, Dv, &v, &sum);
+    float sink = c->in[ATTENTION_SINKS].data
+                     ? ((const float *)c->in[ATTENTION_SINKS].data)[head % H]
+                     : -INFINITY;
+    ((float *)c->out[1].data)[head * c->out[1].ld] = weigh(part, stride, Dv, &v, sink, &sum);
     float inv = v.first < v.end ? 1.0f / sum : 0.0f;
     FOR_VECTORS(Dv, d, left) {
         vf acc = v_zero();

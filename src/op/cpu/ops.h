@@ -18,6 +18,11 @@
     X(ATTENTION, attention)                                                                        \
     X(LATENT_KV, latent_kv)                                                                        \
     X(HEADWISE, headwise)                                                                          \
+    X(DELTA, delta)                                                                                \
+    X(DELTA_STATE, delta_state)                                                                    \
+    X(DELTA_GATES, delta_gates)                                                                    \
+    X(CONV, conv)                                                                                  \
+    X(CONV_STATE, conv_state)                                                                      \
     X(PAGE_STORE, page_store)                                                                      \
     X(PAGE_ATTENTION, page_attention)                                                              \
     X(RMSNORM, rmsnorm)                                                                            \

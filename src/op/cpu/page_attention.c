@@ -82,8 +82,11 @@ V_INLINE const int32_t *place_of(const op_call *c, int64_t n) {
 
 V_INLINE page_view look(const op_call *c, int64_t n) {
     int64_t pos = place_of(c, n)[1], window = c->attr->paged.window;
+    int64_t chunk = c->attr->paged.chunk, low = 0;
     if (pos < 0) return (page_view){0, 0};
-    return (page_view){window > 0 ? att_max(pos - window + 1, 0) : 0, pos + 1};
+    if (chunk > 0) low = pos / chunk * chunk;
+    if (window > 0) low = att_max(pos - window + 1, low);
+    return (page_view){low, pos + 1};
 }
 
 /* The same within a piece, from its beginning; nothing: low >= high. */
@@ -492,10 +495,11 @@ static void attend_number(const page_job *job, int64_t number, page_unit u, page
            behind);
 }
 
-/* The maximum of each of n pieces becomes its weight 2^(max_i - max); returns the sum of weights. */
-V_INLINE float weigh(float *max, const float *sum, int64_t n) {
+/* The maximum of each of n pieces becomes its weight 2^(max_i - max); returns the sum of weights, with
+ * that of the sink, one more score in units of log 2; -inf: none. */
+V_INLINE float weigh(float *max, const float *sum, int64_t n, float sink) {
     vf all = v_zero();
-    float most = -INFINITY;
+    float most = sink;
     for (int64_t i = 0; i < n; i++) most = max[i] > most ? max[i] : most;
     if (most == -INFINITY) most = 0.0f;
     FOR_VECTORS(n, i, left) {
@@ -503,7 +507,7 @@ V_INLINE float weigh(float *max, const float *sum, int64_t n) {
         put_upto(max, i, weight, left, DT_F32);
         all = v_fma(weight, get_upto(sum, i, left, DT_F32), all);
     }
-    return v_sum(all);
+    return v_sum(all) + exp2f(sink - most);
 }
 
 /* o = sum over the pieces of a query of weight part, over the sum of weights. slot: of the unit. */
@@ -517,7 +521,12 @@ V_INLINE void join_line(const page_job *job, const page_tile *t, int64_t kv, int
     int64_t n = (seen.high + PIECE - 1) / PIECE - t->first - first;
     const float *part = job->parts + (slot + first * lines + line) * Dvp;
     float *max = job->max + slot + line * t->pieces + first;
-    float all = weigh(max, job->sum + (max - job->max), n), inv = all == 0.0f ? 0.0f : 1.0f / all;
+    float sink =
+        c->in[PAGE_ATTENTION_SINKS].data
+            ? ((const float *)c->in[PAGE_ATTENTION_SINKS].data)[kv * G + line % G] * ATT_LOG2E
+            : -INFINITY;
+    float all = weigh(max, job->sum + (max - job->max), n, sink),
+          inv = all == 0.0f ? 0.0f : 1.0f / all;
     int64_t to = row * c->out[0].ld + (kv * G + line % G) * Dv;
     FOR_VECTORS(Dv, d, left) {
         vf acc = v_zero();

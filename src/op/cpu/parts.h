@@ -62,6 +62,11 @@ void CPU_FN(attention_bwd)(const op_call *c);
 int64_t CPU_FN(attention_one_floats)(const op_attr *at);
 int64_t CPU_FN(attention_bwd_floats)(const op_attr *at, int threads);
 
+/* ---- the gated delta rule, which delta.c joins ---- */
+
+void CPU_FN(delta_bwd)(const op_call *c);
+int64_t CPU_FN(delta_bwd_floats)(const op_attr *at, int threads);
+
 /* ---- whole arrays: what a step does (vecops.c), the same in the deterministic mode (vecfixed.c), what
  * the start does (vecinit.c); op/vecops.c chooses ---- */
 

@@ -31,7 +31,7 @@ static void round_some(const float *x, uint16_t *out, int64_t n, dtype dt) {
 /* x[0..n), of which the first has index `first` in the whole tensor. */
 static void draw_piece(const vec_rule *r, int64_t first, float *x, int64_t n) {
     for (int64_t i = 0; r->uniform && i < n; i++)
-        x[i] = r->bound * (2.0f * rng_uniform(r->key, (uint64_t)(first + i)) - 1.0f);
+        x[i] = r->value + r->bound * (2.0f * rng_uniform(r->key, (uint64_t)(first + i)) - 1.0f);
     if (r->uniform) return;
     fill_normal(r->key, first, x, n, r->std);
     if (r->cut > 0) rng_cut_normal(r->key, (uint64_t)first, x, n, r->std, r->cut);

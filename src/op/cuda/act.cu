@@ -4,7 +4,7 @@
 #include "op/cuda/pieces.h"
 
 /* The kinds of op.h, which nvcc does not see. */
-enum { GELU_TANH, GELU_EXACT, SILU, RELU, RELU2, SOFTCAP, CLAMP };
+enum { GELU_TANH, GELU_EXACT, SILU, RELU, RELU2, SIGMOID, SOFTCAP, CLAMP };
 
 #define GELU_C 0.79788456080286535588f /* sqrt(2/pi) */
 #define GELU_CUBIC 0.044715f
@@ -19,6 +19,7 @@ GPU_FN float act_value(int kind, float x, float c) {
         case SILU: return x / (1 + expf(-x));
         case RELU: return x > 0 ? x : 0;
         case RELU2: return x > 0 ? x * x : 0;
+        case SIGMOID: return 1 / (1 + expf(-x));
         case SOFTCAP: return c * tanhf(x / c);
         default: return x < -c ? -c : x > c ? c : x;
     }
@@ -42,6 +43,7 @@ GPU_FN float act_slope(int kind, float x, float c, float *value) {
             return t * (1 + x * (1 - t));
         case RELU: *value = x > 0 ? x : 0; return x > 0 ? 1.0f : 0.0f;
         case RELU2: *value = x > 0 ? x * x : 0; return x > 0 ? 2 * x : 0;
+        case SIGMOID: *value = 1 / (1 + expf(-x)); return *value * (1 - *value);
         case SOFTCAP:
             t = tanhf(x / c);
             *value = c * t;
@@ -94,8 +96,8 @@ KERNEL(act_bwd, act_args, PIECE_THREADS) {
 
 _Static_assert((int)GELU_TANH == (int)ACT_GELU_TANH && (int)GELU_EXACT == (int)ACT_GELU_EXACT &&
                    (int)SILU == (int)ACT_SILU && (int)RELU == (int)ACT_RELU &&
-                   (int)RELU2 == (int)ACT_RELU2 && (int)SOFTCAP == (int)ACT_SOFTCAP &&
-                   (int)CLAMP == (int)ACT_CLAMP,
+                   (int)RELU2 == (int)ACT_RELU2 && (int)SIGMOID == (int)ACT_SIGMOID &&
+                   (int)SOFTCAP == (int)ACT_SOFTCAP && (int)CLAMP == (int)ACT_CLAMP,
                "the kinds of op.h");
 
 static act_args act_open(const op_call *c) {

@@ -28,7 +28,8 @@ static attention_args shape_of(const op_attr *at) {
     const op_attention *s = &at->attention;
     attention_args a = {
         .B = s->B, .Tq = s->Tq, .Tk = s->Tk, .H = s->H, .K = s->K, .D = s->D, .Dv = s->Dv};
-    a.scale = s->scale, a.softcap = s->softcap, a.window = s->window, a.causal = s->causal;
+    a.scale = s->scale, a.softcap = s->softcap, a.window = s->window, a.chunk = s->chunk;
+    a.causal = s->causal;
     a.by_head = s->by_head;
     a.pack = a.chunks = a.splits = a.tiles = 1;
     return a;
@@ -76,6 +77,7 @@ static attention_args open_call(const op_call *c) {
     attention_args a = shape_of(c->attr);
     const op_attention *s = &c->attr->attention;
     a.q = mat_of(&c->in[0]), a.k = mat_of(&c->in[1]), a.v = mat_of(&c->in[2]);
+    a.sinks = c->in[ATTENTION_SINKS].data;
     a.start = mat_of(&c->in[3]), a.qpos = mat_of(&c->in[4]), a.end = mat_of(&c->in[5]);
     a.o = mat_of(&c->out[0]), a.lse = mat_of(&c->out[1]), a.d_o = mat_of(&c->dout[0]);
     a.dq = mat_of(&c->din[0]), a.dk = mat_of(&c->din[1]), a.dv = mat_of(&c->din[2]);
@@ -188,8 +190,16 @@ static void key_gradients(const op_call *c, attention_args a) {
     launch_any(c, &a, &attention_any_dkv, a.Tk, (int64_t)a.B * a.K, width, true);
 }
 
+static void sink_gradients(const op_call *c) {
+    attention_args a = open_call(c);
+    a.d_sinks = c->din[ATTENTION_SINKS].data, a.add_sinks = op_accumulates(c, ATTENTION_SINKS);
+    uint32_t threads = threads_for((int64_t)a.B * a.Tq * GPU_WARP, ANY_THREADS);
+    launch(c, &attention_sinks, (gpu_grid){(uint32_t)a.H, 1, 1, threads, 0}, &a);
+}
+
 static void attention_bwd(const op_call *c) {
     attention_args a = open_call(c);
+    if (c->din[ATTENTION_SINKS].data) sink_gradients(c);
     a.delta = c->ws;
     a.seen = (int32_t *)((char *)c->ws + delta_bytes(&a));
     a.add_dq = op_accumulates(c, 0), a.add_dk = op_accumulates(c, 1),

@@ -17,7 +17,8 @@ typedef struct attention_args {
     mat start, end, qpos;
     int32_t B, Tq, Tk, H, K, D, Dv;
     float scale, softcap;
-    int32_t window, causal, by_head;
+    const float *sinks; /* of heads; NULL: none */
+    int32_t window, chunk, causal, by_head;
     int32_t narrow; /* keys and values are f16, whatever STORE is */
     int32_t wide;   /* all rows and heads begin at 16 bytes */
     drawing draw;
@@ -27,7 +28,8 @@ typedef struct attention_args {
     int32_t chunks; /* blocks that share the columns of the result */
     int32_t splits; /* blocks that share the keys */
     int32_t keep;   /* the rows' operands stay in shared memory */
-    int32_t add_dq, add_dk, add_dv;
+    int32_t add_dq, add_dk, add_dv, add_sinks;
+    float *d_sinks;
     float *part_o, *part_m; /* splits > 1: [B*H/pack, splits, pack*Tq, Dv], and 2 numbers per row */
     float *delta;           /* [B*H, Tq]: do . o */
     int32_t *seen;          /* [B, blocks of SEEN queries, 2]: the keys that any of these sees */
@@ -56,10 +58,21 @@ GPU_FN key_range visible(const attention_args *a, int32_t b, int32_t i) {
     int32_t at = i + (a->qpos.p ? *i32_row_of(a->qpos, b) : 0);
     r.low = a->start.p ? most(*i32_row_of(a->start, (int64_t)b * a->Tq + i), 0) : 0;
     r.high = a->causal ? least(at + 1, a->Tk) : a->Tk;
+    if (a->chunk > 0) r.low = most(r.low, at - (at - r.low) % a->chunk);
     if (a->end.p) r.high = least(r.high, *i32_row_of(a->end, (int64_t)b * a->Tq + i));
     if (a->window > 0) r.low = most(r.low, at - a->window + 1);
     r.high = most(r.low, r.high);
     return r;
+}
+
+/* A row of head h has met all its keys: the sink, if there is one, joins the maximum and the sum. Returns
+ * the factor of what was mixed so far. */
+GPU_FN float join_sink(const attention_args *a, int32_t h, float *max, float *sum) {
+    if (!a->sinks) return *sum > 0 ? 1 / *sum : 0;
+    float sink = a->sinks[h] * LOG2E, to = gpu_max(*max, sink), shrink = fast_exp2(*max - to);
+    *sum = *sum * shrink + fast_exp2(sink - to);
+    *max = to;
+    return shrink / *sum;
 }
 
 GPU_FN int32_t warp_least(int32_t v) {

@@ -344,7 +344,8 @@ KERNEL(attention_any_fwd, attention_args, ANY_THREADS) {
     float sum[4], scale[4];
     for (int i = 0; i < 4; i++) {
         sum[i] = row_sum(f.sum[i]);
-        scale[i] = sum[i] > 0 ? 1 / sum[i] : 0;
+        int32_t x = w.x0 + least(t.ty + i * t.step, w.n - 1);
+        scale[i] = a->splits > 1 ? 0 : join_sink(a, w.h + x / a->Tq, &f.max[i], &sum[i]);
     }
     if (a->splits > 1) {
         put_part(a, &t, &w, &f, o, sum);
@@ -373,6 +374,7 @@ KERNEL(attention_join, attention_args, ANY_THREADS) {
     }
     int32_t b = (int32_t)group / groups, h = (int32_t)group % groups * a->pack + x / a->Tq,
             i = x % a->Tq;
+    float scale = join_sink(a, h, &max, &sum);
     STORE *o = row_of(a->o, (int64_t)b * a->Tq + i) + (int64_t)h * a->Dv;
     for (int32_t c = (int32_t)thread_x(); c < a->Dv; c += (int32_t)threads_x()) {
         float v = 0;
@@ -380,12 +382,34 @@ KERNEL(attention_join, attention_args, ANY_THREADS) {
             int64_t at = first + (int64_t)s * rows;
             v += fast_exp2(a->part_m[2 * at] - base) * a->part_o[at * a->Dv + c];
         }
-        o[c] = store(sum > 0 ? v / sum : 0);
+        o[c] = store(v * scale);
     }
     if (thread_x() == 0) put_lse(a, b, h, i, max, sum);
 }
 
 /* ---- backward ---- */
+
+/* Of the sink of head h, for which there is a block: - sum exp(sink - lse) delta. A warp takes every so
+ * many rows. */
+KERNEL(attention_sinks, attention_args, ANY_THREADS) {
+    SHARED(float, parts, ANY_THREADS / GPU_WARP);
+    int32_t h = (int32_t)block_x(), warps = (int32_t)(threads_x() / GPU_WARP);
+    float sum = 0;
+    for (int64_t n = warp(); n < (int64_t)a->B * a->Tq; n += warps) {
+        const STORE *o = row_of(a->o, n) + (int64_t)h * a->Dv;
+        const STORE *d_o = row_of(a->d_o, n) + (int64_t)h * a->Dv;
+        float delta = 0;
+        for (int32_t c = (int32_t)lane(); c < a->Dv; c += GPU_WARP)
+            delta += load(o[c]) * load(d_o[c]);
+        float lse = f32_row_of(a->lse, n / a->Tq * a->H + h)[n % a->Tq];
+        sum -= fast_exp2((a->sinks[h] - lse) * LOG2E) * warp_sum(delta);
+    }
+    if (lane() == 0) parts[warp()] = sum;
+    sync_block();
+    if (thread_x() != 0) return;
+    for (int32_t w = 1; w < warps; w++) sum += parts[w];
+    put_f32(&a->d_sinks[h], sum, a->add_sinks);
+}
 
 /* delta = do . o: a warp takes a row of a head. */
 KERNEL(attention_delta, attention_args, ANY_THREADS) {

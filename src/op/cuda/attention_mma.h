@@ -349,9 +349,10 @@ GPU_FN void mma_forward(mma_form f, const attention_args *a, STORE *room) {
     UNROLL
     for (int i = 0; i < 2 * f.bands; i++) {
         int32_t x = mma_row(f, &at, i);
+        float scale = join_sink(a, head_of(a, at.h, x), &max[i], &sum[i]);
         if (row0 + (int32_t)lane() / 4 + 8 * i < at.n && lane() % 4 == 0)
             put_lse(a, at.b, head_of(a, at.h, x), query_of(a, x), max[i], sum[i]);
-        sum[i] = sum[i] > 0 ? 1 / sum[i] : 0;
+        sum[i] = scale;
     }
     strip to = query_strip(a, a->o, at.b, at.h, a->Dv);
     UNROLL

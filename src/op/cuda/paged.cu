@@ -60,7 +60,8 @@ enum { THREADS = 128, HEADS = 4, KEYS = 512, PART_FLOATS = 1 << 21 };
 
 typedef struct paged_args {
     mat q, k, v, pages, place, o;
-    int32_t H, K, D, Dv, page, window;
+    const float *sinks;
+    int32_t H, K, D, Dv, page, window, chunk;
     float scale, softcap;
     int32_t narrow;  /* the caches are f16, whatever STORE is */
     int32_t in_keys; /* there are no values but the first columns of keys */
@@ -83,7 +84,8 @@ GPU_FN paged_view paged_look(const paged_args *a, int64_t row) {
     if (place[1] < 0) return v;
     v.pages = i32_row_of(a->pages, place[0]);
     v.high = place[1] + 1;
-    v.low = a->window > 0 && v.high > a->window ? v.high - a->window : 0;
+    v.low = a->chunk > 0 ? place[1] / a->chunk * a->chunk : 0;
+    if (a->window > 0 && v.high - a->window > v.low) v.low = v.high - a->window;
     return v;
 }
 
@@ -185,11 +187,13 @@ KERNEL(paged_join, paged_args, THREADS) {
     paged_view v = paged_look(a, row);
     int32_t low = v.low / KEYS, high = (v.high + KEYS - 1) / KEYS;
     int64_t part = (n * a->H + h) * a->pieces;
-    float max = -INFINITY, sum = 0;
+    float sink = a->sinks ? a->sinks[h] * 1.4426950408889634f : -INFINITY;
+    float max = v.low < v.high ? sink : -INFINITY, sum = 0;
     for (int32_t i = low; i < high; i++) max = gpu_max(max, a->part_m[2 * (part + i)]);
     float base = max > -INFINITY ? max : 0;
     for (int32_t i = low; i < high; i++)
         sum += fast_exp2(a->part_m[2 * (part + i)] - base) * a->part_m[2 * (part + i) + 1];
+    sum += fast_exp2(sink - base);
     for (int32_t c = (int32_t)thread_x(); c < a->Dv; c += (int32_t)threads_x()) {
         float o = 0;
         for (int32_t i = low; i < high; i++)
@@ -241,6 +245,7 @@ static void page_attention_fwd(const op_call *c) {
     paged_args a = {.q = mat_of(&c->in[0]), .k = mat_of(&c->in[1]), .v = mat_of(&c->in[2])};
     a.pages = mat_of(&c->in[3]), a.place = mat_of(&c->in[4]), a.o = mat_of(&c->out[0]);
     a.H = at->H, a.K = at->K, a.D = at->D, a.Dv = at->Dv, a.page = at->page;
+    a.sinks = c->in[PAGE_ATTENTION_SINKS].data, a.chunk = at->chunk;
     a.window = at->window, a.scale = at->scale, a.softcap = at->softcap;
     a.narrow = c->in[1].dt == DT_F16 && sizeof(STORE) > sizeof(uint16_t);
     a.in_keys = !c->in[2].data;

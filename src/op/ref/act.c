@@ -15,6 +15,7 @@ static REAL act_value(act_kind kind, REAL x, REAL c) {
         case ACT_SILU: return x / (one + r_exp(-x));
         case ACT_RELU: return x > 0 ? x : 0;
         case ACT_RELU2: return x > 0 ? x * x : 0;
+        case ACT_SIGMOID: return one / (one + r_exp(-x));
         case ACT_SOFTCAP: return c * r_tanh(x / c);
         case ACT_CLAMP: return x < -c ? -c : x > c ? c : x;
     }
@@ -36,6 +37,10 @@ static REAL act_slope(act_kind kind, REAL x, REAL c) {
         }
         case ACT_RELU: return x > 0 ? one : 0;
         case ACT_RELU2: return x > 0 ? 2 * x : 0;
+        case ACT_SIGMOID: {
+            REAL s = one / (one + r_exp(-x));
+            return s * (one - s);
+        }
         case ACT_SOFTCAP: {
             REAL t = r_tanh(x / c);
             return one - t * t;

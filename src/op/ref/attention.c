@@ -1,6 +1,7 @@
 /* Softmax attention, one query row or one key row at a time; nothing of size T^2 exists.
  *
  *   s_ij = scale q_i . k_j + bias_(p_i - j) over the visible keys, with softcap c: c tanh(s_ij / c);
+ *   with sinks: one score more, the head's, whose value is 0;
  *   p_ij = exp(s_ij - lse_i);  o_i = sum_j m_ij p_ij v_j, m_ij = keep_ij / (1 - dropout), or 1
  *
  * Forward is the online softmax (Milakov & Gimelshein 2018): the running sum and output are
@@ -8,7 +9,7 @@
  * dp_ij = m_ij do_i . v_j;  delta_i = do_i . o_i;  ds_ij = p_ij (dp_ij - delta_i), with softcap
  * times 1 - tanh^2;  dq_i = scale sum_j ds_ij k_j;  dk_j = scale sum_i ds_ij q_i;  dbias_d = the sum of
  * ds_ij at distance d. dq is summed per query row, dk and dv per key row over the query heads of its
- * group, dbias per head. */
+ * group, dbias per head. A sink s is a score like others, whose dp is 0: ds = - sum_i exp(s - lse_i) delta_i. */
 #include <string.h>
 
 #include "op/dropout.h"
@@ -27,6 +28,8 @@ static key_range visible(const op_call *c, int64_t b, int64_t i) {
     int64_t end = c->in[5].data ? int_at(&c->in[5], b * at->attention.Tq + i) : r.end;
     if (end < r.end) r.end = end;
     if (at->attention.causal && pos + 1 < r.end) r.end = pos + 1;
+    if (at->attention.chunk > 0 && pos > r.first)
+        r.first = pos - (pos - r.first) % at->attention.chunk;
     if (at->attention.window > 0 && pos - at->attention.window + 1 > r.first)
         r.first = pos - at->attention.window + 1;
     return r;
@@ -86,9 +89,10 @@ static void attend(const op_call *c, int64_t b, int64_t i, int64_t h) {
     const STORE *q = q_head(c, &c->in[0], b, i, h, D);
     STORE *o = q_head(c, &c->out[0], b, i, h, Dv);
     dropout_draw draw = dropout_open(c->run, at->attention.dropout, at->attention.stream);
-    ACC acc[OP_MAX_HEAD_DIM] = {0}, sum = 0;
+    bool sinks = c->in[ATTENTION_SINKS].data != NULL;
+    ACC acc[OP_MAX_HEAD_DIM] = {0}, sum = sinks;
     STORE piece[OP_MAX_HEAD_DIM];
-    REAL max = -INFINITY;
+    REAL max = sinks ? real_row_of(&c->in[ATTENTION_SINKS], 0)[h] : -(REAL)INFINITY;
     key_range keys = visible(c, b, i);
     for (int64_t j = keys.first; j < keys.end; j++) {
         ACC qk = dot(q, cached_head(c, &c->in[1], b, j, k, D, piece), D);
@@ -174,6 +178,20 @@ static void key_grad(const op_call *c, int64_t b, int64_t j, int64_t k) {
         put(k_head(c, &c->din[2], b, j, k, Dv) + d, acc_v[d], op_accumulates(c, 2));
 }
 
+static void attention_sinks(const op_call *c) {
+    const op_attr *at = c->attr;
+    PARALLEL_FOR
+    for (int64_t h = 0; h < at->attention.H; h++) {
+        ACC sum = 0;
+        for (int64_t b = 0; b < at->attention.B; b++)
+            for (int64_t i = 0; i < at->attention.Tq; i++)
+                sum += r_exp(real_row_of(&c->in[ATTENTION_SINKS], 0)[h] - *lse_of(c, b, i, h)) *
+                       delta_of(c, b, i, h);
+        put_real(real_row_of(&c->din[ATTENTION_SINKS], 0) + h, -sum,
+                 op_accumulates(c, ATTENTION_SINKS));
+    }
+}
+
 /* dbias of one head, in the order of sequences, queries and keys. */
 static void bias_grad(const op_call *c, int64_t h, ACC *sum) {
     const op_attr *at = c->attr;
@@ -203,6 +221,7 @@ static void attention_workspace(const op_infer *io, int64_t ws[3]) {
 
 static void attention_bwd(const op_call *c) {
     const op_attr *at = c->attr;
+    if (c->din[ATTENTION_SINKS].data) attention_sinks(c);
     if (c->din[6].data) bias_grads(c);
     if (c->din[0].data) {
         PARALLEL_FOR_3

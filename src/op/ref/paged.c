@@ -3,6 +3,7 @@
  *   PAGE_STORE      cache[(at[n] / page * K + h) * page + at[n] % page, :] = head h of src[n, :];
  *                   turned: cache[(at[n] / page * K + h) * W + :, at[n] % page]
  *   PAGE_ATTENTION  s_j = scale q . k_j over the visible keys, with softcap c: c tanh(s_j / c);
+ *                   with a sink: one score more, whose value is 0;
  *                   o = sum_j exp(s_j - lse) v_j, by the online softmax (Milakov & Gimelshein 2018) */
 #include "op/ref/ref.h"
 #include "op/ref/store_row.h"
@@ -73,10 +74,13 @@ static void attend_row(const op_call *c, int64_t n, int64_t h) {
     const int32_t *place = (const int32_t *)c->in[4].data + n * c->in[4].ld;
     int64_t D = at->paged.D, Dv = at->paged.Dv, page = at->paged.page;
     int64_t pos = place[1], first = at->paged.window > 0 ? pos - at->paged.window + 1 : 0;
+    int64_t into = at->paged.chunk > 0 ? pos % at->paged.chunk : pos;
+    if (pos - into > first) first = pos - into;
     const STORE *q = row_of(&c->in[0], n) + h * D;
     STORE *o = row_of(&c->out[0], n) + h * Dv;
-    ACC acc[OP_MAX_HEAD_DIM] = {0}, sum = 0;
-    REAL max = -INFINITY;
+    bool sinks = c->in[PAGE_ATTENTION_SINKS].data != NULL;
+    ACC acc[OP_MAX_HEAD_DIM] = {0}, sum = sinks;
+    REAL max = sinks ? real_row_of(&c->in[PAGE_ATTENTION_SINKS], 0)[h] : -(REAL)INFINITY;
     for (int64_t j = first > 0 ? first : 0; j <= pos; j++) {
         int64_t block = block_of(c, place[0], j, h * at->paged.K / at->paged.H);
         REAL s = (REAL)score(c, q, block, j % page);

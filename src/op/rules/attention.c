@@ -1,4 +1,6 @@
 /* Rules of attention, and of what latent attention has beside it. */
+#include <math.h>
+
 #include "op/rules/rules.h"
 
 /* Visible (query, key) pairs of one head of one sequence, as far as known when recording: queries
@@ -6,11 +8,14 @@
  * the keys before the first query. */
 static double attention_pairs(const op_attr *at) {
     double Tq = at->attention.Tq, Tk = at->attention.Tk, window = at->attention.window;
+    double chunk = at->attention.chunk > 0 ? at->attention.chunk : Tk;
     double before = Tk > Tq ? Tk - Tq : 0;
-    if (window <= 0) return at->attention.causal ? Tq * before + Tq * Tq / 2 : Tq * Tk;
+    if (window <= 0 && chunk >= Tk)
+        return at->attention.causal ? Tq * before + Tq * Tq / 2 : Tq * Tk;
     double pairs = 0;
     for (double i = 0; i < Tq; i++) {
-        double past = before + i + 1 < window ? before + i + 1 : window;
+        double past = fmod(before + i, chunk) + 1;
+        if (window > 0 && past > window) past = window;
         pairs += at->attention.causal ? past : past + Tk - (before + i + 1);
     }
     return pairs;
@@ -29,9 +34,17 @@ static status expect_heads(const op_infer *io, int H, int K, int D, int Dv, err 
                    D > Dv ? D : Dv, OP_MAX_HEAD_DIM);
 }
 
-static status expect_window(const op_infer *io, int window, err *e) {
-    if (window >= 0) return ST_OK;
-    return err_set(e, ST_USAGE, "%s: window is %d but must not be negative", op_name(io), window);
+static status expect_window(const op_infer *io, int window, int chunk, err *e) {
+    if (window >= 0 && chunk >= 0) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: %s is %d but must not be negative", op_name(io),
+                   window < 0 ? "window" : "chunk", window < 0 ? window : chunk);
+}
+
+/* A number of each head. */
+static status expect_sinks(const op_infer *io, int i, int H, err *e) {
+    TRY(expect_dtype(io, i, real_dt(io), e));
+    TRY(expect_rows(io, i, 1, "the size of sinks", e));
+    return expect_cols(io, i, H, "H", e);
 }
 
 static status attention_check_attr(const op_infer *io, err *e) {
@@ -41,7 +54,8 @@ static status attention_check_attr(const op_infer *io, err *e) {
     TRY(expect_positive(io, "Tk", at->attention.Tk, e));
     TRY(expect_dropout(io, at->attention.dropout, e));
     TRY(expect_heads(io, at->attention.H, at->attention.K, at->attention.D, at->attention.Dv, e));
-    TRY(expect_window(io, at->attention.window, e));
+    TRY(expect_window(io, at->attention.window, at->attention.chunk, e));
+    TRY(expect_sinks(io, ATTENTION_SINKS, at->attention.H, e));
     return expect_softcap(io, at->attention.softcap, e);
 }
 
@@ -109,7 +123,8 @@ status infer_PAGE_ATTENTION(op_infer *io, err *e) {
     const op_attr *at = io->attr;
     TRY(expect_positive(io, "page", at->paged.page, e));
     TRY(expect_heads(io, at->paged.H, at->paged.K, at->paged.D, at->paged.Dv, e));
-    TRY(expect_window(io, at->paged.window, e));
+    TRY(expect_window(io, at->paged.window, at->paged.chunk, e));
+    TRY(expect_sinks(io, PAGE_ATTENTION_SINKS, at->paged.H, e));
     TRY(expect_softcap(io, at->paged.softcap, e));
     TRY(expect_cols(io, 0, (int64_t)at->paged.H * at->paged.D, "H*D", e));
     TRY(expect_cols(io, 1, at->paged.page, "page", e));

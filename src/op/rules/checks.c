@@ -72,7 +72,13 @@ status expect_dropout(const op_infer *io, float p, err *e) {
 }
 
 dtype act_dt(const op_infer *io) {
-    if (io->kind == OP_KV_STORE || io->kind == OP_PAGE_STORE) return io->in[1].dt;
+    switch (io->kind) { /* in 0 is a state, or a cache */
+        case OP_KV_STORE:
+        case OP_PAGE_STORE:
+        case OP_DELTA_STATE:
+        case OP_CONV_STATE: return io->in[1].dt;
+        default: break;
+    }
     return io->kind == OP_EMBED ? io->attr->embed.dt : io->in[0].dt;
 }
 
