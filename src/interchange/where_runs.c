@@ -38,7 +38,7 @@ static void by_family(const model_config *mc, where_runs *w) {
     if (arch)
         set(&w->tool[WHERE_LLAMA_CPP], true, "as a GGUF file");
     else
-        set(&w->tool[WHERE_LLAMA_CPP], false, "it has no architecture for model_type %s", type);
+        set(&w->tool[WHERE_LLAMA_CPP], false, "no GGUF file is written of model_type %s", type);
     if (!vllm)
         set(&w->tool[WHERE_VLLM], false, "it has no class for %s", mc->family->architecture);
     else
@@ -67,10 +67,11 @@ static void by_options(const model_config *mc, where_runs *w) {
 }
 
 /* What no config.json of the family can say, nobody else computes; what matters only while training
- * stands in nobody's way. */
+ * stands in nobody's way, nor do modules, whose tensors others pass over. */
 static void by_extensions(const model_config *mc, where_runs *w) {
-    static const char *const training[] = {"init_scheme", "initializer_range", "embd_pdrop",
-                                           "attn_pdrop", "resid_pdrop"};
+    static const char *const training[] = {
+        "init_scheme", "initializer_range",        "embd_pdrop",     "attn_pdrop",
+        "resid_pdrop", "num_nextn_predict_layers", "mtp_loss_weight"};
     json_t *more = model_config_extensions(mc);
     for (int i = 0; i < ARRAY_LEN(training); i++) json_object_del(more, training[i]);
     const char *key = json_object_iter_key(json_object_iter(more));
