@@ -338,5 +338,5 @@ val graph_router_z(graph *g, val logits) {
 
 val graph_router_tally(graph *g, const op_router *r, const graph_routes *to) {
     op_attr attr = {.router = *r};
-    return emit(g, OP_ROUTER_TALLY, &attr, (val[]){to->probs, to->picks}, 2, -1);
+    return emit(g, OP_ROUTER_TALLY, &attr, (val[]){to->probs, to->picks, to->starts}, 3, -1);
 }

@@ -7,6 +7,7 @@ weights is saved as a Hugging Face folder. Then, against double precision:
   logits   generate --ids --logits                    relative 1e-5, one forward pass longer than every window
   grads    train --dump-grads                         loss and every gradient, relative 1e-4
   balance  the same with train.router.balance=sequence and global, and with a z-loss; "-": there are no experts
+  capacity the same with train.router.capacity_factor, where picks of experts are dropped; "-" as above
   greedy   generate --ids --max-new 64                the same ids; a near-tie (1e-3, in bf16 as PyTorch's own) may go either way
   cache    the program's own logits of the whole text choose the ids that it decoded through its cache
   beams    generate --beams 3, of encoders; not bf16  the texts of transformers' beam search, and their scores to 1e-4
@@ -111,7 +112,9 @@ class Case:
         return max(TIE, 2 * np.abs(self.next_logits(copy_of(self.model, torch.bfloat16), prompt, ids) - exact).max())
 
     def decode(self, *prompt_args):
-        text = self.run("generate", self.folder, *prompt_args, "--max-new", self.new, "--temperature", 0, "--json")
+        """In fp32 where there are experts: with rounded keys and values a token can pick others."""
+        exact = ("--precision", "fp32") if hasattr(self.model.config, "num_experts_per_tok") else ()
+        text = self.run("generate", self.folder, *prompt_args, "--max-new", self.new, "--temperature", 0, "--json", *exact)
         return [json.loads(line)["ids"] for line in text.splitlines() if line.strip()]
 
 
@@ -165,6 +168,22 @@ def check_balance(case):
         with all_double():
             want = golden(copy_of(case.model, torch.float64), case.ids, lambda m, x: experts.balance_by(m, x, balance, 0.05))
         worst = max(worst, float(check_grads(case, want, f"train.router.balance={balance}", "train.router.z_loss=0.05")))
+    return f"{worst:.0e}"
+
+
+def check_capacity(case):
+    """Experts that take a share of the picks only, in loss and gradients."""
+    if not getattr(case.model, "num_experts", 0):
+        return "-"
+    worst = 0.0
+    for factor in (1.25, 0.6):
+        with all_double():
+            model = copy_of(case.model, torch.float64)
+            with experts.limited(model, case.ids.shape[0], factor) as shares:
+                want = golden(model, case.ids)
+        if factor < 1 and not max(shares) > 0.1:
+            raise AssertionError(f"nothing is dropped: {shares}")
+        worst = max(worst, float(check_grads(case, want, f"train.router.capacity_factor={factor}")))
     return f"{worst:.0e}"
 
 
@@ -345,9 +364,8 @@ def check_llamacpp(case):
     return fail_above("logits", relative_difference(llamacpp_logits(out, case.prompt), case.want["logits"][0]), GGUF)
 
 
-CHECKS = dict(logits=check_logits, grads=check_grads, balance=check_balance, greedy=check_greedy, cache=check_cache, beams=check_beams,
-              batch=check_batch,
-              causal=check_causal, export=check_export, gguf=check_gguf)
+CHECKS = dict(logits=check_logits, grads=check_grads, balance=check_balance, capacity=check_capacity, greedy=check_greedy,
+              cache=check_cache, beams=check_beams, batch=check_batch, causal=check_causal, export=check_export, gguf=check_gguf)
 CHECKS |= {"import": check_import, "llamacpp": check_llamacpp}
 
 
