@@ -38,7 +38,7 @@ static void by_family(const model_config *mc, where_runs *w) {
     if (arch)
         set(&w->tool[WHERE_LLAMA_CPP], true, "as a GGUF file");
     else
-        set(&w->tool[WHERE_LLAMA_CPP], false, "it has no architecture for model_type %s", type);
+        set(&w->tool[WHERE_LLAMA_CPP], false, "no GGUF file is written of model_type %s", type);
     if (!vllm)
         set(&w->tool[WHERE_VLLM], false, "it has no class for %s", mc->family->architecture);
     else

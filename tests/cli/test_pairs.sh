@@ -59,6 +59,15 @@ expect 2 train c.yaml run=x data.packing=concat
 has err "pairs are not cut"
 expect 2 train c.yaml run=x data.document_mask=false data.packing=bestfit
 has err "must not see each other"
+expect 0 train c.yaml run=bf16 train.precision=bf16 train.steps=20
+calc "($(loss_of bf16 20) / $(loss_of run 20) - 1) ^ 2 < 0.02 ^ 2" || fail "bf16 differs"
+expect 0 train c.yaml run=fp16 train.precision=fp16
+calc "$(loss_of fp16 60) < $(loss_of fp16 1) * 0.6" || fail "pairs are not learned in fp16"
+for threads in 1 2; do
+    expect 0 train c.yaml run=det$threads train.deterministic=true train.steps=5 train.threads=$threads
+done
+results step det1 >want
+results step det2 | cmp -s want - || fail "the deterministic mode depends on threads"
 # Every layout computes the same, dropout inside the branches too; what the encoder reads matters there.
 digest_of() { sed -n 's/^ok:.*one digest: \([0-9a-f]*\) .*/\1/p' out; }
 layouts() { expect 0 verify layouts c.yaml "optim={name: adamw, lr: 0.001}" model.embd_pdrop=0.1 model.attn_pdrop=0.1 model.resid_pdrop=0.1 --steps 3 "$@"; }

@@ -167,10 +167,8 @@ def golden(model, ids, balance=experts.balance):
     model.zero_grad(set_to_none=True)
     logits = logits_of(model, inputs)
     assert logits.dtype == next(model.parameters()).dtype
-    if encoders.is_encoder_decoder(model.config):
-        loss = encoders.loss_of(model, ids)
-    else:
-        loss = loss_of(logits, targets)
+    encoder = encoders.is_encoder_decoder(model.config)
+    loss = encoders.loss_of(model, ids) if encoder else loss_of(logits, targets)
     (loss + balance(model, inputs) + ahead.loss_ahead(model, inputs, targets, targets.numel())).backward()
     further = {f"logits.{k}": f32(x) for k, x in enumerate(ahead.logits_ahead(model, inputs), 1)} if ahead.depth_of(model.config) else {}
     return dict(ids=ids, logits=f32(logits), loss=f32(loss.reshape(1)), **further, **gradients(model))

@@ -61,7 +61,8 @@ static status check_experts(const gguf_arch *arch, const model_config *mc, err *
 status gguf_config_for(const model_config *mc, model_config *out, err *e) {
     const gguf_arch *arch = gguf_arch_find(mc->family->gguf_arch);
     if (!arch) {
-        err_set(e, ST_USAGE, "llama.cpp does not have model_type %s", mc->family->model_type);
+        err_set(e, ST_USAGE, "no GGUF file, for llama.cpp, is written of model_type %s",
+                mc->family->model_type);
         return err_hint(e, "export it as a Hugging Face folder");
     }
     TRY(check_experts(arch, mc, e));
