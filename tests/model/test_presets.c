@@ -221,6 +221,27 @@ static void test_untied(void **state) {
     arena_free(a);
 }
 
+/* The cache of latent attention: 4.5 numbers for each column of a head, in each layer and on each rank. */
+static void test_latent_cache(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t numbers, layers;
+    } models[] = {{"deepseek-v2-lite", 9 * 128 / 2, 27},
+                  {"deepseek-v3", 9 * 128 / 2, 61},
+                  {"kimi-k2", 9 * 128 / 2, 61},
+                  {"minicpm3-4b", 256 + 32, 62}};
+    for (int i = 0; i < ARRAY_LEN(models); i++) {
+        arena *a = arena_new("presets");
+        model_config mc;
+        open_preset(a, models[i].name, NULL, NULL, &mc);
+        for (int tp = 1; tp <= 8; tp *= 2)
+            assert_int_equal(model_cache_bytes(&mc, tp, 3, 100, DT_BF16),
+                             models[i].numbers * models[i].layers * 3 * 100 * 2);
+        arena_free(a);
+    }
+}
+
 /* What a count does not see. */
 static void test_options(void **state) {
     (void)state;
@@ -290,10 +311,10 @@ static void test_fewer_layers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),         cmocka_unit_test(test_active),
-        cmocka_unit_test(test_all_are_listed), cmocka_unit_test(test_untied),
-        cmocka_unit_test(test_options),        cmocka_unit_test(test_fewer_layers),
-        cmocka_unit_test(test_written),
+        cmocka_unit_test(test_counts),       cmocka_unit_test(test_active),
+        cmocka_unit_test(test_latent_cache), cmocka_unit_test(test_all_are_listed),
+        cmocka_unit_test(test_untied),       cmocka_unit_test(test_options),
+        cmocka_unit_test(test_fewer_layers), cmocka_unit_test(test_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

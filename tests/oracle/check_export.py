@@ -22,7 +22,8 @@ def ids_of(text):
 
 
 def compare_logits(folder, npy, ids, tolerance):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
+                                                     experts_implementation="eager").eval()
     with torch.no_grad():
         want = model(input_ids=torch.tensor([ids])).logits[0].numpy()
     got = np.load(npy)
@@ -41,7 +42,8 @@ def compare_logits(folder, npy, ids, tolerance):
 
 
 def compare_new(folder, ids, new):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
+                                                     experts_implementation="eager").eval()
     out = model.generate(torch.tensor([ids]), max_new_tokens=len(new), do_sample=False, eos_token_id=None)
     want = out[0, len(ids):].tolist()
     same = next((i for i, (a, b) in enumerate(zip(want, new)) if a != b), len(new))
