@@ -83,13 +83,9 @@ def balance_by(model, inputs, balance, z_loss):
     return total
 
 
-def taken(picks, rows, experts, factor):
-    """1 where an expert takes a pick, 0 where it is dropped; picks [N,k] of the tokens of `rows` sequences, in their order.
-
-    An expert takes ceil(factor * T * k / E) picks of a sequence of T tokens: Fedus et al. 2021, eq. 3, with sequences as groups.
-    """
+def taken(picks, rows, experts, limit):
+    """1 where an expert takes a pick, 0 where it is dropped; picks [N,k] of the tokens of `rows` sequences, in their order."""
     of_row = picks.shape[0] // rows
-    limit = math.ceil(factor * of_row * picks.shape[1] / experts * (1 - 1e-12))
     out = torch.zeros_like(picks)
     for row in range(rows):
         room = [limit] * experts
@@ -100,18 +96,27 @@ def taken(picks, rows, experts, factor):
     return out
 
 
+def modules(model):
+    return [m for m in model.modules() if type(m).__name__.endswith("Experts")]
+
+
 @contextlib.contextmanager
-def limited(model, rows, factor):
-    """The model drops picks; yields a list to which every layer adds the share that it drops."""
+def limited(model, rows, tokens, factor):
+    """The model drops picks; yields a list to which every layer adds the share that it drops.
+
+    An expert takes ceil(factor * T * k / E) picks of a sequence of T tokens: Fedus et al. 2021, eq. 3, with sequences as groups. So it is in
+    modules of multi-token prediction, which see one token less.
+    """
     shares = []
 
     def drop(module, args):
         x, picks, weights = args
-        takes = taken(picks, rows, module.num_experts, factor)
+        limit = math.ceil(factor * tokens * picks.shape[1] / module.num_experts * (1 - 1e-12))
+        takes = taken(picks, rows, module.num_experts, limit)
         shares.append(1 - takes.double().mean().item())
         return x, picks, weights * takes
 
-    hooks = [m.register_forward_pre_hook(drop) for m in model.modules() if type(m).__name__.endswith("Experts")]
+    hooks = [m.register_forward_pre_hook(drop) for m in modules(model)]
     yield shares
     for hook in hooks:
         hook.remove()
