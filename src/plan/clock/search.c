@@ -22,7 +22,7 @@ typedef struct searching {
 static void note(searching *k, const sketch *s, const sketch_layout *l) {
     search_found f = {.layout = *l};
     k->out->tried++;
-    if (sketch_time(s, l, k->c, &f.result, &k->last) != ST_OK) {
+    if (sketch_time(s, l, k->c, &runtime_athanor, &f.result, &k->last) != ST_OK) {
         k->out->unfit++;
         return;
     }
