@@ -114,7 +114,7 @@ static status cmd_plan_validate(const cli_args *args, err *e) {
         measured_predict(&r, &m);
         st = report(args, &r, "as it is", e);
     }
-    if (r.a) measured_free(&r);
+    measured_free(&r);
     return st;
 }
 
@@ -164,7 +164,7 @@ static status cmd_plan_fit(const cli_args *args, err *e) {
                               : "fitted to these rows",
                         e);
     }
-    if (r.a) measured_free(&r);
+    measured_free(&r);
     return st;
 }
 

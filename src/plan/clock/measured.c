@@ -78,8 +78,8 @@ static json_t *model_of(const record *r, double *seq) {
     int h = int_of(r, "hidden", 0), heads = int_of(r, "heads", 0), layers = int_of(r, "layers", 0);
     int ffn = int_of(r, "ffn", 4 * h), vocab = int_of(r, "vocab", 51200);
     *seq = number_of(r, "seq", 0);
-    if (h < 1 || heads < 1 || h % heads || layers < 1 || layers > 1024 || ffn < 1 || vocab < 2 ||
-        *seq < 1 || *seq > 1 << 20)
+    if (h < 1 || h > 1 << 20 || ffn > 1 << 22 || vocab > 1 << 24 || heads < 1 || h % heads ||
+        layers < 1 || layers > 1024 || ffn < 1 || vocab < 2 || *seq < 1 || *seq > 1 << 20)
         return NULL;
     if (ffn == 4 * h && !starts(text_of(r, "model"), "Llama") && !*text_of(r, "tied_emb"))
         return json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "model_type", "gpt2", "n_embd", h, "n_layer",
@@ -91,28 +91,37 @@ static json_t *model_of(const record *r, double *seq) {
                      int_of(r, "tied_emb", 0));
 }
 
+/* Within what can be reckoned: a schedule is drawn item by item. */
+static bool is_in_bounds(const measured_row *x) {
+    const sketch_layout *l = &x->layout;
+    return x->gpus >= 1 && x->gpus <= 1 << 20 && l->key.tp >= 1 && l->key.tp <= 1024 &&
+           l->pp >= 1 && l->pp <= 128 && l->key.micro_batch >= 1 && l->key.micro_batch <= 1 << 16 &&
+           l->zero <= 3 && l->chunks_of_stage <= 16;
+}
+
+/* Micro-batches of a step, told or from the global batch; 0: neither is there. */
+static int64_t steps_of(const record *r, const sketch_layout *l) {
+    double m = number_of(r, "grad_acc", number_of(r, "microbatches", 0));
+    if (m < 1) m = floor(number_of(r, "gbs_seqs", 0) / l->dp / l->key.micro_batch);
+    return m >= 1 && m <= 1 << 24 ? (int64_t)m : 0;
+}
+
 static bool layout_of(const record *r, measured_row *to) {
     sketch_layout *l = &to->layout;
-    const char *recompute = text_of(r, "recompute");
+    const char *recompute = text_of(r, "recompute"), *precision = text_of(r, "precision");
     l->key.tp = int_of(r, "tp", 1);
     l->pp = int_of(r, "pp", int_of(r, "gpus_pp", 1));
     l->zero = int_of(r, "zero", 0);
     l->key.micro_batch = int_of(r, "mbs", 0);
     to->gpus = int_of(r, "gpus", int_of(r, "gpus_pp", 0));
-    if (l->key.tp < 1 || l->pp < 1 || to->gpus < 1 || l->key.micro_batch < 1 ||
-        to->gpus % (l->key.tp * l->pp))
-        return false;
+    if (!schedule_of(r, l) || !is_in_bounds(to) || to->gpus % (l->key.tp * l->pp)) return false;
     l->dp = to->gpus / (l->key.tp * l->pp);
-    double gbs = number_of(r, "gbs_seqs", 0);
-    l->micro_batches =
-        int_of(r, "grad_acc", int_of(r, "microbatches", (int)(gbs / l->dp / l->key.micro_batch)));
+    l->micro_batches = steps_of(r, l);
     l->key.recompute = starts(recompute, "full")        ? RECOMPUTE_FULL
                        : starts(recompute, "selective") ? RECOMPUTE_SELECTIVE
                                                         : RECOMPUTE_NONE;
-    const char *precision = text_of(r, "precision");
     bool known = !*precision || starts(precision, "bf16") || starts(precision, "fp16");
-    return known && l->micro_batches > 0 && l->zero <= 3 && int_of(r, "cp", 1) == 1 &&
-           schedule_of(r, l) &&
+    return known && l->micro_batches > 0 && int_of(r, "cp", 1) == 1 &&
            (l->schedule != SCHEDULE_INTERLEAVED || l->micro_batches % l->pp == 0);
 }
 
@@ -258,27 +267,33 @@ static status read_all(rows_reading *k, const char *path, const char *s, size_t 
     return ST_OK;
 }
 
-status measured_read(measured_rows *out, const char *path, const cluster *c, err *e) {
-    char *text;
-    size_t n;
+status measured_parse(measured_rows *out, const char *path, const char *text, size_t n,
+                      const cluster *c, err *e) {
     dev *meta;
     *out = (measured_rows){
         .a = arena_new("rows"), .sketch_key = json_object(), .cell_key = json_object()};
-    TRY(file_read_input(path, MOST_BYTES, &text, &n, e));
     out->device = ARENA_ARRAY(out->a, cluster, MOST_DEVICES);
     if (c) out->c = out->device[out->n_devices++] = *c;
-    status st = dev_open_meta(&meta, DEV_CUDA, 1, e);
-    if (st == ST_OK) {
-        rows_reading k = {out, meta, c != NULL};
-        st = read_all(&k, path, text, n, e);
-        dev_close(meta);
-    }
+    TRY(dev_open_meta(&meta, DEV_CUDA, 1, e));
+    rows_reading k = {out, meta, c != NULL};
+    status st = read_all(&k, path, text, n, e);
+    dev_close(meta);
     if (out->n_devices == 0) CHECK(cluster_preset(&out->c, "h100"), "no preset of the usual name");
+    return st;
+}
+
+status measured_read(measured_rows *out, const char *path, const cluster *c, err *e) {
+    char *text;
+    size_t n;
+    *out = (measured_rows){.a = NULL};
+    TRY(file_read_input(path, MOST_BYTES, &text, &n, e));
+    status st = measured_parse(out, path, text, n, c, e);
     free(text);
     return st;
 }
 
 void measured_free(measured_rows *r) {
+    if (!r->a) return; /* nothing was read */
     json_decref(r->sketch_key);
     json_decref(r->cell_key);
     arena_free(r->a);

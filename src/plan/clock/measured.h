@@ -45,6 +45,9 @@ typedef struct measured_rows {
 /* Reads a file. c: the devices; NULL: those that the rows name, h100 where they name none. ST_FORMAT: no column says what was
  * measured. */
 status measured_read(measured_rows *out, const char *path, const cluster *c, err *e) ATH_MUST_USE;
+/* The same from its text. Also after a failure: measured_free. */
+status measured_parse(measured_rows *out, const char *path, const char *text, size_t n,
+                      const cluster *c, err *e) ATH_MUST_USE;
 void measured_free(measured_rows *r);
 
 /* Fills predicted and memory_bytes of all rows. The model's cluster is that of the first row's devices. */
