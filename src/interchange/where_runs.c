@@ -70,8 +70,8 @@ static void by_options(const model_config *mc, where_runs *w) {
  * stands in nobody's way, nor do modules, whose tensors others pass over. */
 static void by_extensions(const model_config *mc, where_runs *w) {
     static const char *const training[] = {
-        "init_scheme", "initializer_range",        "embd_pdrop",     "attn_pdrop",
-        "resid_pdrop", "num_nextn_predict_layers", "mtp_loss_weight"};
+        "init_scheme", "initializer_range",        "embd_pdrop",      "attn_pdrop",
+        "resid_pdrop", "num_nextn_predict_layers", "mtp_loss_weight", "router_aux_loss_coef"};
     json_t *more = model_config_extensions(mc);
     for (int i = 0; i < ARRAY_LEN(training); i++) json_object_del(more, training[i]);
     const char *key = json_object_iter_key(json_object_iter(more));

@@ -487,7 +487,7 @@ static const st_tensor *transposed(arena *a, const st_tensor *t) {
 /* The format that keeps what is stored; for blocks of fp8 the one that their publishers use. */
 static dtype stored_format(const model_source *s, int i, dtype asked) {
     const st_tensor *in = &s->tensors[i];
-    if (asked != DT_COUNT) return asked;
+    if (asked != DT_COUNT) return hf_file_dtype(param_at(s->params, i), asked);
     if (s->formats) return s->formats[i];
     if (s->kind == MODEL_SOURCE_GGUF && in->rank == 2) return s->matrices;
     bool fp8 = s->kind == MODEL_SOURCE_HF && ((const hf_weight *)in->ctx)->scale;

@@ -495,13 +495,6 @@ static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
                        "%lld heads and %lld key/value heads of layer %d do not divide over %d "
                        "tensor-parallel ranks",
                        (long long)H, (long long)K, l, tp);
-    if (k->mlp.dropout > 0 && tp > 1) {
-        err_set(e, ST_USAGE,
-                "dropout inside the feed-forward part of layer %d is not shared by tensor-parallel "
-                "ranks",
-                l);
-        return err_hint(e, "use dropout_rate: 0");
-    }
     if (F % tp == 0) F = k->mlp.shared;
     if (F % tp)
         return err_set(e, ST_USAGE,

@@ -222,6 +222,9 @@ typedef struct model_routing {
     router_balance balance;
     float z_loss; /* weight of the squared log-partition of their logits */
     bool tallies; /* each layer with experts gives its tally (ROUTER_TALLY) */
+    /* An expert takes at most ceil(capacity_factor * T k / E) picks of each sequence of T tokens, and the
+     * others are dropped (Fedus et al. 2021, eq. 3). 0: none is. */
+    double capacity_factor;
 } model_routing;
 
 /* What is to be recorded: B sequences of T tokens. With a cache, as for generation, keys and values
@@ -279,7 +282,7 @@ typedef struct model_rec {
  *            "counts.L" [1,E]       of layer L with BALANCE_GLOBAL, before the backward: how many tokens of
  *                                   the step picked each expert
  *   output   "nll" or "logits"      of the chunk with the last layer; of any other: "y" [B*T,C]
- *            "tally.L" [3,E]        of layer L, with routing.tallies
+ *            "tally.L" [4,E]        of layer L, with routing.tallies
  *   training, between chunks: "grad.y" comes in and "grad.x" goes out */
 void model_record(model_rec *r);
 /* Random ops (dropout) in the layers before this one: random_ops_before of a chunk's graph. */

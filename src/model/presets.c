@@ -184,9 +184,11 @@
 /* layers of each, width, heads, width of a head, feed-forward width */
 #define T5(L, C, H, D, F) PRESET_JSON({"model_type": "t5", "num_layers": L, "d_model": C, \
     "num_heads": H, "d_kv": D, "d_ff": F, "vocab_size": 32128})
-#define T5_V1_1(L, C, H, F) PRESET_JSON({"model_type": "t5", "num_layers": L, "d_model": C, \
-    "num_heads": H, "d_kv": 64, "d_ff": F, "vocab_size": 32128, \
+#define T5_GATED(TYPE, L, C, H, F, V) PRESET_JSON({"model_type": TYPE, "num_layers": L, \
+    "d_model": C, "num_heads": H, "d_kv": 64, "d_ff": F, "vocab_size": V, \
     "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false})
+#define T5_V1_1(L, C, H, F) T5_GATED("t5", L, C, H, F, 32128)
+#define MT5(L, C, H, F) T5_GATED("mt5", L, C, H, F, 250112)
 
 /* ---- Gemma 3, the text part: five layers with a window to one without ---- */
 
@@ -335,6 +337,11 @@ static const struct {
     {"t5-v1.1-large", T5_V1_1(24, 1024, 16, 2816)},
     {"t5-v1.1-xl", T5_V1_1(24, 2048, 32, 5120)},
     {"t5-v1.1-xxl", T5_V1_1(24, 4096, 64, 10240)},
+    {"mt5-small", MT5(8, 512, 6, 1024)},
+    {"mt5-base", MT5(12, 768, 12, 2048)},
+    {"mt5-large", MT5(24, 1024, 16, 2816)},
+    {"mt5-xl", MT5(24, 2048, 32, 5120)},
+    {"mt5-xxl", MT5(24, 4096, 64, 10240)},
     {"chatlm-mini", PRESET_JSON({"model_type": "t5", "num_layers": 10, "d_model": 768,
         "num_heads": 12, "d_kv": 64, "d_ff": 3072, "vocab_size": 29298})},
     {"gemma-3-270m", GEMMA3(18, 640, 4, 1, 256, 2048, 256, 262144, 32768, 512, null)},

@@ -110,8 +110,10 @@ typedef struct op_heads {
 typedef struct op_router {
     int32_t experts, k; /* E, and how many a token goes through */
     int32_t groups, kept, best;
-    int32_t layers;    /* ROUTER_BALANCE: routers whose load it is */
-    int32_t sequences; /* ROUTER_LOAD: of which rows are; each has a load of its own. 0: one */
+    int32_t layers; /* ROUTER_BALANCE: routers whose load it is */
+    int32_t
+        sequences; /* ROUTER_LOAD, ROUTER_SORT: of which rows are; each has a load of its own. 0: one */
+    int32_t capacity; /* ROUTER_SORT: picks of a sequence that an expert takes; 0: all */
     float scale;
     bool sigmoid, renormalise;
 } op_router;
@@ -176,8 +178,8 @@ typedef union op_attr {
     struct {
         float p;
         uint32_t stream;
-        /* If this rank has some of more rows: how many there are, and which is the first here. */
-        int64_t all_rows, first_row;
+        /* If this rank has some of more rows or columns: how many there are, and which is the first here. */
+        int64_t all_rows, first_row, all_cols, first_col;
     } dropout;
     struct {
         int64_t chunk_rows; /* rows of logits that exist at a time; 0 = automatic */
@@ -326,6 +328,15 @@ int64_t op_norm_width(const op_attr *attr, int64_t cols);
 static inline void *op_expert_at(const op_attr *attr, const tensor *w, int64_t e) {
     if (attr->experts.at) return (char *)w->data + attr->experts.at[e];
     return (char *)w->data + w->rows / attr->experts.n * e * dtype_span_bytes(w->dt, w->ld);
+}
+
+/* Rows that the slots of EXPERT_SUM name. */
+static inline int64_t op_expert_rows(const tensor *slots) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < slots->rows; i++)
+        for (int64_t j = 0; j < slots->cols; j++)
+            n += ((const int32_t *)slots->data)[i * slots->ld + j] >= 0;
+    return n;
 }
 
 /* Rows of logits that the head makes at a time: attr.chunk_rows, or the automatic choice. */

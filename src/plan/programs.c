@@ -243,8 +243,9 @@ static bool is_same(const plan_signature *a, const plan_signature *b) {
            a->document_mask == b->document_mask && a->recompute == b->recompute &&
            a->chunk_rows == b->chunk_rows && a->z_loss == b->z_loss &&
            a->routing.balance == b->routing.balance && a->routing.z_loss == b->routing.z_loss &&
-           a->routing.tallies == b->routing.tallies && a->rope_theta == b->rope_theta &&
-           a->grads_in_frame == b->grads_in_frame;
+           a->routing.tallies == b->routing.tallies &&
+           a->routing.capacity_factor == b->routing.capacity_factor &&
+           a->rope_theta == b->rope_theta && a->grads_in_frame == b->grads_in_frame;
 }
 
 static plan_program *find(const plan *p, const plan_signature *g) {

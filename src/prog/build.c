@@ -171,11 +171,15 @@ val graph_gated(graph *g, val gate, val up, act_kind kind) {
     return emit(g, OP_GATED, &attr, (val[]){gate, up}, 2, -1);
 }
 
-static val dropout(graph *g, val x, float p, bool in_place) {
+/* of_columns: a tensor-parallel rank has some columns of all rows. */
+static val dropout(graph *g, val x, float p, bool in_place, bool of_columns) {
     uint32_t stream = g->stream++;
     if (!g->opt.train || p <= 0.0f) return x;
     op_attr attr = {.dropout = {.p = p, .stream = stream}};
-    if (g->opt.sequence_parallel && graph_tp(g) > 1) {
+    if (of_columns) {
+        attr.dropout.all_cols = graph_cols(g, x) * graph_tp(g);
+        attr.dropout.first_col = graph_cols(g, x) * graph_tp_rank(g);
+    } else if (g->opt.sequence_parallel && graph_tp(g) > 1) {
         attr.dropout.all_rows = graph_rows(g, x) * graph_tp(g);
         attr.dropout.first_row = graph_rows(g, x) * graph_tp_rank(g);
     }
@@ -183,11 +187,15 @@ static val dropout(graph *g, val x, float p, bool in_place) {
 }
 
 val graph_dropout(graph *g, val x, float p) {
-    return dropout(g, x, p, true);
+    return dropout(g, x, p, true, false);
+}
+
+val graph_dropout_columns(graph *g, val x, float p) {
+    return dropout(g, x, p, true, true);
 }
 
 val graph_dropout_copy(graph *g, val x, float p) {
-    return dropout(g, x, p, false);
+    return dropout(g, x, p, false, false);
 }
 
 /* ---- collectives ---- */
@@ -330,5 +338,5 @@ val graph_router_z(graph *g, val logits) {
 
 val graph_router_tally(graph *g, const op_router *r, const graph_routes *to) {
     op_attr attr = {.router = *r};
-    return emit(g, OP_ROUTER_TALLY, &attr, (val[]){to->probs, to->picks}, 2, -1);
+    return emit(g, OP_ROUTER_TALLY, &attr, (val[]){to->probs, to->picks, to->starts}, 3, -1);
 }

@@ -212,6 +212,8 @@ val graph_scale(graph *g, val x, float c);     /* returns x if c is 1 */
 val graph_gated(graph *g, val gate, val up, act_kind kind);
 /* Dropout of the residual stream. Returns x if p is 0, or if the graph does not train. */
 val graph_dropout(graph *g, val x, float p);
+/* The same of something that tensor-parallel ranks have columns of, as inside a branch. */
+val graph_dropout_columns(graph *g, val x, float p);
 /* The same where x itself is still read. */
 val graph_dropout_copy(graph *g, val x, float p);
 /* The head with its loss: the negative log-likelihood of the targets, nll [N,1] for x [N,C]. In
@@ -243,15 +245,15 @@ typedef struct graph_routes {
     val probs;   /* [N,E] */
     val weights; /* [N,k] */
     val picks;   /* [N,k] */
-    val rows;    /* [N*k,1]: the token of each place, sorted by expert */
-    val slots;   /* [N,k]: the place of each pick */
+    val rows;    /* [M,1]: the token of each place, sorted by expert; M = N*k without a capacity */
+    val slots;   /* [N,k]: the place of each pick; -1: it is dropped */
     val starts;  /* [1,E+1]: the first place of each expert */
 } graph_routes;
 /* logits [N,E]; bias [1,E] or VAL_NONE: ROUTER_PICK. */
 graph_routes graph_route(graph *g, const op_router *r, val logits, val bias);
-/* x [N*k,I] in the order of places, w [E*O,I]; returns [N*k,O]. */
+/* x [M,I] in the order of places, w [E*O,I]; returns [M,O]. */
 val graph_expert_linear(graph *g, const op_router *r, val x, val w, val starts);
-/* z [N*k,C] of all places, back to tokens: [N,C], plus res [N,C] or VAL_NONE. */
+/* z [M,C] of all places, back to tokens: [N,C], plus res [N,C] or VAL_NONE. */
 val graph_expert_sum(graph *g, val z, const graph_routes *to, val res);
 /* Load [2S,E] of one router, S = r->sequences, plus that of others before it, or VAL_NONE. */
 val graph_router_load(graph *g, const op_router *r, const graph_routes *to, val before);
@@ -260,7 +262,7 @@ val graph_router_load(graph *g, const op_router *r, const graph_routes *to, val 
 val graph_router_balance(graph *g, const op_router *r, val load, val counts);
 /* The z-loss of the rows of logits, N times that of one token. */
 val graph_router_z(graph *g, val logits);
-/* Picks, probs and entropy of each expert, for reports: [3,E]. */
+/* Picks, probs, entropy and taken picks of each expert, for reports: [4,E]. */
 val graph_router_tally(graph *g, const op_router *r, const graph_routes *to);
 
 #endif

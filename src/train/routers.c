@@ -18,7 +18,7 @@ static prog_port port_of(const prog *p, const char *what, int layer) {
 routing_ports routing_ports_of(arena *a, const plan *p) {
     const model_config *mc = &p->spec.model;
     routing_ports io = {.item = ARENA_ARRAY(a, router_ports, model_blocks(mc)),
-                        .row = ARENA_ARRAY(a, float, 3 * mc->num_experts)};
+                        .row = ARENA_ARRAY(a, float, ROUTERS_SUMS * mc->num_experts)};
     for (int c = 0; c < plan_chunks(p); c++) {
         const prog *program = plan_prog(p, USE_TRAIN, c);
         model_layer_range range = model_chunk(mc, plan_chunks(p), c);
@@ -68,7 +68,8 @@ void routers_take(routers *r, const routing_ports *io, int chunk, int frame) {
         prog_get(k->p, frame, k->tally, io->row);
         for (int what = 0; what < ROUTERS_SUMS; what++) {
             int64_t *sum = sums_of(r, i, what);
-            int bits = what == ROUTERS_PICKS ? 0 : ROUTERS_FIXED_BITS;
+            bool counts = what == ROUTERS_PICKS || what == ROUTERS_TAKEN;
+            int bits = counts ? 0 : ROUTERS_FIXED_BITS;
             for (int e = 0; e < r->E; e++) {
                 double x = (double)io->row[what * r->E + e];
                 if (isfinite(x)) sum[e] += llrint(ldexp(x, bits)); /* else the step fails anyway */
@@ -185,9 +186,14 @@ router_view routers_view(const routers *r, int i) {
         v.dead += r->unused[(int64_t)i * r->E + e] >= ROUTERS_WINDOW;
     }
     v.load = (double)most * r->E / total;
+    v.dropped = 1 - (double)total_of(r, i, ROUTERS_TAKEN) / total;
     double nats = ldexp((double)total_of(r, i, ROUTERS_ENTROPY), -ROUTERS_FIXED_BITS) / tokens;
     v.entropy = r->E > 1 ? nats / log(r->E) : 1;
     if (r->E > r->k)
         v.collapse = (busiest(r->share + (int64_t)i * r->E, r->E, r->k) - even) / (1 - even);
     return v;
+}
+
+double routers_load(const routers *r, int i, int expert) {
+    return r->share[(int64_t)i * r->E + expert] * r->E;
 }

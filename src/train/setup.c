@@ -333,7 +333,8 @@ bool setup_saves_on_the_way(const setup *u) {
 model_routing setup_routing(const config *c) {
     return (model_routing){.balance = (router_balance)c->train.router.balance,
                            .z_loss = (float)c->train.router.z_loss,
-                           .tallies = true};
+                           .tallies = true,
+                           .capacity_factor = c->train.router.capacity_factor};
 }
 
 static plan_spec spec_of(const setup *u, int stage) {

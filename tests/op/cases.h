@@ -431,6 +431,9 @@ static void cases_DROPOUT(case_list *l) {
     op_attr rows_of_more = {
         .dropout = {.p = 0.3f, .stream = 9, .all_rows = 1000, .first_row = 130}};
     cases_elementwise(l, OP_DROPOUT, 1, rows_of_more, 31, 0);
+    op_attr columns_of_more = {
+        .dropout = {.p = 0.3f, .stream = 9, .all_cols = 1001, .first_col = 130}};
+    cases_elementwise(l, OP_DROPOUT, 1, columns_of_more, 32, 0);
     add_residuals(l, first, 1, false);
 }
 
@@ -643,6 +646,13 @@ static void cases_ROUTER_SORT(case_list *l) {
         op_case *c = router_case(l, OP_ROUTER_SORT, i);
         c->in[0] = (slot){SHARES, ROUTERS[i][0], ROUTERS[i][2], 0, 0};
         c->in[1] = (slot){INTEGERS, ROUTERS[i][0], ROUTERS[i][2], ROUTERS[i][1], 0};
+        if (i == 0) continue;
+        op_case *limited = case_add(l, OP_ROUTER_SORT);
+        *limited = l->items[l->n - 2];
+        limited->attr.router.sequences = ROUTERS[i][0] % 3 ? 0 : 3;
+        limited->attr.router.capacity = 2;
+        LABEL(limited, "router_sort N=%d E=%d k=%d, limited", ROUTERS[i][0], ROUTERS[i][1],
+              ROUTERS[i][2]);
     }
 }
 
@@ -652,7 +662,8 @@ static void cases_EXPERT_LINEAR(case_list *l) {
         op_case *c = router_case(l, OP_EXPERT_LINEAR, i);
         c->in[0] = (slot){ACTIVATION, s[0] * s[2], s[3], 0, 0};
         c->in[1] = (slot){MATRIX, s[1] * s[4], s[3], 0, 0};
-        c->in[2] = (slot){BORDERS, 1, s[1] + 1, s[0] * s[2], 0};
+        int32_t behind = i % 3 ? s[0] * s[2] / 4 : 0; /* rows of no expert */
+        c->in[2] = (slot){BORDERS, 1, s[1] + 1, s[0] * s[2] - behind, 0};
         c->attr = (op_attr){.experts = {.n = s[1], .by_row = i % 2}};
     }
 }
@@ -664,7 +675,7 @@ static void cases_EXPERT_SUM(case_list *l) {
         op_case *c = router_case(l, OP_EXPERT_SUM, i);
         c->in[0] = (slot){ACTIVATION, s[0] * s[2], s[3], 0, 0};
         c->in[1] = (slot){SHARES, s[0], s[2], 0, 0};
-        c->in[2] = (slot){DISTINCT, s[0], s[2], s[0] * s[2], 0};
+        c->in[2] = (slot){i % 3 ? DISTINCT : FIRST, s[0], s[2], s[0] * s[2], 0};
         if (i % 2) c->in[3] = (slot){ACTIVATION, s[0], s[3], 0, 0};
     }
 }
@@ -700,6 +711,7 @@ static void cases_ROUTER_TALLY(case_list *l) {
         op_case *c = router_case(l, OP_ROUTER_TALLY, i);
         c->in[0] = (slot){SHARES, s[0], s[1], 0, 0};
         c->in[1] = (slot){INTEGERS, s[0], s[2], s[1], 0};
+        c->in[2] = (slot){BORDERS, 1, s[1] + 1, s[0] * s[2], 0};
     }
 }
 

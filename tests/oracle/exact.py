@@ -15,14 +15,15 @@ import transformers
 from transformers import AutoConfig, modeling_rope_utils
 
 import ahead
+import encoders
 import experts
 import reference
 
 
 FAMILIES = ["gpt2", "gpt_neox", "phi", "olmo", "olmo2", "llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3",
-            "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "minicpm3"]
+            "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "minicpm3", "t5", "mt5"]
 STORED_NAMES = {"gpt_neox": {"lm_head.weight": "embed_out.weight"}}  # where files and transformers' modules differ
-EMBEDDING = re.compile(r"\b(embed_tokens|token_embeddings|embed_in|wte|wpe)\.")
+EMBEDDING = re.compile(r"\b(embed_tokens|token_embeddings|embed_in|wte|wpe|shared)\.")
 
 
 class DoubleTorch:
@@ -44,7 +45,8 @@ def all_double():
     torch.Tensor.float = torch.Tensor.double
     torch.set_default_dtype(torch.float64)
     try:
-        yield
+        with encoders.borders_in_fp32(to_float):
+            yield
     finally:
         torch.set_default_dtype(torch.float32)
         torch.Tensor.float = to_float
@@ -53,6 +55,8 @@ def all_double():
 
 
 def new_model(config, dtype=torch.float32):
+    if encoders.is_encoder_decoder(config):
+        return encoders.new_model(config).to(dtype).eval()
     cls = reference.class_of(config)
     if cls is None:
         config._attn_implementation = config._experts_implementation = "eager"
@@ -74,10 +78,12 @@ def load_model(folder, dtype=torch.float32):
     config = reference.Config(**keys)
     if reference.class_of(config) is None:
         config = AutoConfig.from_pretrained(folder)
-    model = new_model(config, dtype)
     tensors = {}
     for path in sorted(folder.glob("model*.safetensors")):
         tensors.update(safetensors.torch.load_file(path))
+    if encoders.is_encoder_decoder(config):
+        config.tie_word_embeddings = "lm_head.weight" not in tensors
+    model = new_model(config, dtype)
     for inside, stored in STORED_NAMES.get(config.model_type, {}).items():
         if stored in tensors:
             tensors[inside] = tensors.pop(stored)
@@ -99,7 +105,7 @@ def fill(model, rng, embedding=0.15, matrix=0.15):
         for name, p in model.named_parameters():
             x = rng.standard_normal(tuple(p.shape))
             if p.ndim >= 2:
-                x *= embedding if EMBEDDING.search(name) else matrix
+                x *= embedding if EMBEDDING.search(name) else matrix * encoders.query_scale(model.config, name)
             elif name.endswith(".bias"):
                 x *= 0.08
             elif is_offset_norm(model, name):
@@ -127,6 +133,8 @@ def draw_ids(rng, rows, length, vocab):
 
 
 def logits_of(model, inputs):
+    if encoders.is_encoder_decoder(model.config):
+        return encoders.logits_of(model, inputs, inputs)
     return model(input_ids=inputs, use_cache=False).logits
 
 
@@ -156,7 +164,10 @@ def golden(model, ids, balance=experts.balance):
     model.zero_grad(set_to_none=True)
     logits = logits_of(model, inputs)
     assert logits.dtype == next(model.parameters()).dtype
-    loss = loss_of(logits, targets)
+    if encoders.is_encoder_decoder(model.config):
+        loss = encoders.loss_of(model, ids)
+    else:
+        loss = loss_of(logits, targets)
     (loss + balance(model, inputs) + ahead.loss_ahead(model, inputs, targets, targets.numel())).backward()
     further = {f"logits.{k}": f32(x) for k, x in enumerate(ahead.logits_ahead(model, inputs), 1)} if ahead.depth_of(model.config) else {}
     return dict(ids=ids, logits=f32(logits), loss=f32(loss.reshape(1)), **further, **gradients(model))

@@ -544,6 +544,31 @@ static val columns_joined(lab *l, val x) {
     return x;
 }
 
+/* Three experts, of which a token goes through two. In each sequence one takes `capacity` picks. */
+static val through_experts(lab *l, val x, int32_t capacity) {
+    enum { E = 3 };
+    op_router r = {.experts = E, .k = 2, .scale = 1.5f, .renormalise = true};
+    r.sequences = B, r.capacity = capacity;
+    for (int i = 0; i < 2; i++) {
+        graph_block_begin(l->g, i);
+        val n = norm(l, x);
+        graph_routes to = graph_route(l->g, &r, linear(l, n, E), VAL_NONE);
+        val h = graph_take_rows(l->g, n, to.rows);
+        h = graph_expert_linear(l->g, &r, h, weight(l, E * 3, C), to.starts);
+        h = graph_act(l->g, h, ACT_SILU);
+        h = graph_expert_linear(l->g, &r, h, weight(l, E * C, 3), to.starts);
+        x = graph_expert_sum(l->g, h, &to, x);
+        graph_block_end(l->g);
+    }
+    return x;
+}
+static val experts(lab *l, val x) {
+    return through_experts(l, x, 0);
+}
+static val limited_experts(lab *l, val x) {
+    return through_experts(l, x, 1);
+}
+
 static void test_hand_made(void **state) {
     (void)state;
     static const struct {
@@ -565,7 +590,9 @@ static void test_hand_made(void **state) {
                   {"adds only", adds_only, false},
                   {"products added", products_added, false},
                   {"rows taken", rows_taken, true},
-                  {"columns joined", columns_joined, true}};
+                  {"columns joined", columns_joined, true},
+                  {"experts", experts, true},
+                  {"limited experts", limited_experts, true}};
     for (int i = 0; i < ARRAY_LEN(graphs); i++)
         for (int tied = 0; tied < 2; tied++) {
             for (unsigned k = 1; k < ALL_ENDS; k++)

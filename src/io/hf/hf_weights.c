@@ -526,6 +526,11 @@ status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) {
 /* ---- files that several ranks write: parameters are walked in the file's order, so what is whole is
  * written from the beginning to the end ---- */
 
+dtype hf_file_dtype(const param *p, dtype dt) {
+    bool narrow = dt == DT_F16 || dt == DT_BF16;
+    return narrow && p->part == PART_ROUTER_BIAS ? DT_F32 : dt;
+}
+
 int hf_declared(const param_store *s) {
     const param_store *whole = param_store_whole(s);
     int n = 0;
@@ -543,7 +548,7 @@ st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype 
         bool flip = held_is_transposed(p, order);
         int64_t rows = param_whole_rows(p), cols = param_whole_cols(p);
         *t++ = (st_tensor){.name = *prefix ? arena_printf(a, "%s%s", prefix, p->name) : p->name,
-                           .dt = dt,
+                           .dt = hf_file_dtype(p, dt),
                            .rank = p->rank,
                            .dims = {p->rank == 1 || flip ? cols : rows, p->rank == 1 ? 0
                                                                         : flip       ? rows

@@ -90,6 +90,9 @@ status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) ATH_M
  * the file at full length; then every rank calls hf_write_part, in any order, with no message
  * between them. */
 
+/* The format of a parameter in a file of format dt. The bias of a router is fp32 in 16-bit files, too, as in DeepSeek's
+ * own: the steps by which it moves would be lost. */
+dtype hf_file_dtype(const param *p, dtype dt);
 /* The tensors of one array (masters, or a state of the optimizer), without data: those of the whole
  * model (param_store_whole) that are not frozen, named PREFIX + parameter name. All ranks get the
  * same list, whatever they hold: hf_declared tensors. In the arena. */
