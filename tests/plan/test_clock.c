@@ -275,7 +275,7 @@ static void test_sketch(void **state) {
                            .schedule = SCHEDULE_1F1B};
         sketch_result r;
         err e = {0};
-        if (sketch_time(&s, &l, &c, &r, &e) != ST_OK) fail_msg("%s", e.message);
+        if (sketch_time(&s, &l, &c, &runtime_athanor, &r, &e) != ST_OK) fail_msg("%s", e.message);
         clock_time t = step_of(&c, (layout){8, zero, m});
         if (fabs(r.time.step_s / t.step_s - 1) > 0.1)
             fail_msg("zero %d, %d micro-batches: a sketch of %g s, a step of %g s", zero, m,
@@ -304,7 +304,8 @@ static void test_bubble(void **state) {
                                .schedule = v > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B};
             sketch_result r;
             err e = {0};
-            if (sketch_time(&s, &l, &c, &r, &e) != ST_OK) fail_msg("%s", e.message);
+            if (sketch_time(&s, &l, &c, &runtime_athanor, &r, &e) != ST_OK)
+                fail_msg("%s", e.message);
             double busy = r.time.kernels_s + r.time.among_s;
             if (fabs(r.time.bubble_s / busy - (l.pp - 1.0) / (v * m)) > 1e-9)
                 fail_msg("pp %d, %d chunks, %d micro-batches: %g", l.pp, v, m,

@@ -18,7 +18,8 @@ static int chunks_of(schedule_kind kind, int v) {
 static schedule_times times(double f, double i, double w, double transfer) {
     return (schedule_times){
         {[WORK_FORWARD] = f, [WORK_BACKWARD] = i + w, [WORK_INPUT] = i, [WORK_WEIGHT] = w},
-        transfer};
+        transfer,
+        NULL};
 }
 
 /* Each piece once; forward, then back, then W; only what is there is worked on. */

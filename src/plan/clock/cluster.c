@@ -381,8 +381,7 @@ static json_t *rate_json(const cluster_rate *r) {
     return o;
 }
 
-/* JSON is YAML, and lists of numbers stay on one line. */
-void cluster_put_yaml(strbuf *out, const cluster *c) {
+json_t *cluster_json(const cluster *c) {
     json_t *root = json_pack("{s:o,s:o,s:{s:o,s:s}}", "name", json_cstr(c->name), "source",
                              json_cstr(c->source), "device", "name", json_cstr(c->device_name),
                              "kind", dev_kind_name(c->kind));
@@ -397,6 +396,12 @@ void cluster_put_yaml(strbuf *out, const cluster *c) {
     json_t *rates = json_array();
     for (int i = 0; i < c->n_rates; i++) json_array_append_new(rates, rate_json(&c->rate[i]));
     json_object_set_new(root, "rates", rates);
+    return root;
+}
+
+/* JSON is YAML, and lists of numbers stay on one line. */
+void cluster_put_yaml(strbuf *out, const cluster *c) {
+    json_t *root = cluster_json(c);
     json_format(out, root, 2);
     strbuf_putc(out, '\n');
     json_decref(root);

@@ -84,7 +84,8 @@ status cluster_find(cluster *out, const char *name, err *e) ATH_MUST_USE;
 /* From the tree of a file; origins: where its values stand (base/yaml.h), or NULL. */
 status cluster_read(cluster *out, const json_t *root, const json_t *origins, const char *file,
                     err *e) ATH_MUST_USE;
-/* A file that reads back to the same cluster. */
+/* The tree of a file that reads back to the same cluster; the caller owns it. And the file. */
+json_t *cluster_json(const cluster *c);
 void cluster_put_yaml(strbuf *out, const cluster *c);
 /* Adds a rate; false: there are CLUSTER_RATES. Afterwards cluster_index finds the best for each call. */
 bool cluster_add_rate(cluster *c, const cluster_rate *r);

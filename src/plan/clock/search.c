@@ -22,7 +22,7 @@ typedef struct searching {
 static void note(searching *k, const sketch *s, const sketch_layout *l) {
     search_found f = {.layout = *l};
     k->out->tried++;
-    if (sketch_time(s, l, k->c, &f.result, &k->last) != ST_OK) {
+    if (sketch_time(s, l, k->c, &runtime_athanor, &f.result, &k->last) != ST_OK) {
         k->out->unfit++;
         return;
     }
@@ -174,10 +174,11 @@ status search_layouts(search_result *out, arena *a, dev *meta, const search_spec
     searching k = {.out = out, .a = a, .meta = meta, .what = what, .c = c};
     *out = (search_result){.n = 0};
     try_all(&k);
+    if (out->n == 0) return say_nothing(&k, e);
     qsort(out->found, (size_t)out->n, sizeof *out->found, fastest_first);
     verify_best(&k);
-    qsort(out->found, (size_t)out->n, sizeof *out->found, fastest_first);
     if (out->n == 0) return say_nothing(&k, e);
+    qsort(out->found, (size_t)out->n, sizeof *out->found, fastest_first);
     if (out->n > what->most) out->n = what->most;
     return ST_OK;
 }

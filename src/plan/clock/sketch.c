@@ -5,6 +5,16 @@
 
 /* ---- layers ---- */
 
+const runtime runtime_athanor = {
+    .products = 1, .attention = 1, .other = 1, .dp_usable = 1, .dp_calls = 1, .kept = 1, .fill = 1};
+
+static int part_of(op_kind kind) {
+    op_profile p = op_classes[kind].profile;
+    return p == OPP_MATMUL || p == OPP_HEAD ? SKETCH_PRODUCTS
+           : p == OPP_ATTENTION             ? SKETCH_ATTENTION
+                                            : SKETCH_OTHER;
+}
+
 static void add_ops(sketch_layer *to, const prog *p, const mesh *ranks, const cluster *c) {
     for (int i = 0; i < prog_get_stats(p)->ops; i++) {
         prog_op op = prog_get_op(p, i);
@@ -12,17 +22,13 @@ static void add_ops(sketch_layer *to, const prog *p, const mesh *ranks, const cl
         schedule_work w = op.phase == PHASE_F   ? WORK_FORWARD
                           : op.phase == PHASE_B ? WORK_INPUT
                                                 : WORK_WEIGHT;
-        double among = 0;
-        if (k.call.kind != COMM_KINDS) {
-            network_group g = network_group_of(c, &ranks->shape, k.axis);
-            among =
-                network_seconds(c, g, k.call.kind, (double)comm_call_sends(&k.call, 0, g.ranks));
-        }
-        to->work[w] += roofline_seconds(c, &op) + among;
-        to->among[w] += among;
+        to->kernels[w][part_of(op.kind)] += roofline_seconds(c, &op);
+        to->calls[w]++;
+        if (k.call.kind == COMM_KINDS) continue;
+        network_group g = network_group_of(c, &ranks->shape, k.axis);
+        to->sent[w] += (double)comm_call_sends(&k.call, 0, g.ranks);
+        to->sends[w] += k.call.kind == COMM_ALL_REDUCE ? 2 : 1;
     }
-    to->work[WORK_BACKWARD] = to->work[WORK_INPUT] + to->work[WORK_WEIGHT];
-    to->among[WORK_BACKWARD] = to->among[WORK_INPUT] + to->among[WORK_WEIGHT];
 }
 
 static void add_params(sketch *s, const plan *p) {
@@ -82,35 +88,100 @@ typedef struct stage_sums {
     double work[WORKS], among;
 } stage_sums;
 
-/* Layers of a chunk, as even as they can be. */
-static void add_chunk(const sketch *s, const sketch_layout *l, int chunk, stage_sums *to,
-                      double work[WORKS]) {
-    int chunks = l->pp * l->chunks_of_stage;
-    op_part part = op_part_of(s->layers, chunks, chunk);
+/* A layout under way. */
+typedef struct timing {
+    const sketch *s;
+    const sketch_layout *l;
+    const cluster *c;
+    const runtime *r;
+    schedule drawn;
+    stage_sums *stage;
+    double end; /* when the last stage has done its last micro-batch */
+} timing;
+
+static mesh_shape shape_of(const sketch_layout *l) {
+    return (mesh_shape){.dp = l->dp, .dp_replicate = 1, .tp = l->key.tp, .cp = 1, .pp = l->pp};
+}
+
+/* Seconds of one layer's work; *among: of its collectives. */
+static double work_of(const timing *t, const sketch_layer *x, schedule_work w, double *among) {
+    const runtime *r = t->r;
+    mesh_shape shape = shape_of(t->l);
+    double device = r->products * x->kernels[w][SKETCH_PRODUCTS] +
+                    r->attention * x->kernels[w][SKETCH_ATTENTION] +
+                    r->other * x->kernels[w][SKETCH_OTHER];
+    *among = 0;
+    if (x->sends[w] > 0) {
+        network_group g = network_group_of(t->c, &shape, MESH_TP);
+        *among = (1 - r->tp_hidden) * x->sends[w] *
+                 network_seconds(t->c, g, COMM_ALL_GATHER, x->sent[w] / x->sends[w]);
+    }
+    double host = r->launch_s * x->calls[w] - *among;
+    return (device > host ? device : host) + *among;
+}
+
+static double kernels_of(const sketch_layer *x) {
+    double sum = 0;
+    for (int w = 0; w < WORKS; w++)
+        for (int k = 0; k < SKETCH_PARTS; k++) sum += x->kernels[w][k];
+    return sum;
+}
+
+/* The layers of a chunk: as many as in each other, or as long as each other, at least one. */
+static op_part layers_of(const timing *t, int chunk) {
+    const sketch *s = t->s;
+    int chunks = t->l->pp * t->l->chunks_of_stage, border[2] = {0, 0};
+    if (!t->r->balanced) return op_part_of(s->layers, chunks, chunk);
+    double all = 0;
+    for (int i = 0; i < s->layers; i++) all += kernels_of(&s->layer[i]);
+    for (int b = 0; b < 2; b++) {
+        double upto = 0, want = all * (chunk + b) / chunks;
+        int i = 0;
+        while (i < s->layers && upto + kernels_of(&s->layer[i]) / 2 < want)
+            upto += kernels_of(&s->layer[i++]);
+        if (i < chunk + b) i = chunk + b;
+        if (i > s->layers - (chunks - chunk - b)) i = s->layers - (chunks - chunk - b);
+        border[b] = i;
+    }
+    return (op_part){border[0], border[1] - border[0]};
+}
+
+/* Sums the layers of a chunk. */
+static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WORKS]) {
+    int chunks = t->l->pp * t->l->chunks_of_stage;
+    op_part part = layers_of(t, chunk);
     for (int64_t i = part.first; i < part.first + part.n; i++) {
-        const sketch_layer *x = &s->layer[i];
+        const sketch_layer *x = &t->s->layer[i];
         to->elems += x->elems;
         to->saved += x->saved_bytes;
-        to->among += x->among[WORK_FORWARD] + x->among[WORK_BACKWARD];
         if (x->scratch_bytes > to->scratch) to->scratch = x->scratch_bytes;
         if (x->elems > to->largest) to->largest = x->elems;
         for (int w = 0; w < WORKS; w++) {
-            work[w] += x->work[w];
-            to->work[w] += x->work[w];
+            double among, all;
+            if (w == WORK_BACKWARD) continue; /* which is the sum of two */
+            all = work_of(t, x, (schedule_work)w, &among);
+            to->among += among;
+            work[w] += all;
+            to->work[w] += all;
+            if (w != WORK_FORWARD) work[WORK_BACKWARD] += all;
+            if (w != WORK_FORWARD) to->work[WORK_BACKWARD] += all;
         }
     }
-    if (chunk == chunks - 1 && l->pp > 1) to->elems += s->layer[s->layers - 1].tied_elems;
+    if (chunk == chunks - 1 && t->l->pp > 1) to->elems += t->s->layer[t->s->layers - 1].tied_elems;
 }
 
 /* What lies where under each stage of ZeRO: param/units.h. */
-static double stage_bytes(const sketch *s, const sketch_layout *l, const stage_sums *g, int kept) {
+static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
+    const sketch *s = t->s;
+    const sketch_layout *l = t->l;
     bool narrow = s->spec.compute != DT_F32;
     double shards = l->zero ? l->dp : 1, slots = 3 * g->largest;
     double masters = 4 * g->elems / (narrow || l->zero == 3 ? shards : 1);
     double work = !narrow ? 0 : l->zero == 3 ? 2 * (g->elems / shards + slots) : 2 * g->elems;
     double grads = 4 * (l->zero >= 2 ? g->elems / shards + slots : g->elems);
     double states = 4.0 * (s->spec.optim ? s->spec.optim->n_states : 0) * g->elems / shards;
-    return masters + work + grads + states + g->saved / l->chunks_of_stage * kept + g->scratch;
+    double saved = t->r->kept * (g->saved / l->chunks_of_stage * kept);
+    return masters + work + grads + states + saved + g->scratch + t->r->extra_bytes;
 }
 
 /* What collectives of d seconds in all add to `work` seconds of kernels of n layers: each layer's begins when the layer is
@@ -121,8 +192,11 @@ static double stick_out(double d, double work, int n, double contention) {
     return (kernels > last ? kernels : last) - work;
 }
 
-static mesh_shape shape_of(const sketch_layout *l) {
-    return (mesh_shape){.dp = l->dp, .dp_replicate = 1, .tp = l->key.tp, .cp = 1, .pp = l->pp};
+/* A stage's parameters or gradients, in some calls. */
+static double dp_seconds(const timing *t, network_group dp, comm_kind kind, double bytes) {
+    double calls = t->r->dp_calls * t->s->layers / t->l->pp;
+    if (calls < 1) calls = 1;
+    return calls * network_seconds(t->c, dp, kind, bytes / calls);
 }
 
 typedef struct tail {
@@ -130,20 +204,23 @@ typedef struct tail {
 } tail;
 
 /* Of a stage: its gradients, its gathers, its update. */
-static tail tail_of(const sketch *s, const sketch_layout *l, const stage_sums *g,
-                    const cluster *c) {
+static tail tail_of(const timing *k, const stage_sums *g) {
+    const sketch *s = k->s;
+    const sketch_layout *l = k->l;
+    const cluster *c = k->c;
     tail t = {0};
     mesh_shape shape = shape_of(l);
     network_group dp = network_group_of(c, &shape, MESH_DP);
     double share = (l->dp - 1.0) / l->dp, m = (double)l->micro_batches;
     double width = s->spec.compute == DT_F32 ? 4 : 2, owned = g->elems / (l->zero ? l->dp : 1);
-    double scatter = network_seconds(c, dp, COMM_REDUCE_SCATTER, 4 * g->elems * share);
-    double gather = network_seconds(c, dp, COMM_ALL_GATHER, width * g->elems * share);
+    double scatter = dp_seconds(k, dp, COMM_REDUCE_SCATTER, 4 * g->elems * share);
+    double gather = dp_seconds(k, dp, COMM_ALL_GATHER, width * g->elems * share);
     double update = roofline_stream(c, owned * (8 + 2.0 * (4 + 4 * s->spec.optim->n_states) + 2));
-    double back = g->work[WORK_BACKWARD];
+    double back = g->work[WORK_BACKWARD] * k->r->dp_usable,
+           forth = g->work[WORK_FORWARD] * k->r->dp_usable;
     int n = s->layers / l->pp;
     if (l->zero == 0) {
-        t.beside = network_seconds(c, dp, COMM_ALL_REDUCE, 8 * g->elems * share);
+        t.beside = dp_seconds(k, dp, COMM_ALL_REDUCE, 8 * g->elems * share);
         t.exposed = stick_out(t.beside, back, n, c->contention);
     } else if (l->zero == 1) {
         t.beside = scatter;
@@ -153,7 +230,7 @@ static tail tail_of(const sketch *s, const sketch_layout *l, const stage_sums *g
         double gathers = l->zero == 3 ? gather : 0, again = n > 2 ? gathers * (n - 2) / n : 0;
         t.beside = m * (scatter + gathers + again);
         t.exposed = m * (stick_out(scatter + again, back, n, c->contention) +
-                         stick_out(gathers, g->work[WORK_FORWARD], n, c->contention));
+                         stick_out(gathers, forth, n, c->contention));
     }
     t.optimizer = update;
     bool gathers_once = l->zero == 1 || l->zero == 2;
@@ -177,16 +254,6 @@ static double host_of(const sketch *s, const cluster *c) {
     return c->micro_s + c->token_s * s->spec.train_B * s->spec.T;
 }
 
-/* A layout under way. */
-typedef struct timing {
-    const sketch *s;
-    const sketch_layout *l;
-    const cluster *c;
-    schedule drawn;
-    stage_sums *stage;
-    double end; /* when the last stage has done its last micro-batch */
-} timing;
-
 typedef double chunk_work[WORKS];
 
 static status draw(timing *t, arena *a, err *e) {
@@ -196,10 +263,11 @@ static status draw(timing *t, arena *a, err *e) {
     t->stage = ARENA_ARRAY(a, stage_sums, l->pp);
     chunk_work *work = ARENA_ARRAY(a, chunk_work, chunks);
     for (int i = 0; i < chunks; i++)
-        add_chunk(t->s, l, i, &t->stage[schedule_stage_of(&t->drawn, i)], work[i]);
+        add_chunk(t, i, &t->stage[schedule_stage_of(&t->drawn, i)], work[i]);
     work[0][WORK_FORWARD] += host_of(t->s, t->c);
     mesh_shape shape = shape_of(l);
-    schedule_times times = {.transfer = network_send(t->c, &shape, t->s->passed_bytes),
+    double send = cluster_curve_at(&t->r->send_s, t->c->nodes, 0);
+    schedule_times times = {.transfer = network_send(t->c, &shape, t->s->passed_bytes) + send,
                             .of_chunk = (const chunk_work *)work};
     schedule_time(&t->drawn, &times);
     double slowest = 0;
@@ -214,15 +282,15 @@ static status draw(timing *t, arena *a, err *e) {
 /* The step as one stage has it: it begins with the first and ends with the last micro-batch of the pipeline. */
 static clock_time time_of(const timing *t, int stage) {
     const stage_sums *g = &t->stage[stage];
-    tail k = tail_of(t->s, t->l, g, t->c);
+    tail k = tail_of(t, g);
     double n = (double)t->l->micro_batches, host = stage == 0 ? n * host_of(t->s, t->c) : 0;
     double busy = n * (g->work[WORK_FORWARD] + g->work[WORK_BACKWARD]);
-    return (clock_time){.step_s = t->end + k.exposed + k.optimizer + t->c->step_s,
+    return (clock_time){.step_s = t->end + k.exposed + k.optimizer + t->c->step_s + t->r->step_s,
                         .kernels_s = busy - n * g->among,
                         .among_s = n * g->among,
                         .exposed_s = k.exposed,
                         .optimizer_s = k.optimizer,
-                        .host_s = host + t->c->step_s,
+                        .host_s = host + t->c->step_s + t->r->step_s,
                         .beside_s = k.beside,
                         .bubble_s = t->l->pp > 1 ? t->end - busy - host : 0};
 }
@@ -239,15 +307,15 @@ static void complete(const timing *k, clock_time *t) {
     t->peak_flops = k->c->peak_flops[k->s->spec.compute];
 }
 
-status sketch_time(const sketch *s, const sketch_layout *l, const cluster *c, sketch_result *out,
-                   err *e) {
+status sketch_time(const sketch *s, const sketch_layout *l, const cluster *c, const runtime *r,
+                   sketch_result *out, err *e) {
     arena *a = arena_new("sketch");
-    timing t = {.s = s, .l = l, .c = c};
+    timing t = {.s = s, .l = l, .c = c, .r = r};
     status st = draw(&t, a, e);
     *out = (sketch_result){.memory_bytes = 0};
     for (int i = 0; st == ST_OK && i < l->pp; i++) {
         clock_time of_stage = time_of(&t, i);
-        double bytes = stage_bytes(s, l, &t.stage[i], t.drawn.stage[i].kept);
+        double bytes = stage_bytes(&t, &t.stage[i], t.drawn.stage[i].kept);
         if (bytes > out->memory_bytes) out->memory_bytes = bytes;
         if (of_stage.step_s > out->time.step_s) out->time = of_stage;
     }

@@ -12,10 +12,33 @@
 #include "plan/clock/clock.h"
 #include "step/schedule.h"
 
-/* Of one layer, with what is outside of the layers in the first and the last; seconds of a micro-batch. */
+/* How a program spends what a device can do, beside its kernels: for plans of other programs' runs, whose kernels are reckoned as
+ * this program's times a factor. */
+typedef struct runtime {
+    double products, attention,
+        other; /* factors of the time of kernels: products and head, attention, all else */
+    double
+        launch_s; /* the host's time for a call; of a layer the slower of host and device counts */
+    double tp_hidden;     /* share of the collectives among the ops that kernels hide */
+    double dp_usable;     /* share of the backward behind which collectives hide */
+    double dp_calls;      /* collectives of data-parallel ranks for each layer */
+    cluster_curve send_s; /* more than a message of a pipeline takes by its bytes, by nodes */
+    double kept;          /* activations kept for the backward, as a multiple of this program's */
+    double extra_bytes;   /* memory beside that of the plan */
+    double fill;          /* share of a device's memory that can be filled before it fails */
+    bool balanced;        /* stages are equally long in time; else equally many layers */
+    double step_s;        /* more than the cluster's, of each step */
+} runtime;
+extern const runtime runtime_athanor;
+
+enum { SKETCH_PRODUCTS, SKETCH_ATTENTION, SKETCH_OTHER, SKETCH_PARTS };
+
+/* Of one layer, with what is outside of the layers in the first and the last; of a micro-batch, by WORK_FORWARD, WORK_INPUT,
+ * WORK_WEIGHT. */
 typedef struct sketch_layer {
-    double work[WORKS];  /* with collectives among the ops; WORK_BACKWARD is both parts */
-    double among[WORKS]; /* those of them */
+    double kernels[WORKS][SKETCH_PARTS]; /* seconds */
+    double calls[WORKS];
+    double sent[WORKS], sends[WORKS]; /* collectives among the ops: bytes, and how many they are */
     double saved_bytes, scratch_bytes;
     double elems; /* parameters of this rank */
     double
@@ -52,7 +75,7 @@ typedef struct sketch_result {
 status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketch_key key,
                   const cluster *c, err *e) ATH_MUST_USE;
 /* ST_USAGE: the schedule does not go with that many stages, chunks, micro-batches. */
-status sketch_time(const sketch *s, const sketch_layout *l, const cluster *c, sketch_result *out,
-                   err *e) ATH_MUST_USE;
+status sketch_time(const sketch *s, const sketch_layout *l, const cluster *c, const runtime *r,
+                   sketch_result *out, err *e) ATH_MUST_USE;
 
 #endif

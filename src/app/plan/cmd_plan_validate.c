@@ -1,0 +1,201 @@
+/* athanor plan validate, plan fit: the clock beside measured rows. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "app/frame/cli.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "plan/clock/measured.h"
+
+static status open_rows(const cli_args *args, measured_rows *r, err *e) {
+    cluster c;
+    const char *name = cli_override(args, "cluster");
+    static const char *const keys[] = {"cluster", NULL};
+    TRY(cli_check_overrides(args, keys, e));
+    if (name) TRY(cluster_find(&c, name, e));
+    return measured_read(r, args->inputs[0], name ? &c : NULL, e);
+}
+
+/* ---- what is said ---- */
+
+static int worst_first(const void *a, const void *b) {
+    const measured_row *x = *(const measured_row *const *)a, *y = *(const measured_row *const *)b;
+    double s = x->predicted / x->tok_per_s_gpu, t = y->predicted / y->tok_per_s_gpu;
+    s = s < 1 ? 1 / s : s;
+    t = t < 1 ? 1 / t : t;
+    return (s < t) - (s > t);
+}
+
+static json_t *worst_json(const measured_rows *r) {
+    enum { MOST = 10 };
+    const measured_row **list = xcalloc((size_t)r->n + 1, sizeof *list);
+    json_t *worst = json_array();
+    int n = 0;
+    for (int i = 0; i < r->n; i++)
+        if (r->row[i].ok && r->row[i].tok_per_s_gpu > 0 && r->row[i].predicted > 0)
+            list[n++] = &r->row[i];
+    qsort(list, (size_t)n, sizeof *list, worst_first);
+    for (int i = 0; i < n && i < MOST; i++)
+        json_array_append_new(worst,
+                              json_pack("{s:i,s:f,s:f}", "line", list[i]->line, "tok_s_gpu",
+                                        list[i]->tok_per_s_gpu, "predicted", list[i]->predicted));
+    free(list);
+    return worst;
+}
+
+static json_t *score_json(const measured_score *s) {
+    return json_pack("{s:i,s:i,s:f,s:f,s:f,s:{s:i,s:i,s:i},s:{s:f,s:f}}", "rows", s->rows, "used",
+                     s->used, "median_abs_rel_err", s->median, "median_abs_rel_err_stalls",
+                     s->median_stalls, "spearman_median", s->spearman, "regret", "cells", s->cells,
+                     "within_5", s->regret_5, "within_10", s->regret_10, "oom", "kept_success",
+                     s->kept_success, "rejected_fail", s->rejected_fail);
+}
+
+static void print_score(const measured_score *s, const char *how) {
+    printf("%s: %d of %d rows used\n", how, s->used, s->rows);
+    printf("  %-36s %6.1f %%\n", "median error of tokens a second", 100 * s->median);
+    if (s->median_stalls > 0)
+        printf("  %-36s %6.1f %%  (never fitted)\n", "ZeRO-0 with a pipeline over nodes",
+               100 * s->median_stalls);
+    if (s->cells > 0) printf("  %-36s %6.2f\n", "rank correlation in a cell, median", s->spearman);
+    if (s->cells > 0)
+        printf("  %-36s %d and %d of %d cells\n", "chosen layout within 5 and 10 %", s->regret_5,
+               s->regret_10, s->cells);
+    if (s->rejected_fail > 0)
+        printf("  %-36s %6.1f %% kept, %.1f %% rejected\n", "memory: successful rows, failed ones",
+               100 * s->kept_success, 100 * s->rejected_fail);
+}
+
+/* What was said of each row, with its line in the file. */
+static status write_rows(const cli_args *args, const measured_rows *r, err *e) {
+    strbuf out = {0};
+    if (!cli_has(args, "rows")) return ST_OK;
+    strbuf_puts(&out, "line,nodes,tp,pp,dp,zero,mbs,micro_batches,ok,tok_s_gpu,predicted,"
+                      "memory_gib\n");
+    for (int i = 0; i < r->n; i++) {
+        const measured_row *x = &r->row[i];
+        const sketch_layout *l = &x->layout;
+        strbuf_printf(&out, "%d,%d,%d,%d,%d,%d,%d,%lld,%d,%.2f,%.2f,%.2f\n", x->line, x->nodes,
+                      l->key.tp, l->pp, l->dp, l->zero, l->key.micro_batch,
+                      (long long)l->micro_batches, (int)x->ok, x->tok_per_s_gpu, x->predicted,
+                      x->memory_bytes / (1 << 30));
+    }
+    status st = file_write_atomic(cli_value(args, "rows"), out.data, out.len, e);
+    strbuf_free(&out);
+    return st;
+}
+
+static status report(const cli_args *args, const measured_rows *r, const char *how, err *e) {
+    measured_score s = measured_judge(r);
+    if (args->json) {
+        json_t *o = score_json(&s);
+        json_object_set_new(o, "worst", worst_json(r));
+        cli_print_json(o);
+    } else {
+        print_score(&s, how);
+    }
+    return write_rows(args, r, e);
+}
+
+/* ---- the commands ---- */
+
+static status find_model(const cli_args *args, const cluster *c, measured_model *m, err *e) {
+    const char *as = cli_value(args, "as");
+    if (cli_has(args, "calibration")) return measured_load(m, cli_value(args, "calibration"), e);
+    return measured_as(m, as ? as : "athanor", c, e);
+}
+
+static status cmd_plan_validate(const cli_args *args, err *e) {
+    measured_rows r = {0};
+    measured_model m;
+    status st = open_rows(args, &r, e);
+    if (st == ST_OK) st = find_model(args, &r.c, &m, e);
+    if (st == ST_OK) {
+        measured_predict(&r, &m);
+        st = report(args, &r, "as it is", e);
+    }
+    measured_free(&r);
+    return st;
+}
+
+static status write_fit(const cli_args *args, const measured_model *m, err *e) {
+    strbuf text = {0};
+    json_t *o = measured_json(m);
+    json_format(&text, o, 2);
+    strbuf_putc(&text, '\n');
+    status st = file_write_atomic(args->output, text.data, text.len, e);
+    strbuf_free(&text);
+    json_decref(o);
+    return st;
+}
+
+/* Each cell in turn is predicted by what was fitted to the others. */
+static void hold_out(measured_rows *r, const measured_model *fitted) {
+    double *held = xcalloc((size_t)r->n + 1, 2 * sizeof *held);
+    int cells = (int)json_object_size(r->cell_key);
+    for (int k = 0; k < cells; k++) {
+        measured_model m = *fitted;
+        measured_fit(r, &m, k);
+        for (int i = 0; i < r->n; i++) {
+            if (r->row[i].cell != k) continue;
+            held[2 * i] = r->row[i].predicted;
+            held[2 * i + 1] = r->row[i].memory_bytes;
+        }
+    }
+    for (int i = 0; i < r->n; i++) {
+        r->row[i].predicted = held[2 * i];
+        r->row[i].memory_bytes = held[2 * i + 1];
+    }
+    free(held);
+}
+
+static status cmd_plan_fit(const cli_args *args, err *e) {
+    measured_rows r = {0};
+    bool holds = cli_has(args, "hold-out");
+    status st = open_rows(args, &r, e);
+    if (st == ST_OK) {
+        measured_model m = measured_start(&r.c);
+        measured_fit(&r, &m, -1);
+        st = write_fit(args, &m, e);
+        if (holds) hold_out(&r, &m);
+        if (st == ST_OK)
+            st = report(args, &r,
+                        holds ? "each model and number of nodes, by what was fitted to the others"
+                              : "fitted to these rows",
+                        e);
+    }
+    measured_free(&r);
+    return st;
+}
+
+static const cli_option validate_options[] = {
+    {"as", "RUNTIME", "whose run it was: athanor or nanotron-0.5 (athanor)"},
+    {"calibration", "FILE", "what plan fit wrote"},
+    {"rows", "OUT.csv", "what was said of each row"},
+    {0}};
+static const cli_rule validate_rules[] = {{"as", CLI_EXCLUDES, "calibration", NULL}, {0}};
+
+const cli_command command_plan_validate = {
+    .name = "plan validate",
+    .summary = "the clock beside measured rows",
+    .usage = "ROWS.csv [--as RUNTIME | --calibration FILE] [cluster=NAME] [--rows OUT.csv]",
+    .run = cmd_plan_validate,
+    .options = validate_options,
+    .rules = validate_rules,
+    .takes_keys = true};
+
+static const cli_option fit_options[] = {
+    {"hold-out", NULL,
+     "the error of each model and number of nodes by what is fitted to the others"},
+    {"rows", "OUT.csv", "what was said of each row"},
+    {0}};
+
+const cli_command command_plan_fit = {
+    .name = "plan fit",
+    .summary = "a cluster and a runtime, fitted to measured rows",
+    .usage = "ROWS.csv -o OUT.yaml [--hold-out] [cluster=NAME] [--rows OUT.csv]",
+    .run = cmd_plan_fit,
+    .options = fit_options,
+    .takes_output = true,
+    .needs_output = true,
+    .takes_keys = true};

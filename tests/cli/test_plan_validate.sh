@@ -1,0 +1,50 @@
+# The clock beside measured rows: which rows count, a fit that finds what rows were made of, what is refused. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+
+head='status,layers,hidden,heads,ffn,vocab,tied_emb,seq,gpus,tp,pp,mbs,grad_acc,zero,tok_s_gpu,gpu_mem_GB'
+rows() { # of one and two nodes: tp, pp, micro-batches, ZeRO
+    for nodes in 1 2; do
+        for way in "1 1 1 0" "1 1 2 1" "2 1 1 1" "2 2 1 0" "4 1 2 1" "4 2 2 1" "1 4 1 0" "8 1 4 0"; do
+            set -- $way
+            dp=$((8 * nodes / $1 / $2))
+            echo "ok,8,1024,16,2816,32000,1,1024,$((8 * nodes)),$1,$2,$3,$((32 / dp)),$4,1000,20"
+        done
+    done
+}
+{ echo "$head" && rows; } >ones.csv
+expect 0 plan validate ones.csv --rows said.csv --json
+grep -q '"rows": 16, "used": 16,' out || fail "$(cat out)"
+[ "$(wc -l <said.csv)" = 17 ] || fail "not a line for each row"
+# Rows of a machine that is the preset, but a third slower throughout: the fit finds it.
+awk -F, 'NR == FNR { if (FNR > 1) said[FNR - 1] = $11; next }
+    FNR == 1 { print; next }
+    { OFS = ","; $15 = sprintf("%.2f", said[FNR - 1] / 1.5); print }' said.csv ones.csv >slow.csv
+expect 0 plan validate slow.csv --json
+calc "abs($(field median_abs_rel_err out) - 0.5) < 1e-3" || fail "a third slower is $(field median_abs_rel_err out)"
+calc "abs($(field spearman_median out) - 1) < 1e-9" || fail "the order is not right"
+grep -q '"regret": {"cells": 2, "within_5": 2, "within_10": 2}' out || fail "$(cat out)"
+expect 0 plan fit slow.csv -o fit.yaml --json
+calc "$(field median_abs_rel_err out) < 0.03" || fail "fitted to $(field median_abs_rel_err out)"
+fitted=$(field median_abs_rel_err out)
+expect 0 plan validate slow.csv --calibration fit.yaml --json
+calc "abs($(field median_abs_rel_err out) - $fitted) < 1e-4" || fail "the file says other than the fit"
+expect 0 plan fit slow.csv -o fit.yaml --hold-out
+grep -q 'fitted to the others' out || fail "$(cat out)"
+expect 0 plan validate slow.csv --as nanotron-0.5
+# What cannot be reckoned is not used: another format, a pipeline of more stages than layers, nonsense.
+{ echo "$head,precision" && echo 'ok,8,1024,16,2816,32000,1,1024,8,1,1,1,4,0,1000,20,fp8' &&
+    echo 'ok,8,1024,16,2816,32000,1,1024,16,1,16,1,4,0,1000,20,bf16' &&
+    echo 'ok,x,1024,16,2816,32000,1,1024,8,1,1,1,4,0,1000,20,bf16' &&
+    echo 'ok,8,1024,16,2816,32000,1,1024,8,1,1,1,4,0,1000,20,bf16'; } >odd.csv
+expect 0 plan validate odd.csv --json
+grep -q '"rows": 4, "used": 1,' out || fail "$(cat out)"
+
+expect 2 plan validate slow.csv --as hopes
+expect 2 plan validate slow.csv --as athanor --calibration fit.yaml
+echo 'a,b' >none.csv
+expect 3 plan validate none.csv
+grep -q tok_s_gpu err || fail "$(cat err)"
+sed -i 's/"products": [0-9.e-]*/"products": 99/' fit.yaml
+expect 3 plan validate slow.csv --calibration fit.yaml
+grep -q 'runtime.products' err || fail "$(cat err)"
+expect 2 plan fit slow.csv
