@@ -111,7 +111,7 @@ static void hand_over(model_rec *r, val y) {
     graph_output(r->g, y, "y");
     graph_root(r->g, y, "grad.y");
     /* the head, in the last chunk, has written its gradient before the embedding adds to it */
-    if (r->layers.first == 0 && model_head_is_table(r->mc))
+    if (r->layers.first == 0 && model_head_is_table(r->mc) && !r->head_elsewhere)
         graph_grad_has_begun(r->g, model_weight(r, PART_EMBED, -1));
 }
 

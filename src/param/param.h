@@ -86,6 +86,9 @@ typedef struct param {
     int64_t experts; /* whose matrices are one tensor, one behind the other; 0: it is one matrix */
     param_init init;
     param_split split; /* how ranks share it; param_add fills in what this rank has */
+    bool
+        copy; /* of a parameter of another stage of a pipeline, which counts it in norms and digests and
+                  writes it to files */
     /* set by the store */
     int64_t offset; /* first element in every flat array; mapped: first byte in the file */
     int unit;       /* number of its unit */

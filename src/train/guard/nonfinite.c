@@ -112,6 +112,10 @@ static void walk_entry(session *s, const step_entry *t, uint64_t first_sample, f
         case STEP_BACKWARD: prog_walk(io->p, t->first, t->end, &run, visit, f); break;
         case STEP_PASS_ON:
         case STEP_PASS_BACK: execute_pass_on(s->setup.dev, g, t); break;
+        case STEP_RECEIVE:
+        case STEP_RECEIVED:
+        case STEP_SENT:
+        case STEP_SEND: execute_transfer(&s->setup, g, t); break;
         case STEP_LOSS: {
             int64_t unused[SUM_COUNT] = {0};
             execute_loss(s->setup.objective, g, t, grad_scale, unused);
