@@ -188,16 +188,15 @@ static int samples_up(int n, int sequences) {
 }
 
 /* A pipeline has no rank with the whole model, which some things run or read. */
-static status check_stages(const setup *u, err *e) {
-    const config *c = u->c;
-    const model_config *mc = &u->models[0];
+status setup_check_stages(const config *c, const model_config *mc, err *e) {
+    const objective *o = objective_of(c);
     bool routes = mc->num_experts > 0 && mc->router_aux_loss_coef > 0;
     int balance = c->train.router.balance;
     const struct {
         bool refused;
         const char *key, *what, *hint;
     } all[] = {
-        {u->objective->loss || u->objective->head, "train.objective",
+        {o->loss || o->head, "train.objective",
          "losses of whole samples (all objectives but lm and sft) are",
          "train.objective=lm or sft"},
         {c->lora.rank > 0 || c->lora.from, "lora.rank", "adapters are", "lora.rank=0"},
@@ -212,7 +211,7 @@ static status check_stages(const setup *u, err *e) {
         {routes && balance == BALANCE_MICRO, "train.router.balance",
          "the load of all layers together is", "train.router.balance=sequence"},
     };
-    for (int i = 0; c->parallel.pp > 1 && i < ARRAY_LEN(all); i++) {
+    for (int i = 0; i < ARRAY_LEN(all); i++) {
         if (!all[i].refused) continue;
         config_error(c, e, all[i].key, "%s not there with parallel.pp", all[i].what);
         return err_hint(e, "%s, or parallel.pp=1", all[i].hint);
@@ -241,7 +240,7 @@ static status check_parts(const setup *u, err *e) {
                      u->objective->name);
         return err_hint(e, "leave optim.z_loss out");
     }
-    TRY(check_stages(u, e));
+    if (u->c->parallel.pp > 1) TRY(setup_check_stages(u->c, &u->models[0], e));
     if (u->c->parallel.virtual > layers) {
         config_error(u->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
                      (long)u->c->parallel.virtual);
