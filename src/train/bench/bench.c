@@ -27,7 +27,7 @@ static bench_facts facts_of(const session *s) {
                      .precision = dtype_name(p->spec.compute),
                      .device = dev_kind_name(dev_get_kind(u->dev)),
                      .threads = dev_threads(u->dev),
-                     .params = param_store_sizes(p->store).elems,
+                     .params = param_store_sizes(param_store_whole(p->store)).elems,
                      .tok_per_step = g->batch * g->T,
                      .micro_batches = g->table.micro_batches,
                      .planned_peak_bytes = p->peak_bytes,

@@ -301,6 +301,10 @@ bool peers_any(const peers *p, bool x) {
     return most(p, x) > 0;
 }
 
+bool peers_is_first(const peers *p, int64_t x) {
+    return ~most(p, ~x) == x;
+}
+
 int64_t peers_first(const peers *p, int64_t x) {
     broadcast(p, &x, sizeof x, 0, "what rank 0 decides");
     return x;

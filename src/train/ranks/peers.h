@@ -114,6 +114,8 @@ double peers_grad_norm(const peers *p, dev *d, int index);
 status peers_digest(peers *p, uint64_t *digest, err *e) ATH_MUST_USE;
 /* Whether x is true on any rank. */
 bool peers_any(const peers *p, bool x);
+/* Whether no rank has a smaller x. */
+bool peers_is_first(const peers *p, int64_t x);
 /* The x of rank 0. */
 int64_t peers_first(const peers *p, int64_t x);
 /* Combines the results of a call that each rank made alone. ST_OK: all succeeded. Otherwise all
