@@ -171,9 +171,8 @@ static void test_pipelines(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_data_parallel),
-                                       cmocka_unit_test(test_zero),
-                                       cmocka_unit_test(test_tensor_parallel),
-                                       cmocka_unit_test(test_pipelines)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_data_parallel), cmocka_unit_test(test_zero),
+        cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_pipelines)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
