@@ -94,6 +94,8 @@ train_on 0 "4 parallel.pp=2" run=tried --fresh parallel.verify=true train.determ
 has err "layout dp2 pp2 1f1b computes what one rank does"
 has t.json '"name": "wait for activations of micro-batch 0, chunk 0 to 1"'
 has t.json '"kind": "send"'
+idle=$(sed -n 's/.*stages waited \([0-9.]*\) % of the time.*/\1/p' err)
+awk -v x="${idle:-no}" 'BEGIN { exit !(x > 0 && x < 100) }' || fail "stages waited '$idle' % of the time"
 
 # ---- a stage that stands still is named, with what the others wait for ----
 "$athanor" launch --ranks 2 -- train d.yaml run=still parallel.pp=2 train.steps=1000000 checkpoint.every=0 \
