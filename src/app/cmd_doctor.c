@@ -306,8 +306,12 @@ static status read_word(const cli_args *args, doctor_word *what, err *e) {
         return err_hint(e,
                         "write athanor doctor, athanor doctor calibrate or athanor doctor burnin");
     }
-    if (*what == WHAT_BURNIN || !cli_has(args, "seconds")) return ST_OK;
-    err_set(e, ST_USAGE, "--seconds is for the burn-in");
+    if (*what != WHAT_CALIBRATE && cli_has(args, "ranks")) {
+        err_set(e, ST_USAGE, "--ranks is for calibrate");
+        return err_hint(e, "write athanor doctor calibrate --ranks N");
+    }
+    if (*what != WHAT_MACHINE || !cli_has(args, "seconds")) return ST_OK;
+    err_set(e, ST_USAGE, "--seconds is for calibrate and for the burn-in");
     return err_hint(e, "write athanor doctor burnin --seconds N");
 }
 
@@ -342,6 +346,7 @@ static status cmd_doctor(const cli_args *args, err *e) {
     if (what == WHAT_BURNIN) return run_burnin(args, e);
     doctor x = {.layer = probe_usual_layer(), .checks.list = json_array()};
     status st = examine(&x, what == WHAT_CALIBRATE, e);
+    if (st == ST_OK && what == WHAT_CALIBRATE) st = doctor_calibrate(args, &x.checks, e);
     if (st == ST_OK && args->json) cli_print_json(result_json(&x));
     if (st == ST_OK && !args->json) print_all(&x);
     if (st == ST_OK) st = doctor_result(&x.checks, args->json, e);
@@ -352,18 +357,22 @@ static status cmd_doctor(const cli_args *args, err *e) {
 }
 
 static const cli_option options[] = {
-    {"seconds", "N", "burnin: how long products run, and memory at most (10)"}, {0}};
+    {"seconds", "N",
+     "burnin: how long products run, and memory at most (10); calibrate: how long at most (60)"},
+    {"ranks", "N", "calibrate: for athanor plan cluster=local-N, N ranks that share this machine"},
+    {0}};
 
 const cli_command command_doctor = {
     .name = "doctor",
     .summary = "check this machine, and show what auto makes of it",
-    .usage = "[calibrate | burnin [--seconds N]]",
+    .usage = "[calibrate [--ranks N] [--seconds N] | burnin [--seconds N]]",
     .run = cmd_doctor,
     .options = options,
     .max_inputs = 1,
     .about =
         "What was measured is remembered in ~/.cache/athanor/machine.json (ATHANOR_MACHINE_FILE "
         "names\n"
-        "another file; none: nothing is measured). calibrate measures anew. burnin keeps every "
-        "core\n"
+        "another file; none: nothing is measured). calibrate measures anew, and how fast the ops "
+        "of\n"
+        "training are, for athanor plan cluster=local. burnin keeps every core\n"
         "and every GPU busy with work of known results, and names those that are wrong or slow.\n"};

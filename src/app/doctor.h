@@ -20,4 +20,7 @@ status doctor_result(const doctor_checks *c, bool json, err *e) ATH_MUST_USE;
 /* athanor doctor burnin. */
 status doctor_burnin(double seconds, doctor_checks *c, err *e) ATH_MUST_USE;
 
+/* The part of athanor doctor calibrate that measures ops and collectives for the planner's clock. */
+status doctor_calibrate(const cli_args *args, doctor_checks *c, err *e) ATH_MUST_USE;
+
 #endif

@@ -121,6 +121,17 @@ static status read_folder_tokenizer(model_source *s, err *e) {
     return ST_OK;
 }
 
+static void settle_modules(model_source *s) {
+    int64_t named = s->config.num_nextn_predict_layers, n = hf_count_ahead(s->folder, &s->config);
+    if (n == named) return;
+    strbuf_printf(
+        &s->notes,
+        "config.json names %ld modules of multi-token prediction, the files hold %ld: the "
+        "others are left out.\n",
+        (long)named, (long)n);
+    s->config.num_nextn_predict_layers = n;
+}
+
 static status open_folder(model_source *s, const char *const *ignore, int n_ignore, err *e) {
     bool untie;
     TRY(config_read_object(path_join(s->a, s->path, "config.json"), &s->keys, e));
@@ -132,6 +143,7 @@ static status open_folder(model_source *s, const char *const *ignore, int n_igno
                                "head of its own, although config.json says that they are tied.\n");
         TRY(read_config(s, ignore, n_ignore, true, e));
     }
+    settle_modules(s);
     s->order = hf_order_of(s->path);
     declare(s);
     TRY(find_tensors(s, e));
@@ -369,7 +381,8 @@ model_config model_source_folder_config(const model_source *s) {
     model_config mc = s->config;
     mc.gguf_order = false;
     mc.from = NULL;
-    if (key_in_words(mc.family->keys, "rope_interleaved")) mc.rope_interleaved = false;
+    bool halves = key_in_words(mc.family->keys, "rope_interleaved") && mc.kv_lora_rank == 0;
+    if (halves) mc.rope_interleaved = false;
     return mc;
 }
 
@@ -474,7 +487,7 @@ static const st_tensor *transposed(arena *a, const st_tensor *t) {
 /* The format that keeps what is stored; for blocks of fp8 the one that their publishers use. */
 static dtype stored_format(const model_source *s, int i, dtype asked) {
     const st_tensor *in = &s->tensors[i];
-    if (asked != DT_COUNT) return asked;
+    if (asked != DT_COUNT) return hf_file_dtype(param_at(s->params, i), asked);
     if (s->formats) return s->formats[i];
     if (s->kind == MODEL_SOURCE_GGUF && in->rank == 2) return s->matrices;
     bool fp8 = s->kind == MODEL_SOURCE_HF && ((const hf_weight *)in->ctx)->scale;

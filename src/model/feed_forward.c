@@ -1,5 +1,6 @@
 /* The feed-forward branch of a layer: one part for all tokens (dense), or experts, of which each token
  * goes through some. */
+#include <math.h>
 #include <stdio.h>
 
 #include "model/parts.h"
@@ -38,7 +39,7 @@ static val dense(model_rec *r, int l, const layer_spec *k, val x) {
     graph_name(r->g, h, "layers.%d.mlp.act", l);
     /* of an encoder-decoder alone: all other layers have the same number of random ops
      * (model_random_ops_before) */
-    if (k->mlp.dropout > 0) h = graph_dropout(r->g, h, (float)k->mlp.dropout);
+    if (k->mlp.dropout > 0) h = graph_dropout_columns(r->g, h, (float)k->mlp.dropout);
     return model_out_product(r, PART_DOWN, k->stored, h);
 }
 
@@ -145,11 +146,23 @@ void model_balance(model_rec *r) {
     add_loss(r, loss, r->mc->router_aux_loss_coef);
 }
 
+/* In training an expert takes at most a share of each sequence, so that what is dropped does not depend on how a
+ * step is divided. A product such as 0.07 * 100 is not rounded up to 8. */
+static op_router limited(const model_rec *r, int l, op_router router) {
+    int64_t picks = (int64_t)router.k * (l < model_encoder_layers(r->mc) ? r->S : r->T);
+    double most = r->routing.capacity_factor * (double)picks / router.experts;
+    if (!graph_get_options(r->g)->train || most <= 0) return router;
+    router.sequences = r->B;
+    router.capacity = (int32_t)fmin(ceil(most * (1 - 1e-12)), (double)picks);
+    return router;
+}
+
 static val experts(model_rec *r, int l, const layer_spec *k, val x) {
     const mlp_layer *m = &k->mlp;
     op_router router = router_of(r, m);
     val logits = model_product(r, PART_ROUTER, k->stored, x);
-    graph_routes to = graph_route(r->g, &router, logits, router_bias(r, k));
+    op_router sorts = limited(r, l, router);
+    graph_routes to = graph_route(r->g, &sorts, logits, router_bias(r, k));
     steer(r, l, &router, logits, &to);
     val shared = m->shared ? shared_part(r, l, k, x) : VAL_NONE;
     val h = experts_in(r, l, k, &router, graph_take_rows(r->g, x, to.rows), to.starts);

@@ -6,6 +6,10 @@ int model_layers(const model_config *mc) {
     return (int)(mc->num_hidden_layers * mc->block_repeat);
 }
 
+int model_blocks(const model_config *mc) {
+    return model_layers(mc) + (int)mc->num_nextn_predict_layers;
+}
+
 int model_encoder_layers(const model_config *mc) {
     return (int)(mc->num_encoder_layers * mc->block_repeat);
 }
@@ -14,10 +18,29 @@ static int64_t of_layer(const int64_t *of, int64_t all, int l) {
     return of ? of[l] : all;
 }
 
+/* YaRN of DeepSeek: scores are multiplied by the square of a factor of its own (DeepseekV3Attention of
+ * transformers). */
+static double score_scale(const model_config *mc) {
+    double width = mc->query_pre_attn_scalar > 0 ? mc->query_pre_attn_scalar : (double)mc->head_dim;
+    double factor = 1;
+    if (mc->kv_lora_rank > 0) {
+        rope_spec s = model_rope(mc, false);
+        factor = rope_score_factor(&s);
+    }
+    return factor * factor / sqrt(width);
+}
+
+static void add_latents(const model_config *mc, attention_layer *a) {
+    a->K = a->H;
+    a->kv_rank = mc->kv_lora_rank;
+    a->q_rank = mc->q_lora_rank;
+    a->shared = mc->qk_rope_head_dim;
+    a->Dv = mc->v_head_dim;
+}
+
 static attention_layer attention_of(const model_config *mc, int l) {
     int64_t window = of_layer(mc->sliding_window_of, mc->sliding_window, l);
-    double score = mc->query_pre_attn_scalar > 0 ? mc->query_pre_attn_scalar : (double)mc->head_dim;
-    return (attention_layer){
+    attention_layer a = {
         .H = of_layer(mc->num_attention_heads_of, mc->num_attention_heads, l),
         .K = of_layer(mc->num_key_value_heads_of, mc->num_key_value_heads, l),
         .kv_copies = 1,
@@ -31,11 +54,19 @@ static attention_layer attention_of(const model_config *mc, int l) {
                   of_layer(mc->rope_layers_of, mc->rope_layers, l) != 0,
         .interleaved = mc->rope_interleaved,
         .local = window > 0 && mc->rope_local_theta > 0,
-        .scale = 1.0 / sqrt(score),
+        .scale = score_scale(mc),
         .softcap = mc->attn_softcap,
         .clip = mc->clip_qkv,
         .window = window,
+        .Dv = mc->head_dim,
     };
+    if (mc->kv_lora_rank > 0) add_latents(mc, &a);
+    return a;
+}
+
+int64_t model_cache_cols(const attention_layer *a, int tp) {
+    if (a->kv_rank > 0) return a->kv_rank + a->shared;
+    return model_local_kv_heads(a, tp) * (a->D + a->Dv);
 }
 
 static op_router router_of(const model_config *mc) {
@@ -70,7 +101,11 @@ static mlp_layer mlp_of(const model_config *mc, int l) {
 }
 
 layer_spec model_layer(const model_config *mc, int l) {
-    int stored = l / (int)mc->block_repeat;
+    int stored = l / (int)mc->block_repeat, like = stored, layers = model_layers(mc);
+    if (l >= layers) {
+        stored = (int)mc->num_hidden_layers + l - layers;
+        like = (int)mc->num_hidden_layers - 1;
+    }
     double branch = 1.0;
     if (mc->scale_depth > 0) branch = mc->scale_depth / sqrt((double)mc->num_hidden_layers);
     return (layer_spec){
@@ -81,8 +116,8 @@ layer_spec model_layer(const model_config *mc, int l) {
         .norm_shared = mc->residual == RESIDUAL_PARALLEL_SHARED,
         .parallel = mc->residual != RESIDUAL_SEQUENTIAL,
         .branch_scale = branch,
-        .attn = attention_of(mc, stored),
-        .mlp = mlp_of(mc, stored),
+        .attn = attention_of(mc, like),
+        .mlp = mlp_of(mc, like),
     };
 }
 
@@ -100,8 +135,10 @@ int64_t model_max_tokens(const model_config *mc) {
 }
 
 rope_spec model_rope(const model_config *mc, bool local) {
+    double share = (double)mc->head_dim * mc->partial_rotary_factor;
     return (rope_spec){.theta = local ? mc->rope_local_theta : mc->rope_theta,
-                       .rotary_dim = (int)((double)mc->head_dim * mc->partial_rotary_factor),
+                       .rotary_dim =
+                           (int)(mc->kv_lora_rank ? mc->qk_rope_head_dim : (int64_t)share),
                        .max_positions = mc->max_position_embeddings,
                        .scaling = local ? (rope_scaling){0} : mc->rope};
 }

@@ -37,7 +37,9 @@ static inline dropout_draw dropout_open(const op_run *run, float p, uint32_t str
 static inline uint64_t dropout_row_counter(const op_call *c, const tensor *t, int64_t n) {
     int64_t all = c->attr->dropout.all_rows ? c->attr->dropout.all_rows : t->rows;
     uint64_t row = (uint64_t)c->run->micro_batch * (uint64_t)all;
-    return (row + (uint64_t)(c->attr->dropout.first_row + n)) * (uint64_t)t->cols;
+    int64_t cols = c->attr->dropout.all_cols ? c->attr->dropout.all_cols : t->cols;
+    row += (uint64_t)(c->attr->dropout.first_row + n);
+    return row * (uint64_t)cols + (uint64_t)c->attr->dropout.first_col;
 }
 
 /* Counter of the probability of query i and key 0 in head h of sequence b of a call. */

@@ -97,12 +97,23 @@ typedef struct op_paged {
     float scale, softcap;
 } op_paged;
 
+/* Of products and keys of latent attention. */
+typedef struct op_heads {
+    int32_t heads;
+    int32_t D, Dv;   /* LATENT_KV: columns of a head's key without position, and of its value */
+    int32_t in, out; /* HEADWISE, this and the next */
+    int32_t tail, step, first;
+    bool turned, zero;
+} op_heads;
+
 /* Of a router of experts. */
 typedef struct op_router {
     int32_t experts, k; /* E, and how many a token goes through */
     int32_t groups, kept, best;
-    int32_t layers;    /* ROUTER_BALANCE: routers whose load it is */
-    int32_t sequences; /* ROUTER_LOAD: of which rows are; each has a load of its own. 0: one */
+    int32_t layers; /* ROUTER_BALANCE: routers whose load it is */
+    int32_t
+        sequences; /* ROUTER_LOAD, ROUTER_SORT: of which rows are; each has a load of its own. 0: one */
+    int32_t capacity; /* ROUTER_SORT: picks of a sequence that an expert takes; 0: all */
     float scale;
     bool sigmoid, renormalise;
 } op_router;
@@ -143,9 +154,13 @@ typedef union op_attr {
         mesh_axis axis;
     } norm; /* rmsnorm, layernorm, and these with _ranks */
     struct {
+        int32_t T, by, otherwise;
+    } ahead;
+    struct {
         int32_t heads; /* leading heads of the row that are rotated; the rest of the row passes
                           through */
         int32_t head_dim, rotary_dim;
+        int32_t first;    /* element of a head with which the rotated ones begin */
         bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + rotary_dim/2) */
     } rope;
     op_attention attention;
@@ -163,12 +178,13 @@ typedef union op_attr {
     struct {
         float p;
         uint32_t stream;
-        /* If this rank has some of more rows: how many there are, and which is the first here. */
-        int64_t all_rows, first_row;
+        /* If this rank has some of more rows or columns: how many there are, and which is the first here. */
+        int64_t all_rows, first_row, all_cols, first_col;
     } dropout;
     struct {
         int64_t chunk_rows; /* rows of logits that exist at a time; 0 = automatic */
         float z_loss;       /* coefficient of mean(logsumexp^2) */
+        float weight;       /* of the objective; for the only head of a program 1 */
         float softcap;      /* of the logits; 0: none */
         bool with_grad;     /* HEAD_CE: dx (out 2) and dw (din 1) are made in the forward pass */
         /* HEAD_STATS, HEAD_GRAD: size of the whole vocabulary, and the id of this rank's logit 0. */
@@ -185,6 +201,7 @@ typedef union op_attr {
         int32_t B, T, Tmax, K; /* K heads, of which each row has its part */
     } kv;
     op_paged paged; /* page_store, page_attention */
+    op_heads heads; /* latent_kv, headwise */
     op_router router;
     op_experts experts; /* expert_linear */
     uint8_t raw[64];
@@ -311,6 +328,15 @@ int64_t op_norm_width(const op_attr *attr, int64_t cols);
 static inline void *op_expert_at(const op_attr *attr, const tensor *w, int64_t e) {
     if (attr->experts.at) return (char *)w->data + attr->experts.at[e];
     return (char *)w->data + w->rows / attr->experts.n * e * dtype_span_bytes(w->dt, w->ld);
+}
+
+/* Rows that the slots of EXPERT_SUM name. */
+static inline int64_t op_expert_rows(const tensor *slots) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < slots->rows; i++)
+        for (int64_t j = 0; j < slots->cols; j++)
+            n += ((const int32_t *)slots->data)[i * slots->ld + j] >= 0;
+    return n;
 }
 
 /* Rows of logits that the head makes at a time: attr.chunk_rows, or the automatic choice. */

@@ -9,6 +9,11 @@
 /* Added to a sum of weights before dividing by it (DeepSeek-V3's code: all may be 0). */
 #define ROUTER_TINY 1e-20
 
+/* Sequences of which the rows are. */
+static inline int64_t router_sequences(const op_router *r) {
+    return r->sequences > 1 ? r->sequences : 1;
+}
+
 /* Numbers that the choice of one token needs: scores of the experts, then of the groups. */
 static inline int64_t router_room(int64_t E, const op_router *r) {
     return E + (r->groups > 1 ? r->groups : 0);

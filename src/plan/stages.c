@@ -70,7 +70,8 @@ static status find_costs(const plan *p, const param_store *whole, double *cost, 
         prog_op op = prog_get_op(whole_prog, i);
         seen = seen || op.block >= 0;
         bool embeds = !seen || strcmp(op.name, "embedding") == 0;
-        cost[op.block >= 0 ? op.block / repeat : embeds ? 0 : n - 1] += op.flops;
+        int layer = op.block >= 0 ? op.block / repeat : embeds ? 0 : n - 1;
+        cost[layer < n ? layer : n - 1] += op.flops; /* modules stand behind the last layer */
     }
     arena_free(a);
     return st;

@@ -169,6 +169,10 @@ val graph_embed(graph *g, val table, val ids, int32_t no_grad_id);
 val graph_embed_part(graph *g, val table, int64_t rows, val ids, int32_t no_grad_id);
 /* Rows of an activation, by their numbers; a negative one gives zeros. */
 val graph_take_rows(graph *g, val x, val rows);
+/* ids of `by` rows later, within sequences of T rows and, with `start`, within documents; where there
+ * is none `otherwise`. */
+val graph_ahead(graph *g, val like, val x, val start, int T, int by, int32_t otherwise);
+val graph_concat(graph *g, val a, val b); /* columns side by side */
 val graph_linear(graph *g, val x, val w, val bias);
 /* The same as fp32, whatever the program's dtype. */
 val graph_linear_exact(graph *g, val x, val w, val bias);
@@ -184,9 +188,10 @@ val graph_rmsnorm_ranks(graph *g, val x, val w, float eps, bool unit_offset, int
                         int copies);
 val graph_layernorm(graph *g, val x, val w, val b, float eps, int width);
 val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols, int copies);
-/* Rotates the first `heads` heads of each row in place. */
-val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
-               bool interleaved);
+/* Rotates the first `heads` heads of each row in place: of each the elements [first, first +
+ * rotary_dim). */
+val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int first,
+               int rotary_dim, bool interleaved);
 /* What ATTENTION knows of queries beside their numbers; VAL_NONE: nothing. */
 typedef struct graph_seen {
     val start, end; /* which keys each query sees */
@@ -197,6 +202,9 @@ static const graph_seen GRAPH_SEES_ALL = {VAL_NONE, VAL_NONE, VAL_NONE, VAL_NONE
 /* Without dropout where the graph does not train. */
 val graph_attention(graph *g, const op_attention *spec, val q, val k, val v,
                     const graph_seen *seen);
+/* Latent attention (LATENT_KV): keys of all heads, behind them their values. */
+val graph_latent_kv(graph *g, const op_heads *spec, val kv, val rope);
+val graph_headwise(graph *g, const op_heads *spec, val x, val w); /* without gradient */
 val graph_act(graph *g, val x, act_kind kind);
 val graph_softcap(graph *g, val x, float cap); /* returns x if cap is 0 */
 val graph_clamp(graph *g, val x, float limit); /* returns x if limit is 0 */
@@ -204,6 +212,8 @@ val graph_scale(graph *g, val x, float c);     /* returns x if c is 1 */
 val graph_gated(graph *g, val gate, val up, act_kind kind);
 /* Dropout of the residual stream. Returns x if p is 0, or if the graph does not train. */
 val graph_dropout(graph *g, val x, float p);
+/* The same of something that tensor-parallel ranks have columns of, as inside a branch. */
+val graph_dropout_columns(graph *g, val x, float p);
 /* The same where x itself is still read. */
 val graph_dropout_copy(graph *g, val x, float p);
 /* The head with its loss: the negative log-likelihood of the targets, nll [N,1] for x [N,C]. In
@@ -213,6 +223,7 @@ val graph_dropout_copy(graph *g, val x, float p);
 typedef struct graph_head_spec {
     int64_t chunk_rows; /* 0: automatic */
     float z_loss, softcap;
+    float weight;  /* of the loss, in its gradients; for the only head of a program 1 */
     int64_t vocab; /* of all ranks */
 } graph_head_spec;
 val graph_head_ce(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
@@ -224,7 +235,7 @@ val graph_head_nll(graph *g, const graph_head_spec *spec, val x, val w, val bias
 val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, int Tmax);
 /* The same for a cache of pages: row n goes to place at[n] of it (PAGE_STORE); turned: of keys. */
 val graph_page_store(graph *g, val cache, val src, val at, int K, int page, bool turned);
-/* Attention of rows of several sequences with such caches (PAGE_ATTENTION). */
+/* Attention of rows of several sequences with such caches (PAGE_ATTENTION); v may be VAL_NONE. */
 val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, val pages, val place);
 
 /* ---- experts; attributes of all: r->experts is E ---- */
@@ -234,15 +245,15 @@ typedef struct graph_routes {
     val probs;   /* [N,E] */
     val weights; /* [N,k] */
     val picks;   /* [N,k] */
-    val rows;    /* [N*k,1]: the token of each place, sorted by expert */
-    val slots;   /* [N,k]: the place of each pick */
+    val rows;    /* [M,1]: the token of each place, sorted by expert; M = N*k without a capacity */
+    val slots;   /* [N,k]: the place of each pick; -1: it is dropped */
     val starts;  /* [1,E+1]: the first place of each expert */
 } graph_routes;
 /* logits [N,E]; bias [1,E] or VAL_NONE: ROUTER_PICK. */
 graph_routes graph_route(graph *g, const op_router *r, val logits, val bias);
-/* x [N*k,I] in the order of places, w [E*O,I]; returns [N*k,O]. */
+/* x [M,I] in the order of places, w [E*O,I]; returns [M,O]. */
 val graph_expert_linear(graph *g, const op_router *r, val x, val w, val starts);
-/* z [N*k,C] of all places, back to tokens: [N,C], plus res [N,C] or VAL_NONE. */
+/* z [M,C] of all places, back to tokens: [N,C], plus res [N,C] or VAL_NONE. */
 val graph_expert_sum(graph *g, val z, const graph_routes *to, val res);
 /* Load [2S,E] of one router, S = r->sequences, plus that of others before it, or VAL_NONE. */
 val graph_router_load(graph *g, const op_router *r, const graph_routes *to, val before);
@@ -251,7 +262,7 @@ val graph_router_load(graph *g, const op_router *r, const graph_routes *to, val 
 val graph_router_balance(graph *g, const op_router *r, val load, val counts);
 /* The z-loss of the rows of logits, N times that of one token. */
 val graph_router_z(graph *g, val logits);
-/* Picks, probs and entropy of each expert, for reports: [3,E]. */
+/* Picks, probs, entropy and taken picks of each expert, for reports: [4,E]. */
 val graph_router_tally(graph *g, const op_router *r, const graph_routes *to);
 
 #endif

@@ -163,6 +163,15 @@ static tensor shape_of(const graph *g, val v, val shape) {
     return of != VAL_NONE ? g->value[of].t : (tensor){0};
 }
 
+/* What the rule says, or less: to the sum of a table's gradient that is there already, only the rows that were looked up are
+ * added, while a new one is written whole. */
+static double bytes_of(const op_rec *r, const prog_op *o) {
+    uint8_t table = op_classes[r->kind].looked_up & r->acc;
+    if (o->entry != ENTRY_BWD_WEIGHT || !table) return r->bytes;
+    return (double)o->out[0].rows * (double)o->out[0].cols *
+           (double)(dtype_bytes(o->out[0].dt) + 2 * sizeof(float));
+}
+
 prog_op prog_get_op(const prog *p, int i) {
     const graph *g = p->g;
     const op_rec *r = &g->op[i];
@@ -174,10 +183,10 @@ prog_op prog_get_op(const prog *p, int i) {
                  .block = r->block,
                  .name = named == VAL_NONE ? "" : g->value[named].name,
                  .attr = &r->attr,
-                 .flops = r->flops,
-                 .bytes = r->bytes};
+                 .flops = r->flops};
     for (int k = 0; k < OP_MAX_IN; k++) o.in[k] = shape_of(g, r->in[k], r->shape_in[k]);
     for (int k = 0; k < OP_MAX_OUT; k++) o.out[k] = shape_of(g, r->out[k], r->shape_out[k]);
+    o.bytes = bytes_of(r, &o);
     return o;
 }
 

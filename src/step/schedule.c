@@ -245,8 +245,9 @@ static bool time_item(const schedule *s, const schedule_times *t, schedule_stage
     bool here = !need || schedule_stage_of(s, need->chunk) == schedule_stage_of(s, it->chunk);
     double come = need ? need->end + (here ? 0 : t->transfer) : 0;
     it->begin = come > g->free_at ? come : g->free_at;
-    it->end = g->free_at = it->begin + t->work[it->work];
-    g->busy += t->work[it->work];
+    double takes = t->of_chunk ? t->of_chunk[it->chunk][it->work] : t->work[it->work];
+    it->end = g->free_at = it->begin + takes;
+    g->busy += takes;
     return true;
 }
 

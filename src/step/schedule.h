@@ -71,6 +71,8 @@ status schedule_build(arena *a, schedule_kind kind, int stages, int micro_batche
 /* How long a piece of work of one chunk takes, by `work`; and the way of activations or gradients to the next stage. */
 typedef struct schedule_times {
     double work[WORKS], transfer;
+    const double (
+        *of_chunk)[WORKS]; /* [chunks] instead of work, where chunks differ; NULL: they do not */
 } schedule_times;
 /* Says when each item begins and ends: as soon as its stage is free and what it needs has come. */
 void schedule_time(schedule *s, const schedule_times *t);

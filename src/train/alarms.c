@@ -196,7 +196,7 @@ status events_routers(session *s, const step_result *r, err *e) {
         k->told[i] = true;
         TRY(tell_collapse(s, i, e));
     }
-    return ST_OK;
+    return events_load(s, e);
 }
 
 status events_early_stop(session *s, err *e) {

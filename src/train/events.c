@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +67,7 @@ static void put_trained(json_t *o, const session *s, const step_result *r) {
 static void put_experts(json_t *o, const session *s) {
     const routers *k = &s->routers;
     json_t *load = json_array(), *entropy = json_array(), *balance = json_array();
+    json_t *dropped = json_array();
     double most = 0, mean = 0;
     int dead = 0;
     for (int i = 0; i < k->n; i++) {
@@ -73,12 +75,16 @@ static void put_experts(json_t *o, const session *s) {
         json_array_append_new(load, json_f32(v.load));
         json_array_append_new(entropy, json_f32(v.entropy));
         json_array_append_new(balance, json_f32(v.balance));
+        json_array_append_new(dropped, json_f32(v.dropped));
         most = fmax(most, v.load), mean += v.entropy / k->n, dead += v.dead;
     }
     json_object_update_new(o, json_pack("{s:o,s:o,s:i,s:{s:o,s:o,s:o}}", "expert_load",
                                         json_f32(most), "router_entropy", json_f32(mean),
                                         "dead_experts", dead, "experts", "load", load, "entropy",
                                         entropy, "balance", balance));
+    if (s->stage.now->train.router.capacity_factor > 0)
+        json_object_set(json_object_get(o, "experts"), "dropped", dropped);
+    json_decref(dropped);
 }
 
 status events_step(session *s, const step_result *r, err *e) {
@@ -94,6 +100,11 @@ status events_step(session *s, const step_result *r, err *e) {
         json_f32(share * plan_model_flops(u->plan)), "hfu",
         json_f32(share * plan_hardware_flops(u->plan)), "step_ms", json_f32(seconds * 1e3),
         "data_wait_ms", json_f32((double)r->wait_ns / 1e6));
+    for (int k = 0; k < execute_modules(s); k++) {
+        char name[24];
+        snprintf(name, sizeof name, "mtp_loss_%d", k + 1);
+        json_object_set_new(o, name, json_f32(execute_mean_ahead(r, k)));
+    }
     if (u->objective->marks) put_trained(o, s, r);
     if (u->objective->values)
         put_accuracy(o, s, r->sums);
@@ -105,6 +116,25 @@ status events_step(session *s, const step_result *r, err *e) {
         json_object_set_new(o, "loss_scale", json_f32(r->loss_scale));
     if (r->verdict == WATCH_SKIP || r->overflow) json_object_set_new(o, "skipped", json_true());
     return events_emit(s, "step", s->at.step, o, e);
+}
+
+/* Told so many times in a run: large models have thousands of experts. */
+enum { LOADS_TOLD = 64 };
+
+status events_load(session *s, err *e) {
+    const routers *k = &s->routers;
+    int64_t steps = s->setup.course->total_steps, every = (steps + LOADS_TOLD - 1) / LOADS_TOLD;
+    if (s->at.step % every != 0 && s->at.step != steps) return ST_OK;
+    json_t *layers = json_array(), *loads = json_array();
+    for (int i = 0; i < k->n; i++) {
+        json_t *load = json_array();
+        for (int x = 0; x < k->E; x++)
+            json_array_append_new(load, json_integer(llrint(100 * routers_load(k, i, x))));
+        json_array_append_new(layers, json_integer(k->layer[i]));
+        json_array_append_new(loads, load);
+    }
+    json_t *o = json_pack("{s:o,s:o}", "layers", layers, "load", loads);
+    return events_emit(s, "experts", s->at.step, o, e);
 }
 
 /* ---- between steps ---- */

@@ -44,7 +44,8 @@ status events_rewind(session *s, const step_result *r, int64_t from, const watch
 /* Of the step that was just made: chosen answers become unlikely, or margins explode
  * (guard/rewards.h). */
 status events_rewards(session *s, const step_result *r, err *e) ATH_MUST_USE;
-/* Of the step that was just made: a few experts of a layer have taken all tokens. */
+/* Of the step that was just made: a few experts of a layer have taken all tokens; and now and then
+ * `experts`, the load of each expert. */
 status events_routers(session *s, const step_result *r, err *e) ATH_MUST_USE;
 status events_early_stop(session *s, err *e) ATH_MUST_USE;
 status events_save_failed(session *s, const save_job *j, const err *why, bool fatal,
@@ -55,6 +56,9 @@ status events_upload_failed(session *s, const upload_event *ev, err *e) ATH_MUST
  * writes the event then. */
 void events_damaged(session *s, const char *dir, const err *why);
 status events_late(session *s, err *e) ATH_MUST_USE;
+
+/* `experts`: the load of each in percent of the mean, over some thirty steps; nothing at most steps. */
+status events_load(session *s, err *e) ATH_MUST_USE;
 
 /* Private to events.c and alarms.c: writes an event with these members, and frees them. step < 0:
  * the event belongs to no step. */

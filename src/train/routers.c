@@ -17,12 +17,13 @@ static prog_port port_of(const prog *p, const char *what, int layer) {
 
 routing_ports routing_ports_of(arena *a, const plan *p) {
     const model_config *mc = &p->spec.model;
-    routing_ports io = {.item = ARENA_ARRAY(a, router_ports, model_layers(mc)),
-                        .row = ARENA_ARRAY(a, float, 3 * mc->num_experts)};
+    routing_ports io = {.item = ARENA_ARRAY(a, router_ports, model_blocks(mc)),
+                        .row = ARENA_ARRAY(a, float, ROUTERS_SUMS * mc->num_experts)};
     for (int c = 0; c < plan_chunks(p); c++) {
         const prog *program = plan_prog(p, USE_TRAIN, c); /* NULL: another stage has it */
         model_layer_range range = plan_layers(p, c);
-        for (int l = range.first; l < range.end; l++) {
+        int end = range.end == model_layers(mc) ? model_blocks(mc) : range.end;
+        for (int l = range.first; l < end; l++) {
             if (model_layer(mc, l).mlp.E == 0) continue;
             router_ports one = {.layer = l, .chunk = program ? c : -1, .p = program};
             if (program) one.tally = port_of(program, "tally", l);
@@ -40,13 +41,17 @@ static int64_t *sums_of(const routers *r, int i, int what) {
 }
 
 void routers_init(routers *r, arena *a, const model_config *mc) {
-    int layers = model_layers(mc), E = (int)mc->num_experts;
+    int blocks = model_blocks(mc), E = (int)mc->num_experts;
     *r = (routers){.E = E,
                    .k = (int)mc->num_experts_per_tok,
-                   .repeat = (int)mc->block_repeat,
-                   .layer = ARENA_ARRAY(a, int, layers)};
-    for (int l = 0; l < layers; l++)
-        if (model_layer(mc, l).mlp.E > 0) r->layer[r->n++] = l;
+                   .layer = ARENA_ARRAY(a, int, blocks),
+                   .stored = ARENA_ARRAY(a, int, blocks)};
+    for (int l = 0; l < blocks; l++) {
+        layer_spec k = model_layer(mc, l);
+        if (k.mlp.E == 0) continue;
+        r->stored[r->n] = k.stored;
+        r->layer[r->n++] = l;
+    }
     r->sum = ARENA_ARRAY(a, int64_t, r->n * ROUTERS_SUMS * E);
     r->share = ARENA_ARRAY(a, double, r->n *E);
     r->unused = ARENA_ARRAY(a, int64_t, r->n * E);
@@ -64,7 +69,8 @@ void routers_take(routers *r, const routing_ports *io, int chunk, int frame) {
         prog_get(k->p, frame, k->tally, io->row);
         for (int what = 0; what < ROUTERS_SUMS; what++) {
             int64_t *sum = sums_of(r, i, what);
-            int bits = what == ROUTERS_PICKS ? 0 : ROUTERS_FIXED_BITS;
+            bool counts = what == ROUTERS_PICKS || what == ROUTERS_TAKEN;
+            int bits = counts ? 0 : ROUTERS_FIXED_BITS;
             for (int e = 0; e < r->E; e++) {
                 double x = (double)io->row[what * r->E + e];
                 if (isfinite(x)) sum[e] += llrint(ldexp(x, bits)); /* else the step fails anyway */
@@ -104,7 +110,7 @@ bool routers_have_bias(const model_config *mc) {
 static int64_t picks_of_block(const routers *r, int block, int e) {
     int64_t picks = 0;
     for (int i = 0; i < r->n; i++)
-        if (r->layer[i] / r->repeat == block) picks += sums_of(r, i, ROUTERS_PICKS)[e];
+        if (r->stored[i] == block) picks += sums_of(r, i, ROUTERS_PICKS)[e];
     return picks;
 }
 
@@ -183,9 +189,14 @@ router_view routers_view(const routers *r, int i) {
         v.dead += r->unused[(int64_t)i * r->E + e] >= ROUTERS_WINDOW;
     }
     v.load = (double)most * r->E / total;
+    v.dropped = 1 - (double)total_of(r, i, ROUTERS_TAKEN) / total;
     double nats = ldexp((double)total_of(r, i, ROUTERS_ENTROPY), -ROUTERS_FIXED_BITS) / tokens;
     v.entropy = r->E > 1 ? nats / log(r->E) : 1;
     if (r->E > r->k)
         v.collapse = (busiest(r->share + (int64_t)i * r->E, r->E, r->k) - even) / (1 - even);
     return v;
+}
+
+double routers_load(const routers *r, int i, int expert) {
+    return r->share[(int64_t)i * r->E + expert] * r->E;
 }

@@ -13,7 +13,7 @@
 #include "plan/plan.h"
 #include "train/ranks/peers.h"
 
-/* One layer with experts. */
+/* One layer with experts, or module of multi-token prediction. */
 typedef struct router_ports {
     int layer, chunk;
     const prog *p;
@@ -24,17 +24,17 @@ typedef struct router_ports {
 typedef struct routing_ports {
     router_ports *item;
     int n;
-    float *row; /* [3,E] */
+    float *row; /* [ROUTERS_SUMS,E] */
 } routing_ports;
 routing_ports routing_ports_of(arena *a, const plan *p);
 
-enum { ROUTERS_PICKS, ROUTERS_PROBS, ROUTERS_ENTROPY, ROUTERS_SUMS };
+enum { ROUTERS_PICKS, ROUTERS_PROBS, ROUTERS_ENTROPY, ROUTERS_TAKEN, ROUTERS_SUMS };
 
 /* Of a run. n 0: the model has no experts. */
 typedef struct routers {
     int n, E, k;
-    int repeat;      /* layers that run one block, with one bias */
     int *layer;      /* [n] */
+    int *stored;     /* [n] whose bias it has: layers that run one block share it */
     int64_t *sum;    /* [n][ROUTERS_SUMS][E] of the step; probs and entropy in fixed point */
     double *share;   /* [n][E] share of the picks, as a mean that forgets steps long ago */
     int64_t *unused; /* [n][E] steps since a token picked it last */
@@ -63,11 +63,14 @@ typedef struct router_view {
     double entropy; /* mean of -sum p log p over tokens, as a share of log E */
     double
         balance; /* E sum f P: 1 where all are used alike, E / k where k experts have all tokens */
+    double dropped; /* share of the picks that no expert took (train.router.capacity_factor) */
     int dead;
     /* How far the k busiest experts have taken over: 0 where all are used alike, 1 where they have all
      * tokens; by the mean of the last steps. */
     double collapse;
 } router_view;
 router_view routers_view(const routers *r, int i);
+/* The load of an expert as a multiple of the mean, over the last steps. */
+double routers_load(const routers *r, int i, int expert);
 
 #endif

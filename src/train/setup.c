@@ -84,6 +84,10 @@ static status read_model(setup *u, const config *c, model_config *out, err *e) {
     status st = model_config_read(u->a, o, u->tok ? tok_vocab_size(u->tok) : 0, out, e);
     json_decref(o);
     TRY(locate_error(c, st, e));
+    /* modules are not adapted, and predict no labels */
+    if (c->lora.rank > 0 || out->num_labels) out->num_nextn_predict_layers = 0;
+    bool said = json_object_get(c->model, "num_nextn_predict_layers");
+    if (out->from && !said) TRY(hf_settle_ahead(out, out->from, e));
     TRY(vocabulary_settle(c, u->tok, out, e));
     TRY(check_vocab(u, c, out, e));
     return check_length(c, out, e);
@@ -232,6 +236,8 @@ status setup_check_stages(const config *c, const model_config *mc, err *e) {
          "a model without one"},
         {mc->positions == POSITIONS_RELATIVE, "model.position_type",
          "positions that all layers share are", "position_type: rotary"},
+        {mc->num_nextn_predict_layers > 0, "model.num_nextn_predict_layers",
+         "modules of further tokens are", "model.num_nextn_predict_layers=0"},
         {optim_at(c->optim.name)->declare_states != NULL, "optim.name",
          "states of whole matrices are", "optim.name=adamw"},
         {routes && balance == BALANCE_GLOBAL, "train.router.balance",
@@ -260,7 +266,7 @@ static status check_groups(const setup *u, const course_part *p, err *e) {
     return err_hint(e, "train.global_batch_size=%ld", (long)nearest_multiple(p->batch, each * pp));
 }
 
-/* Refuses what does not work together: an objective with its own loss and z_loss; more chunks than
+/* Refuses what does not work together: an objective with its own loss, and z_loss or modules; more chunks than
  * layers; micro-batches that are not whole samples. */
 static status check_parts(const setup *u, err *e) {
     int64_t layers = u->models[0].num_hidden_layers;
@@ -268,6 +274,13 @@ static status check_parts(const setup *u, err *e) {
         config_error(u->c, e, "optim.z_loss", "train.objective=%s has no z_loss",
                      u->objective->name);
         return err_hint(e, "leave optim.z_loss out");
+    }
+    if (u->objective->loss && u->models[0].num_nextn_predict_layers > 0) {
+        config_error(
+            u->c, e, "train.objective",
+            "train.objective=%s does not train the modules of model.num_nextn_predict_layers",
+            u->objective->name);
+        return err_hint(e, "model.num_nextn_predict_layers=0 leaves them out");
     }
     if (u->c->parallel.pp > 1) TRY(setup_check_stages(u->c, &u->models[0], e));
     if (u->c->parallel.virtual > layers) {
@@ -374,7 +387,8 @@ bool setup_saves_on_the_way(const setup *u) {
 model_routing setup_routing(const config *c) {
     return (model_routing){.balance = (router_balance)c->train.router.balance,
                            .z_loss = (float)c->train.router.z_loss,
-                           .tallies = true};
+                           .tallies = true,
+                           .capacity_factor = c->train.router.capacity_factor};
 }
 
 static plan_spec spec_of(const setup *u, int stage) {
@@ -461,6 +475,7 @@ static status open_reference(setup *u, err *e) {
     status st = model_config_read(u->a, o, 0, &u->reference.config, e);
     json_decref(o);
     if (st != ST_OK) return err_context(e, "train.reference");
+    u->reference.config.num_nextn_predict_layers = 0; /* it only says log-probabilities */
     return check_reference(u, &u->reference.config, e);
 }
 

@@ -129,7 +129,7 @@ lacks out probe_s
 for name in machine threads instructions memory measured remembered auto "products, bf16, own" "products, f32, onednn"; do
     has out "\"name\": \"$name\", \"ok\": true"
 done
-expect 0 doctor calibrate --json
+expect 0 doctor calibrate --seconds 0.1 --json
 has out '"probe_s"'
 plant 2 4 1.8
 expect 0 doctor --json

@@ -26,7 +26,7 @@ awk '
         kind = ""; next
     }
     open { print >out }
-' "$root/README.md" "$root/docs/tokenizers.md" "$root/docs/data.md" "$root/docs/teaching.md" "$root/docs/runs.md" "$root/docs/interchange.md" "$root/docs/models.md" "$root/docs/chat.md" "$root/docs/schemas.md" "$root/docs/parallelism.md" "$root/docs/evaluation.md" "$root/docs/merging.md"
+' "$root/README.md" "$root/docs/tokenizers.md" "$root/docs/data.md" "$root/docs/teaching.md" "$root/docs/runs.md" "$root/docs/interchange.md" "$root/docs/models.md" "$root/docs/chat.md" "$root/docs/schemas.md" "$root/docs/parallelism.md" "$root/docs/evaluation.md" "$root/docs/merging.md" "$root/docs/planning.md"
 examples=0
 for part in [0-9][0-9].sh [0-9][0-9].file; do [ -e "$part" ] && examples=$((examples + 1)); done
 [ "$examples" -ge 19 ] || fail "there are only $examples marked examples"

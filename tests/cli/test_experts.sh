@@ -31,11 +31,30 @@ digests=$(cat micro/metrics.jsonl sequence/metrics.jsonl global/metrics.jsonl no
 expect 0 train c.yaml "$moe" $fixed run=chunks train.router.balance=global parallel.virtual=3
 same chunks global
 
-# How a step is divided into micro-batches changes the statistics of micro-batches only. Biases are 0 in the first step.
+# Dropping goes by sequence: every layout drops the same, and says so. Evaluation drops nothing.
+limit="$fixed train.router.balance=global train.router.capacity_factor=0.75"
+expect 0 train c.yaml "$moe" $limit run=limited
+grep -q '"dropped": \[0\.[1-9]' limited/metrics.jsonl || fail "no dropped picks are told"
+grep -q '"dropped"' global/metrics.jsonl && fail "dropped picks without a capacity"
+expect 0 launch --ranks 2 -- train c.yaml "$moe" $limit run=limited-zero3 parallel.dp=2 parallel.zero=3
+same limited-zero3 limited
+expect 0 train c.yaml "$moe" $limit run=limited-chunks parallel.virtual=3 parallel.pp_schedule=afab train.recompute=full
+same limited-chunks limited
+for factor in 0 0.25 100; do
+    expect 0 train c.yaml "$moe" run=still-$factor train.steps=1 sample.every=0 eval.every=1 optim.lr=0 optim.schedule.min_lr=0 \
+        train.router.bias_rate=0 train.router.capacity_factor=$factor
+    results step still-$factor | sed 's/.*\("loss": [^,]*\).*/\1/' >step-$factor
+    results valid still-$factor >valid-$factor
+done
+[ -s valid-0 ] && cmp -s valid-0 valid-0.25 || fail "evaluation drops picks"
+cmp -s step-0 step-100 || fail "a capacity for all picks drops some"
+cmp -s step-0 step-0.25 && fail "training drops no picks"
+
+# How a step is divided into micro-batches changes the statistics of micro-batches only, and not what is dropped. Biases are 0 in the first step.
 for balance in micro global; do
     for size in 1 8; do
         expect 0 train c.yaml "$moe" run=$balance-$size train.router.balance=$balance train.micro_batch_size=$size \
-            train.steps=1 sample.every=0 eval.every=0 model.router_aux_loss_coef=3
+            train.steps=1 sample.every=0 eval.every=0 model.router_aux_loss_coef=3 train.router.capacity_factor=0.75
     done
     near=$(awk "BEGIN { d = $(norm_of $balance-1) / $(norm_of $balance-8) - 1; print (d < 0 ? -d : d) < 1e-4 }")
     [ "$near" = $([ $balance = global ] && echo 1 || echo 0) ] || fail "$balance: norms $(norm_of $balance-1), $(norm_of $balance-8)"
@@ -62,4 +81,23 @@ event alarm none/metrics.jsonl >out
 lacks out router_collapse
 expect 0 train c.yaml "$moe" $fixed run=shown
 has out "load"
+
+# The load of each expert is told, and the report shows it.
+[ "$(event experts shown/metrics.jsonl | wc -l)" = 6 ] || fail "the load of experts is not told at 6 steps"
+expect 0 runs report shown
+grep -q 'class="map"' shown/report.html || fail "no map of experts in the report"
+
+# In files of 16 bits the bias of a router stays fp32, and so it is when the run goes on.
+expect 0 export none --to hf --dtype BF16 -o narrow
+header=$(od -An -tu8 -N8 narrow/model.safetensors | tr -d ' ')
+head -c $((8 + header)) narrow/model.safetensors | tail -c "$header" >out
+grep -q "\"$name\":{\"dtype\":\"F32\"" out || fail "the bias of a router is rounded"
+has out '.mlp.gate.weight":{"dtype":"BF16"'
+expect 0 train c.yaml "$moe" $fixed run=bf16 train.precision=bf16
+expect 0 train c.yaml "$moe" $fixed run=bf16-cut train.precision=bf16 train.steps=3
+expect 0 train c.yaml "$moe" $fixed run=bf16-cut train.precision=bf16
+same bf16-cut bf16
+header=$(od -An -tu8 -N8 bf16/checkpoints/step-6/model.safetensors | tr -d ' ')
+head -c $((8 + header)) bf16/checkpoints/step-6/model.safetensors | tail -c "$header" >out
+grep -q "\"$name\":{\"dtype\":\"F32\"" out || fail "the bias of a router is rounded in checkpoints"
 finish

@@ -59,6 +59,14 @@ expect 2 train c.yaml run=x data.packing=concat
 has err "pairs are not cut"
 expect 2 train c.yaml run=x data.document_mask=false data.packing=bestfit
 has err "must not see each other"
+# Every layout computes the same, dropout inside the branches too; what the encoder reads matters there.
+digest_of() { sed -n 's/^ok:.*one digest: \([0-9a-f]*\) .*/\1/p' out; }
+layouts() { expect 0 verify layouts c.yaml "optim={name: adamw, lr: 0.001}" model.embd_pdrop=0.1 model.attn_pdrop=0.1 model.resid_pdrop=0.1 --steps 3 "$@"; }
+layouts --ranks 2
+has out "tp2 sp"
+digest_of >long
+layouts --ranks 1 train.source_len=20
+digest_of | cmp -s long - && fail "the encoder reads nothing"
 expect 0 generate run --prompt "a fire" --temperature 0 --max-new 8 --json
 has out '"finish"'
 expect 0 generate run --prompt "a fire" --beams 3 --max-new 8 --json

@@ -26,9 +26,10 @@ typedef struct layout {
     bool sequence_parallel;
     recompute_policy recompute;
     int64_t chunk_rows;
-    bool valid;      /* no gradients */
-    bool deferred;   /* the gradient of each nll is given */
-    bool logits;     /* of all tokens, through a cache, instead of losses */
+    bool valid;    /* no gradients */
+    bool deferred; /* the gradient of each nll is given */
+    bool logits;   /* of all tokens, through a cache, instead of losses */
+    double capacity_factor;
     bool forget_sum; /* partial gradients are taken as they are */
 } layout;
 
@@ -168,7 +169,8 @@ static inline status layout_record(rank_work *w, err *e) {
                    .B = LAYOUT_B,
                    .T = LAYOUT_T,
                    .chunk_rows = l->chunk_rows,
-                   .z_loss = l->valid || l->deferred ? 0.0f : 0.01f};
+                   .z_loss = l->valid || l->deferred ? 0.0f : 0.01f,
+                   .routing.capacity_factor = l->capacity_factor};
     if (l->logits) r.task = TASK_LOGITS, r.n_logits = LAYOUT_N, r.Tmax = LAYOUT_CACHE;
     model_record(&r);
     return prog_finish(&w->p, r.g, e);

@@ -18,6 +18,7 @@ static const struct {
     bool tied;
 } published[] = {
     {"deepseek-r1-distill-qwen-1.5b", 1777088000, NULL, 0, 1e4, 128, ROPE_PLAIN, -1, false},
+    {"flan-t5-small", 76961152, NULL, 0, 0, 0, ROPE_PLAIN, 0, false},
     {"gemma-2-2b", 2614341888, "wf", 4096, 1e4, 256, ROPE_PLAIN, 0, true},
     {"gemma-2-2b.v5", 2614341888, "wf", 4096, 1e4, 256, ROPE_PLAIN, 0, true},
     {"gemma-2-9b", 9241705984, "wf", 4096, 1e4, 256, ROPE_PLAIN, 0, true},
@@ -36,6 +37,7 @@ static const struct {
     {"mistral-7b-v0.1", 7241732096, "w", 4096, 1e4, 128, ROPE_PLAIN, -1, false},
     {"mistral-7b-v0.3", 7248023552, NULL, 0, 1e6, 128, ROPE_PLAIN, -1, false},
     {"mobilellm-125m", 124635456, NULL, 0, 1e4, 64, ROPE_PLAIN, -1, true},
+    {"mt5-small", 300176768, NULL, 0, 0, 0, ROPE_PLAIN, 0, false},
     {"olmo-1b-hf", 1176764416, NULL, 0, 1e4, 128, ROPE_PLAIN, 1, true},
     {"olmo-2-1124-7b", 7298617344, NULL, 0, 5e5, 128, ROPE_PLAIN, 100277, false},
     {"olmo-7b-0424-hf", 6888095744, NULL, 0, 1e4, 128, ROPE_PLAIN, 1, false},
@@ -55,6 +57,8 @@ static const struct {
     {"smollm2-135m-instruct", 134515008, NULL, 0, 1e5, 64, ROPE_PLAIN, 2, true},
     {"smollm3-3b", 3075098624, NULL, 0, 5e6, 128, ROPE_PLAIN, 128004, true},
     {"smollm3-3b.v5", 3075098624, NULL, 0, 5e6, 128, ROPE_PLAIN, 128004, true},
+    {"t5-small", 60506624, NULL, 0, 0, 0, ROPE_PLAIN, 0, true},
+    {"t5-v1_1-base", 247577856, NULL, 0, 0, 0, ROPE_PLAIN, 0, false},
     {"tinyllama-1.1b-chat", 1100048384, NULL, 0, 1e4, 64, ROPE_PLAIN, -1, false},
 };
 

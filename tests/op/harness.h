@@ -25,6 +25,7 @@ typedef enum fill {
     LATEST,     /* i32 = limit for every row */
     DISTINCT,   /* i32 in [0, limit), no two alike; limit is no multiple of 7 */
     SOME,       /* the same, every fourth one -1 */
+    FIRST,      /* i32 rising from 0, every fourth one -1 */
     SHARES,     /* f32 or f64 between 0.05 and 1 */
     BORDERS,    /* i32 rising from 0 in the first column to limit in the last, unevenly */
     SEQ_PLACES, /* pairs (sequence below 3, position below limit), every fifth position -1 */
@@ -166,6 +167,7 @@ static inline double slot_value(const slot *s, int which, int64_t i) {
             if (i % 4 == 3) return -1;
             /* fall through */
         case DISTINCT: return (double)((i * 7 + 2) % s->limit);
+        case FIRST: return i % 4 == 3 ? -1 : (double)(i - (i + 1) / 4);
         case SHARES: return 0.525 + 0.475 * u;
         case BORDERS: {
             int64_t last = s->cols - 1;

@@ -250,6 +250,7 @@ static void test_rope_angle(void **state) {
 static op_case head(int N, int C, int V, int chunk, float z_loss) {
     op_case c = {.label = "head_ce", .kind = OP_HEAD_CE};
     c.attr.head.chunk_rows = chunk, c.attr.head.z_loss = z_loss, c.attr.head.with_grad = true;
+    c.attr.head.weight = 1;
     c.in[0] = (slot){ACTIVATION, N, C, 0, 0};
     c.in[1] = (slot){MATRIX, V, C, 0, 0};
     c.in[2] = (slot){TARGETS, N, 1, V, 0};
@@ -873,11 +874,40 @@ static void test_balance_of_experts(void **state) {
     dev_close(d);
 }
 
+/* Two sequences of four tokens; an expert takes two picks of each. Expert 0 is the first pick of all, the second picks
+ * are 1, 2, 1, 1, so tokens 2 and 3 lose the first, and token 3 loses both. */
+static void test_capacity_of_experts(void **state) {
+    (void)state;
+    enum { N = 8, E = 3, K = 2 };
+    static const int second[] = {1, 2, 1, 1};
+    static const int slots[N * K] = {0, 4, 1, 8, -1, 5, -1, -1, 2, 6, 3, 9, -1, 7, -1, -1};
+    static const int rows[] = {0, 1, 4, 5, 0, 2, 4, 6, 1, 5, -1, -1}, starts[] = {0, 4, 8, 10};
+    dev *d = open_dev();
+    op_case c = {.label = "capacity", .kind = OP_ROUTER_SORT};
+    c.attr.router = (op_router){.experts = E, .k = K, .sequences = 2, .capacity = 2};
+    c.in[0] = (slot){SHARES, N, K, 0, 0};
+    c.in[1] = (slot){INTEGERS, N, K, E, 0};
+    side s;
+    side_open(&s, &c, DT_F32, false, d);
+    for (int n = 0; n < N; n++) {
+        tensor_set(&s.in[1].t, n * K, 0);
+        tensor_set(&s.in[1].t, n * K + 1, second[n % 4]);
+    }
+    forward(&s);
+    assert_int_equal(s.out[0].t.rows, ARRAY_LEN(rows));
+    for (int i = 0; i < ARRAY_LEN(rows); i++) assert_true(tensor_get(&s.out[0].t, i) == rows[i]);
+    for (int i = 0; i < N * K; i++) assert_true(tensor_get(&s.out[1].t, i) == slots[i]);
+    for (int e = 0; e <= E; e++) assert_true(tensor_get(&s.out[2].t, e) == starts[e]);
+    side_close(&s);
+    dev_close(d);
+}
+
 int main(int argc, char **argv) {
     (void)argc;
     restart_with_sleeping_threads(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_balance_of_experts),
+        cmocka_unit_test(test_capacity_of_experts),
         cmocka_unit_test(test_document_mask),
         cmocka_unit_test(test_groups_equal_repeated_heads),
         cmocka_unit_test(test_query_without_keys),

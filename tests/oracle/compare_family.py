@@ -7,8 +7,10 @@ weights is saved as a Hugging Face folder. Then, against double precision:
   logits   generate --ids --logits                    relative 1e-5, one forward pass longer than every window
   grads    train --dump-grads                         loss and every gradient, relative 1e-4
   balance  the same with train.router.balance=sequence and global, and with a z-loss; "-": there are no experts
-  greedy   generate --ids --max-new 64                the same ids; a near-tie (1e-3) may go either way
+  capacity the same with train.router.capacity_factor, where picks of experts are dropped; "-" as above
+  greedy   generate --ids --max-new 64                the same ids; a near-tie (1e-3, in bf16 as PyTorch's own) may go either way
   cache    the program's own logits of the whole text choose the ids that it decoded through its cache
+  beams    generate --beams 3, of encoders; not bf16  the texts of transformers' beam search, and their scores to 1e-4
   batch    generate --batch, prompts of four lengths  the same ids as alone
   causal   logits before a changed token stay the same
   export   export --to hf                             every tensor bit for bit, and the folder computes the same logits
@@ -43,12 +45,13 @@ try:
 except ImportError:
     llama_cpp = None
 
+import encoders
 import experts
 from exact import (all_double, copy_of, draw_ids, fill, golden, load_model, logits_of, new_model, relative_difference)
 from random_models import CONTEXT, FAMILIES, Draw, as_version_4
 from reference import Config
 
-LOGITS, LOSS, GRADS, TIE, GGUF = 1e-5, 1e-4, 1e-4, 1e-3, 2e-2
+LOGITS, LOSS, GRADS, TIE, GGUF, SCORES = 1e-5, 1e-4, 1e-4, 1e-3, 2e-2, 1e-4
 NEW_TOKENS = 64
 GOLDEN = Path(__file__).parent.parent / "golden" / "models"
 
@@ -66,6 +69,7 @@ class Case:
             self.model = load_model(folder, torch.float64)
             self.want = golden(copy_of(self.model, torch.float64), ids)
         self.prompt = list(map(int, ids[0, :-1]))
+        self.encoder = encoders.is_encoder_decoder(self.model.config)
         self.new = min(NEW_TOKENS, self.context() - len(self.prompt))
 
     def context(self):
@@ -89,8 +93,28 @@ class Case:
             model = copy_of(model or self.model, torch.float64)
             return logits_of(model, torch.tensor([list(map(int, ids))]))[0].numpy()
 
+    def next_logits(self, model, prompt, ids):
+        """The logits by which a model chooses each of the ids that follow the prompt."""
+        with torch.no_grad():
+            if self.encoder:
+                return encoders.logits_of(model, torch.tensor([prompt]), torch.tensor([ids]))[0].double().numpy()
+            return logits_of(model, torch.tensor([prompt + ids]))[0, len(prompt) - 1:-1].double().numpy()
+
+    def exact_next(self, prompt, ids):
+        with all_double():
+            return self.next_logits(copy_of(self.model, torch.float64), prompt, ids)
+
+    def tie(self, exact, prompt, ids):
+        """How near two logits are that either may win: where weights are bf16 activations are, too, in texts that are written; then
+        as near as PyTorch's own bf16 is to the exact ones, twice."""
+        if not is_bf16(self.folder):
+            return TIE
+        return max(TIE, 2 * np.abs(self.next_logits(copy_of(self.model, torch.bfloat16), prompt, ids) - exact).max())
+
     def decode(self, *prompt_args):
-        text = self.run("generate", self.folder, *prompt_args, "--max-new", self.new, "--temperature", 0, "--json")
+        """In fp32 where there are experts: with rounded keys and values a token can pick others."""
+        exact = ("--precision", "fp32") if hasattr(self.model.config, "num_experts_per_tok") else ()
+        text = self.run("generate", self.folder, *prompt_args, "--max-new", self.new, "--temperature", 0, "--json", *exact)
         return [json.loads(line)["ids"] for line in text.splitlines() if line.strip()]
 
 
@@ -111,9 +135,13 @@ def check_logits(case):
 
 def check_grads(case, want=None, *options):
     want = want or case.want
-    yaml, ids, out = case.work / "c.yaml", case.work / "ids.npy", case.work / "grads.safetensors"
+    yaml, ids, out = case.work / "c.yaml", case.work / ("ids.npz" if case.encoder else "ids.npy"), case.work / "grads.safetensors"
     yaml.write_text(f"model: {{from: {case.folder}}}\n")
-    np.save(ids, case.ids)
+    if case.encoder:
+        source, labels = encoders.pairs(case.ids)
+        np.savez(ids, input_ids=source, labels=labels)
+    else:
+        np.save(ids, case.ids)
     said = case.run("train", yaml, "--dump-grads", out, "--ids-file", ids, "--json", *options)
     fail_above("loss", abs(json.loads(said)["loss"] / want["loss"][0] - 1), LOSS)
     got = safetensors.numpy.load_file(out)
@@ -143,11 +171,28 @@ def check_balance(case):
     return f"{worst:.0e}"
 
 
+def check_capacity(case):
+    """Experts that take a share of the picks only, in loss and gradients."""
+    if not getattr(case.model, "num_experts", 0):
+        return "-"
+    worst = 0.0
+    for factor in (1.25, 0.6):
+        with all_double():
+            model = copy_of(case.model, torch.float64)
+            with experts.limited(model, case.ids.shape[0], factor) as shares:
+                want = golden(model, case.ids)
+        if factor < 1 and not max(shares) > 0.1:
+            raise AssertionError(f"nothing is dropped: {shares}")
+        worst = max(worst, float(check_grads(case, want, f"train.router.capacity_factor={factor}")))
+    return f"{worst:.0e}"
+
+
 def same_until_tie(case, ids, prompt):
     """Whether the greedy ids are the best ones at every step; counts steps before a near-tie went the other way."""
-    logits = case.exact_logits(prompt + ids)[len(prompt) - 1:-1]
+    logits = case.exact_next(prompt, ids)
+    tie = case.tie(logits, prompt, ids)
     for t, (row, chosen) in enumerate(zip(logits, ids)):
-        if row.max() - row[chosen] > TIE:
+        if row.max() - row[chosen] > tie:
             raise AssertionError(f"new token {t} is {chosen}, its logit {row.max() - row[chosen]:.2e} below that of "
                                  f"{row.argmax()}")
     return len(ids)
@@ -168,10 +213,27 @@ def check_greedy(case):
 
 @decodes
 def check_cache(case):
+    if case.encoder:  # the program gives no logits of an answer to another text
+        return "-"
     ids = case.decode("--ids", joined(case.prompt))[0]
     logits = case.program_logits(case.folder, case.prompt + ids)[len(case.prompt) - 1:-1]
     chosen = logits[np.arange(len(ids)), ids]
-    return fail_above("logits", float((logits.max(1) - chosen).max()), TIE)
+    tie = case.tie(case.exact_next(case.prompt, ids), case.prompt, ids)
+    return fail_above("logits", float((logits.max(1) - chosen).max()), tie)
+
+
+def check_beams(case):
+    if not case.encoder or is_bf16(case.folder):  # whose activations are rounded, and beams are chosen by small differences
+        return "-"
+    options = dict(num_beams=3, max_new_tokens=16, length_penalty=1.3, no_repeat_ngram_size=2)
+    said = case.run("generate", case.folder, "--ids", joined(case.prompt), "--beams", 3, "--max-new", 16, "--length-penalty", 1.3,
+                    "--no-repeat-ngram", 2, "--json")
+    got = json.loads(said)["beams"]
+    with all_double(), torch.no_grad():
+        texts, scores = encoders.beams(copy_of(case.model, torch.float64), case.prompt, options)
+    if [b["ids"] for b in got] != texts:
+        raise AssertionError(f"beams {[b['ids'] for b in got]} instead of {texts}")
+    return fail_above("scores", max(abs(b["score"] - s) for b, s in zip(got, scores)), SCORES)
 
 
 @decodes
@@ -187,6 +249,8 @@ def check_batch(case):
 
 
 def check_causal(case):
+    if case.encoder:  # each token of a source sees all others
+        return "-"
     before = case.program_logits(case.folder, case.prompt)
     at = len(case.prompt) * 2 // 3
     changed = list(case.prompt)
@@ -196,6 +260,10 @@ def check_causal(case):
     if np.array_equal(before[at:], after[at:]):
         raise AssertionError("a token does not matter")
     return "same"
+
+
+def is_bf16(folder):
+    return any(name.endswith("bfloat16") for name in tensors_of(folder))
 
 
 def tensors_of(folder):
@@ -296,8 +364,8 @@ def check_llamacpp(case):
     return fail_above("logits", relative_difference(llamacpp_logits(out, case.prompt), case.want["logits"][0]), GGUF)
 
 
-CHECKS = dict(logits=check_logits, grads=check_grads, balance=check_balance, greedy=check_greedy, cache=check_cache, batch=check_batch,
-              causal=check_causal, export=check_export, gguf=check_gguf)
+CHECKS = dict(logits=check_logits, grads=check_grads, balance=check_balance, capacity=check_capacity, greedy=check_greedy,
+              cache=check_cache, beams=check_beams, batch=check_batch, causal=check_causal, export=check_export, gguf=check_gguf)
 CHECKS |= {"import": check_import, "llamacpp": check_llamacpp}
 
 

@@ -1,6 +1,8 @@
 """Experts in transformers 5: fused tensors in memory, a tensor for each expert in files; and the loss of their balance."""
 
+import contextlib
 import importlib
+import math
 import re
 
 import torch
@@ -79,3 +81,37 @@ def balance_by(model, inputs, balance, z_loss):
             f = experts / k * chosen.mean(0)
             total = total + model.config.router_aux_loss_coef * (f * p.mean(0)).sum() / rows
     return total
+
+
+def taken(picks, rows, experts, factor):
+    """1 where an expert takes a pick, 0 where it is dropped; picks [N,k] of the tokens of `rows` sequences, in their order.
+
+    An expert takes ceil(factor * T * k / E) picks of a sequence of T tokens: Fedus et al. 2021, eq. 3, with sequences as groups.
+    """
+    of_row = picks.shape[0] // rows
+    limit = math.ceil(factor * of_row * picks.shape[1] / experts * (1 - 1e-12))
+    out = torch.zeros_like(picks)
+    for row in range(rows):
+        room = [limit] * experts
+        for n in range(row * of_row, (row + 1) * of_row):
+            for j, expert in enumerate(picks[n].tolist()):
+                out[n, j] = room[expert] > 0
+                room[expert] -= 1
+    return out
+
+
+@contextlib.contextmanager
+def limited(model, rows, factor):
+    """The model drops picks; yields a list to which every layer adds the share that it drops."""
+    shares = []
+
+    def drop(module, args):
+        x, picks, weights = args
+        takes = taken(picks, rows, module.num_experts, factor)
+        shares.append(1 - takes.double().mean().item())
+        return x, picks, weights * takes
+
+    hooks = [m.register_forward_pre_hook(drop) for m in model.modules() if type(m).__name__.endswith("Experts")]
+    yield shares
+    for hook in hooks:
+        hook.remove()

@@ -1,7 +1,8 @@
 """Random configs of every family: sizes, options and layer patterns. compare_family.py draws from it."""
 
-from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                          Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
+from transformers import (DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig,
+                          MiniCPM3Config, MistralConfig, MixtralConfig, MT5Config, Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig,
+                          Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, SmolLM3Config, T5Config)
 
 from reference import Config
 
@@ -228,6 +229,53 @@ def qwen3_moe(d):
                           rope_parameters=rope(d), **(dict(use_sliding_window=True, sliding_window=d.window()) if d.rare() else {}))
 
 
+def latent_keys(d):
+    """All heads have keys of their own; widths of the latents, and of a head's parts."""
+    d.kv = d.heads = d.int(1, 6)
+    d.layers = max(d.layers, 2)
+    return d.llama_keys(d.free_width()) | dict(
+        q_lora_rank=d.one(None, d.int(4, 30)), kv_lora_rank=d.int(3, 30), qk_nope_head_dim=d.int(2, 12),
+        qk_rope_head_dim=2 * d.int(3, 6), v_head_dim=d.int(2, 14), attention_bias=d.rare(), pad_token_id=d.pad())
+
+
+def deepseek_keys(d):
+    """Experts of the layers behind the first, in groups or not; a token's experts fit into the groups that are kept."""
+    keys, groups = latent_keys(d), d.int(1, 4)
+    size, kept = d.int(2, 3), d.int(1, groups)
+    keys["rope_parameters"] = deepseek_rope(d)
+    return keys | dict(
+        n_routed_experts=groups * size, n_group=groups, topk_group=kept, num_experts_per_tok=d.int(1, min(size * kept, 4)),
+        n_shared_experts=d.int(1, 3), moe_intermediate_size=d.int(5, 40), first_k_dense_replace=d.int(0, d.layers - 1),
+        routed_scaling_factor=d.one(1.0, 2.5))
+
+
+def deepseek_rope(d):
+    if not d.flag():
+        return plain_rope(d)
+    return dict(rope_type="yarn", rope_theta=d.theta(), factor=d.one(2.0, 4.0), beta_fast=d.one(4.0, 32.0), beta_slow=1.0,
+                original_max_position_embeddings=d.int(20, 60), mscale=d.one(0.707, 1.0), mscale_all_dim=d.one(0.707, 1.0))
+
+
+def deepseek_v2(d):
+    keys = deepseek_keys(d)
+    for name in ("kv_lora_rank", "qk_nope_head_dim"):
+        keys[name] += keys[name] % 2  # or its class cannot make complex numbers of what lies behind
+    keys["topk_method"] = "group_limited_greedy" if keys["n_group"] > 1 else "greedy"
+    return DeepseekV2Config(**keys)
+
+
+def deepseek_v3(d):
+    keys = deepseek_keys(d)
+    more = dict(athanor=dict(mtp_loss_weight=0.4), num_nextn_predict_layers=d.int(1, 2)) if d.flag() else {}
+    return DeepseekV3Config(**keys, **more, norm_topk_prob=d.flag(), rope_interleave=d.flag())
+
+
+def minicpm3(d):
+    keys = latent_keys(d)
+    return MiniCPM3Config(**keys | dict(q_lora_rank=d.int(4, 30), attention_bias=False), scale_emb=d.one(1, 2.5, 12),
+                          scale_depth=d.one(1.4, 0.7), dim_model_base=d.int(5, 20), rope_parameters=plain_rope(d))
+
+
 def gemma_keys(d):
     return without(d.llama_keys(d.free_width()), "tie_word_embeddings") | dict(
         head_dim=d.head_dim, query_pre_attn_scalar=d.int(4, 20) if d.rare() else d.head_dim,
@@ -271,9 +319,32 @@ def minicpm(d):
                   scale_emb=d.one(1, 2.5, 12), scale_depth=d.one(1.4, 0.7), dim_model_base=d.int(5, 20), initializer_range=0.1, **keys)
 
 
+def encoder_decoder(d, cls):
+    buckets = d.int(4, 13)
+    pad = d.int(0, d.vocab - 1)
+    config = cls(num_layers=d.int(1, 4), num_decoder_layers=d.one(None, d.int(1, 4)), num_heads=d.int(1, 7), d_kv=d.int(2, 18),
+                 d_model=d.int(9, 48), d_ff=d.ffn, vocab_size=d.vocab, relative_attention_num_buckets=buckets,
+                 relative_attention_max_distance=d.int(buckets // 2 + 1, 40), dropout_rate=0.0, layer_norm_epsilon=d.one(1e-6, 1e-5),
+                 feed_forward_proj=d.one("relu", "gated-gelu", "gated-silu", "gated-relu", "gelu", "gelu_new"),
+                 pad_token_id=pad, eos_token_id=None, decoder_start_token_id=d.one(pad, d.int(0, d.vocab - 1)))
+    config.tie_word_embeddings = d.flag()
+    return config
+
+
+def t5(d):
+    config = encoder_decoder(d, T5Config)
+    config.scale_decoder_outputs = config.tie_word_embeddings if d.flag() else d.flag()
+    return config
+
+
+def mt5(d):
+    return encoder_decoder(d, MT5Config)
+
+
 FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olmo, olmo2=olmo2, mistral=mistral,
                 llama=llama, llama_interleaved=llama_interleaved, smollm3=smollm3, qwen1=qwen1, qwen2=qwen2, qwen3=qwen3, gemma2=gemma2,
-                gemma3=gemma3, mixtral=mixtral, olmoe=olmoe, qwen2_moe=qwen2_moe, qwen3_moe=qwen3_moe, openelm=openelm, mobilellm=mobilellm, minicpm=minicpm)
+                gemma3=gemma3, mixtral=mixtral, olmoe=olmoe, qwen2_moe=qwen2_moe, qwen3_moe=qwen3_moe, deepseek_v2=deepseek_v2,
+                deepseek_v3=deepseek_v3, minicpm3=minicpm3, openelm=openelm, mobilellm=mobilellm, minicpm=minicpm, t5=t5, mt5=mt5)
 
 
 def without_derivable_windows(config):
@@ -292,6 +363,8 @@ def without_derivable_windows(config):
             out["sliding_window_pattern"] = 6
     if kind == "gemma2":
         out["hidden_act"] = out["hidden_activation"]
+    if kind == "t5" and config["scale_decoder_outputs"] == config["tie_word_embeddings"]:
+        out = without(out, "scale_decoder_outputs")
     if kind.startswith("gemma"):
         out["cache_implementation"] = "hybrid"
     return out

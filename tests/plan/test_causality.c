@@ -65,14 +65,23 @@ static void random_sizes(lab *l, json_t *o, const model_family *f) {
     json_decref(kv);
 }
 
-/* One option that some family has, on any family. */
 /* These have no biases. */
 static bool has_experts(const json_t *o) {
     const char *type = json_string_value(json_object_get(o, "model_type"));
     return strcmp(type, "mixtral") == 0 || strcmp(type, "olmoe") == 0 ||
-           strcmp(type, "qwen2_moe") == 0 || strcmp(type, "qwen3_moe") == 0;
+           strcmp(type, "qwen2_moe") == 0 || strcmp(type, "qwen3_moe") == 0 ||
+           strncmp(type, "deepseek", 8) == 0;
 }
 
+/* Latent attention has its own ways for these. */
+static void drop_refused(json_t *o) {
+    static const char *const refused[] = {"qk_norm", "clip_qkv", "partial_rotary_factor"};
+    const char *type = json_string_value(json_object_get(o, "model_type"));
+    if (strncmp(type, "deepseek", 8) != 0 && strcmp(type, "minicpm3") != 0) return;
+    for (int i = 0; i < ARRAY_LEN(refused); i++) json_object_del(o, refused[i]);
+}
+
+/* One option that some family has, on any family. */
 static void random_option(lab *l, json_t *o) {
     static const char *const numbers[] = {"attn_logit_softcapping",
                                           "final_logit_softcapping",
@@ -119,6 +128,7 @@ static void lab_open(lab *l, dev *d, int trial) {
                           0.3); /* so that every path matters */
     random_sizes(l, o, f);
     for (int64_t n = choose(l, 4); n > 0; n--) random_option(l, o);
+    drop_refused(o);
     char *text = json_dumps(o, JSON_COMPACT);
     snprintf(l->what, sizeof l->what, "%s", text);
     free(text);

@@ -406,6 +406,39 @@ static void test_tasks(void **state) {
     strbuf_free(&metrics);
 }
 
+/* Two layers with three experts, of which the last of layer 4 dies. What has another shape is left out, and so is what was
+ * told before a rewind. */
+static void test_experts(void **state) {
+    strbuf metrics = {0};
+    put_run(&metrics, 30);
+    for (int step = 10; step <= 30; step += 10)
+        strbuf_printf(&metrics,
+                      "{\"event\": \"experts\", \"step\": %d, \"layers\": [1, 4], \"load\": "
+                      "[[100, 100, 100], [250, 50, %d]]}\n",
+                      step, step < 30 ? 100 : 0);
+    strbuf_puts(&metrics, "{\"event\": \"experts\", \"step\": 20, \"load\": [[1], 2]}\n"
+                          "{\"event\": \"experts\", \"step\": 30, \"layers\": [1, 4], \"load\": "
+                          "[[100, null, 100], [250, 50, 0]]}\n");
+    char *html = report_of(*state, metrics.data);
+    expect_well_formed(html);
+    assert_int_equal(count_of(html, "<svg class=\"map\""), 3);
+    const char *now = strstr(html, "Load of experts now");
+    const char *layer = strstr(html, "<figcaption>Layer 4 <small>1 without tokens");
+    assert_non_null(strstr(html, "<figcaption>Layer 1</figcaption>"));
+    assert_true(now && layer > now);
+    const char *path = strstr(now, "class=\"none\" d=\"M2 1h1v1h-1z\"");
+    assert_true(path && path < layer); /* column: expert 2, row: the second layer */
+    assert_non_null(strstr(layer, "viewBox=\"0 0 2 3\"")); /* steps 10 and 30 */
+    assert_non_null(strstr(layer, "class=\"high2\" d=\"M0 0h2v1h-2z\""));
+    assert_non_null(strstr(layer, "class=\"none\" d=\"M1 2h1v1h-1z\""));
+    free(html);
+    html = report_of(*state, "{\"event\": \"experts\", \"load\": 3}\n{\"event\": \"experts\"}\n"
+                             "{\"event\": \"experts\", \"load\": [[], []]}\n");
+    assert_null(strstr(html, "class=\"map\""));
+    free(html);
+    strbuf_free(&metrics);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         T(test_whole_report),
@@ -416,6 +449,7 @@ int main(void) {
         T(test_rewound_steps),
         T(test_hostile_events),
         T(test_tasks),
+        T(test_experts),
         T(test_no_run),
         cmocka_unit_test(test_many_steps_stay_small),
         cmocka_unit_test(test_gaps),

@@ -9,6 +9,7 @@
 #include "infer/generate.h"
 #include "interchange/open_model.h"
 #include "io/safetensors/safetensors.h"
+#include "train/batch.h"
 #include "train/train.h"
 
 static const char *const MODELS[] = {TEST_DIR "/golden/encoder/t5-relu-tied",
@@ -166,8 +167,151 @@ static void test_who_sees_whom(void **state) {
     open_model_close(&m);
 }
 
+/* ---- several pairs in a row ---- */
+
+enum { ROW_S = 14, ROW_T = 12 };
+
+typedef struct pair {
+    int n_source, n_target;
+    int32_t source[8], target[8];
+} pair;
+
+/* A program that trains, with room for one row of pairs, as the loader fills it (data/order/sources.c). */
+typedef struct pair_lab {
+    arena *a;
+    dev *dev;
+    plan *p;
+    model_config mc;
+    batch_ports io;
+    batch_rows rows;
+} pair_lab;
+
+static void pair_lab_open(pair_lab *l, const char *folder, dtype compute) {
+    char path[512];
+    err e = {0};
+    *l = (pair_lab){.a = arena_new("pairs")};
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    json_t *o = json_load_file(path, 0, NULL);
+    assert_ok(model_config_read_file(l->a, o, &l->mc, &e), e);
+    json_decref(o);
+    l->mc.initializer_range = 0.5; /* so that every path matters */
+    assert_ok(dev_open(&l->dev, DEV_CPU, 2, &e), e);
+    plan_spec spec = {.model = l->mc,
+                      .compute = compute,
+                      .T = ROW_T,
+                      .source_T = ROW_S,
+                      .train_B = 1,
+                      .optim = optim_find("adamw"),
+                      .document_mask = true};
+    assert_ok(plan_new(&l->p, l->dev, &spec, &e), e);
+    assert_ok(plan_commit(l->p, &e), e);
+    param_init_all(l->p->store, 5);
+    l->io = batch_ports_of(plan_prog(l->p, USE_TRAIN, 0));
+    l->rows = batch_rows_new(l->a, 1, ROW_T, true, &l->mc);
+    batch_rows_add_sources(l->a, &l->rows, ROW_S);
+}
+
+static void pair_lab_close(pair_lab *l) {
+    plan_free(l->p);
+    dev_close(l->dev);
+    arena_free(l->a);
+}
+
+static void put_pair(pair_lab *l, const pair *p, int *s, int *t) {
+    const batch_rows *r = &l->rows;
+    for (int i = 0; i < p->n_source; i++) {
+        r->source[*s + i] = p->source[i];
+        r->source_pos[*s + i] = i;
+        r->source_start[*s + i] = *s, r->source_end[*s + i] = *s + p->n_source;
+    }
+    for (int i = 0; i < p->n_target; i++) {
+        r->ids[*t + i] = i ? p->target[i - 1] : 0;
+        r->targets[*t + i] = p->target[i];
+        r->pos[*t + i] = i, r->start[*t + i] = *t;
+        r->seen_start[*t + i] = *s, r->seen_end[*t + i] = *s + p->n_source;
+    }
+    *s += p->n_source, *t += p->n_target;
+}
+
+/* Losses of the row's targets, and gradients; `padding` is the id of what nobody reads. */
+static const float *run_pairs(pair_lab *l, const pair *p, int n, int32_t padding) {
+    int s = 0, t = 0;
+    const batch_rows *r = &l->rows;
+    for (int i = 0; i < n; i++) put_pair(l, p + i, &s, &t);
+    for (; s < ROW_S; s++)
+        r->source[s] = padding, r->source_pos[s] = r->source_start[s] = r->source_end[s] = 0;
+    for (int first = t; t < ROW_T; t++) {
+        r->ids[t] = padding, r->targets[t] = -1;
+        r->pos[t] = t - first, r->start[t] = first;
+        r->seen_start[t] = r->seen_end[t] = 0;
+    }
+    batch_put(&l->io, 0, r);
+    op_run run = {.dev = l->dev, .first_micro = true, .grad_scale = 1};
+    prog_replay(l->io.p, PROG_ALL, &run);
+    batch_take_nll(&l->io, 0, r);
+    return r->nll;
+}
+
+static float *gradients_of(const pair_lab *l) {
+    size_t bytes = (size_t)param_store_sizes(l->p->store).grad_bytes;
+    float *g = xmalloc(bytes);
+    memcpy(g, param_grad(l->p->store), bytes);
+    return g;
+}
+
+/* Two pairs in a row are what each is alone: its losses, and the sum of their gradients. */
+static void check_sums(pair_lab *l, const pair *both) {
+    float alone[ROW_T];
+    int n = both[0].n_target, m = both[1].n_target;
+    memcpy(alone, run_pairs(l, both, 1, 0), (size_t)n * sizeof *alone);
+    float *a = gradients_of(l);
+    memcpy(alone + n, run_pairs(l, both + 1, 1, 0), (size_t)m * sizeof *alone);
+    float *b = gradients_of(l);
+    assert_near("losses", run_pairs(l, both, 2, 0), alone, n + m, 1e-6);
+    const float *got = param_grad(l->p->store);
+    for (int i = 0; i < param_count(l->p->store); i++) {
+        const param *p = param_at(l->p->store, i);
+        int64_t first = p->offset, size = param_elems(p);
+        for (int64_t k = first; k < first + size; k++) a[k] += b[k];
+        assert_near(p->name, got + first, a + first, size, 1e-5);
+    }
+    free(a), free(b);
+}
+
+/* The neighbour's source and target, and padding, change not a bit of a pair's losses, and the pair's own do. */
+static void check_neighbours(pair_lab *l, const pair *both) {
+    float before[ROW_T];
+    int n = both[0].n_target, m = both[1].n_target;
+    memcpy(before, run_pairs(l, both, 2, 0), (size_t)(n + m) * sizeof *before);
+    assert_memory_equal(before, run_pairs(l, both, 2, 77), (size_t)(n + m) * sizeof *before);
+    for (int k = 0; k < 4; k++) {
+        pair other[2] = {both[0], both[1]};
+        int32_t *id = k % 2 ? other[k / 2].target : other[k / 2].source;
+        id[1] = (id[1] + 11) % 100 + 2;
+        const float *after = run_pairs(l, other, 2, 0);
+        const float *mine = before + (k / 2 ? n : 0), *now = after + (k / 2 ? n : 0);
+        const float *theirs = before + (k / 2 ? 0 : n), *still = after + (k / 2 ? 0 : n);
+        assert_memory_equal(theirs, still, (size_t)(k / 2 ? n : m) * sizeof *before);
+        assert_memory_not_equal(mine, now, (size_t)(k / 2 ? m : n) * sizeof *before);
+    }
+}
+
+static void test_pairs_in_a_row(void **state) {
+    (void)state;
+    static const pair both[2] = {{5, 4, {9, 31, 12, 80, 1}, {44, 20, 7, 1}},
+                                 {6, 5, {66, 9, 102, 55, 23, 1}, {20, 91, 13, 13, 1}}};
+    for (int i = 0; i < 2 * ARRAY_LEN(MODELS); i++) {
+        pair_lab l;
+        pair_lab_open(&l, MODELS[i / 2], i % 2 ? DT_BF16 : DT_F32);
+        if (i % 2 == 0) check_sums(&l, both);
+        check_neighbours(&l, both);
+        pair_lab_close(&l);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_text), IO_TEST(test_gradients),
-                                       cmocka_unit_test(test_who_sees_whom)};
+                                       cmocka_unit_test(test_who_sees_whom),
+                                       cmocka_unit_test(test_pairs_in_a_row)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,7 @@ static void set_step(routers *r, const int64_t picks[E], double nats) {
         int64_t *sum = r->sum + (int64_t)i * ROUTERS_SUMS * E;
         for (int e = 0; e < E; e++) {
             sum[e] = picks[e];
+            sum[ROUTERS_TAKEN * E + e] = picks[e] < 80 ? picks[e] : 80;
             sum[E + e] = picks[e] * (1 << 18) / K;
         }
         sum[2 * E] = llrint(nats * (double)total / K * (1 << 18));
@@ -56,6 +57,7 @@ static void test_view(void **state) {
     assert_true(fabs(v.collapse) < 1e-12 && v.dead == 0);
     set_step(&r, uneven, 1);
     assert_true(fabs(routers_view(&r, 0).load - 1.8) < 1e-12);
+    assert_true(fabs(v.dropped) < 1e-12 && fabs(routers_view(&r, 0).dropped - 0.025) < 1e-12);
     assert_true(fabs(routers_view(&r, 0).entropy - 1 / log(E)) < 1e-4);
     arena_free(a);
 }

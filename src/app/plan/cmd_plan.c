@@ -3,6 +3,7 @@
 
 #include "app/frame/cli.h"
 #include "app/frame/model_arg.h"
+#include "app/plan/on_cluster.h"
 #include "interchange/where_runs.h"
 #include "interchange/open_model.h"
 #include "run/config/config_device.h"
@@ -28,17 +29,24 @@ static where_runs where_of(const config *c, const plan *p) {
     return w;
 }
 
-static void print_plan(const cli_args *args, where_runs w, int64_t limit_bytes, const plan *p) {
+/* on: the cluster whose time is asked for; NULL: none. */
+static void print_plan(const cli_args *args, where_runs w, int64_t limit_bytes, const plan *p,
+                       const cluster *on) {
+    clock_time t = {0};
+    if (on) t = clock_step(p, on);
     if (args->json) {
         json_t *o = plan_json(p, limit_bytes);
+        if (on) json_object_set_new(o, "time", clock_json(&t, on));
         json_object_set_new(o, "runs", where_runs_json(&w));
         cli_print_json(o);
         return;
     }
     strbuf text = {0};
     plan_print(p);
+    strbuf_puts(&text, "  where it will run\n");
     where_runs_describe(&w, &text);
-    printf("  where it will run\n%s", strbuf_cstr(&text));
+    if (on) clock_describe(&t, on, &text);
+    printf("%s", strbuf_cstr(&text));
     strbuf_free(&text);
 }
 
@@ -55,7 +63,7 @@ static status plan_gguf(const cli_args *args, err *e) {
     }
     if (p) {
         model_config mc = gguf_model_hf_config(m.gguf);
-        print_plan(args, where_runs_of(&mc, m.tok), 0, p);
+        print_plan(args, where_runs_of(&mc, m.tok), 0, p, NULL);
         st = plan_check_fits(p, 0, e);
         if (st == ST_MEMORY) st = say_too_large(args, false, e);
     }
@@ -69,12 +77,16 @@ static status cmd_plan(const cli_args *args, err *e) {
     config *c;
     dev *meta;
     plan *p = NULL;
+    cluster on;
     TRY(model_arg_load(args->inputs[0], args, &c, e));
     config_tell_notes(c);
-    status st = config_open_meta(c, &meta, e);
+    status st = c->cluster ? on_cluster_take(c, &on, e) : ST_OK;
+    if (st == ST_OK) st = config_open_meta(c, &meta, e);
     if (st == ST_OK) {
         st = train_plan(c, meta, &p, e);
-        if (p) print_plan(args, where_of(c, p), c->train.memory_limit, p);
+        if (p)
+            print_plan(args, where_of(c, p), c->train.memory_limit, p,
+                       c->cluster && p->spec.train_B ? &on : NULL);
         if (p && st == ST_MEMORY) st = say_too_large(args, c->train.memory_limit > 0, e);
         plan_free(p);
         dev_close(meta);

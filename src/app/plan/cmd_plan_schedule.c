@@ -46,7 +46,8 @@ static status read_times(const cli_args *args, schedule_times *t, err *e) {
                            [WORK_BACKWARD] = v[1] + v[2],
                            [WORK_INPUT] = v[1],
                            [WORK_WEIGHT] = v[2]},
-                          v[3]};
+                          v[3],
+                          NULL};
     return ST_OK;
 }
 

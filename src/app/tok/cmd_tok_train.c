@@ -154,7 +154,9 @@ static status read_and_train(const cli_args *args, tok_trainer *tr, train_view *
     return st;
 }
 
-static status save(const tok *t, const char *path, err *e) {
+static status save(const tok *t, const char *path, arena *a, err *e) {
+    const char *name = path_base(path);
+    if (name > path) TRY(file_make_dirs(arena_strndup(a, path, (size_t)(name - path)), e));
     return file_is_dir(path) ? tok_save_dir(t, path, 0, e) : tok_save_file(t, path, e);
 }
 
@@ -173,7 +175,7 @@ static status run_train(const cli_args *args, err *e) {
     TRY_GOTO(st, train_options(args, a, &opt, e), out);
     TRY_GOTO(st, tok_trainer_new(&tr, &opt, e), out);
     TRY_GOTO(st, read_and_train(args, tr, &view, &t, e), out);
-    TRY_GOTO(st, save(t, args->output, e), out);
+    TRY_GOTO(st, save(t, args->output, a, e), out);
     double seconds = clock_since_s(start);
     if (args->json) {
         cli_print_json(json_pack("{s:i, s:o}", "vocab_size", (int)tok_vocab_size(t), "seconds",

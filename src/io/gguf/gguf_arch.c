@@ -7,6 +7,7 @@
 #define NO GGUF_NEVER
 #define MAY GGUF_MAY
 #define MUST GGUF_MUST
+#define DEEPSEEK (GGUF_EXPERTS_OWN_WIDTH | GGUF_EXPERTS_DEEPSEEK)
 #define OLMOE (GGUF_EXPERTS_NOT_RENORMALISED | GGUF_EXPERTS_SQUARE)
 
 /* clang-format off */
@@ -25,6 +26,7 @@ static const gguf_arch archs[] = {
     {"qwen2",    false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   MAY,  NO, 0},
     {"qwen3",    false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO, 0},
     {"qwen3moe", false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO,   GGUF_EXPERTS_OWN_WIDTH},
+    {"deepseek2", true, false, false, false, 0, 1,  MUST, NO,   NO,   NO,   NO,   NO,   DEEPSEEK},
     {"gemma2",   false, false, false, false, 2, 1,  NO,   NO,   NO,   NO,   NO,   NO, 0},
     {"gemma3",   false, false, false, false, 6, 1,  MAY,  NO,   NO,   NO,   NO,   NO, 0},
     {"openelm",  false, true,  false, false, 0, 1,  NO,   NO,   NO,   NO,   NO,   NO, 0},
@@ -69,7 +71,12 @@ const model_family *gguf_arch_family(const gguf_arch *arch, bool experts) {
     [PART_K_NORM] = "blk.%d.attn_k_norm", [PART_GATE] = "blk.%d.ffn_gate",                         \
     [PART_UP] = "blk.%d.ffn_up", [PART_DOWN] = "blk.%d.ffn_down",                                  \
     [PART_ROUTER] = "blk.%d.ffn_gate_inp", [PART_EXPERT_GATE] = "blk.%d.ffn_gate_exps",            \
-    [PART_EXPERT_UP] = "blk.%d.ffn_up_exps", [PART_EXPERT_DOWN] = "blk.%d.ffn_down_exps"
+    [PART_EXPERT_UP] = "blk.%d.ffn_up_exps", [PART_EXPERT_DOWN] = "blk.%d.ffn_down_exps",          \
+    [PART_ROUTER_BIAS] = "blk.%d.exp_probs_b.bias", [PART_SHARED_GATE] = "blk.%d.ffn_gate_shexp",  \
+    [PART_SHARED_UP] = "blk.%d.ffn_up_shexp", [PART_SHARED_DOWN] = "blk.%d.ffn_down_shexp",        \
+    [PART_Q_A] = "blk.%d.attn_q_a", [PART_Q_A_NORM] = "blk.%d.attn_q_a_norm",                      \
+    [PART_Q_B] = "blk.%d.attn_q_b", [PART_KV_A] = "blk.%d.attn_kv_a_mqa",                          \
+    [PART_KV_A_NORM] = "blk.%d.attn_kv_a_norm", [PART_KV_B] = "blk.%d.attn_kv_b"
 
 const char *const *gguf_part_names(bool fused) {
     static const char *const one[PART_COUNT] = {NAMES_OF_ALL, [PART_QKV] = "blk.%d.attn_qkv"};

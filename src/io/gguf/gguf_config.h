@@ -21,6 +21,8 @@ typedef enum gguf_experts {
     GGUF_EXPERTS_OWN_WIDTH = 2,        /* their width is expert_feed_forward_length */
     GGUF_EXPERTS_NOT_RENORMALISED = 4, /* the weights of a token's experts do not sum to 1 */
     GGUF_EXPERTS_SQUARE = 8, /* all heads together are as wide as the stream, also of keys */
+    GGUF_EXPERTS_DEEPSEEK =
+        16, /* and attention, as DeepSeek-V2 and V3 have them (gguf_deepseek.c) */
 } gguf_experts;
 
 typedef struct gguf_arch {
@@ -69,6 +71,19 @@ status gguf_arch_int(const gguf_facts *f, const gguf_arch *arch, const char *key
                      err *e) ATH_MUST_USE;
 status gguf_arch_float(const gguf_facts *f, const gguf_arch *arch, const char *key, double *x,
                        err *e) ATH_MUST_USE;
+
+/* ---- deepseek2 (gguf_deepseek.c) ---- */
+
+/* The option that such a file cannot express; NULL: none. */
+const char *gguf_deepseek_lacks(const model_config *mc);
+/* Its own keys; the options that they say; which of the two families a file is; yarn scaling. */
+void gguf_deepseek_write(const model_config *mc, const gguf_arch *arch, gguf_pairs *p);
+status gguf_deepseek_read(const gguf_facts *f, const gguf_arch *arch, int64_t layers, json_t *o,
+                          err *e) ATH_MUST_USE;
+status gguf_deepseek_family(const gguf_facts *f, const gguf_arch *arch, const model_family **out,
+                            err *e) ATH_MUST_USE;
+status gguf_deepseek_yarn(const gguf_facts *f, const gguf_arch *arch, json_t *rope,
+                          err *e) ATH_MUST_USE;
 
 /* `mc` as a file of its architecture holds it: names, order, and the tensors that such a file must
  * have (biases of zero, a head of its own). ST_USAGE: llama.cpp does not have the family. */

@@ -134,7 +134,8 @@ static status read_heads(reading *r) {
     int64_t key_length = r->heads > 0 ? r->hidden / r->heads : 0, value_length = key_length;
     TRY(gguf_arch_int(r->f, r->arch, "attention.key_length", &key_length, r->e));
     TRY(gguf_arch_int(r->f, r->arch, "attention.value_length", &value_length, r->e));
-    if (r->heads < 1 || key_length < 1 || key_length != value_length) {
+    bool latent = r->arch->experts & GGUF_EXPERTS_DEEPSEEK;
+    if (r->heads < 1 || key_length < 1 || (key_length != value_length && !latent)) {
         err_set(r->e, ST_FORMAT, "%s: %lld heads of %lld columns, values of %lld are not possible",
                 r->f->meta->label, (long long)r->heads, (long long)key_length,
                 (long long)value_length);
@@ -248,6 +249,8 @@ static void read_smollm3(reading *r) {
 /* What one architecture has alone. */
 static status read_own(reading *r) {
     const char *name = r->arch->name;
+    if (r->arch->experts & GGUF_EXPERTS_DEEPSEEK)
+        return gguf_deepseek_read(r->f, r->arch, r->layers, r->o, r->e);
     if (strncmp(name, "gemma", 5) == 0) return read_gemma(r);
     if (strcmp(name, "minicpm") == 0) return read_minicpm(r);
     if (strcmp(name, "smollm3") == 0) read_smollm3(r);
@@ -302,6 +305,8 @@ static status find_arch(reading *r, const model_family **family) {
     if (r->arch && r->arch->experts)
         TRY(gguf_arch_int(r->f, r->arch, "expert_count", &r->experts, r->e));
     *family = r->arch ? gguf_arch_family(r->arch, r->experts > 0) : NULL;
+    if (*family && r->arch->experts & GGUF_EXPERTS_DEEPSEEK)
+        return gguf_deepseek_family(r->f, r->arch, family, r->e);
     if (*family) return ST_OK;
     err_set(r->e, ST_USAGE, "%s: the architecture '%s' is not available in this version",
             r->f->meta->label, name);

@@ -42,6 +42,10 @@ static status resolve(const gguf_arch *arch, const model_config *mc, model_confi
 /* Experts are in all layers, or in none. */
 static status check_experts(const gguf_arch *arch, const model_config *mc, err *e) {
     int with = 0;
+    if (arch->experts & GGUF_EXPERTS_DEEPSEEK) {
+        const char *key = gguf_deepseek_lacks(mc);
+        return key ? differs(mc, key, e) : ST_OK;
+    }
     for (int l = 0; l < model_layers(mc); l++) {
         layer_spec k = model_layer(mc, l);
         bool square = k.attn.H == k.attn.K && k.attn.H * k.attn.D == mc->hidden_size;
@@ -103,7 +107,7 @@ static void put_layers(writing *w, const char *key, int64_t all, const int64_t *
 
 static void put_widths(writing *w) {
     const model_config *mc = w->mc;
-    mlp_layer m = model_layer(mc, 0).mlp;
+    mlp_layer m = model_layer(mc, model_layers(mc) - 1).mlp; /* the first may be dense */
     if (m.E == 0) {
         put_layers(w, "feed_forward_length", mc->intermediate_size, mc->intermediate_size_of,
                    w->arch->ffn_parts);
@@ -127,7 +131,7 @@ static void put_sizes(writing *w) {
     put_layers(w, "attention.head_count_kv", mc->num_key_value_heads, mc->num_key_value_heads_of,
                1);
     put_int(w, "attention.key_length", mc->head_dim);
-    put_int(w, "attention.value_length", mc->head_dim);
+    put_int(w, "attention.value_length", model_layer(mc, 0).attn.Dv);
     put_num(w,
             w->arch->layer_norm ? "attention.layer_norm_epsilon"
                                 : "attention.layer_norm_rms_epsilon",
@@ -162,7 +166,7 @@ static void put_scaling(writing *w, const rope_spec *s) {
         if (own.scaling.factor <= 0)
             own.scaling.factor = (double)s->max_positions / (double)original;
         put_num(w, "rope.scaling.factor", own.scaling.factor);
-        put_yarn(w, &own);
+        if (!(w->arch->experts & GGUF_EXPERTS_DEEPSEEK)) put_yarn(w, &own);
         return;
     }
     double unused[512];
@@ -195,6 +199,7 @@ static void put_windows(writing *w) {
 static void put_own(writing *w) {
     const model_config *mc = w->mc;
     const char *name = w->arch->name;
+    if (w->arch->experts & GGUF_EXPERTS_DEEPSEEK) gguf_deepseek_write(mc, w->arch, w->p);
     /* Gemma 2 without a cap cannot be said: a missing key means the published one. */
     if (strcmp(name, "gemma2") == 0 && mc->attn_softcap > 0)
         put_num(w, "attn_logit_softcapping", mc->attn_softcap);
@@ -239,6 +244,10 @@ static const char *layer_difference(const layer_spec *a, const layer_spec *b) {
         {"num_attention_heads", (double)a->attn.H, (double)b->attn.H},
         {"num_key_value_heads", (double)a->attn.K, (double)b->attn.K},
         {"head_dim", (double)a->attn.D, (double)b->attn.D},
+        {"kv_lora_rank", (double)a->attn.kv_rank, (double)b->attn.kv_rank},
+        {"q_lora_rank", (double)a->attn.q_rank, (double)b->attn.q_rank},
+        {"qk_rope_head_dim", (double)a->attn.shared, (double)b->attn.shared},
+        {"v_head_dim", (double)a->attn.Dv, (double)b->attn.Dv},
         {"qkv_bias", a->attn.qkv_bias, b->attn.qkv_bias},
         {"attention_bias", a->attn.out_bias, b->attn.out_bias},
         {"qk_norm", a->attn.qk_norm, b->attn.qk_norm},

@@ -208,7 +208,9 @@ void gguf_model_end_ids(const gguf_model *m, tok_ids *out) {
 model_config gguf_model_hf_config(const gguf_model *m) {
     model_config mc = m->config;
     mc.names = NULL;
-    mc.gguf_order = mc.rope_interleaved = false;
+    mc.gguf_order = false;
+    if (mc.kv_lora_rank == 0)
+        mc.rope_interleaved = false; /* latents have neighbours as pairs in both */
     return mc;
 }
 

@@ -77,6 +77,7 @@ static status read_yarn(const gguf_facts *f, const gguf_arch *arch, double facto
     json_object_set_new(rope, "factor", json_real(factor));
     json_object_set_new(rope, "beta_fast", json_real(fast));
     json_object_set_new(rope, "beta_slow", json_real(slow));
+    if (arch->experts & GGUF_EXPERTS_DEEPSEEK) return gguf_deepseek_yarn(f, arch, rope, e);
     if (attn * more != 1)
         json_object_set_new(rope, "attention_factor",
                             json_real(attn * more * (0.1 * log(fmax(factor, 1)) + 1)));

@@ -13,14 +13,20 @@ static void take_expert(arena *a, struct gguf_rows_layer *in, const param *p, in
     (*list)[in->experts[p->part]++] = p;
 }
 
+/* The bias that chooses experts is a part of its own, whatever files call it. */
+static int is_bias(const param *p) {
+    return param_is_bias(p) && p->part != PART_ROUTER_BIAS;
+}
+
 gguf_rows gguf_rows_new(arena *a, const model_config *file, const model_config *hf,
                         const param_store *store) {
     gguf_rows r = {.file = file, .hf = hf, .store = store};
     r.layer = ARENA_ARRAY(a, struct gguf_rows_layer, hf->num_hidden_layers + 1);
     for (int i = 0; i < param_count(store); i++) {
         const param *p = param_at(store, i);
+        if (model_param_is_ahead(hf, p)) continue; /* files hold the model without its modules */
         struct gguf_rows_layer *in = &r.layer[p->layer + 1];
-        in->part[p->part][param_is_bias(p)] = p;
+        in->part[p->part][is_bias(p)] = p;
         if (model_part_of_expert(p->part)) take_expert(a, in, p, hf->num_experts);
     }
     return r;
@@ -89,7 +95,7 @@ float *gguf_rows_at(const gguf_rows *r, const param *p, int64_t i) {
         int64_t each = p->rows / p->experts;
         return element(r, in->expert[p->part][i / each], i % each);
     }
-    int bias = param_is_bias(p);
+    int bias = is_bias(p);
     if (p->layer >= 0 && is_rotated(&k, &at)) at.row = reorder(r, &k.attn, at.row);
     if (in->part[at.whole][bias]) return element(r, in->part[at.whole][bias], at.row);
     for (int j = 0; j < at.n && at.n > 1; j++) {

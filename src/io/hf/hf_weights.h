@@ -20,8 +20,8 @@ typedef struct hf_weight {
 
 /* Finds the tensor of every parameter of the whole model (param_store_whole): list[i] is that of
  * parameter i. ST_FORMAT names a tensor that is missing or has another shape. So does it one that
- * is no parameter, except buffers that files are known to hold, and a head that equals the
- * embedding. */
+ * is no parameter, except buffers that files are known to hold, a head that equals the
+ * embedding, modules of multi-token prediction that the store does not have, and what modules repeat. */
 status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list,
                        err *e) ATH_MUST_USE;
 /* Whether a head is stored that differs from the embedding `table`. */
@@ -30,6 +30,11 @@ status hf_head_differs(const st_reader *r, const st_view *head, const st_view *t
 /* A tensor by its name, or by one that differs in a prefix that other tools leave out or add; NULL:
  * there is none. */
 const st_view *hf_find_view(const st_reader *r, const char *name);
+/* How many of the modules of multi-token prediction that the config names are stored: transformers
+ * leaves them out of what it writes, and keeps the config's word of them. */
+int hf_count_ahead(const st_reader *r, const model_config *mc);
+/* Leaves out of mc the modules that the folder does not hold. */
+status hf_settle_ahead(model_config *mc, const char *dir, err *e) ATH_MUST_USE;
 /* Elements [first, first + n) of what is stored. */
 status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, dtype dt,
                       err *e) ATH_MUST_USE;
@@ -85,6 +90,9 @@ status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) ATH_M
  * the file at full length; then every rank calls hf_write_part, in any order, with no message
  * between them. */
 
+/* The format of a parameter in a file of format dt. The bias of a router is fp32 in 16-bit files, too, as in DeepSeek's
+ * own: the steps by which it moves would be lost. */
+dtype hf_file_dtype(const param *p, dtype dt);
 /* The tensors of one array (masters, or a state of the optimizer), without data: those of the whole
  * model (param_store_whole) that are not frozen, named PREFIX + parameter name. All ranks get the
  * same list, whatever they hold: hf_declared tensors. In the arena. */

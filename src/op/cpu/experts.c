@@ -64,6 +64,12 @@ static gemm_args weight_of(const op_call *c, int64_t e) {
     return g;
 }
 
+/* Rows behind those of all experts. */
+static void zero_rows(const tensor *t, int64_t first) {
+    size_t bytes = (size_t)t->cols * dtype_bytes(t->dt);
+    for (int64_t m = first; m < t->rows; m++) memset((void *)(uintptr_t)at_row(t, m), 0, bytes);
+}
+
 /* An expert that no token has picked has a gradient of 0. */
 static void no_rows(const gemm_args *g) {
     if (g->accumulate) return;
@@ -164,6 +170,7 @@ static void forward_by_row(const op_call *c) {
 
 static void expert_linear_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *w = &c->in[1];
+    zero_rows(&c->out[0], starts_of(c)[c->attr->experts.n]);
     if (!CPU_STORED && w->dt != x->dt)
         op_find_reference(OP_EXPERT_LINEAR, DT_F32)->fwd(c);
     else if (is_by_row(c->attr, x->dt, w->dt, x->rows))
@@ -173,6 +180,7 @@ static void expert_linear_fwd(const op_call *c) {
 }
 static void expert_linear_bwd_input(const op_call *c) {
     if (!c->din[0].data) return;
+    if (!op_accumulates(c, 0)) zero_rows(&c->din[0], starts_of(c)[c->attr->experts.n]);
     if (!CPU_STORED && c->in[1].dt != c->dout[0].dt)
         op_find_reference(OP_EXPERT_LINEAR, DT_F32)->bwd_input(c);
     else
@@ -238,7 +246,7 @@ V_INLINE void sum_row(const op_call *c, int64_t n, dtype dt) {
     FOR_VECTORS(y->cols, j, left) {
         vf sum = v_zero();
         for (int64_t i = 0; i < k; i++)
-            sum = v_fma(v_set1(weight[i]), row_get(z, slot[i], j, left, dt), sum);
+            if (slot[i] >= 0) sum = v_fma(v_set1(weight[i]), row_get(z, slot[i], j, left, dt), sum);
         if (res->data) sum += row_get(res, n, j, left, dt);
         row_put(y, n, j, sum, left, false, dt);
     }
@@ -257,6 +265,7 @@ V_INLINE void give_row(const op_call *c, int64_t n, dtype dt) {
         vf weight = v_set1(weights_of(&c->in[1], n)[i]), dot = v_zero();
         FOR_VECTORS(dy->cols, j, left) {
             vf g = row_get(dy, n, j, left, dt);
+            if (slot < 0) break;
             if (dz->data) row_put(dz, slot, j, weight * g, left, op_accumulates(c, 0), dt);
             if (dw->data) dot = v_fma(row_get(z, slot, j, left, dt), g, dot);
         }
@@ -267,7 +276,8 @@ V_INLINE void give_row(const op_call *c, int64_t n, dtype dt) {
 }
 
 static void expert_sum_bwd(const op_call *c) {
-    const tensor *dy = &c->dout[0];
+    const tensor *dy = &c->dout[0], *dz = &c->din[0];
+    if (dz->data && !op_accumulates(c, 0)) zero_rows(dz, op_expert_rows(&c->in[2]));
 #pragma omp parallel for num_threads(loop_threads(c, c->in[0].rows * dy->cols)) schedule(static)
     for (int64_t n = 0; n < dy->rows; n++) WITH_DTYPE(dy->dt, give_row, c, n);
 }

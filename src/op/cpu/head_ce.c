@@ -22,7 +22,7 @@ typedef struct head {
     const op_call *c;
     tensor dx, dw, dbias; /* data NULL: not wanted */
     bool add_dx;
-    const tensor *dnll; /* NULL: run->grad_scale for every row */
+    const tensor *dnll; /* NULL: run->grad_scale * weight for every row */
     /* workspace */
     float *logits, *dx_chunk;
     void *gemm;
@@ -51,7 +51,7 @@ V_INLINE void head_row(const head *h, int64_t n, float *logits, bool grad, dtype
         memset(logits, 0, (size_t)(V * v_element_bytes(dt)));
         return;
     }
-    float s = h->dnll ? *f32_at(h->dnll, n) : c->run->grad_scale;
+    float s = h->dnll ? *f32_at(h->dnll, n) : c->run->grad_scale * c->attr->head.weight;
     float scale = s * (float)(1.0 + 2.0 * (double)c->attr->head.z_loss * lse) / sum;
     float d_target;
     if (cap > 0.0f) {

@@ -1,4 +1,4 @@
-/* ADD, SCALE, COPY and BIAS: y = c x + z + bias, with c = 1, or without z or the bias. FILL: y = c. DROPOUT: y =
+/* ADD, SCALE, COPY and BIAS: y = c x + z + bias, with c = 1, or without z or the bias. CONCAT: two copies. FILL: y = c. DROPOUT: y =
  * x keep / (1-p) + z, by the draws of op/dropout.h. A number read (with z two; FILL: none) and one written, one FLOP
  * (DROPOUT: 11 integer products for four numbers); where the result is added, one more read. */
 #include "op/cuda/column_sums.h"
@@ -69,7 +69,8 @@ typedef struct dropout_args {
     mat x, y, z;
     pieces p;
     drawing draw;
-    int64_t first_row, all_rows, cols; /* of a micro-batch, of which this rank may have some rows */
+    int64_t first_row, all_rows; /* of a micro-batch, of which this rank may have some rows */
+    int64_t first_col, all_cols; /* the same of columns */
     int32_t add;
 } dropout_args;
 
@@ -79,7 +80,7 @@ KERNEL(dropout_rows, dropout_args, PIECE_THREADS) {
     float v[VEC], factor[4];
     if (!my_piece(&a->p, &n, &c)) return;
     uint64_t row = a->draw.run->micro_batch * (uint64_t)a->all_rows + (uint64_t)(a->first_row + n);
-    uint64_t counter = row * (uint64_t)a->cols + (uint64_t)c;
+    uint64_t counter = row * (uint64_t)a->all_cols + (uint64_t)(a->first_col + c);
     rng_key key = draw_key(&a->draw);
     piece_load(v, row_of(a->x, n) + c, a->p.wide);
     if (a->p.wide) {
@@ -122,6 +123,33 @@ const op_impl CUDA_IMPL(ADD) = {scale_fwd, NULL, NULL, NULL};
 const op_impl CUDA_IMPL(SCALE) = {scale_fwd, scale_bwd, NULL, NULL};
 const op_impl CUDA_IMPL(COPY) = {scale_fwd, scale_bwd, NULL, NULL};
 
+static tensor columns(const tensor *t, int64_t first, int64_t n) {
+    tensor part = *t;
+    part.data = (STORE *)t->data + first;
+    part.cols = n;
+    return part;
+}
+
+static void concat_fwd(const op_call *c) {
+    const tensor none = {0};
+    for (int i = 0; i < 2; i++) {
+        tensor part = columns(&c->out[0], i ? c->in[0].cols : 0, c->in[i].cols);
+        scale(c, &c->in[i], &none, &part, false);
+    }
+}
+
+static void concat_bwd(const op_call *c) {
+    const tensor none = {0}, *dy = &c->dout[0];
+    for (int i = 0; i < 2; i++) {
+        const tensor *dx = &c->din[i];
+        if (!dx->data) continue;
+        tensor part = columns(dy, i ? dy->cols - dx->cols : 0, dx->cols);
+        scale(c, &part, &none, dx, op_accumulates(c, i));
+    }
+}
+
+const op_impl CUDA_IMPL(CONCAT) = {concat_fwd, concat_bwd, NULL, NULL};
+
 static void bias_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *bias = &c->in[1], *y = &c->out[0];
     scale_args a = {.x = mat_of(x), .y = mat_of(y), .bias = bias->data, .by = 1};
@@ -152,12 +180,15 @@ static void fill_fwd(const op_call *c) {
 const op_impl CUDA_IMPL(FILL) = {fill_fwd, NULL, NULL, NULL};
 
 static void dropout(const op_call *c, const tensor *x, const tensor *z, const tensor *y, bool add) {
-    dropout_args a = {.x = mat_of(x), .y = mat_of(y), .cols = y->cols, .add = add};
-    a.first_row = c->attr->dropout.first_row;
+    dropout_args a = {.x = mat_of(x), .y = mat_of(y), .add = add};
+    a.first_row = c->attr->dropout.first_row, a.first_col = c->attr->dropout.first_col;
     a.all_rows = c->attr->dropout.all_rows ? c->attr->dropout.all_rows : y->rows;
-    /* Rows that are wide have a multiple of 4 elements, and so begin with such a counter. */
+    a.all_cols = c->attr->dropout.all_cols ? c->attr->dropout.all_cols : y->cols;
+    /* Wide pieces begin with a counter that is a multiple of 4, as rows do that are wide themselves. */
+    bool whole = a.all_cols % 4 == 0 && a.first_col % 4 == 0;
     if (z->data) a.z = mat_of(z);
-    a.p = pieces_of(y->rows, y->cols, is_wide(x) && is_wide(y) && (!z->data || is_wide(z)));
+    a.p =
+        pieces_of(y->rows, y->cols, whole && is_wide(x) && is_wide(y) && (!z->data || is_wide(z)));
     a.draw = draws_of(c, c->attr->dropout.p, c->attr->dropout.stream);
     launch(c, &dropout_rows, grid_of_pieces(&a.p), &a);
 }

@@ -1,7 +1,7 @@
 /* Products of experts with the tokens that go through them, and what comes of them.
  *
  *   EXPERT_LINEAR  y[m] = x[m] w_e^T for starts[e] <= m < starts[e+1]
- *   EXPERT_SUM     y[n] = sum_j weights[n,j] z[slots[n,j]] + res[n]
+ *   EXPERT_SUM     y[n] = sum_j weights[n,j] z[slots[n,j]] + res[n], over slots that are not negative
  *                  dz[slots[n,j]] = weights[n,j] dy[n]; dweights[n,j] = z[slots[n,j]] . dy[n] */
 #include "op/ref/ref.h"
 #include "op/ref/stored.h"
@@ -20,9 +20,16 @@ static tensor expert_of(const op_call *c, const tensor *w, int64_t e) {
     return t;
 }
 
+/* Rows from `first` on are 0; what is added to them is nothing. */
+static void zero_rows(const tensor *t, int64_t first, bool add) {
+    for (int64_t m = first; !add && m < t->rows; m++)
+        for (int64_t i = 0; i < t->cols; i++) row_of(t, m)[i] = store(0);
+}
+
 static void expert_linear_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *y = &c->out[0];
     const int32_t *starts = starts_of(c);
+    zero_rows(y, starts[c->attr->experts.n], false);
     PARALLEL_FOR
     for (int64_t e = 0; e < c->attr->experts.n; e++) {
         tensor w = expert_of(c, &c->in[1], e);
@@ -51,6 +58,7 @@ static void expert_linear_bwd_input(const op_call *c) {
     const int32_t *starts = starts_of(c);
     if (!c->din[0].data) return;
     bool add = op_accumulates(c, 0);
+    zero_rows(&c->din[0], starts[c->attr->experts.n], add);
     PARALLEL_FOR
     for (int64_t e = 0; e < c->attr->experts.n; e++) {
         tensor w = expert_of(c, &c->in[1], e);
@@ -95,8 +103,10 @@ static void expert_sum_fwd(const op_call *c) {
         for (int64_t b = 0; b < blocks_of(y->cols); b++) {
             int64_t first = b * BLOCK, len = block_len(y->cols, first);
             ACC acc[BLOCK] = {0};
-            for (int64_t j = 0; j < weights->cols; j++)
-                axpy(acc, real_row_of(weights, n)[j], row_of(z, slots_of(c, n)[j]) + first, len);
+            for (int64_t j = 0; j < weights->cols; j++) {
+                int64_t slot = slots_of(c, n)[j];
+                if (slot >= 0) axpy(acc, real_row_of(weights, n)[j], row_of(z, slot) + first, len);
+            }
             if (res->data) axpy(acc, 1, row_of(res, n) + first, len);
             for (int64_t i = 0; i < len; i++) row_of(y, n)[first + i] = store(acc[i]);
         }
@@ -106,15 +116,17 @@ static void expert_sum_fwd(const op_call *c) {
 static void expert_sum_bwd(const op_call *c) {
     const tensor *z = &c->in[0], *weights = &c->in[1], *dy = &c->dout[0];
     const tensor *dz = &c->din[0], *dweights = &c->din[1];
+    if (dz->data) zero_rows(dz, op_expert_rows(&c->in[2]), op_accumulates(c, 0));
     PARALLEL_FOR
     for (int64_t n = 0; n < dy->rows; n++) {
         for (int64_t j = 0; j < weights->cols; j++) {
             int64_t slot = slots_of(c, n)[j];
             ACC by = real_row_of(weights, n)[j];
-            for (int64_t i = 0; dz->data && i < dz->cols; i++)
+            for (int64_t i = 0; dz->data && slot >= 0 && i < dz->cols; i++)
                 put(row_of(dz, slot) + i, by * (ACC)load(row_of(dy, n)[i]), op_accumulates(c, 0));
             if (dweights->data)
-                put_real(real_row_of(dweights, n) + j, dot(row_of(z, slot), row_of(dy, n), z->cols),
+                put_real(real_row_of(dweights, n) + j,
+                         slot < 0 ? 0 : dot(row_of(z, slot), row_of(dy, n), z->cols),
                          op_accumulates(c, 1));
         }
     }

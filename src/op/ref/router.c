@@ -99,27 +99,43 @@ static int32_t *pick_at(const tensor *t, int64_t i) {
     return (int32_t *)t->data + i / t->cols * t->ld + i % t->cols;
 }
 
-static void router_sort_fwd(const op_call *c) {
-    const tensor *picks = &c->in[1], *rows = &c->out[0];
-    int32_t *starts = c->out[2].data, E = c->attr->router.experts;
-    int64_t M = picks->rows * picks->cols;
+/* Counts in starts[e + 1] the picks that expert e takes; the others get slot -1. */
+static void take_picks(const op_call *c, int32_t *starts) {
+    const tensor *picks = &c->in[1];
+    int32_t *taken = c->ws, E = c->attr->router.experts, capacity = c->attr->router.capacity;
+    int64_t M = picks->rows * picks->cols, of_sequence = M / router_sequences(&c->attr->router);
     for (int32_t e = 0; e <= E; e++) starts[e] = 0;
     for (int64_t i = 0; i < M; i++) {
         int32_t e = *pick_at(picks, i);
         CHECK(e >= 0 && e < E, "expert %d of %d", e, E);
-        starts[e + 1]++;
+        for (int32_t j = 0; i % of_sequence == 0 && j < E; j++) taken[j] = 0;
+        bool takes = capacity == 0 || taken[e] < capacity;
+        taken[e] += takes, starts[e + 1] += takes;
+        *pick_at(&c->out[1], i) = takes ? 0 : -1;
     }
+}
+
+static void router_sort_fwd(const op_call *c) {
+    const tensor *picks = &c->in[1], *rows = &c->out[0], *slots = &c->out[1];
+    int32_t *starts = c->out[2].data, E = c->attr->router.experts;
+    take_picks(c, starts);
     for (int32_t e = 0; e < E; e++) starts[e + 1] += starts[e];
-    for (int64_t i = 0; i < M; i++) {
+    for (int64_t place = starts[E]; place < rows->rows; place++) *pick_at(rows, place) = -1;
+    for (int64_t i = 0; i < picks->rows * picks->cols; i++) {
+        if (*pick_at(slots, i) < 0) continue;
         int32_t place = starts[*pick_at(picks, i)]++;
         *pick_at(rows, place) = (int32_t)(i / picks->cols);
-        *pick_at(&c->out[1], i) = place;
+        *pick_at(slots, i) = place;
     }
     for (int32_t e = E; e > 0; e--) starts[e] = starts[e - 1];
     starts[0] = 0;
 }
 
-const op_impl REF_IMPL(ROUTER_SORT) = {router_sort_fwd, NULL, NULL, NULL};
+static void router_sort_workspace(const op_infer *io, int64_t ws[3]) {
+    ws[0] = io->attr->router.experts * (int64_t)sizeof(int32_t);
+}
+
+const op_impl REF_IMPL(ROUTER_SORT) = {router_sort_fwd, NULL, NULL, router_sort_workspace};
 
 /* ---- load and balance ---- */
 
@@ -143,15 +159,11 @@ static void shares_workspace(const op_infer *io, int64_t ws[3]) {
     ws[0] = io->in[0].rows * (int64_t)sizeof(double);
 }
 
-static int64_t sequences_of(const op_call *c) {
-    return c->attr->router.sequences > 1 ? c->attr->router.sequences : 1;
-}
-
 /* Picks and probs of expert e in the rows of sequence s. */
 static void load_of(const op_call *c, const double *share, int64_t s, int64_t e, ACC *count,
                     ACC *sum) {
     const tensor *probs = &c->in[0], *picks = &c->in[1];
-    int64_t rows = probs->rows / sequences_of(c);
+    int64_t rows = probs->rows / router_sequences(&c->attr->router);
     for (int64_t n = s * rows; n < (s + 1) * rows; n++) {
         const int32_t *pick = (const int32_t *)picks->data + n * picks->ld;
         *sum += real_row_of(probs, n)[e] / (ACC)share[n];
@@ -162,7 +174,7 @@ static void load_of(const op_call *c, const double *share, int64_t s, int64_t e,
 static void router_load_fwd(const op_call *c) {
     const tensor *out = &c->out[0];
     const double *share = all_shares(c);
-    int64_t S = sequences_of(c);
+    int64_t S = router_sequences(&c->attr->router);
     PARALLEL_FOR_2
     for (int64_t s = 0; s < S; s++) {
         for (int64_t e = 0; e < out->cols; e++) {
@@ -183,7 +195,7 @@ static void router_load_bwd(const op_call *c) {
     const tensor *dp = &c->din[0], *probs = &c->in[0];
     if (!dp->data) return;
     bool add = op_accumulates(c, 0), sigmoid = c->attr->router.sigmoid;
-    int64_t S = sequences_of(c), rows = dp->rows / S;
+    int64_t S = router_sequences(&c->attr->router), rows = dp->rows / S;
     PARALLEL_FOR
     for (int64_t n = 0; n < dp->rows; n++) {
         const REAL *dq = real_row_of(&c->dout[0], S + n / rows);
@@ -269,6 +281,7 @@ const op_impl REF_IMPL(ROUTER_Z) = {router_z_fwd, router_z_bwd, NULL, NULL};
 
 static void router_tally_fwd(const op_call *c) {
     const tensor *probs = &c->in[0], *out = &c->out[0];
+    const int32_t *starts = c->in[2].data;
     const double *share = all_shares(c);
     PARALLEL_FOR
     for (int64_t e = 0; e < probs->cols; e++) {
@@ -283,6 +296,7 @@ static void router_tally_fwd(const op_call *c) {
         real_row_of(out, 0)[e] = (REAL)count;
         real_row_of(out, 1)[e] = (REAL)sum;
         real_row_of(out, 2)[e] = (REAL)entropy;
+        real_row_of(out, 3)[e] = (REAL)(starts[e + 1] - starts[e]);
     }
 }
 

@@ -1,4 +1,5 @@
 /* Rules of routers and experts. */
+#include "op/router.h"
 #include "op/rules/rules.h"
 
 status infer_ROUTER_PROBS(op_infer *io, err *e) {
@@ -40,6 +41,12 @@ status infer_ROUTER_PICK(op_infer *io, err *e) {
     return ST_OK;
 }
 
+static status expect_sequences(const op_infer *io, int64_t S, err *e) {
+    if (io->in[0].rows % S == 0) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: %lld rows are no %lld sequences", op_classes[io->kind].name,
+                   (long long)io->in[0].rows, (long long)S);
+}
+
 status infer_ROUTER_SORT(op_infer *io, err *e) {
     int64_t E = io->attr->router.experts, N = io->in[0].rows, k = io->in[0].cols;
     TRY(expect_positive(io, "experts", E, e));
@@ -47,10 +54,18 @@ status infer_ROUTER_SORT(op_infer *io, err *e) {
     TRY(expect_dtype(io, 1, DT_I32, e));
     TRY(same_rows(io, 1, 0, e));
     TRY(same_cols(io, 1, 0, e));
-    set_out(io, 0, DT_I32, N * k, 1);
+    int64_t S = router_sequences(&io->attr->router), places = S * E * io->attr->router.capacity;
+    TRY(expect_sequences(io, S, e));
+    set_out(io, 0, DT_I32, places > 0 && places < N * k ? places : N * k, 1);
     set_out(io, 1, DT_I32, N, k);
     set_out(io, 2, DT_I32, 1, E + 1);
     return ST_OK;
+}
+
+static status expect_starts(op_infer *io, int i, int64_t E, err *e) {
+    TRY(expect_dtype(io, i, DT_I32, e));
+    TRY(expect_rows(io, i, 1, "one", e));
+    return expect_cols(io, i, E + 1, "one more than the experts", e);
 }
 
 status infer_EXPERT_LINEAR(op_infer *io, err *e) {
@@ -62,9 +77,7 @@ status infer_EXPERT_LINEAR(op_infer *io, err *e) {
     if (w->rows % E)
         return err_set(e, ST_USAGE, "expert_linear: w has %lld rows, no multiple of %lld experts",
                        (long long)w->rows, (long long)E);
-    TRY(expect_dtype(io, 2, DT_I32, e));
-    TRY(expect_rows(io, 2, 1, "one", e));
-    TRY(expect_cols(io, 2, E + 1, "one more than the experts", e));
+    TRY(expect_starts(io, 2, E, e));
     set_out(io, 0, act_dt(io), x->rows, w->rows / E);
     double product = 2.0 * elements(x) * (double)(w->rows / E);
     io->fwd.flops = product;
@@ -79,7 +92,9 @@ status infer_EXPERT_SUM(op_infer *io, err *e) {
     TRY(expect_dtype(io, 2, DT_I32, e));
     TRY(same_rows(io, 2, 1, e));
     TRY(same_cols(io, 2, 1, e));
-    TRY(expect_rows(io, 0, weights->rows * weights->cols, "the number of weights", e));
+    if (z->rows > weights->rows * weights->cols)
+        return err_set(e, ST_USAGE, "expert_sum: z has %lld rows, and there are %lld weights",
+                       (long long)z->rows, (long long)(weights->rows * weights->cols));
     TRY(expect_dtype(io, 3, act_dt(io), e));
     TRY(expect_rows(io, 3, weights->rows, "the number of rows of weights", e));
     TRY(same_cols(io, 3, 0, e));
@@ -95,12 +110,9 @@ static status expect_picks(op_infer *io, err *e) {
 }
 
 status infer_ROUTER_LOAD(op_infer *io, err *e) {
-    int64_t E = io->in[0].cols, S = io->attr->router.sequences;
-    if (S < 1) S = 1;
+    int64_t E = io->in[0].cols, S = router_sequences(&io->attr->router);
     TRY(expect_picks(io, e));
-    if (io->in[0].rows % S)
-        return err_set(e, ST_USAGE, "router_load: %lld rows are no %lld sequences",
-                       (long long)io->in[0].rows, (long long)S);
+    TRY(expect_sequences(io, S, e));
     TRY(expect_dtype(io, 2, real_dt(io), e));
     TRY(expect_rows(io, 2, 2 * S, "two for each sequence", e));
     TRY(expect_cols(io, 2, E, "the number of experts", e));
@@ -134,7 +146,8 @@ status infer_ROUTER_Z(op_infer *io, err *e) {
 
 status infer_ROUTER_TALLY(op_infer *io, err *e) {
     TRY(expect_picks(io, e));
-    set_out(io, 0, real_dt(io), 3, io->in[0].cols);
+    TRY(expect_starts(io, 2, io->in[0].cols, e));
+    set_out(io, 0, real_dt(io), 4, io->in[0].cols);
     count_elementwise(io, 4, 0);
     return ST_OK;
 }

@@ -581,6 +581,7 @@ static void put_page(strbuf *out, const report_data *d) {
     put_header(out, d);
     report_put_alarms(out, d);
     put_curves(out, d);
+    report_put_experts(out, d);
     report_put_tasks(out, d);
     report_put_stages(out, d);
     put_samples(out, d);

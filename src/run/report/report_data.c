@@ -65,13 +65,13 @@ static void take_valid(report_data *d, const json_t *event) {
     v->column[COLUMN_ACCURACY][v->n++] = 100 * metrics_num(event, "accuracy");
 }
 
-/* A stage that was begun again after a rewind takes the place of its first beginning. */
-static void take_stage(report_data *d, const json_t *event) {
+/* What was told again after a rewind takes the place of what was told first. */
+static void take_again(json_t *list, const json_t *event) {
     int64_t step = metrics_int(event, "step", 0);
-    size_t n = json_array_size(d->stages);
-    while (n > 0 && metrics_int(json_array_get(d->stages, n - 1), "step", 0) >= step)
-        json_array_remove(d->stages, --n);
-    json_array_append_new(d->stages, json_deep_copy(event));
+    size_t n = json_array_size(list);
+    while (n > 0 && metrics_int(json_array_get(list, n - 1), "step", 0) >= step)
+        json_array_remove(list, --n);
+    json_array_append_new(list, json_deep_copy(event));
 }
 
 static void replace(json_t **slot, const json_t *event) {
@@ -93,7 +93,9 @@ static status take_event(void *user, const json_t *event, err *e) {
     } else if (metrics_is(event, "alarm")) {
         json_array_append_new(d->alarms, json_deep_copy(event));
     } else if (metrics_is(event, "stage")) {
-        take_stage(d, event);
+        take_again(d->stages, event);
+    } else if (metrics_is(event, "experts")) {
+        take_again(d->experts, event);
     } else if (metrics_is(event, "checkpoint")) {
         d->last_checkpoint = metrics_int(event, "step", d->last_checkpoint);
     } else if (metrics_is(event, "start")) {
@@ -164,6 +166,7 @@ status report_data_load(report_data *d, const char *run_dir, const char *referen
                        .alarms = json_array(),
                        .stages = json_array(),
                        .evals = json_array(),
+                       .experts = json_array(),
                        .last_checkpoint = -1};
     status st;
     TRY_GOTO(st, run_summarize(d->memory, run_dir, &d->summary, e), failed);
@@ -189,6 +192,7 @@ void report_data_free(report_data *d) {
     json_decref(d->alarms);
     json_decref(d->stages);
     json_decref(d->evals);
+    json_decref(d->experts);
     json_decref(d->reference_evals);
     for (int i = 0; i < COLUMN_COUNT; i++) {
         free(d->steps.column[i]);

@@ -37,14 +37,14 @@ typedef struct report_table {
 typedef struct report_data {
     arena *memory;
     run_summary summary;
-    json_t *config, *plan;                     /* plan may be NULL */
-    json_t *start, *end;                       /* the last ones; NULL: none */
-    json_t *samples, *alarms, *stages, *evals; /* lists of events */
-    const char *reference;                     /* name of another run; NULL: none */
-    json_t *reference_evals;                   /* its events */
-    int64_t last_checkpoint;                   /* step; -1: none */
-    double train_s;                            /* sum of the steps' times */
-    double mean_tok_per_s;                     /* NaN: not known */
+    json_t *config, *plan;                               /* plan may be NULL */
+    json_t *start, *end;                                 /* the last ones; NULL: none */
+    json_t *samples, *alarms, *stages, *evals, *experts; /* lists of events */
+    const char *reference;                               /* name of another run; NULL: none */
+    json_t *reference_evals;                             /* its events */
+    int64_t last_checkpoint;                             /* step; -1: none */
+    double train_s;                                      /* sum of the steps' times */
+    double mean_tok_per_s;                               /* NaN: not known */
     report_table steps;
     report_table valid;            /* only step, loss, margin and accuracy */
     svg_mark marks[SVG_MAX_MARKS]; /* for the curves: stages, then alarms */
@@ -69,7 +69,8 @@ void report_set_marks(report_data *d);
  * nothing to say. */
 void report_put_alarms(strbuf *out, const report_data *d);
 void report_put_stages(strbuf *out, const report_data *d);
-void report_put_tasks(strbuf *out, const report_data *d); /* report_tasks.c */
+void report_put_tasks(strbuf *out, const report_data *d);   /* report_tasks.c */
+void report_put_experts(strbuf *out, const report_data *d); /* report_experts.c */
 
 /* A chart with its title and legend. css: "wide" or "small". */
 void report_put_chart(strbuf *out, const svg_chart *c, const char *css);

@@ -54,6 +54,17 @@ static int64_t count_targets(session *s) {
     return s->stage.share * s->stage.T;
 }
 
+/* What an encoder reads: as many random ids as there is room for. */
+static void fill_sources(session *s, int b, uint64_t sample) {
+    batch_rows *r = &s->stage.rows;
+    rng_key key = rng_key_named((uint64_t)s->setup.c->train.seed, "bench.sources");
+    for (int t = 0; t < r->S; t++)
+        r->source[(int64_t)b * r->S + t] =
+            (int32_t)(rng_u32(key, sample * (uint64_t)r->S + (uint64_t)t) %
+                      (uint32_t)s->setup.models[0].vocab_size);
+    batch_rows_see_source(r, b, r->S);
+}
+
 /* Sequences of T + 1 random ids; all of one document, so attention costs what it can cost. A
  * reference that is not in memory says of them what a model says that knows nothing, nearly. */
 static status fill(session *s, int micro_batch, err *e) {
@@ -73,6 +84,7 @@ static status fill(session *s, int micro_batch, err *e) {
             r->pos[at] = t;
             if (r->start) r->start[at] = 0;
         }
+        if (r->S) fill_sources(s, b, sample);
         r->info[b] = (loader_row){.label = (float)(sample / 2 % 2), .n_inputs = g->T};
         r->ref_logp[b] = -(1 + 0.1 * rng_uniform(key, first)) * log(vocab) * g->T;
     }

@@ -1,0 +1,185 @@
+/* athanor plan search: the best layouts of a config on its cluster, with reasons; and the config with the best of them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/frame/cli.h"
+#include "app/frame/model_arg.h"
+#include "app/plan/on_cluster.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "plan/clock/search.h"
+#include "run/config/config_device.h"
+#include "train/train.h"
+
+typedef struct finding {
+    config *c;
+    cluster on;
+    plan *p;
+    dev *meta;
+    arena *a;
+    search_result found;
+    double seconds;
+} finding;
+
+/* The plan of one rank that has one sequence: what does not depend on the layout. */
+static status plan_base(finding *f, err *e) {
+    config *c = f->c;
+    c->parallel.dp = c->parallel.tp = c->parallel.pp = c->parallel.cp = c->parallel.dp_replicate =
+        1;
+    c->parallel.zero = 0;
+    c->parallel.sp = false;
+    c->parallel.virtual = 1;
+    c->train.micro_batch_size = 1;
+    c->train.memory_limit = INT64_MAX / 4;
+    TRY(config_open_meta(c, &f->meta, e));
+    status st = train_plan(c, f->meta, &f->p, e);
+    if (st != ST_OK && st != ST_MEMORY) return st;
+    if (f->p && f->p->spec.train_B) return ST_OK;
+    return err_at(e, ST_USAGE, f->c->source, "a layout is searched for a run that trains");
+}
+
+static status search(finding *f, const cli_args *args, err *e) {
+    int64_t most;
+    TRY(cli_int(args, "most", 5, 1, 50, &most, e));
+    search_spec what = {.base = f->p->spec,
+                        .global_batch = f->c->train.global_batch_size,
+                        .most = (int)most,
+                        .pipelines = !cli_has(args, "runnable")};
+    int64_t began = clock_now_ns();
+    status st = search_layouts(&f->found, f->a, f->meta, &what, &f->on, e);
+    f->seconds = clock_since_s(began);
+    return st;
+}
+
+/* ---- what is said ---- */
+
+static json_t *layout_json(const sketch_layout *l) {
+    static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)};
+    return json_pack("{s:i,s:i,s:b,s:i,s:s,s:i,s:i,s:i,s:I,s:s}", "dp", l->dp, "tp", l->key.tp,
+                     "sp", (int)(l->key.tp > 1), "pp", l->pp, "pp_schedule",
+                     schedule_name(l->schedule), "virtual", l->chunks_of_stage, "zero", l->zero,
+                     "micro_batch", l->key.micro_batch, "micro_batches",
+                     (json_int_t)l->micro_batches, "recompute", policies[l->key.recompute]);
+}
+
+static void print_json(const finding *f) {
+    json_t *best = json_array();
+    for (int i = 0; i < f->found.n; i++) {
+        const search_found *x = &f->found.found[i];
+        json_array_append_new(
+            best, json_pack("{s:o,s:o,s:{s:I,s:b},s:b,s:b}", "layout", layout_json(&x->layout),
+                            "time", clock_json(&x->result.time, &f->on), "memory", "peak_bytes",
+                            (json_int_t)x->result.memory_bytes, "fits", 1, "exact", (int)x->exact,
+                            "runnable", (int)(x->layout.pp == 1)));
+    }
+    cli_print_json(json_pack("{s:o,s:i,s:i,s:i,s:f}", "best", best, "tried", f->found.tried,
+                             "too_large", f->found.too_large, "impossible", f->found.unfit,
+                             "seconds", f->seconds));
+}
+
+static void print_table(const finding *f) {
+    const search_result *r = &f->found;
+    strbuf text = {0};
+    strbuf_printf(
+        &text,
+        "%d layouts of %d x %s in %.1f s: %d do not fit into %.1f GiB, %d cannot be made; of "
+        "those that fit and reach the global batch of %ld, the fastest:\n\n",
+        r->tried, cluster_devices(&f->on), f->on.device_name, f->seconds, r->too_large,
+        cluster_usable_bytes(&f->on) / (1 << 30), r->unfit, (long)f->c->train.global_batch_size);
+    strbuf_printf(&text, "%12s %14s %6s %8s %8s  %s\n", "step, ms", "tokens/s/dev", "MFU", "bubble",
+                  "GiB", "layout");
+    bool sketched = false;
+    for (int i = 0; i < r->n; i++) {
+        const search_found *x = &r->found[i];
+        const clock_time *t = &x->result.time;
+        strbuf_printf(&text, "%12.1f %14.0f %5.1f%% %7.1f%% %8.1f  ", t->step_s * 1e3,
+                      t->tokens / t->step_s / t->ranks, 100 * clock_mfu(t),
+                      100 * t->bubble_s / t->step_s, x->result.memory_bytes / (1 << 30));
+        search_name(&x->layout, &text);
+        strbuf_puts(&text, x->exact ? "\n" : " *\n");
+        sketched |= !x->exact;
+    }
+    if (sketched)
+        strbuf_puts(&text,
+                    "\n* reckoned from single layers; this version cannot run pipelines yet\n");
+    if (r->n > 1) {
+        strbuf_puts(&text, "\nThe first before the second: ");
+        search_explain(&r->found[0], &r->found[1], &text);
+        strbuf_puts(&text, ".\n");
+    }
+    printf("%s", strbuf_cstr(&text));
+    strbuf_free(&text);
+}
+
+/* ---- the config with the best layout ---- */
+
+static void take_layout(config *c, const sketch_layout *l) {
+    c->parallel.dp = l->dp;
+    c->parallel.tp = l->key.tp;
+    c->parallel.sp = l->key.tp > 1;
+    c->parallel.pp = l->pp;
+    c->parallel.pp_schedule = (int)l->schedule;
+    c->parallel.virtual = l->chunks_of_stage;
+    c->parallel.zero = l->zero;
+    c->train.micro_batch_size = l->key.micro_batch;
+    c->train.recompute = (int)l->key.recompute;
+}
+
+/* "tiny.yaml" becomes "tiny.best.yaml". */
+static status write_config(const finding *f, const cli_args *args, err *e) {
+    config *c;
+    char path[4096];
+    const char *in = path_base(args->inputs[0]), *dot = strrchr(in, '.');
+    snprintf(path, sizeof path, "%.*s.best.yaml", (int)(dot ? dot - in : (long)strlen(in)), in);
+    TRY(model_arg_load(args->inputs[0], args, &c, e));
+    take_layout(c, &f->found.found[0].layout);
+    char *text = config_to_yaml(c);
+    const char *out = args->output ? args->output : path;
+    status st = file_write_atomic(out, text, strlen(text), e);
+    if (st == ST_OK && !args->json) printf("\n%s has the first of them.\n", out);
+    free(text);
+    config_free(c);
+    return st;
+}
+
+static status run(finding *f, const cli_args *args, err *e) {
+    TRY(model_arg_load(args->inputs[0], args, &f->c, e));
+    if (!f->c->cluster) {
+        err_at(e, ST_USAGE, "cluster", "for which cluster? The config names none");
+        return err_hint(e, "add cluster=h100-64, for example");
+    }
+    TRY(on_cluster_find(f->c, &f->on, e));
+    TRY(plan_base(f, e));
+    TRY(search(f, args, e));
+    if (args->json)
+        print_json(f);
+    else
+        print_table(f);
+    return cli_has(args, "write") || args->output ? write_config(f, args, e) : ST_OK;
+}
+
+static status cmd_plan_search(const cli_args *args, err *e) {
+    finding f = {.a = arena_new("search")};
+    status st = run(&f, args, e);
+    plan_free(f.p);
+    if (f.meta) dev_close(f.meta);
+    config_free(f.c);
+    arena_free(f.a);
+    return st;
+}
+
+static const cli_option options[] = {
+    {"most", "N", "layouts that are shown (5)"},
+    {"runnable", NULL, "only layouts that this version can run: no pipelines"},
+    {"write", NULL, "writes the config with the first layout: to -o, or NAME.best.yaml"},
+    {0}};
+
+const cli_command command_plan_search = {
+    .name = "plan search",
+    .summary = "the best layouts of a model on a cluster, with reasons",
+    .usage = "CONFIG cluster=NAME [key=value...] [--most N] [--runnable] [--write] [-o OUT.yaml]",
+    .run = cmd_plan_search,
+    .options = options,
+    .takes_output = true,
+    .takes_keys = true};

@@ -1,0 +1,14 @@
+/* A config on the cluster that it names. */
+#ifndef APP_ON_CLUSTER_H
+#define APP_ON_CLUSTER_H
+
+#include "plan/clock/clock.h"
+#include "run/config/config.h"
+
+/* Finds c->cluster. A device that was not named is of its kind. */
+status on_cluster_find(config *c, cluster *out, err *e) ATH_MUST_USE;
+/* The same, and gives the config what follows from it where nothing was said: the data-parallel ranks of all its
+ * devices, their kind, and the memory of one. ST_USAGE: the layout has not as many ranks as the cluster devices. */
+status on_cluster_take(config *c, cluster *out, err *e) ATH_MUST_USE;
+
+#endif

@@ -1,0 +1,40 @@
+#include "plan/clock/cost.h"
+
+#include <math.h>
+
+static const double HOUR = 3600;
+
+static double lost_share(const cost_wish *w) {
+    double rate = w->preemptions_per_hour / HOUR, every = w->checkpoint_every_s;
+    if (rate <= 0) return every > 0 ? w->checkpoint_s / every : 0;
+    return rate * (every / 2 + w->restart_s) + (every > 0 ? w->checkpoint_s / every : 0);
+}
+
+status cost_reckon(const cost_wish *w, cost_sum *out, err *e) {
+    *out = (cost_sum){.flops = 6 * w->params * w->tokens,
+                      .tokens_per_param = w->params > 0 ? w->tokens / w->params : 0};
+    double rate = w->peak_flops * w->mfu;
+    if (w->step_s > 0)
+        out->ideal_s = w->step_s * w->steps;
+    else if (rate > 0)
+        out->ideal_s = out->flops / (rate * w->devices);
+    else
+        return err_at(e, ST_USAGE, "mfu",
+                      "without a step time or an MFU nothing says how long it takes");
+    double lost = lost_share(w);
+    out->run_s = lost < 1 ? out->ideal_s / (1 - lost) : INFINITY;
+    out->device_hours = out->run_s / HOUR * w->devices;
+    out->overhead_hours = w->ablation_hours + w->evaluation_hours + w->debug_hours;
+    out->all_hours = out->device_hours + out->overhead_hours;
+    out->kwh = out->all_hours * w->watts / 1e3;
+    out->dollars = out->all_hours * w->dollars_per_hour;
+    if (w->deadline_s > 0 && out->ideal_s > 0)
+        out->devices_needed = (int)ceil(out->run_s * w->devices / w->deadline_s - 1e-9);
+    if (w->preemptions_per_hour > 0)
+        out->best_checkpoint_s = sqrt(2 * w->checkpoint_s * HOUR / w->preemptions_per_hour);
+    if (w->serial > 0) {
+        out->speed_up = 1 / (w->serial + (1 - w->serial) / w->devices);
+        out->speed_limit = 1 / w->serial;
+    }
+    return ST_OK;
+}

@@ -1,0 +1,47 @@
+/* What a run costs: GPU-hours, days, energy, money; with preemptions, and with the work around the main run.
+ *
+ *   hours of the run      steps x step time, or 6 N D / (peak x MFU) where no step is known: C = 6 N D (Kaplan et al. 2020)
+ *   devices for a date    C / (peak x MFU x time), rounded up
+ *   Amdahl                n devices with a serial share s are 1 / (s + (1 - s) / n) times as fast as one (1967)
+ *   preemptions           they come at a rate of r an hour, of the whole group. Each loses half of what is between two
+ *                         checkpoints, and the time to start again: with writing w every t hours, the run takes
+ *                         1 / (1 - r (t / 2 + restart) - w / t) times as long. The best t is sqrt(2 w / r) (Young 1974)
+ *
+ * The ledger is what a run's budget holds beside the main run: ablations, evaluation, debugging. A budget without a buffer for
+ * these is told of: in a published run of 3B they took 58 % of the main run's hours. */
+#ifndef PLAN_COST_H
+#define PLAN_COST_H
+
+#include "plan/clock/cluster.h"
+
+typedef struct cost_wish {
+    double params, tokens; /* N and D; active parameters of a mixture of experts */
+    int devices;
+    double step_s, steps;        /* of a step that was clocked; 0: unknown, then */
+    double mfu;                  /* counts */
+    double peak_flops;           /* of a device */
+    double deadline_s;           /* 0: none */
+    double serial;               /* share of the work that more devices do not make shorter */
+    double preemptions_per_hour; /* of the whole group */
+    double checkpoint_every_s, checkpoint_s, restart_s;
+    double ablation_hours, evaluation_hours, debug_hours; /* device-hours beside the main run */
+    double dollars_per_hour, watts;                       /* of a device; 0: unknown */
+} cost_wish;
+
+typedef struct cost_sum {
+    double flops;        /* C */
+    double ideal_s;      /* of the main run, undisturbed */
+    double run_s;        /* with what preemptions cost; infinity: it never ends */
+    double device_hours; /* of the main run */
+    double overhead_hours, all_hours;
+    double kwh, dollars, tokens_per_param;
+    int devices_needed; /* for the deadline; 0: none was given */
+    double best_checkpoint_s;
+    double speed_up,
+        speed_limit; /* Amdahl, at `devices` and at endlessly many; 0: no serial share */
+} cost_sum;
+
+/* ST_USAGE: neither a step nor an MFU is known. */
+status cost_reckon(const cost_wish *w, cost_sum *out, err *e) ATH_MUST_USE;
+
+#endif

@@ -1,0 +1,61 @@
+#include "plan/clock/network.h"
+
+#include <math.h>
+
+static int at_least_1(int n) {
+    return n < 1 ? 1 : n;
+}
+
+network_group network_group_of(const cluster *c, const mesh_shape *s, mesh_axis axis) {
+    int shard = s->dp / s->dp_replicate, stride = s->tp * s->cp;
+    int ranks[MESH_AXES] = {[MESH_WORLD] = s->tp * s->cp * s->dp * s->pp,
+                            [MESH_TP] = s->tp,
+                            [MESH_CP] = s->cp,
+                            [MESH_DP] = s->dp,
+                            [MESH_SHARD] = shard,
+                            [MESH_REPLICATE] = s->dp_replicate,
+                            [MESH_PP] = s->pp};
+    int strides[MESH_AXES] = {
+        [MESH_WORLD] = 1,          [MESH_TP] = 1,         [MESH_CP] = s->tp,
+        [MESH_DP] = stride,        [MESH_SHARD] = stride, [MESH_REPLICATE] = stride * shard,
+        [MESH_PP] = stride * s->dp};
+    int room = at_least_1(c->per_node / strides[axis]);
+    return (network_group){ranks[axis], room < ranks[axis] ? room : ranks[axis]};
+}
+
+static double steps(int n) {
+    return n > 1 ? ceil(log2((double)n)) : 0;
+}
+
+static double latency(const cluster *c, network_group g, comm_kind kind) {
+    double nodes = (double)g.ranks / g.per_node;
+    double crossings = nodes > 1 ? nodes : 0; /* in a ring, one for each border of a node */
+    double ring = crossings * c->network.latency_s +
+                  (g.ranks - 1 - (crossings > 0 ? crossings - 1 : 0)) * c->node.latency_s;
+    double tree =
+        steps((int)ceil(nodes)) * c->network.latency_s + steps(g.per_node) * c->node.latency_s;
+    if (kind == COMM_ALL_REDUCE) return 2 * (tree < ring ? tree : ring);
+    if (kind == COMM_BROADCAST || kind == COMM_BARRIER) return tree < ring ? tree : ring;
+    return ring;
+}
+
+static double network_rate(const cluster *c, double nodes) {
+    return c->network.bytes_per_s *
+           cluster_curve_at(&c->network_by_nodes, nodes, c->network.reached);
+}
+
+double network_seconds(const cluster *c, network_group g, comm_kind kind, double sent) {
+    if (g.ranks < 2) return 0;
+    double nodes = ceil((double)g.ranks / g.per_node), inside = 0, between = 0;
+    if (g.per_node > 1) inside = sent / (c->node.bytes_per_s * c->node.reached);
+    if (nodes > 1) between = sent / (g.per_node * network_rate(c, nodes));
+    return latency(c, g, kind) + (inside > between ? inside : between);
+}
+
+double network_send(const cluster *c, const mesh_shape *s, double bytes) {
+    network_group g = network_group_of(c, s, MESH_PP);
+    if (g.ranks < 2) return 0;
+    if (g.per_node == g.ranks)
+        return c->node.latency_s + bytes / (c->node.bytes_per_s * c->node.reached);
+    return c->network.latency_s + bytes / network_rate(c, 2);
+}

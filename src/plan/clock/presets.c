@@ -1,0 +1,92 @@
+/* Clusters that many people have: data sheets for what a device can do, measurements for what kernels reach of it.
+ *
+ * Peaks are dense tensor-core rates with fp32 sums: H100/H200 SXM 989.5 TFLOP/s in bf16, A100 312, B200 2250, L4 121, L40S
+ * 362, RTX 4090 165 (NVIDIA's data sheets; the published 3,960 of H100 in FP8 is with sparsity). fp32 products take TF32.
+ * Latencies: NCCL's least all-reduce on 8 x H100 is 12.9 us in a node, 55.5 over two nodes and 235 over 16 (EFA); with the
+ * steps of a tree (network.h) that is some 2 and 25 us a message. Prices: on-demand rates of large providers in 2025, a device
+ * with its share of the machine; watts likewise. */
+#include <string.h>
+
+#include "plan/clock/cluster.h"
+
+typedef struct preset {
+    const char *name, *device, *source;
+    double tflops_16, tflops_32, memory_gib, gb_per_s;
+    int per_node;
+    double node_gb_per_s, node_us, net_gb_per_s, net_us;
+    double dollars, watts;
+} preset;
+
+#define SHEET "NVIDIA data sheet; "
+static const preset presets[] = {
+    {"h100", "NVIDIA H100 SXM 80GB", SHEET "NVLink 4, 400 Gb/s a GPU", 989.5, 494.7, 80, 3350, 8,
+     450, 2, 50, 12, 2.5, 1000},
+    {"h200", "NVIDIA H200 SXM 141GB", SHEET "NVLink 4, 400 Gb/s a GPU", 989.5, 494.7, 141, 4800, 8,
+     450, 2, 50, 12, 3.5, 1000},
+    {"a100", "NVIDIA A100 SXM 80GB", SHEET "NVLink 3, 200 Gb/s a GPU", 312, 156, 80, 2039, 8, 300,
+     2, 25, 12, 1.6, 650},
+    {"a100-40g", "NVIDIA A100 SXM 40GB", SHEET "NVLink 3, 200 Gb/s a GPU", 312, 156, 40, 1555, 8,
+     300, 2, 25, 12, 1.2, 650},
+    {"b200", "NVIDIA B200 180GB", SHEET "NVLink 5, 400 Gb/s a GPU", 2250, 1125, 180, 8000, 8, 900,
+     2, 50, 12, 5, 1800},
+    {"l40s", "NVIDIA L40S 48GB", SHEET "PCIe 4 x16", 362, 183, 48, 864, 8, 24, 8, 3.1, 25, 1.0,
+     450},
+    {"l4", "NVIDIA L4 24GB", SHEET "PCIe 4 x8", 121, 60, 24, 300, 4, 12, 8, 3.1, 25, 0.7, 120},
+    {"rtx4090", "NVIDIA RTX 4090 24GB", SHEET "PCIe 4 x16, no peer access", 165, 82.6, 24, 1008, 1,
+     12, 10, 1.25, 50, 0.4, 600},
+};
+
+static const char *const names[] = {"h100", "h200", "a100",    "a100-40g", "b200",
+                                    "l40s", "l4",   "rtx4090", NULL};
+
+/* What kernels of these devices reach, by the microseconds that a call would take at the limit. Products: 794.5 of 989.5
+ * TFLOP/s is the best of large ones on H100 (ml-engineering's mamf-finder), 715 to 758 on shapes of a 70B model. Attention:
+ * FlashAttention 2 and 3 in bf16 with heads of 128 (Dao 2023; Shah et al. 2024). Elementwise: what copies reach of the
+ * memory's rate. Small calls: each has a ramp of some microseconds. */
+static const cluster_rate gpu_rates[] = {
+    {"matmul", "", "", {5, {2, 10, 50, 250, 2000}, {0.25, 0.5, 0.68, 0.74, 0.78}}},
+    {"head", "", "", {3, {50, 250, 2000}, {0.6, 0.68, 0.72}}},
+    {"attention", "forward", "", {3, {5, 50, 500}, {0.2, 0.45, 0.58}}},
+    {"attention", "", "", {3, {5, 50, 500}, {0.15, 0.36, 0.47}}},
+    {"", "", "", {4, {1, 5, 25, 200}, {0.3, 0.6, 0.8, 0.88}}},
+};
+
+static void fill(cluster *c, const preset *p) {
+    *c = (cluster){.kind = DEV_CUDA,
+                   .peak_flops = {[DT_F32] = p->tflops_32 * 1e12,
+                                  [DT_BF16] = p->tflops_16 * 1e12,
+                                  [DT_F16] = p->tflops_16 * 1e12},
+                   .memory_bytes = p->memory_gib * (1 << 30),
+                   .reserved_bytes = 2.0 * (1 << 30),
+                   .memory_bytes_per_s = p->gb_per_s * 1e9,
+                   .call_s = 2e-6,
+                   .micro_s = 100e-6,
+                   .step_s = 1e-3,
+                   .contention = 0.1,
+                   .straggle = 0.02,
+                   .per_node = p->per_node,
+                   .nodes = 1,
+                   .node = {p->node_gb_per_s * 1e9, p->node_us * 1e-6, 0.8},
+                   .network = {p->net_gb_per_s * 1e9, p->net_us * 1e-6, 0.8},
+                   .dollars_per_hour = p->dollars,
+                   .watts = p->watts};
+    strcpy(c->name, p->name);
+    strcpy(c->device_name, p->device);
+    strcpy(c->source, p->source);
+    for (int i = 0; i < ARRAY_LEN(gpu_rates); i++)
+        CHECK(cluster_add_rate(c, &gpu_rates[i]), "too many rates");
+    cluster_index(c);
+}
+
+bool cluster_preset(cluster *out, const char *name) {
+    for (int i = 0; i < ARRAY_LEN(presets); i++) {
+        if (strcmp(name, presets[i].name) != 0) continue;
+        fill(out, &presets[i]);
+        return true;
+    }
+    return false;
+}
+
+const char *const *cluster_preset_names(void) {
+    return names;
+}

@@ -1,0 +1,24 @@
+/* How long an op takes: the roofline (Williams, Waterman, Patterson 2009) with measured shares of it.
+ *
+ *   ideal   = max(FLOPs / peak of the format, bytes / memory rate)
+ *   seconds = max(ideal / share(ideal), least time of a call)
+ *
+ * FLOPs and bytes are those of the op's rule (op/rules), as everywhere; the share comes from the cluster's rates. Only
+ * products, attention and the head use the peak of matrix units; what is left is bound by memory. */
+#ifndef PLAN_ROOFLINE_H
+#define PLAN_ROOFLINE_H
+
+#include "plan/clock/cluster.h"
+#include "prog/prog.h"
+
+/* Of one call. Collectives among the ops (op/collective.h) take no time here: see network.h. */
+double roofline_seconds(const cluster *c, const prog_op *o);
+/* Without shares; 0: the op computes nothing. */
+double roofline_ideal(const cluster *c, const prog_op *o);
+/* Which rate counts for a call: its pass (cluster.h: 0 forward, 1 input, 2 weights) and format. */
+int roofline_pass(const prog_op *o);
+dtype roofline_format(const prog_op *o);
+/* Of reading and writing so many bytes, as the optimizer does. */
+double roofline_stream(const cluster *c, double bytes);
+
+#endif

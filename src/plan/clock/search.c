@@ -1,0 +1,221 @@
+/* Reading order: search_layouts; try_all, which goes through the combinations; verify; the words. */
+#include "plan/clock/search.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST_PP = 128, SHORT_LIST = 64 };
+static const int micro_batches[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+
+typedef struct searching {
+    search_result *out;
+    arena *a;
+    dev *meta;
+    const search_spec *what;
+    const cluster *c;
+    int cap;
+    err last; /* why the last layout could not be cut so */
+} searching;
+
+/* ---- candidates ---- */
+
+static void note(searching *k, const sketch *s, const sketch_layout *l) {
+    search_found f = {.layout = *l};
+    k->out->tried++;
+    if (sketch_time(s, l, k->c, &f.result, &k->last) != ST_OK) {
+        k->out->unfit++;
+        return;
+    }
+    if (f.result.memory_bytes > cluster_usable_bytes(k->c)) {
+        k->out->too_large++;
+        if (k->out->least_bytes == 0 || f.result.memory_bytes < k->out->least_bytes)
+            k->out->least_bytes = f.result.memory_bytes;
+        return;
+    }
+    k->out->found = arena_grow(k->a, k->out->found, k->out->n, &k->cap, sizeof f);
+    k->out->found[k->out->n++] = f;
+}
+
+/* Schedules of a pipeline; those with several chunks a stage only where layers suffice. */
+static void try_schedules(searching *k, const sketch *s, sketch_layout l) {
+    static const struct {
+        schedule_kind kind;
+        int chunks;
+    } ways[] = {{SCHEDULE_1F1B, 1},
+                {SCHEDULE_INTERLEAVED, 2},
+                {SCHEDULE_INTERLEAVED, 4},
+                {SCHEDULE_ZB_H1, 1}};
+    for (int i = 0; i < (l.pp > 1 ? ARRAY_LEN(ways) : 1); i++) {
+        l.schedule = ways[i].kind;
+        l.chunks_of_stage = ways[i].chunks;
+        if (l.pp * l.chunks_of_stage > s->layers) continue;
+        if (l.schedule == SCHEDULE_INTERLEAVED && l.micro_batches % l.pp) continue;
+        note(k, s, &l);
+    }
+}
+
+/* ZeRO 2 and 3 move gradients or weights in every micro-batch: not beside a pipeline. */
+static void try_sketch(searching *k, const sketch *s, sketch_key key) {
+    int devices = cluster_devices(k->c);
+    for (int pp = 1; pp <= MOST_PP && pp <= s->layers; pp *= 2) {
+        if (devices % (key.tp * pp) || (pp > 1 && !k->what->pipelines)) continue;
+        int dp = devices / (key.tp * pp);
+        int64_t of_micro = (int64_t)dp * key.micro_batch;
+        if (k->what->global_batch % of_micro) continue;
+        for (int zero = 0; zero <= (dp == 1 ? 0 : pp > 1 ? 1 : 3); zero++)
+            try_schedules(k, s,
+                          (sketch_layout){.key = key,
+                                          .dp = dp,
+                                          .pp = pp,
+                                          .zero = zero,
+                                          .micro_batches = k->what->global_batch / of_micro});
+    }
+}
+
+static bool reaches(const searching *k, int tp, int micro_batch) {
+    int most_pp = k->what->pipelines ? MOST_PP : 1;
+    for (int pp = 1; pp <= most_pp; pp *= 2) {
+        int rest = cluster_devices(k->c) / (tp * pp);
+        if (cluster_devices(k->c) % (tp * pp) == 0 && rest > 0 &&
+            k->what->global_batch % ((int64_t)rest * micro_batch) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void try_all(searching *k) {
+    for (int tp = 1; tp <= k->c->per_node; tp *= 2)
+        for (int b = 0; b < ARRAY_LEN(micro_batches); b++)
+            for (int r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL && reaches(k, tp, micro_batches[b]);
+                 r++) {
+                sketch s;
+                sketch_key key = {tp, micro_batches[b], (recompute_policy)r};
+                arena *a = arena_new("layers");
+                if (sketch_new(&s, a, k->meta, &k->what->base, key, k->c, &k->last) == ST_OK)
+                    try_sketch(k, &s, key);
+                else
+                    k->out->unfit++;
+                arena_free(a);
+            }
+}
+
+/* ---- order ---- */
+
+static int fastest_first(const void *a, const void *b) {
+    const search_found *x = a, *y = b;
+    double s = x->result.time.step_s, t = y->result.time.step_s;
+    if (fabs(s - t) > 1e-9 * (s + t)) return s < t ? -1 : 1;
+    return (x->result.memory_bytes > y->result.memory_bytes) -
+           (x->result.memory_bytes < y->result.memory_bytes);
+}
+
+/* The same layout as it would run. False: it does not fit, or cannot be cut so. */
+static bool verify(searching *k, search_found *f) {
+    const sketch_layout *l = &f->layout;
+    mesh ranks;
+    plan *p;
+    plan_spec s = k->what->base;
+    mesh_place(&ranks,
+               &(mesh_shape){.dp = l->dp, .dp_replicate = 1, .tp = l->key.tp, .cp = 1, .pp = 1}, 0);
+    s.train_B = l->key.micro_batch;
+    if (s.valid_B) s.valid_B = l->key.micro_batch;
+    s.micro_batches = l->micro_batches;
+    s.recompute = l->key.recompute;
+    s.ranks = &ranks;
+    s.sharing =
+        (param_sharding){.shards = l->dp, .zero = l->zero, .bucket_elems = s.sharing.bucket_elems};
+    s.sequence_parallel = l->key.tp > 1;
+    if (plan_new(&p, k->meta, &s, &k->last) != ST_OK) return false;
+    f->exact = true;
+    f->result.time = clock_step(p, k->c);
+    f->result.memory_bytes = (double)(p->peak_bytes + plan_baseline_bytes(p));
+    plan_free(p);
+    return f->result.memory_bytes <= cluster_usable_bytes(k->c);
+}
+
+/* Plans the best of the list that need no pipeline, and keeps those that fit. */
+static void verify_best(searching *k) {
+    search_result *r = k->out;
+    int kept = 0, wanted = 0;
+    if (r->n > SHORT_LIST * 8) r->n = SHORT_LIST * 8;
+    for (int i = 0; i < r->n && kept < SHORT_LIST; i++) {
+        search_found f = r->found[i];
+        if (f.layout.pp == 1) {
+            if (wanted == 2 * k->what->most) continue;
+            wanted++;
+            if (!verify(k, &f)) {
+                r->too_large++;
+                continue;
+            }
+        }
+        r->found[kept++] = f;
+    }
+    r->n = kept;
+}
+
+static status say_nothing(const searching *k, err *e) {
+    const search_result *r = k->out;
+    if (r->too_large) {
+        err_at(e, ST_MEMORY, "cluster",
+               "no layout fits: the smallest of %d needs %.1f GiB of each device, and %.1f GiB are "
+               "there",
+               r->tried, r->least_bytes / (1 << 30), cluster_usable_bytes(k->c) / (1 << 30));
+        return err_hint(e, "take more devices, or devices with more memory");
+    }
+    if (r->unfit && k->last.message[0])
+        return err_at(e, ST_USAGE, "model", "no layout can be made of it: %s", k->last.message);
+    err_at(e, ST_USAGE, "train.global_batch_size", "%lld sequences cannot be shared by %d devices",
+           (long long)k->what->global_batch, cluster_devices(k->c));
+    return err_hint(e, "take a multiple of %d", cluster_devices(k->c));
+}
+
+status search_layouts(search_result *out, arena *a, dev *meta, const search_spec *what,
+                      const cluster *c, err *e) {
+    searching k = {.out = out, .a = a, .meta = meta, .what = what, .c = c};
+    *out = (search_result){.n = 0};
+    try_all(&k);
+    qsort(out->found, (size_t)out->n, sizeof *out->found, fastest_first);
+    verify_best(&k);
+    qsort(out->found, (size_t)out->n, sizeof *out->found, fastest_first);
+    if (out->n == 0) return say_nothing(&k, e);
+    if (out->n > what->most) out->n = what->most;
+    return ST_OK;
+}
+
+/* ---- words ---- */
+
+void search_name(const sketch_layout *l, strbuf *out) {
+    static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)};
+    strbuf_printf(out, "dp %d", l->dp);
+    if (l->key.tp > 1) strbuf_printf(out, ", tp %d with sp", l->key.tp);
+    if (l->pp > 1) strbuf_printf(out, ", pp %d (%s", l->pp, schedule_name(l->schedule));
+    if (l->pp > 1 && l->chunks_of_stage > 1) strbuf_printf(out, ", %d chunks", l->chunks_of_stage);
+    if (l->pp > 1) strbuf_puts(out, ")");
+    if (l->zero) strbuf_printf(out, ", ZeRO-%d", l->zero);
+    strbuf_printf(out, ", micro-batch %d x %lld", l->key.micro_batch, (long long)l->micro_batches);
+    if (l->key.recompute != RECOMPUTE_NONE)
+        strbuf_printf(out, ", recompute %s", policies[l->key.recompute]);
+}
+
+void search_explain(const search_found *x, const search_found *y, strbuf *out) {
+    const clock_time *s = &x->result.time, *t = &y->result.time;
+    const struct {
+        const char *name;
+        double less;
+    } parts[] = {{"kernels", t->kernels_s - s->kernels_s},
+                 {"collectives among the ops", t->among_s - s->among_s},
+                 {"waits for collectives beside them", t->exposed_s - s->exposed_s},
+                 {"the bubble of the pipeline", t->bubble_s - s->bubble_s},
+                 {"the optimizer and its gathers", t->optimizer_s - s->optimizer_s},
+                 {"the host", t->host_s - s->host_s}};
+    int more = 0, less = 0;
+    for (int i = 1; i < ARRAY_LEN(parts); i++) {
+        if (parts[i].less > parts[less].less) less = i;
+        if (parts[i].less < parts[more].less) more = i;
+    }
+    strbuf_printf(out, "%.1f %% less time a step: %.1f ms less for %s",
+                  100 * (1 - s->step_s / t->step_s), parts[less].less * 1e3, parts[less].name);
+    if (parts[more].less < -0.01 * s->step_s)
+        strbuf_printf(out, ", though %.1f ms more for %s", -parts[more].less * 1e3,
+                      parts[more].name);
+}

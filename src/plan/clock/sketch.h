@@ -1,0 +1,58 @@
+/* A step of any layout from the costs of single layers: for choosing among thousands of layouts, and for those that cannot be
+ * run yet.
+ *
+ * A plan of a model in as many chunks as layers says what each layer takes: kernels, collectives among them, what it keeps
+ * for the backward, its parameters. These depend on tp, micro-batch and recompute only. The rest is arithmetic: stages are
+ * sums of layers, a pipeline is its schedule (step/schedule.h) under these times, and data-parallel collectives hide behind
+ * the backward as far as it lasts. Where a layout can be run, clock_step says the same more exactly; memory is then that of
+ * the plan, which is exact, while a sketch's is an estimate. */
+#ifndef PLAN_SKETCH_H
+#define PLAN_SKETCH_H
+
+#include "plan/clock/clock.h"
+#include "step/schedule.h"
+
+/* Of one layer, with what is outside of the layers in the first and the last; seconds of a micro-batch. */
+typedef struct sketch_layer {
+    double work[WORKS];  /* with collectives among the ops; WORK_BACKWARD is both parts */
+    double among[WORKS]; /* those of them */
+    double saved_bytes, scratch_bytes;
+    double elems; /* parameters of this rank */
+    double
+        tied_elems; /* of those, a table that both ends have where these are on different ranks */
+} sketch_layer;
+
+typedef struct sketch {
+    sketch_layer *layer; /* [layers] */
+    int layers;
+    plan_spec spec;
+    double passed_bytes;                /* activations that a chunk passes on */
+    double model_flops, hardware_flops; /* of a micro-batch, all layers of a tensor-parallel rank */
+} sketch;
+
+/* The part of a layout that a sketch depends on. */
+typedef struct sketch_key {
+    int tp, micro_batch;
+    recompute_policy recompute;
+} sketch_key;
+
+typedef struct sketch_layout {
+    sketch_key key;
+    int dp, pp, chunks_of_stage, zero;
+    int64_t micro_batches; /* of a rank in a step */
+    schedule_kind schedule;
+} sketch_layout;
+
+typedef struct sketch_result {
+    clock_time time;
+    double memory_bytes; /* of the stage that needs most */
+} sketch_result;
+
+/* base: a spec of one rank. In the arena a. ST_USAGE: the model cannot be cut so. */
+status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketch_key key,
+                  const cluster *c, err *e) ATH_MUST_USE;
+/* ST_USAGE: the schedule does not go with that many stages, chunks, micro-batches. */
+status sketch_time(const sketch *s, const sketch_layout *l, const cluster *c, sketch_result *out,
+                   err *e) ATH_MUST_USE;
+
+#endif

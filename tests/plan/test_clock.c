@@ -1,0 +1,352 @@
+/* The planner's clock: clusters by name and in files, collectives by their textbook formulas, the roofline, and steps whose
+ * times can be told beforehand. */
+#include "test.h"
+
+#include "base/yaml.h"
+#include "plan/clock/search.h"
+
+/* Round numbers: 1 TFLOP/s, 100 GB/s of memory, links of 10 and 1 GB/s; everything reaches its limit. */
+static cluster plain(int per_node, int nodes) {
+    cluster c = {.name = "plain",
+                 .device_name = "a device",
+                 .kind = DEV_CPU,
+                 .peak_flops = {1e12, 2e12, 2e12},
+                 .memory_bytes = 1 << 30,
+                 .memory_bytes_per_s = 1e11,
+                 .per_node = per_node,
+                 .nodes = nodes,
+                 .node = {1e10, 1e-6, 1},
+                 .network = {1e9, 1e-4, 1}};
+    cluster_index(&c);
+    return c;
+}
+
+static void assert_near(double a, double b) {
+    if (fabs(a - b) > 1e-9 * fabs(b) + 1e-15) fail_msg("%.17g is not %.17g", a, b);
+}
+
+/* ---- clusters ---- */
+
+static void test_names(void **state) {
+    (void)state;
+    cluster c;
+    err e = {0};
+    assert_int_equal(cluster_find(&c, "h100-64", &e), ST_OK);
+    assert_int_equal(c.nodes, 8);
+    assert_int_equal(cluster_devices(&c), 64);
+    assert_near(c.peak_flops[DT_BF16], 989.5e12);
+    assert_int_equal(cluster_find(&c, "a100-40g-16", &e), ST_OK);
+    assert_int_equal(c.nodes, 2);
+    assert_int_equal(cluster_find(&c, "h100-4", &e), ST_OK);
+    assert_int_equal(c.per_node, 4);
+    assert_int_equal(c.nodes, 1);
+    assert_int_equal(cluster_find(&c, "h100-12", &e), ST_USAGE);
+    assert_non_null(strstr(e.hint, "h100-16"));
+    assert_int_equal(cluster_find(&c, "h100-0", &e), ST_USAGE);
+    assert_int_equal(cluster_find(&c, "h100-99999999999999999999", &e), ST_USAGE);
+    assert_int_equal(cluster_find(&c, "k80-8", &e), ST_USAGE);
+    assert_non_null(strstr(e.hint, "b200"));
+}
+
+static status read_text(const char *text, cluster *out, err *e) {
+    json_t *root, *origins;
+    TRY(yaml_parse(&root, &origins, "c.yaml", text, strlen(text), e));
+    status st = cluster_read(out, root, origins, "c.yaml", e);
+    json_decref(root);
+    json_decref(origins);
+    return st;
+}
+
+/* Every preset reads back to the same texts and numbers. */
+static void test_files(void **state) {
+    (void)state;
+    for (const char *const *name = cluster_preset_names(); *name; name++) {
+        cluster c, back;
+        err e = {0};
+        strbuf first = {0}, second = {0};
+        assert_true(cluster_preset(&c, *name));
+        cluster_put_yaml(&first, &c);
+        if (read_text(strbuf_cstr(&first), &back, &e) != ST_OK) fail_msg("%s", e.message);
+        cluster_put_yaml(&second, &back);
+        assert_string_equal(strbuf_cstr(&first), strbuf_cstr(&second));
+        assert_memory_equal(c.best, back.best, sizeof c.best);
+        strbuf_free(&first);
+        strbuf_free(&second);
+    }
+}
+
+/* A file with one line in another's place; the error names `key`. */
+static void refuse(const char *line, const char *instead, const char *key) {
+    cluster c, back;
+    err e = {0};
+    strbuf text = {0}, changed = {0};
+    assert_true(cluster_preset(&c, "h100"));
+    cluster_put_yaml(&text, &c);
+    const char *at = strstr(strbuf_cstr(&text), line);
+    if (!at) fail_msg("no %s in %s", line, strbuf_cstr(&text));
+    strbuf_printf(&changed, "%.*s%s%s", (int)(at - strbuf_cstr(&text)), strbuf_cstr(&text), instead,
+                  at + strlen(line));
+    if (read_text(strbuf_cstr(&changed), &back, &e) != ST_FORMAT)
+        fail_msg("%s: %s", instead, e.message);
+    if (!strstr(e.message, key)) fail_msg("'%s' does not name %s", e.message, key);
+    strbuf_free(&text);
+    strbuf_free(&changed);
+}
+
+static void test_wrong_files(void **state) {
+    (void)state;
+    refuse("\"memory_gib\": 80.0", "\"memory_gib\": -1", "device.memory_gib");
+    refuse("\"memory_gib\": 80.0", "\"memory_gib\": \"much\"", "device.memory_gib");
+    refuse("\"memory_gib\": 80.0", "\"memory_gib\": 1", "device.reserved_gib");
+    refuse("\"memory_gib\": 80.0,", "", "device.memory_gib");
+    refuse("\"memory_gib\"", "\"memory_gb\"", "device.memory_gb");
+    refuse("\"kind\": \"cuda\"", "\"kind\": \"tpu\"", "device.kind");
+    refuse("\"per_node\": 8", "\"per_node\": 0", "per_node");
+    refuse("\"nodes\": 1", "\"nodes\": 1000000", "nodes");
+    refuse("\"of\": \"matmul\"", "\"of\": \"matmull\"", "rates.0");
+    refuse("\"pass\": \"forward\"", "\"pass\": \"sideways\"", "rates.2");
+    refuse("\"network\": {", "\"network\": {\"by_nodes\": [[4, 0.5], [2, 0.5]], ",
+           "network.by_nodes");
+}
+
+/* ---- collectives ---- */
+
+static void test_collectives(void **state) {
+    (void)state;
+    cluster c = plain(8, 4);
+    network_group one = {8, 8}, four = {32, 8}, rails = {4, 1};
+    /* a ring of n: n - 1 messages, the slowest link's rate */
+    assert_near(network_seconds(&c, one, COMM_ALL_GATHER, 7e9), 7e-6 + 0.7);
+    assert_near(network_seconds(&c, four, COMM_ALL_GATHER, 8e9), 4 * 1e-4 + 28 * 1e-6 + 1.0);
+    assert_near(network_seconds(&c, rails, COMM_REDUCE_SCATTER, 3e9), 4 * 1e-4 + 3.0);
+    /* an all-reduce in trees: log2 of nodes, then of ranks in a node, up and down */
+    assert_near(network_seconds(&c, four, COMM_ALL_REDUCE, 0), 2 * (2 * 1e-4 + 3 * 1e-6));
+    /* few ranks: the ring is as short */
+    assert_near(network_seconds(&c, (network_group){2, 2}, COMM_ALL_REDUCE, 1e10), 2e-6 + 1);
+    assert_near(network_seconds(&c, (network_group){1, 1}, COMM_ALL_REDUCE, 1e10), 0);
+    c.network_by_nodes = (cluster_curve){2, {2, 8}, {1, 0.5}};
+    assert_near(network_seconds(&c, rails, COMM_ALL_GATHER, 3e9), 4e-4 + 4.0); /* 0.75 of 1 GB/s */
+}
+
+static void test_groups(void **state) {
+    (void)state;
+    cluster c = plain(8, 4);
+    mesh_shape s = {.dp = 8, .dp_replicate = 2, .tp = 4, .cp = 1, .pp = 1};
+    network_group g = network_group_of(&c, &s, MESH_TP);
+    assert_int_equal(g.ranks, 4);
+    assert_int_equal(g.per_node, 4);
+    g = network_group_of(&c, &s, MESH_DP);
+    assert_int_equal(g.ranks, 8);
+    assert_int_equal(g.per_node, 2);
+    g = network_group_of(&c, &s, MESH_REPLICATE); /* 16 ranks apart: on other nodes */
+    assert_int_equal(g.ranks, 2);
+    assert_int_equal(g.per_node, 1);
+}
+
+/* ---- steps ---- */
+
+typedef struct layout {
+    int dp, zero, micro_batches;
+} layout;
+
+static const layout alone = {1, 0, 1};
+
+static plan_spec spec_of(arena *a) {
+    err e = {0};
+    json_t *o = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i}", "model_type", "llama", "hidden_size",
+                          256, "num_hidden_layers", 8, "num_attention_heads", 4,
+                          "num_key_value_heads", 2, "intermediate_size", 704, "vocab_size", 512);
+    plan_spec spec = {.compute = DT_BF16,
+                      .T = 128,
+                      .train_B = 4,
+                      .micro_batches = 1,
+                      .optim = optim_find("adamw")};
+    if (model_config_read(a, o, 0, &spec.model, &e) != ST_OK) fail_msg("%s", e.message);
+    json_decref(o);
+    return spec;
+}
+
+static dev *meta_device(void) {
+    dev *d;
+    err e = {0};
+    if (dev_open_meta(&d, DEV_CPU, 1, &e) != ST_OK) fail_msg("%s", e.message);
+    return d;
+}
+
+static clock_time step_of(const cluster *c, layout l) {
+    plan *p;
+    mesh ranks;
+    err e = {0};
+    arena *a = arena_new("test");
+    dev *d = meta_device();
+    plan_spec spec = spec_of(a);
+    spec.micro_batches = l.micro_batches;
+    spec.sharing = (param_sharding){.shards = l.dp, .zero = l.zero, .bucket_elems = 1 << 18};
+    spec.ranks = &ranks;
+    mesh_place(&ranks, &(mesh_shape){.dp = l.dp, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = 1}, 0);
+    if (plan_new(&p, d, &spec, &e) != ST_OK) fail_msg("%s", e.message);
+    clock_time t = clock_step(p, c);
+    plan_free(p);
+    dev_close(d);
+    arena_free(a);
+    return t;
+}
+
+static double parts_of(const clock_time *t) {
+    return t->kernels_s + t->among_s + t->exposed_s + t->optimizer_s + t->host_s;
+}
+
+/* Where memory is endless only products count, and they run at the peak. */
+static void test_peak(void **state) {
+    (void)state;
+    cluster c = plain(1, 1);
+    c.memory_bytes_per_s = 1e30;
+    clock_time t = step_of(&c, alone);
+    assert_true(clock_mfu(&t) > 0.97 && clock_mfu(&t) < 1.1);
+    assert_near(parts_of(&t), t.step_s);
+    clock_time half = t;
+    c.peak_flops[DT_BF16] /= 2;
+    t = step_of(&c, alone);
+    assert_near(t.step_s, 2 * half.step_s);
+    assert_near(t.tokens, 512);
+}
+
+/* A step of many micro-batches, of which few are walked: as much more for each. */
+static void test_micro_batches(void **state) {
+    (void)state;
+    cluster c = plain(2, 1);
+    for (int zero = 0; zero <= 3; zero++) {
+        double t3 = step_of(&c, (layout){2, zero, 3}).step_s,
+               t4 = step_of(&c, (layout){2, zero, 4}).step_s;
+        clock_time many = step_of(&c, (layout){2, zero, 1003});
+        assert_true(fabs(many.step_s - (t3 + 1000 * (t4 - t3))) < 1e-9 * many.step_s);
+        assert_near(parts_of(&many), many.step_s);
+    }
+}
+
+/* A fast network hides behind the backward; a slow one is waited for, as long as it sends. */
+static void test_overlap(void **state) {
+    (void)state;
+    cluster c = plain(8, 1);
+    c.node = (cluster_link){1e13, 1e-9, 1};
+    clock_time fast = step_of(&c, (layout){8, 0, 1});
+    assert_true(fast.exposed_s < 0.01 * fast.step_s);
+    c.node.bytes_per_s = 1e7;
+    clock_time slow = step_of(&c, (layout){8, 0, 1});
+    assert_true(slow.exposed_s > 0.95 * slow.beside_s && slow.exposed_s <= slow.beside_s + 1e-3);
+    assert_near(parts_of(&slow), slow.step_s);
+    c.contention = 0.5; /* kernels beside a collective take twice as long */
+    clock_time crowded = step_of(&c, (layout){8, 0, 1});
+    assert_true(crowded.kernels_s > 1.2 * slow.kernels_s && crowded.kernels_s < 2 * slow.kernels_s);
+    clock_time zero3 = step_of(&c, (layout){8, 3, 1});
+    /* two gathers in bf16 and a reduce-scatter in fp32 instead of an all-reduce in fp32 */
+    assert_true(fabs(zero3.beside_s / crowded.beside_s - 1) < 0.25);
+}
+
+/* ---- sketches and the search ---- */
+
+static sketch sketch_of(arena *a, const cluster *c) {
+    sketch s;
+    err e = {0};
+    dev *d = meta_device();
+    plan_spec spec = spec_of(a);
+    if (sketch_new(&s, a, d, &spec, (sketch_key){1, 4, RECOMPUTE_NONE}, c, &e) != ST_OK)
+        fail_msg("%s", e.message);
+    dev_close(d);
+    return s;
+}
+
+/* Without a pipeline a sketch says nearly what the clock says of the plan that would run. */
+static void test_sketch(void **state) {
+    (void)state;
+    for (int k = 0; k < 24; k++) {
+        int zero = k % 4, m = k / 4 % 3 + 1;
+        cluster c = plain(8, 1);
+        c.node = (cluster_link){k / 12 ? 2e9 : 1e12, 1e-6, 1};
+        c.contention = 0.2;
+        arena *a = arena_new("test");
+        sketch s = sketch_of(a, &c);
+        sketch_layout l = {.key = {1, 4, RECOMPUTE_NONE},
+                           .dp = 8,
+                           .pp = 1,
+                           .chunks_of_stage = 1,
+                           .zero = zero,
+                           .micro_batches = m,
+                           .schedule = SCHEDULE_1F1B};
+        sketch_result r;
+        err e = {0};
+        if (sketch_time(&s, &l, &c, &r, &e) != ST_OK) fail_msg("%s", e.message);
+        clock_time t = step_of(&c, (layout){8, zero, m});
+        if (fabs(r.time.step_s / t.step_s - 1) > 0.1)
+            fail_msg("zero %d, %d micro-batches: a sketch of %g s, a step of %g s", zero, m,
+                     r.time.step_s, t.step_s);
+        assert_near(parts_of(&r.time), r.time.step_s);
+        arena_free(a);
+    }
+}
+
+/* Of equal stages the bubble is (p - 1) / (v m) of the work: the published table for p = 8. */
+static void test_bubble(void **state) {
+    (void)state;
+    arena *a = arena_new("test");
+    cluster c = plain(8, 1);
+    c.node = (cluster_link){1e30, 0, 1};
+    sketch s = sketch_of(a, &c);
+    for (int i = 1; i < s.layers; i++) s.layer[i] = s.layer[1];
+    s.layer[0] = s.layer[1];
+    for (int v = 1; v <= 4; v *= 2)
+        for (int m = 8; m <= 2048; m *= 2) {
+            sketch_layout l = {.key = {1, 4, RECOMPUTE_NONE},
+                               .dp = 1,
+                               .pp = 8 / v,
+                               .chunks_of_stage = v,
+                               .micro_batches = m,
+                               .schedule = v > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B};
+            sketch_result r;
+            err e = {0};
+            if (sketch_time(&s, &l, &c, &r, &e) != ST_OK) fail_msg("%s", e.message);
+            double busy = r.time.kernels_s + r.time.among_s;
+            if (fabs(r.time.bubble_s / busy - (l.pp - 1.0) / (v * m)) > 1e-9)
+                fail_msg("pp %d, %d chunks, %d micro-batches: %g", l.pp, v, m,
+                         r.time.bubble_s / busy);
+        }
+    arena_free(a);
+}
+
+static void test_search(void **state) {
+    (void)state;
+    arena *a = arena_new("test");
+    dev *d = meta_device();
+    cluster c = plain(8, 2);
+    search_spec what = {.base = spec_of(a), .global_batch = 64, .most = 5, .pipelines = true};
+    search_result r;
+    err e = {0};
+    if (search_layouts(&r, a, d, &what, &c, &e) != ST_OK) fail_msg("%s", e.message);
+    assert_int_equal(r.n, 5);
+    for (int i = 0; i < r.n; i++) {
+        const sketch_layout *l = &r.found[i].layout;
+        assert_int_equal(l->dp * l->pp * l->key.tp, 16);
+        assert_int_equal(l->dp * l->key.micro_batch * l->micro_batches, 64);
+        assert_true(r.found[i].result.memory_bytes <= c.memory_bytes);
+        if (i) assert_true(r.found[i].result.time.step_s >= r.found[i - 1].result.time.step_s);
+    }
+    what.global_batch = 63; /* which 16 devices share in no way */
+    what.pipelines = false;
+    assert_int_equal(search_layouts(&r, a, d, &what, &c, &e), ST_USAGE);
+    what.global_batch = 64;
+    c.memory_bytes = 1 << 20;
+    assert_int_equal(search_layouts(&r, a, d, &what, &c, &e), ST_MEMORY);
+    dev_close(d);
+    arena_free(a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_wrong_files),   cmocka_unit_test(test_collectives),
+        cmocka_unit_test(test_groups),        cmocka_unit_test(test_peak),
+        cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_sketch),        cmocka_unit_test(test_bubble),
+        cmocka_unit_test(test_search)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
