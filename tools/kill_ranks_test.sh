@@ -18,7 +18,7 @@ make_data
 write_ranks_config d.yaml
 common="train.steps=24 checkpoint.every=1 eval.every=6 sample.every=0"
 layouts=("2 parallel.zero=1" "4 parallel.zero=3" "3 train.global_batch_size=6 parallel.zero=2"
-    "4 parallel.tp=2 parallel.sp=true parallel.zero=3")
+    "4 parallel.tp=2 parallel.sp=true parallel.zero=3" "4 parallel.pp=2 parallel.zero=1 sample.prompts=[]")
 if [ -n "${MPI:-}" ]; then layouts=("2 parallel.zero=1" "3 train.global_batch_size=6 parallel.zero=3"); fi
 
 # start RUN LAYOUT: in the background; its process is $!.

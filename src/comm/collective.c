@@ -280,8 +280,9 @@ static void check_call(const comm *c, const comm_call *call) {
     CHECK(!call->narrow || (reduces && call->dt == DT_F32), "narrow sums are of f32");
     CHECK(!call->add || (call->kind == COMM_REDUCE_SCATTER && call->in != call->out),
           "only a reduce-scatter adds to out, which is not in");
-    CHECK(call->kind != COMM_BROADCAST || (call->root >= 0 && call->root < c->n), "root %d of %d",
-          call->root, c->n);
+    bool has_root = call->kind == COMM_BROADCAST || call->kind == COMM_SEND;
+    CHECK(!has_root || (call->root >= 0 && call->root < c->n), "root %d of %d", call->root, c->n);
+    CHECK(call->kind != COMM_SEND || c->n == 2, "a send among %d ranks", c->n);
 }
 
 /* One rank: its own part is the result. */
@@ -311,7 +312,8 @@ int64_t collective_run(comm *c, const comm_call *call, int stream) {
             break;
         case COMM_REDUCE_SCATTER: reduce_scatter(&l); break;
         case COMM_ALL_GATHER: all_gather(&l); break;
-        case COMM_BROADCAST: broadcast(&l); break;
+        case COMM_BROADCAST:
+        case COMM_SEND: broadcast(&l); break;
         case COMM_BARRIER: barrier(&l); break;
         case COMM_KINDS: break;
     }
@@ -334,7 +336,8 @@ int64_t comm_call_sends(const comm_call *call, int rank, int size) {
             return (call->n - own + peers * own) * each;
         case COMM_REDUCE_SCATTER:
         case COMM_ALL_GATHER: return peers * call->n * each;
-        case COMM_BROADCAST: return rank == call->root ? peers * call->n * each : 0;
+        case COMM_BROADCAST:
+        case COMM_SEND: return rank == call->root ? peers * call->n * each : 0;
         case COMM_BARRIER:
         case COMM_KINDS: break;
     }

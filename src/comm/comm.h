@@ -94,6 +94,7 @@ typedef enum comm_kind {
     COMM_REDUCE_SCATTER, /* out[n] = part `rank` of the sum of in[size * n], and may lie there */
     COMM_ALL_GATHER,     /* out[size * n] = in[n] of all ranks; in may be this rank's part of out */
     COMM_BROADCAST,      /* out[n] of rank `root` to all; in is not read */
+    COMM_SEND,           /* the same in a comm of two: what stages of a pipeline pass on */
     COMM_BARRIER,
     COMM_KINDS
 } comm_kind;

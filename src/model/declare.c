@@ -445,10 +445,12 @@ static void declare_head(declaring *d) {
     if (mc->head_bias) add_bias(d, PART_HEAD, V, rows_shared(V));
 }
 
-static void declare_embed(declaring *d) {
+/* copy: the stage with the first layer has it, too. */
+static void declare_embed(declaring *d, bool copy) {
     const model_config *mc = d->mc;
-    add_matrix(d, PART_EMBED, mc->vocab_size, mc->hidden_size, INIT_ROLE_EMBED,
-               rows_shared(mc->vocab_size));
+    param shared = rows_shared(mc->vocab_size);
+    shared.copy = copy;
+    add_matrix(d, PART_EMBED, mc->vocab_size, mc->hidden_size, INIT_ROLE_EMBED, shared);
 }
 
 static void declare_positions(declaring *d) {
@@ -476,16 +478,29 @@ model_layer_range model_chunk(const model_config *mc, int chunks, int i) {
     return (model_layer_range){(int)part.first * repeat, (int)(part.first + part.n) * repeat};
 }
 
+static void declare_layers(declaring *d, model_layer_range layers) {
+    int repeat = (int)d->mc->block_repeat, encoder = (int)d->mc->num_encoder_layers;
+    for (int l = (layers.end - 1) / repeat; l >= layers.first / repeat; l--) {
+        layer_spec k = model_layer(d->mc, l * repeat);
+        d->stored = l;
+        declare_layer(d, &k);
+        d->stored = -1;
+        if (l == encoder) declare_relative(d, false);
+        if (encoder && l == encoder) add_norm(d, PART_ENCODER_NORM, d->mc->hidden_size, (param){0});
+        if (encoder && l == 0) declare_relative(d, true);
+    }
+}
+
 /* In the order in which the backward writes their gradients, what the head multiplies first: so
  * gradients fill their place from its beginning, and the rest of the frame has the space above them
  * in one piece (prog/graph.h, grads_in_frame). */
-void model_declare_layers(const model_config *mc, model_layer_range layers, param_store *s) {
+void model_declare_chunks(const model_config *mc, const model_layer_range *chunk, int n,
+                          param_store *s) {
     declaring d = {.mc = mc, .s = s, .stored = -1};
-    bool begins = layers.first == 0, ends = layers.end == model_layers(mc);
+    bool begins = chunk[0].first == 0, ends = chunk[n - 1].end == model_layers(mc);
     bool ahead = ends && mc->num_nextn_predict_layers > 0; /* modules read the embedding, too */
-    int repeat = (int)mc->block_repeat;
     if (ends) declare_head(&d);
-    if (model_head_is_table(mc) && (begins || ends)) declare_embed(&d);
+    if (model_head_is_table(mc) && (begins || ends)) declare_embed(&d, !begins);
     for (int l = model_blocks(mc) - 1; ends && l >= model_layers(mc); l--) {
         layer_spec k = model_layer(mc, l);
         d.stored = k.stored;
@@ -493,23 +508,14 @@ void model_declare_layers(const model_config *mc, model_layer_range layers, para
     }
     d.stored = -1;
     if (ends) add_norm(&d, PART_FINAL_NORM, mc->hidden_size, (param){0});
-    int encoder = (int)mc->num_encoder_layers;
-    for (int l = (layers.end - 1) / repeat; l >= layers.first / repeat; l--) {
-        layer_spec k = model_layer(mc, l * repeat);
-        d.stored = l;
-        declare_layer(&d, &k);
-        d.stored = -1;
-        if (l == encoder) declare_relative(&d, false);
-        if (encoder && l == encoder) add_norm(&d, PART_ENCODER_NORM, mc->hidden_size, (param){0});
-        if (encoder && l == 0) declare_relative(&d, true);
-    }
-    d.stored = -1;
+    for (int i = n - 1; i >= 0; i--) declare_layers(&d, chunk[i]);
     if (begins) declare_positions(&d);
-    if ((begins || ahead) && !model_head_is_table(mc)) declare_embed(&d);
+    if ((begins || ahead) && !model_head_is_table(mc)) declare_embed(&d, !begins);
 }
 
 void model_declare(const model_config *mc, param_store *s) {
-    model_declare_layers(mc, model_all_layers(mc), s);
+    model_layer_range all = model_all_layers(mc);
+    model_declare_chunks(mc, &all, 1, s);
 }
 
 int64_t model_embedding_params(const model_config *mc, const param_store *s) {

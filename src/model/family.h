@@ -155,8 +155,9 @@ model_layer_range model_all_layers(const model_config *mc);
 /* Chunk i of `chunks`. Their lengths differ by a stored layer at most; layers that share their
  * parameters stay together. */
 model_layer_range model_chunk(const model_config *mc, int chunks, int i);
-/* Adds the parameters that a chunk reads. */
-void model_declare_layers(const model_config *mc, model_layer_range layers, param_store *s);
+/* Adds the parameters that n chunks read, which ascend, in the order of a whole model. */
+void model_declare_chunks(const model_config *mc, const model_layer_range *chunk, int n,
+                          param_store *s);
 
 /* Adapters (adapters.c has the mathematics): small matrices that are trained while the model's own
  * weights are frozen. */
@@ -244,6 +245,7 @@ typedef struct model_rec {
     const model_adapters *adapters; /* of a store that has some; NULL, or of rank 0: none */
     model_task task;
     model_layer_range layers; /* end 0: all */
+    bool head_elsewhere;      /* of a chunk without it: the head is on another rank */
     int B, T;
     int S;              /* tokens of a source that an encoder reads */
     int Tmax;           /* 0: no cache */

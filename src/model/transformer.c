@@ -169,7 +169,8 @@ static void hand_over(model_rec *r, val y) {
     graph_root(r->g, y, "grad.y");
     /* the head or a module, in the last chunk, has written its gradient before the embedding adds to it */
     bool shared = model_head_is_table(r->mc) || model_trains_modules(r);
-    if (r->layers.first == 0 && shared) graph_grad_has_begun(r->g, model_weight(r, PART_EMBED, -1));
+    if (r->layers.first == 0 && shared && !r->head_elsewhere)
+        graph_grad_has_begun(r->g, model_weight(r, PART_EMBED, -1));
 }
 
 /* What all heads share: that of the model, and those of its modules. */

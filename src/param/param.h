@@ -92,6 +92,9 @@ typedef struct param {
     int taps; /* a vector that files hold as [cols / taps, 1, taps], a convolution; 0: it is none */
     param_init init;
     param_split split; /* how ranks share it; param_add fills in what this rank has */
+    bool
+        copy; /* of a parameter of another stage of a pipeline, which counts it in norms and digests and
+                  writes it to files */
     /* set by the store */
     int64_t offset; /* first element in every flat array; mapped: first byte in the file */
     int unit;       /* number of its unit */

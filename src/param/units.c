@@ -29,7 +29,7 @@ static vec_span span_of(const param_store *s, int i, int k) {
                       .run = g.run,
                       .stride = g.stride,
                       .copy_dt = p->rank == 2 ? s->compute : DT_F32,
-                      .counted = g.counted};
+                      .counted = g.counted && !p->copy};
 }
 
 /* The elements of a span that lie in flat elements [from, from + n); `at` then counts from there.

@@ -99,6 +99,14 @@ static int64_t lay_out_frames(plan *p) {
     return most;
 }
 
+static void lay_out_boxes(plan *p) {
+    for (int i = 0; i < p->n_phases; i++) {
+        plan_select(p, i);
+        p->region[REGION_BOXES].bytes = larger(p->region[REGION_BOXES].bytes, plan_boxes_bytes(p));
+    }
+    plan_select(p, 0);
+}
+
 static void lay_out_cache(plan *p) {
     for (int i = 0; i < p->n_phases; i++) {
         const plan_spec *s = &p->phase[i];
@@ -147,6 +155,7 @@ static void lay_out(plan *p) {
     if (s->snapshot)
         p->region[REGION_SNAPSHOT].bytes = ps.trained_master_bytes + p->region[REGION_OPTIM].bytes;
     lay_out_pinned(p);
+    lay_out_boxes(p);
     p->region[REGION_FRAME].bytes = lay_out_frames(p);
     lay_out_cache(p);
     int64_t offset = 0;
@@ -208,14 +217,30 @@ static bool locate_frozen(void *ctx, const param *q, dtype *stored, int64_t *off
     return *stored == s->compute || (s->compute == DT_F32 && !is_deferred_head(p, q));
 }
 
+static status declare_stage(plan *p, const plan_spec *s, err *e) {
+    param_store *whole = param_store_new(p->memory, s->compute);
+    model_declare(&s->model, whole);
+    TRY(plan_cut_stages(p, whole, e));
+    model_layer_range *own = ARENA_ARRAY(p->memory, model_layer_range, s->chunks);
+    int n = 0;
+    for (int c = 0; c < s->chunks; c++)
+        if (plan_has_chunk(s, c)) own[n++] = plan_layers_of(s, c);
+    model_declare_chunks(&s->model, own, n, p->store);
+    param_store_set_whole(p->store, whole);
+    return ST_OK;
+}
+
 static status declare_trained(plan *p, const plan_spec *s, err *e) {
     TRY(model_check_ranks(&s->model, plan_tp(s), e));
     p->store = p->model[0].store = new_store(p, s);
     if (s->fixed_grads) param_store_fix_grads(p->store);
-    bool maps = s->locate && plan_tp(s) == 1; /* else each rank has its part */
+    bool stages = plan_stages_of(s) > 1,
+         maps = s->locate && plan_tp(s) == 1; /* else each rank has its part */
     if (maps) param_store_map(p->store, locate_frozen, p);
     if (s->adapters.rank)
         TRY(model_declare_adapted(&s->model, &s->adapters, p->store, e));
+    else if (stages)
+        TRY(declare_stage(p, s, e));
     else
         model_declare(&s->model, p->store);
     if (s->ranks)
@@ -354,7 +379,7 @@ int64_t plan_touched_bytes(const plan *p) {
 
 /* ---- binding ---- */
 
-static void *region_base(const plan *p, plan_region_kind k) {
+void *plan_region(const plan *p, plan_region_kind k) {
     return p->region[k].bytes ? (char *)p->base + p->region[k].offset : NULL;
 }
 
@@ -364,18 +389,18 @@ static void *frame_base(const plan *p, const plan_program *g) {
 }
 
 void *plan_cache(const plan *p) {
-    return region_base(p, REGION_CACHE);
+    return plan_region(p, REGION_CACHE);
 }
 
 /* Where a model's weights are. */
 static param_arrays arrays_of(const plan *p, int model) {
     if (model == 0)
-        return (param_arrays){.master = region_base(p, REGION_PARAMS),
-                              .work = region_base(p, REGION_WORK),
-                              .work_piece = region_base(p, REGION_WORK_PIECE),
-                              .grad = region_base(p, REGION_GRADS),
-                              .grad_piece = region_base(p, REGION_GRAD_PIECE)};
-    char *at = (char *)region_base(p, REGION_OTHERS) + p->model[model].offset;
+        return (param_arrays){.master = plan_region(p, REGION_PARAMS),
+                              .work = plan_region(p, REGION_WORK),
+                              .work_piece = plan_region(p, REGION_WORK_PIECE),
+                              .grad = plan_region(p, REGION_GRADS),
+                              .grad_piece = plan_region(p, REGION_GRAD_PIECE)};
+    char *at = (char *)plan_region(p, REGION_OTHERS) + p->model[model].offset;
     param_sizes z = param_store_sizes(p->model[model].store);
     return (param_arrays){.master = (float *)at, .work = z.work_bytes ? at + z.master_bytes : NULL};
 }
@@ -383,14 +408,14 @@ static param_arrays arrays_of(const plan *p, int model) {
 static prog_frame frame_of(const plan *p, const plan_program *g, int i) {
     const prog_stats *st = prog_get_stats(g->prog);
     param_arrays weights = arrays_of(p, g->of.model);
-    char *pinned = region_base(p, REGION_PINNED);
+    char *pinned = plan_region(p, REGION_PINNED);
     return (prog_frame){{[SPACE_FRAME] = (char *)frame_base(p, g) + i * st->frame_bytes,
                          [SPACE_PINNED] = pinned + g->pinned_offset + i * st->pinned_bytes,
                          [SPACE_CONST] = pinned + g->const_offset,
                          [SPACE_MASTER] = weights.master,
                          [SPACE_WORK] = weights.work,
                          [SPACE_GRAD] = weights.grad,
-                         [SPACE_STATE] = region_base(p, REGION_CACHE),
+                         [SPACE_STATE] = plan_region(p, REGION_CACHE),
                          [SPACE_FILE] = (void *)(uintptr_t)p->spec.file}};
 }
 
@@ -408,7 +433,7 @@ static void find_states(plan *p) {
     int64_t masters = sizes.trained_master_bytes / (int64_t)sizeof(float);
     p->snapshot_params = p->snapshot;
     for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++) {
-        p->optim_state[i] = (float *)region_base(p, REGION_OPTIM) + i * states;
+        p->optim_state[i] = (float *)plan_region(p, REGION_OPTIM) + i * states;
         if (p->snapshot) p->snapshot_state[i] = p->snapshot_params + masters + i * states;
     }
 }
@@ -455,7 +480,7 @@ comm_counts plan_traffic(const plan *p) {
     const plan_spec *s = &p->spec;
     if (!s->ranks || !s->train_B) return (comm_counts){0};
     int n = s->micro_batches > 1 ? (int)s->micro_batches : 1, frames = plan_frames(p);
-    int group = frames < n ? frames : 1;
+    int group = s->pipe ? 2 * plan_stages_of(s) : frames < n ? frames : 1;
     if (n / group <= FEW) return traffic_of(p, n, frames);
     int n_short = FEW * group + n % group, n_longer = n_short + group;
     comm_counts sum = traffic_of(p, n_short, frames < n ? frames : n_short);
@@ -473,16 +498,18 @@ comm_counts plan_traffic(const plan *p) {
 double plan_model_flops(const plan *p) {
     double flops = 0;
     for (int c = 0; p->spec.train_B && c < plan_chunks(p); c++) {
-        const prog_stats *s = prog_get_stats(plan_prog(p, USE_TRAIN, c));
-        flops += s->flops_forward + s->flops_backward;
+        const prog *own = plan_prog(p, USE_TRAIN, c);
+        if (own) flops += prog_get_stats(own)->flops_forward + prog_get_stats(own)->flops_backward;
     }
     return flops;
 }
 
 double plan_hardware_flops(const plan *p) {
     double flops = plan_model_flops(p);
-    for (int c = 0; p->spec.train_B && c < plan_chunks(p); c++)
-        flops += prog_get_stats(plan_prog(p, USE_TRAIN, c))->flops_recompute;
+    for (int c = 0; p->spec.train_B && c < plan_chunks(p); c++) {
+        const prog *own = plan_prog(p, USE_TRAIN, c);
+        if (own) flops += prog_get_stats(own)->flops_recompute;
+    }
     for (int i = 0; p->spec.train_B && i < p->spec.n_others; i++)
         flops += prog_get_stats(plan_prog(p, USE_LOOK, i))->flops_forward;
     return flops;

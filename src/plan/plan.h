@@ -33,13 +33,16 @@
  * layer are written where activations of later layers were (prog/graph.h, grads_in_frame). With
  * ZeRO, pieces of work copies and of gradients (param/units.h) have regions of their own.
  *
+ * Of a pipeline, a plan is that of one stage: it has the parameters and programs of its own chunks of
+ * layers only. Between "pinned" and the cache are the boxes in which arrives what other stages send.
+ *
  * The snapshot, from which a checkpoint is written while training goes on, is memory of the host,
  * beside the arena.
  *
  * Sizes are in bytes, and of one rank. Beyond 2^60 bytes a plan is refused when it is made.
  *
- * Reading order: this file, programs.c (which programs there are), plan.c (the arena), report.c
- * (what is printed). */
+ * Reading order: this file, programs.c (which programs there are), stages.c (which stage of a pipeline
+ * has which layers), plan.c (the arena), report.c (what is printed). */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
@@ -65,15 +68,17 @@ enum { PLAN_ALL_FRAMES = INT_MAX };
 
 typedef struct plan_spec {
     model_config model;
-    dtype compute;            /* of activations and products: DT_F32, DT_BF16, DT_F16 */
-    int T;                    /* tokens of a sequence, in training and validation */
-    int source_T;             /* tokens of a source, for an encoder; 0: as T */
-    int train_B;              /* sequences of a micro-batch; 0: no training program */
-    int64_t micro_batches;    /* of this rank in a step, at most; 0: one */
-    int chunks;               /* how many training programs share the layers; 0: one */
-    int frames;               /* micro-batches under way at a time; 0: one, PLAN_ALL_FRAMES: all */
-    int sequences;            /* of one sample; 0: one. A micro-batch has whole samples only */
-    int learned;              /* so many of them are trained, and run in a pass; 0: all */
+    dtype compute;         /* of activations and products: DT_F32, DT_BF16, DT_F16 */
+    int T;                 /* tokens of a sequence, in training and validation */
+    int source_T;          /* tokens of a source, for an encoder; 0: as T */
+    int train_B;           /* sequences of a micro-batch; 0: no training program */
+    int64_t micro_batches; /* of this rank in a step, at most; 0: one */
+    int chunks;            /* how many training programs share the layers; 0: one */
+    int pp_schedule; /* of several stages (ranks->size[MESH_PP]), which have chunks / stages each: a
+                        schedule_kind (step/schedule.h) */
+    int frames;      /* micro-batches under way at a time; 0: one, PLAN_ALL_FRAMES: all */
+    int sequences;   /* of one sample; 0: one. A micro-batch has whole samples only */
+    int learned;     /* so many of them are trained, and run in a pass; 0: all */
     bool deferred_loss;       /* the loss is computed outside of the program (TASK_NLL) */
     model_adapters adapters;  /* these are trained, and the model is frozen; rank 0: none */
     const plan_other *others; /* [n_others] */
@@ -105,6 +110,10 @@ typedef struct plan_spec {
     param_sharding sharing; /* how data-parallel ranks share parameters */
     bool sequence_parallel;
     bool narrow_sums; /* gradients are sent as bf16 (parallel.reduce_dtype) */
+    /* Set by plan_new, where there are several stages: at which layer each chunk begins [chunks + 1],
+     * and what this stage does in a long step. */
+    const int *cut;
+    const struct pipeline *pipe;
 } plan_spec;
 
 typedef enum plan_region_kind {
@@ -114,6 +123,7 @@ typedef enum plan_region_kind {
     REGION_OTHERS,     /* the other models, one after the other: masters, then work copies */
     REGION_OPTIM,      /* the states, one array after the other */
     REGION_PINNED,     /* inputs, outputs and constants of all programs */
+    REGION_BOXES,      /* what other stages of a pipeline send lies here until it is read */
     REGION_CACHE,      /* the KV cache of the sampler, of the scorer, or of the engine */
     REGION_GRAD_PIECE, /* zero 2, 3: gradients of what this rank owns, summed */
     REGION_GRADS,
@@ -124,8 +134,8 @@ typedef enum plan_region_kind {
 
 /* What a program is for. If a use has several programs, `number` says which. */
 typedef enum plan_use {
-    USE_TRAIN, /* chunk `number` */
-    USE_VALID,
+    USE_TRAIN,   /* chunk `number` */
+    USE_VALID,   /* of several stages: chunk `number` */
     USE_LOOK,    /* other model `number`: its forward pass over what is trained on */
     USE_PREFILL, /* the longest is number 0 */
     USE_DECODE,
@@ -155,6 +165,7 @@ typedef struct plan_signature {
     model_routing routing;
     double rope_theta; /* of the phase */
     bool grads_in_frame;
+    bool head_elsewhere; /* on another stage */
 } plan_signature;
 
 typedef struct plan_program {
@@ -219,8 +230,8 @@ void plan_set_classes(plan *p, const plan_class *needs, int n);
 void plan_select(plan *p, int i);
 /* A program of the selected phase; NULL: it has none for that use. */
 prog *plan_prog(const plan *p, plan_use use, int number);
-/* The programs of a step of the selected phase, for step_build; the lists are in the arena a.
- * reduces: several ranks have gradients to sum. */
+/* The programs of a step of the selected phase, for step_build; the lists are in the arena a. reduces: several ranks have
+ * gradients to sum. micro_batches: as many as the schedule of a pipeline can have. */
 step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool reduces);
 /* Of texts of up to `longest` tokens: ids that tokenizer t has; t NULL: any id. */
 generate_limits plan_limits(const plan *p, const tok *t, int longest);
@@ -231,9 +242,18 @@ generator plan_generator(const plan *p, const tok *t);
 scorer *plan_scorer(const plan *p);
 /* The engine's programs and cache, of a committed plan; t as above. To be freed with engine_free. */
 engine *plan_engine(const plan *p, const tok *t);
-/* Of the selected phase: how many chunks, and how many micro-batches are under way together. */
+/* Of the selected phase: how many chunks the model has, and how many micro-batches are under way
+ * together, at most. */
 int plan_chunks(const plan *p);
 int plan_frames(const plan *p);
+/* The layers of a chunk. */
+model_layer_range plan_layers(const plan *p, int chunk);
+/* How many stages share the layers, and which of them this rank is. */
+int plan_stages(const plan *p);
+int plan_stage(const plan *p);
+/* Of a committed plan: where an input of a chunk lies that another stage has sent, activations or
+ * (back) gradients, until STEP_RECEIVED. */
+void *plan_box(const plan *p, int chunk, bool back, int box);
 /* ST_MEMORY: arena, snapshot and process do not fit into `limit_bytes` (0: what the machine has
  * free). The hint names the key to change and a value that fits, which was planned to find out. */
 status plan_check_fits(const plan *p, int64_t limit_bytes, err *e) ATH_MUST_USE;

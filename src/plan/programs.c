@@ -22,8 +22,10 @@ static int chunks_of(const plan_spec *s) {
     return s->chunks > 1 ? s->chunks : 1;
 }
 
-static int frames_of(const plan_spec *s) {
+/* Of a chunk; -1: of the chunk that has most. */
+static int frames_of(const plan_spec *s, int chunk) {
     int64_t micro_batches = s->micro_batches > 1 ? s->micro_batches : 1;
+    if (s->pipe) return plan_stage_frames(s, chunk);
     if (s->frames <= 1) return 1;
     return s->frames < micro_batches ? s->frames : (int)micro_batches;
 }
@@ -33,7 +35,7 @@ int plan_chunks(const plan *p) {
 }
 
 int plan_frames(const plan *p) {
-    return frames_of(&p->spec);
+    return frames_of(&p->spec, -1);
 }
 
 /* ---- signatures ---- */
@@ -75,7 +77,8 @@ static plan_signature train_signature(const plan_spec *s, int chunk) {
     plan_signature g = lm_signature(s, 0, rows_of(s, s->train_B));
     g.train = true;
     g.recompute = s->recompute;
-    g.layers = model_chunk(&s->model, chunks_of(s), chunk);
+    g.layers = plan_layers_of(s, chunk);
+    g.head_elsewhere = s->pipe && g.layers.end < model_layers(&s->model);
     if (s->model.num_labels)
         g = labels_signature(g);
     else if (s->deferred_loss)
@@ -183,11 +186,13 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
     *out = (plan_signature){0};
     switch (use) {
         case USE_TRAIN:
-            if (!s->train_B || number >= chunks_of(s)) return false;
+            if (!s->train_B || !plan_has_chunk(s, number)) return false;
             *out = train_signature(s, number);
             return true;
         case USE_VALID:
+            if (s->pipe && !plan_has_chunk(s, number)) return false;
             if (s->valid_B) *out = lm_signature(s, 0, rows_of(s, s->valid_B));
+            if (s->valid_B && s->pipe) out->layers = plan_layers_of(s, number);
             if (s->valid_B && s->model.num_labels) *out = labels_signature(*out);
             return s->valid_B > 0;
         case USE_LOOK:
@@ -245,7 +250,8 @@ static bool is_same(const plan_signature *a, const plan_signature *b) {
            a->routing.balance == b->routing.balance && a->routing.z_loss == b->routing.z_loss &&
            a->routing.tallies == b->routing.tallies &&
            a->routing.capacity_factor == b->routing.capacity_factor &&
-           a->rope_theta == b->rope_theta && a->grads_in_frame == b->grads_in_frame;
+           a->rope_theta == b->rope_theta && a->grads_in_frame == b->grads_in_frame &&
+           a->head_elsewhere == b->head_elsewhere;
 }
 
 static plan_program *find(const plan *p, const plan_signature *g) {
@@ -300,6 +306,7 @@ static status record(plan *p, const plan_spec *s, const plan_signature *g, prog 
                    .adapters = &s->adapters,
                    .task = g->task,
                    .layers = g->layers,
+                   .head_elsewhere = g->head_elsewhere,
                    .B = g->B,
                    .T = g->T,
                    .S = g->S,
@@ -326,7 +333,7 @@ static status record(plan *p, const plan_spec *s, const plan_signature *g, prog 
 static status add(plan *p, const plan_spec *s, plan_use use, int number, err *e) {
     plan_signature g;
     if (!signature_of(s, use, number, &g)) return ST_OK;
-    int frames = use == USE_TRAIN ? frames_of(s) : 1;
+    int frames = use == USE_TRAIN ? frames_of(s, number) : 1;
     plan_program *same = find(p, &g);
     if (same) {
         if (frames > same->frames) same->frames = frames;
@@ -343,7 +350,7 @@ static status add(plan *p, const plan_spec *s, plan_use use, int number, err *e)
 
 static status record_phase(plan *p, const plan_spec *s, err *e) {
     for (int c = 0; c < chunks_of(s); c++) TRY(add(p, s, USE_TRAIN, c, e));
-    TRY(add(p, s, USE_VALID, 0, e));
+    for (int c = 0; c < (s->pipe ? chunks_of(s) : 1); c++) TRY(add(p, s, USE_VALID, c, e));
     for (int i = 0; i < s->n_others; i++) TRY(add(p, s, USE_LOOK, i, e));
     for (int i = 0; logits_length(s, i); i++) TRY(add(p, s, USE_LOGITS, i, e));
     for (int i = 0; i < GENERATOR_PREFILLS; i++) {
@@ -396,6 +403,17 @@ static bool has_experts(const model_config *mc) {
     return any;
 }
 
+/* The unit of a table that first and last stage share; -1: this stage has none. */
+static int tied_unit(const plan *p) {
+    const plan_spec *s = &p->spec;
+    int stages = plan_stages_of(s), stage = plan_stage_of(s);
+    if (stages == 1 || !model_head_is_table(&s->model) || (stage > 0 && stage < stages - 1))
+        return -1;
+    for (int i = 0; i < param_count(p->store); i++)
+        if (param_at(p->store, i)->part == PART_EMBED) return param_at(p->store, i)->unit;
+    CHECK(false, "a stage without its table");
+}
+
 step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool reduces) {
     int chunks = plan_chunks(p), looks = p->spec.n_others;
     const prog **chunk = ARENA_ARRAY(a, const prog *, chunks);
@@ -407,6 +425,8 @@ step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool redu
                         .chunks = chunks,
                         .look = look,
                         .looks = looks,
+                        .pipe = plan_pipeline(&p->spec, a, micro_batches),
+                        .tied = tied_unit(p),
                         .micro_batches = micro_batches,
                         .frames = plan_frames(p),
                         .reduces = reduces,

@@ -149,9 +149,12 @@ typedef struct step_bytes {
 static step_bytes bytes_of_step(const plan *p) {
     step_bytes b = {0};
     for (int c = 0; c < plan_chunks(p); c++) {
-        const prog_stats *st = prog_get_stats(plan_prog(p, USE_TRAIN, c));
-        b.saved += st->saved_bytes * plan_frames(p);
-        b.live_peak += st->live_peak_bytes * plan_frames(p);
+        const plan_program *own = plan_find(p, USE_TRAIN, c);
+        if (!own) continue; /* of another stage */
+        const prog_stats *st = prog_get_stats(own->prog);
+        int frames = p->spec.pipe ? own->frames : plan_frames(p);
+        b.saved += st->saved_bytes * frames;
+        b.live_peak += st->live_peak_bytes * frames;
         if (st->workspace_peak_bytes > b.workspace) b.workspace = st->workspace_peak_bytes;
     }
     return b;
@@ -186,7 +189,7 @@ static json_t *classes_json(const plan *p) {
 
 static json_t *memory_json(const plan *p, int64_t limit_bytes) {
     int64_t activations = p->region[REGION_FRAME].bytes + p->region[REGION_PINNED].bytes +
-                          p->region[REGION_CACHE].bytes;
+                          p->region[REGION_BOXES].bytes + p->region[REGION_CACHE].bytes;
     json_t *o = json_pack(
         "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:o}", "peak_bytes", (json_int_t)p->peak_bytes,
         "param_bytes", (json_int_t)param_bytes(p), "grad_bytes", (json_int_t)grad_bytes(p),
@@ -203,28 +206,32 @@ static json_t *memory_json(const plan *p, int64_t limit_bytes) {
 }
 
 json_t *plan_traffic_json(const comm_counts *sent) {
-    return json_pack("{s:I,s:I,s:I}", "all_reduce", (json_int_t)sent->sent_bytes[COMM_ALL_REDUCE],
-                     "reduce_scatter", (json_int_t)sent->sent_bytes[COMM_REDUCE_SCATTER],
-                     "all_gather", (json_int_t)sent->sent_bytes[COMM_ALL_GATHER]);
+    return json_pack("{s:I,s:I,s:I,s:I}", "all_reduce",
+                     (json_int_t)sent->sent_bytes[COMM_ALL_REDUCE], "reduce_scatter",
+                     (json_int_t)sent->sent_bytes[COMM_REDUCE_SCATTER], "all_gather",
+                     (json_int_t)sent->sent_bytes[COMM_ALL_GATHER], "send",
+                     (json_int_t)sent->sent_bytes[COMM_SEND]);
 }
 
 static json_t *layout_json(const plan *p) {
     const plan_spec *s = &p->spec;
     comm_counts sent = plan_traffic(p);
     return json_pack(
-        "{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:I,s:i,s:i,s:o}", "ranks", size_of(p, MESH_WORLD), "dp",
+        "{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:I,s:i,s:i,s:o}", "ranks", size_of(p, MESH_WORLD), "dp",
         size_of(p, MESH_DP), "dp_replicate", size_of(p, MESH_REPLICATE), "zero", s->sharing.zero,
-        "tp", size_of(p, MESH_TP), "sp", (int)s->sequence_parallel, "micro_batch", s->train_B,
-        "micro_batches", (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1), "chunks",
-        plan_chunks(p), "frames", plan_frames(p), "sent_bytes", plan_traffic_json(&sent));
+        "tp", size_of(p, MESH_TP), "sp", (int)s->sequence_parallel, "pp", size_of(p, MESH_PP),
+        "micro_batch", s->train_B, "micro_batches",
+        (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1), "chunks", plan_chunks(p),
+        "frames", plan_frames(p), "sent_bytes", plan_traffic_json(&sent));
 }
 
 json_t *plan_json(const plan *p, int64_t limit_bytes) {
-    param_sizes ps = param_store_sizes(p->store);
-    int64_t embedding = model_embedding_params(&p->spec.model, p->store);
+    const param_store *whole = param_store_whole(p->store);
+    param_sizes ps = param_store_sizes(whole);
+    int64_t embedding = model_embedding_params(&p->spec.model, whole);
     json_t *params = json_pack("{s:I,s:I,s:I,s:I}", "total", (json_int_t)ps.elems, "non_embedding",
                                (json_int_t)(ps.elems - embedding), "active",
-                               (json_int_t)model_active_params(&p->spec.model, p->store), "trained",
+                               (json_int_t)model_active_params(&p->spec.model, whole), "trained",
                                (json_int_t)ps.trained_elems);
     json_t *o = json_pack("{s:o,s:o}", "params", params, "memory", memory_json(p, limit_bytes));
     if (p->spec.train_B) json_object_set_new(o, "layout", layout_json(p));
@@ -250,7 +257,7 @@ static int64_t mapped_bytes(const plan *p) {
 static void first_line(const plan *p, strbuf *out) {
     static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)};
     const plan_spec *s = &p->spec;
-    param_sizes z = param_store_sizes(p->store);
+    param_sizes z = param_store_sizes(param_store_whole(p->store));
     strbuf_printf(out, "plan: %lld parameters (%.2fM), ", (long long)z.elems,
                   (double)z.elems / 1e6);
     if (s->train_B && z.trained_elems < z.elems)
@@ -274,13 +281,32 @@ static void layout_line(const plan *p, strbuf *out) {
     if (size_of(p, MESH_TP) > 1)
         strbuf_printf(out, ", tp %d%s", size_of(p, MESH_TP),
                       p->spec.sequence_parallel ? " with sequence parallelism" : "");
+    if (size_of(p, MESH_PP) > 1) strbuf_printf(out, ", pp %d", size_of(p, MESH_PP));
     if (p->n_classes == 1)
         strbuf_puts(out, "; each needs\n");
     else
         strbuf_printf(out, "; the largest %d need\n", p->classes[0].ranks);
 }
 
+/* "stage 0 has layers 0 to 13, the embedding; 2 micro-batches under way together". */
+static void stage_line(const plan *p, strbuf *out) {
+    strbuf_printf(out, "  stage %d of %d has", plan_stage(p), plan_stages(p));
+    for (int c = 0; c < plan_chunks(p); c++) {
+        model_layer_range k = plan_layers(p, c);
+        if (!plan_find(p, USE_TRAIN, c)) continue;
+        strbuf_printf(out, "%s layers %d to %d", c < plan_stages(p) ? "" : " and", k.first,
+                      k.end - 1);
+        if (k.first == 0) strbuf_puts(out, ", the embedding");
+        if (k.end == model_layers(&p->spec.model)) strbuf_puts(out, ", the head");
+    }
+    strbuf_printf(out, "; %d micro-batches under way together\n", plan_frames(p));
+}
+
 static void chunks_line(const plan *p, strbuf *out) {
+    if (p->spec.pipe) {
+        stage_line(p, out);
+        return;
+    }
     if (plan_chunks(p) == 1 && plan_frames(p) == 1) return;
     strbuf_printf(out, "  %d chunks of layers, %d micro-batches under way together\n",
                   plan_chunks(p), plan_frames(p));
@@ -291,11 +317,15 @@ static void traffic_line(const plan *p, strbuf *out) {
     comm_counts sent = plan_traffic(p);
     const int64_t *by = sent.sent_bytes;
     char note[128];
-    snprintf(note, sizeof note, "all-reduce %.1f, reduce-scatter %.1f, all-gather %.1f",
-             (double)by[COMM_ALL_REDUCE] / (1 << 20), (double)by[COMM_REDUCE_SCATTER] / (1 << 20),
-             (double)by[COMM_ALL_GATHER] / (1 << 20));
-    line(out, "sent in a step", by[COMM_ALL_REDUCE] + by[COMM_REDUCE_SCATTER] + by[COMM_ALL_GATHER],
-         note);
+    int n = snprintf(note, sizeof note, "all-reduce %.1f, reduce-scatter %.1f, all-gather %.1f",
+                     (double)by[COMM_ALL_REDUCE] / (1 << 20),
+                     (double)by[COMM_REDUCE_SCATTER] / (1 << 20),
+                     (double)by[COMM_ALL_GATHER] / (1 << 20));
+    if (plan_stages(p) > 1)
+        snprintf(note + n, sizeof note - (size_t)n, ", to other stages %.1f",
+                 (double)by[COMM_SEND] / (1 << 20));
+    line(out, "sent in a step",
+         by[COMM_ALL_REDUCE] + by[COMM_REDUCE_SCATTER] + by[COMM_ALL_GATHER] + by[COMM_SEND], note);
 }
 
 static const char IN_SLOTS[] = "; what this rank owns, and slots for units in use";
@@ -338,7 +368,9 @@ void plan_describe(const plan *p, strbuf *out) {
         note[0] = '\0';
     line(out, "activations", p->region[REGION_FRAME].bytes, note);
     line(out, "inputs, outputs, cache",
-         p->region[REGION_PINNED].bytes + p->region[REGION_CACHE].bytes, "");
+         p->region[REGION_PINNED].bytes + p->region[REGION_BOXES].bytes +
+             p->region[REGION_CACHE].bytes,
+         "");
     line(out, "arena", p->peak_bytes, "");
     snprintf(note, sizeof note, "%.1f MiB of it are shared by the ranks of a machine",
              (double)segment_bytes(p) / (1 << 20));

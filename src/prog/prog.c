@@ -69,10 +69,10 @@ static int by_name(const void *a, const void *b) {
 /* Every addition is noted by the name of the parameter: equal ones then lie beside each other. */
 int prog_count_contributions(const prog *const *p, int n) {
     int ops = 0, sums = 0, most = 0;
-    for (int k = 0; k < n; k++) ops += p[k]->g->n_ops;
+    for (int k = 0; k < n; k++) ops += p[k] ? p[k]->g->n_ops : 0;
     const char **name = xcalloc((size_t)ops + 1, sizeof *name);
     for (int k = 0; k < n; k++)
-        for (int32_t i = 0; i < p[k]->g->n_ops; i++) {
+        for (int32_t i = 0; p[k] && i < p[k]->g->n_ops; i++) {
             const op_rec *r = &p[k]->g->op[i];
             if (sums_gradients(r)) name[sums++] = p[k]->g->value[r->out[0]].name;
         }

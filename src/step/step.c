@@ -1,6 +1,8 @@
-/* The order of micro-batches and chunks in a step (see step.h). */
+/* The order of micro-batches and chunks in a step (see step.h). Reading order: step_build; build_groups, of a rank that has all
+ * chunks, and build_stage. */
 #include "step/step.h"
 
+#include "step/pipeline.h"
 #include "step/walk.h"
 
 /* One group of micro-batches, which are under way together. */
@@ -46,28 +48,101 @@ static void count_step(walk *w, const step_parts *s) {
         for (int c = 0; c < s->chunks; c++) walk_count(w, c, m);
 }
 
-step_table step_build(arena *a, const step_parts *s) {
-    CHECK(s->frames == 1 || !param_grads_in_slots(s->store),
-          "%d frames where gradients leave after every micro-batch", s->frames);
-    step_table t = {.micro_batches = s->micro_batches};
+/* ---- a stage of a pipeline ---- */
+
+static void append_transfer(arena *a, step_table *t, const pipeline *p, const pipeline_event *e) {
+    static const step_action action[] = {[PIPELINE_RECEIVE] = STEP_RECEIVE,
+                                         [PIPELINE_TAKE] = STEP_RECEIVED,
+                                         [PIPELINE_SEND] = STEP_SEND};
+    bool sends = e->action == PIPELINE_SEND;
+    const char *what = arena_printf(a, "%s of micro-batch %d, chunk %d to %d",
+                                    e->back ? "gradients" : "activations", e->micro_batch,
+                                    sends ? e->chunk : e->other, sends ? e->other : e->chunk);
+    step_append(a, t,
+                (step_entry){.action = action[e->action],
+                             .chunk = e->chunk,
+                             .micro_batch = e->micro_batch,
+                             .frame = e->micro_batch % p->frames[e->chunk],
+                             .back = e->back,
+                             .stage = e->stage,
+                             .box = e->box,
+                             .what = what});
+}
+
+/* The last entry that began such a transfer, of the same frame; -1: none did. */
+static int find_begun(const step_table *t, step_action action, const step_entry *like) {
+    for (int i = t->n - 1; i >= 0; i--) {
+        const step_entry *e = &t->entry[i];
+        if (e->action == action && e->chunk == like->chunk && e->back == like->back &&
+            e->frame == like->frame)
+            return i;
+    }
+    return -1;
+}
+
+/* What a pass gives is still being sent of the micro-batch that had the frame before. */
+static void wait_until_sent(arena *a, step_table *t, step_entry pass) {
+    pass.begun = find_begun(t, STEP_SEND, &pass);
+    if (pass.begun < 0) return;
+    pass.action = STEP_SENT;
+    pass.what = t->entry[pass.begun].what;
+    step_append(a, t, pass);
+}
+
+static void build_stage(arena *a, walk *w, step_table *t, const step_parts *s) {
+    const pipeline *p = s->pipe;
+    CHECK(s->looks == 0 && !s->counts_first, "other models and counts are of a whole model");
+    for (int i = 0; i < p->n; i++) {
+        const pipeline_event *e = &p->event[i];
+        if (e->action != PIPELINE_PASS) {
+            append_transfer(a, t, p, e);
+            step_entry *last = &t->entry[t->n - 1];
+            if (last->action == STEP_RECEIVED) last->begun = find_begun(t, STEP_RECEIVE, last);
+            continue;
+        }
+        int frame = e->micro_batch % p->frames[e->chunk];
+        wait_until_sent(a, t, (step_entry){.chunk = e->chunk, .frame = frame, .back = e->back});
+        if (e->back)
+            walk_backward(w, e->chunk, e->micro_batch, frame,
+                          e->micro_batch == s->micro_batches - 1);
+        else
+            walk_forward(w, e->chunk, e->micro_batch, frame);
+    }
+    for (int c = 0; c < p->chunks; c++)
+        if (p->frames[c] > t->frames_in_flight) t->frames_in_flight = p->frames[c];
+}
+
+static void build_groups(arena *a, walk *w, step_table *t, const step_parts *s) {
     step_entry counted = {.action = STEP_COUNTED};
     bool apart = counts_apart(s);
-    walk *w = walk_new(a, s, &t);
     walk_take_tallies(w, s->tallies && !apart);
     if (apart) count_step(w, s);
-    if (apart) step_append(a, &t, counted);
+    if (apart) step_append(a, t, counted);
     for (int m = 0; m < s->micro_batches; m += s->frames) {
         int end = m + s->frames;
         group g = {.first = m, .end = end < s->micro_batches ? end : s->micro_batches};
         g.last = g.end == s->micro_batches;
         forward(w, s, &g);
-        if (s->counts_first && !apart) step_append(a, &t, counted);
+        if (s->counts_first && !apart) step_append(a, t, counted);
         backward(w, s, &g);
     }
+    t->frames_in_flight = count_in_flight(t, s);
+}
+
+step_table step_build(arena *a, const step_parts *s) {
+    CHECK(s->frames == 1 || s->pipe || !param_grads_in_slots(s->store),
+          "%d frames where gradients leave after every micro-batch", s->frames);
+    step_table t = {.micro_batches = s->micro_batches};
+    walk *w = walk_new(a, s, &t);
+    walk_take_tallies(w, s->tallies);
+    if (s->pipe)
+        build_stage(a, w, &t, s);
+    else
+        build_groups(a, w, &t, s);
     walk_settle(w);
-    if (s->tallies && !s->counts_first) step_append(a, &t, counted);
+    if (s->tallies && !s->counts_first) step_append(a, &t, (step_entry){.action = STEP_COUNTED});
+    if (s->tied >= 0) step_append(a, &t, (step_entry){.action = STEP_TIED, .unit = s->tied});
     step_append(a, &t, (step_entry){.action = STEP_OPTIMIZER});
-    t.frames_in_flight = count_in_flight(&t, s);
     return t;
 }
 
@@ -77,7 +152,8 @@ const prog *step_prog_of(const step_parts *parts, const step_entry *e) {
 
 step_table step_build_pass(arena *a, const param_store *s, const prog *p) {
     step_table t = {.micro_batches = 1, .frames_in_flight = 1};
-    step_parts parts = {.store = s, .chunk = &p, .chunks = 1, .micro_batches = 1, .frames = 1};
+    step_parts parts = {
+        .store = s, .chunk = &p, .chunks = 1, .micro_batches = 1, .frames = 1, .tied = -1};
     walk *w = walk_new(a, &parts, &t);
     walk_forward(w, 0, 0, 0);
     walk_settle(w);
@@ -101,6 +177,7 @@ static const char *name_ops(arena *a, const prog *p, int first, int end) {
     return *name ? name : "what is outside of the layers";
 }
 
+/* `p`: its program; NULL: none is of this entry. */
 static const char *name_entry(arena *a, const step_entry *t, const prog *p) {
     const char *what;
     switch (t->action) {
@@ -114,6 +191,8 @@ static const char *name_entry(arena *a, const step_entry *t, const prog *p) {
             break;
         case STEP_PASS_ON:
         case STEP_PASS_BACK: what = "what chunks of layers pass on"; break;
+        case STEP_SENT:
+        case STEP_RECEIVED: return t->what;
         case STEP_TALLY:
         case STEP_COUNTED: what = "the load of experts"; break;
         case STEP_LOSS: what = "the loss"; break;

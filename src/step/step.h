@@ -14,6 +14,8 @@
  *   slot         room for the weights or the gradients of one unit, which units use in turn
  *   gather       bring the weights of a unit from the ranks that hold pieces of them
  *   reduce       sum the gradients of a unit over the ranks
+ *   stage        ranks that have the same chunks, where others have the rest: in a pipeline
+ *                (pipeline.h says in which order a stage computes, sends and receives)
  *
  * A step of one micro-batch, on one rank that has the whole model, in one chunk:
  *
@@ -27,7 +29,8 @@
  * GATHER begins a transfer, and GATHERED waits for its end. In between, ops run.
  *
  * Reading order: this file, step.c (the order of micro-batches and chunks), walk.c (where units of
- * parameters are gathered and reduced within the programs), traffic.h (by which collectives). */
+ * parameters are gathered and reduced within the programs), pipeline.h (stages), traffic.h (by which
+ * collectives). */
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
 
@@ -39,6 +42,10 @@ typedef enum step_action {
     STEP_FILL,      /* write the inputs of a program for a micro-batch */
     STEP_FORWARD,   /* run ops first .. end - 1 of the program */
     STEP_PASS_ON,   /* copy the output of chunk `chunk` to the input of the next chunk */
+    STEP_RECEIVE,   /* begin to receive what another stage sends to chunk `chunk` */
+    STEP_RECEIVED,  /* wait for it, and copy it to where the chunk reads it */
+    STEP_SEND,      /* begin to send what chunk `chunk` has computed to another stage */
+    STEP_SENT,      /* wait for it: the chunk will compute the same for another micro-batch */
     STEP_TALLY,     /* take what the routers of chunk `chunk` did to the micro-batch */
     STEP_COUNTED,   /* that of all micro-batches has been taken: sum it over the ranks */
     STEP_LOSS,      /* the micro-batch has been through all chunks: take its loss */
@@ -48,6 +55,7 @@ typedef enum step_action {
     STEP_GATHERED,  /* wait for the end of the gather */
     STEP_REDUCE,    /* begin to sum a unit's gradients over the ranks */
     STEP_REDUCED,   /* wait for the end of the sum */
+    STEP_TIED,      /* sum the gradients of the table that first and last stage share */
     STEP_OPTIMIZER  /* update the parameters */
 } step_action;
 
@@ -59,6 +67,10 @@ typedef struct step_entry {
     int micro_batch;
     int first, end; /* ops */
     int unit;
+    bool back;        /* RECEIVE, RECEIVED, SEND, SENT: a gradient; else activations */
+    int stage, box;   /* of these: the other stage; where it lies until it is read (pipeline.h) */
+    int begun;        /* RECEIVED, SENT: the entry that began it */
+    const char *what; /* of these: "activations of micro-batch 3, chunk 0 to 1" */
     bool counting;    /* STEP_FILL: of a pass that only counts; the micro-batch comes again */
     bool add;         /* STEP_REDUCE: add to the sums of earlier micro-batches */
     bool last;        /* STEP_REDUCE: of the last micro-batch; the sums are then the step's */
@@ -74,8 +86,13 @@ typedef struct step_table {
 /* What a step is made of. */
 typedef struct step_parts {
     const param_store *store; /* of the model that is trained */
-    const prog *const *chunk; /* [chunks] its training programs, the first layers first */
+    const prog *const
+        *chunk; /* [chunks] its training programs, the first layers first; NULL: another
+                                 stage has it */
     int chunks;
+    const struct pipeline
+        *pipe; /* what this stage does in a step; NULL: this rank has all chunks */
+    int tied;  /* the unit of a table that another stage has, too; -1: there is none */
     /* [looks] Programs of other models, which only go forward: they see every micro-batch before it
      * is trained on (the reference model of preference training). */
     const prog *const *look;
@@ -99,7 +116,8 @@ typedef struct step_parts {
  *   0, 1  whole on every rank: a unit is reduced once a step, as soon as the last micro-batch has
  *         completed its gradients, while the backward of other units goes on
  *   2, 3  in slots that units share: a unit is reduced in every micro-batch, because the next units
- *         need the slot. frames must be 1
+ *         need the slot. frames must be 1; a stage of a pipeline has one chunk, whose backward
+ *         follows the forward at once where the head makes gradients
  * With zero 3 weights lie in slots, too: a unit is gathered while ops use the unit before it, in
  * forward, backward and recompute, unless its slot still holds it. */
 step_table step_build(arena *a, const step_parts *parts);

@@ -61,6 +61,11 @@ bool step_reduce_call(const param_store *s, const step_entry *e, bool narrow, in
     return i == 1 && e->last;
 }
 
+comm_call step_tied_call(const param_store *s, int u, bool narrow) {
+    param_transfer t = param_grads_transfer(s, u);
+    return sum_in_place(param_device(s), t.out, t.n, t.dt, narrow && t.dt == DT_F32);
+}
+
 /* ---- counting ---- */
 
 typedef struct tally {
@@ -99,6 +104,18 @@ static void reduce(tally *t, const step_entry *e) {
     for (int i = 0; step_reduce_call(t->s, e, t->narrow, i, &k); i++) count_step(t, &k);
 }
 
+/* Stages 0 and the last one are ranks 0 and 1 of their group. */
+static void tie(tally *t, int u) {
+    comm_call call = step_tied_call(t->s, u, t->narrow);
+    count(t, &call, t->ranks->rank[MESH_PP] > 0, 2);
+}
+
+static void send(tally *t, const prog *p, const step_entry *e) {
+    comm_call call = {.kind = COMM_SEND, .dt = DT_U8};
+    call.n = prog_find_port(p, e->back ? "grad.x" : "y").bytes;
+    count(t, &call, 0, 2);
+}
+
 static void update(tally *t) {
     if (param_weights_in_slots(t->s)) return;
     for (int u = 0; u < param_units(t->s); u++)
@@ -123,11 +140,16 @@ comm_counts step_traffic(const step_table *table, const step_parts *parts, const
             case STEP_BACKWARD: count_ops(&t, step_prog_of(parts, e), e); break;
             case STEP_GATHER: gather(&t, e->unit); break;
             case STEP_REDUCE: reduce(&t, e); break;
+            case STEP_TIED: tie(&t, e->unit); break;
+            case STEP_SEND: send(&t, step_prog_of(parts, e), e); break;
+            case STEP_RECEIVE: t.sum.calls[COMM_SEND]++; break; /* it sends nothing */
             case STEP_OPTIMIZER: update(&t); break;
             case STEP_FILL:
             case STEP_TALLY:
             case STEP_COUNTED:
             case STEP_PASS_ON:
+            case STEP_SENT:
+            case STEP_RECEIVED:
             case STEP_LOSS:
             case STEP_PASS_BACK:
             case STEP_GATHERED:

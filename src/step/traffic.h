@@ -28,6 +28,10 @@ bool step_gather_call(const param_store *s, int u, step_call *out);
 bool step_reduce_call(const param_store *s, const step_entry *e, bool narrow, int i,
                       step_call *out);
 
+/* The sum of the gradients of a unit that first and last stage of a pipeline have both: in a group of
+ * these two. Once a step, when the others are done. */
+comm_call step_tied_call(const param_store *s, int u, bool narrow);
+
 /* What a rank sends in an optimizer step: by the entries of the step table that move units of
  * parameters, and by the collectives among the ops. The few numbers that ranks agree upon in a step
  * (targets, losses, norms: below 1 KB) are left out. INT64_MAX bytes: so many or more. `parts`: what

@@ -64,6 +64,7 @@ static void note_use(void *ctx, int op, int unit, bool grad) {
 }
 
 static void list_uses(walk *w, int chunk) {
+    if (!w->parts->chunk[chunk]) return; /* another stage has it */
     const prog_stats *st = prog_get_stats(w->parts->chunk[chunk]);
     chunk_uses *l = &w->chunk[chunk];
     *l = (chunk_uses){.ops = st->ops, .ops_forward = st->ops_forward};
@@ -220,6 +221,19 @@ static int visit_op(walk *w, int k, int most, bool reduces) {
     return end;
 }
 
+/* Whether this rank has the chunk. */
+static bool has(const walk *w, int chunk) {
+    return chunk < w->parts->chunks && w->parts->chunk[chunk];
+}
+
+/* After a forward pass: the loss, or what the next chunk needs where that is here, too. */
+static void pass_on(walk *w, int chunk) {
+    if (chunk == w->parts->chunks - 1)
+        append(w, STEP_LOSS, 0);
+    else if (has(w, chunk + 1))
+        append(w, STEP_PASS_ON, 0);
+}
+
 static bool is_alone(const walk *w) {
     return w->parts->chunks == 1 && w->parts->frames == 1;
 }
@@ -251,7 +265,7 @@ void walk_forward(walk *w, int chunk, int micro_batch, int frame) {
     visit(w, 0, w->now->n_forward, reduces(w, last));
     flush(w, w->now->ops_forward);
     if (w->tallies) append(w, STEP_TALLY, 0);
-    append(w, chunk < w->parts->chunks - 1 ? STEP_PASS_ON : STEP_LOSS, 0);
+    pass_on(w, chunk);
 }
 
 void walk_take_tallies(walk *w, bool takes) {
@@ -287,7 +301,7 @@ void walk_backward(walk *w, int chunk, int micro_batch, int frame, bool last) {
     w->last = last;
     w->from = w->now->ops_forward;
     w->ahead = w->now->n;
-    if (chunk < w->parts->chunks - 1) append(w, STEP_PASS_BACK, 0);
+    if (has(w, chunk + 1)) append(w, STEP_PASS_BACK, 0);
     visit(w, w->now->n_forward, w->now->n, reduces(w, last));
     flush(w, w->now->ops);
 }

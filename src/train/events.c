@@ -300,7 +300,7 @@ static void put_files(const setup *u, json_t *o) {
 status events_start(session *s, err *e) {
     const setup *u = &s->setup;
     json_t *o = json_pack("{s:o,s:I}", "run", json_cstr(u->c->run), "params",
-                          (json_int_t)param_store_sizes(u->plan->store).elems);
+                          (json_int_t)param_store_sizes(param_store_whole(u->plan->store)).elems);
     put_files(u, o);
     put_where(s, o);
     uint64_t digest;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "op/clip.h"
+#include "step/pipeline.h"
 #include "train/guard/suspects.h"
 
 void execute_complete(const stage *g, const loader *l, uint64_t first_sample) {
@@ -150,18 +151,26 @@ static double grad_norm(session *s) {
     return overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
 }
 
+/* They were counted where losses are taken. */
+static void sum_repeated(const peers *p, step_result *r) {
+    r->repeated_tokens = peers_sum_count(p, r->repeated_tokens, "repeated tokens");
+    peers_tell_stages(p, &r->repeated_tokens, sizeof r->repeated_tokens);
+}
+
 static void sum_over_ranks(session *s, step_result *r, bool ahead) {
     setup *u = &s->setup;
     if (u->c->train.deterministic) {
         r->loss_fixed = peers_sum_count(&u->peers, r->loss_fixed, "the loss");
+        peers_tell_stages(&u->peers, &r->loss_fixed, sizeof r->loss_fixed);
         r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
-    } else
+    } else {
         r->loss_sum = peers_sum_samples(&u->peers, r->loss_sum);
+        peers_tell_stages(&u->peers, &r->loss_sum, sizeof r->loss_sum);
+    }
     for (int k = 0; k < execute_modules(s); k++)
         r->ahead_sum[k] = peers_sum_samples(&u->peers, r->ahead_sum[k]);
     if (u->objective->loss) peers_sum_counts(&u->peers, r->sums, SUM_COUNT, "rewards");
-    if (s->watches && u->c->guard.repeated > 0)
-        r->repeated_tokens = peers_sum_count(&u->peers, r->repeated_tokens, "repeated tokens");
+    if (s->watches && u->c->guard.repeated > 0) sum_repeated(&u->peers, r);
     r->repeated = (double)r->repeated_tokens / (double)(s->stage.batch * s->stage.T);
     r->norm = (ahead ? sqrt(vec_norm_squares(u->dev)) : grad_norm(s)) / r->grads_scale;
 }
@@ -246,7 +255,8 @@ static void keep_nll(const session *s, int micro_batch) {
 static status read_rows(session *s, const step_source *from, const step_entry *t, step_times *times,
                         step_result *r, err *e) {
     int64_t began = clock_now_ns();
-    TRY((t->counting && from->peek ? from->peek : from->fill)(s, t->micro_batch, e));
+    bool again = t->counting || (s->stage.parts.pipe && t->chunk >= plan_stages(s->setup.plan));
+    TRY((again && from->peek ? from->peek : from->fill)(s, t->micro_batch, e));
     int64_t waited = clock_now_ns() - began;
     trace_span(s->trace, began, "wait for", "data");
     r->wait_ns += waited;
@@ -258,12 +268,13 @@ const batch_ports *execute_ports_of(const stage *g, const step_entry *t) {
     return t->model ? &g->looks[t->model - 1] : &g->chunks[t->chunk];
 }
 
-/* The first program of a micro-batch has its samples read; the others get the same rows. */
+/* The first program of a micro-batch has its samples read; the others get the same rows. Between the chunks of a stage of a
+ * pipeline come other micro-batches, so each has them read. */
 static status fill(session *s, const step_source *from, const step_entry *t, step_times *times,
                    step_result *r, err *e) {
     trace_micro_batch(s->trace, t->micro_batch);
     bool first = t->chunk == 0 && (t->counting || t->model == (s->stage.parts.looks > 0));
-    if (first) TRY(read_rows(s, from, t, times, r, e));
+    if (first || s->stage.parts.pipe) TRY(read_rows(s, from, t, times, r, e));
     batch_put(execute_ports_of(&s->stage, t), t->frame, &s->stage.rows);
     if (t->model == 0) routers_give(&s->routers, &s->stage.routing, t->chunk, t->frame);
     return ST_OK;
@@ -360,6 +371,31 @@ void execute_pass_on(dev *d, const stage *g, const step_entry *t) {
         batch_pass_back(d, chunk, chunk + 1, t->frame);
 }
 
+void execute_transfer(setup *u, const stage *g, const step_entry *t) {
+    const batch_ports *io = &g->chunks[t->chunk];
+    if (t->action == STEP_SENT) {
+        comm_wait(u->peers.m.world, g->transfer[t->begun]);
+        return;
+    }
+    prog_port port = t->action == STEP_SEND ? (t->back ? io->d_x : io->y)
+                     : t->back              ? io->d_y
+                                            : io->x;
+    void *at = prog_port_at(io->p, t->frame, port);
+    peers_parcel parcel = {.stage = t->stage,
+                           .sends = t->action == STEP_SEND,
+                           .dev = u->dev,
+                           .data = at,
+                           .bytes = port.bytes,
+                           .what = t->what};
+    if (t->action != STEP_SEND) parcel.data = plan_box(u->plan, t->chunk, t->back, t->box);
+    if (t->action != STEP_RECEIVED) {
+        g->transfer[t - g->table.entry] = peers_pass(&u->peers, &parcel);
+        return;
+    }
+    comm_wait(u->peers.m.world, g->transfer[t->begun]);
+    dev_copy(u->dev, at, parcel.data, (size_t)port.bytes);
+}
+
 /* Runs the ops of an entry: all at once, or, while a trace is taken, layer by layer. */
 static void replay(session *s, const step_entry *t, const op_run *run, step_times *times) {
     const prog *p = execute_ports_of(&s->stage, t)->p;
@@ -382,6 +418,12 @@ static void wait_for(session *s, const step_entry *t) {
     else
         peers_reduced(&s->setup.peers, t->unit);
     trace_span(s->trace, began, "wait for", weights ? u->weights : u->grads);
+}
+
+static void await_transfer(session *s, const step_entry *t) {
+    int64_t began = trace_now(s->trace);
+    execute_transfer(&s->setup, &s->stage, t);
+    trace_span(s->trace, began, "wait for", t->what);
 }
 
 /* ---- objectives that look at the whole step first ---- */
@@ -441,6 +483,11 @@ static status run_entry(session *s, const step_source *from, const step_entry *t
         case STEP_COUNTED: routers_sum(&s->routers, &s->setup.peers); break;
         case STEP_PASS_ON:
         case STEP_PASS_BACK: execute_pass_on(s->setup.dev, &s->stage, t); break;
+        case STEP_RECEIVE:
+        case STEP_SEND: execute_transfer(&s->setup, &s->stage, t); break;
+        case STEP_SENT:
+        case STEP_RECEIVED: await_transfer(s, t); break;
+        case STEP_TIED: peers_tie(&s->setup.peers, t->unit); break;
         case STEP_LOSS: take_loss(s, t, r); break;
         case STEP_GATHER: peers_gather(&s->setup.peers, t->unit); break;
         case STEP_REDUCE: peers_reduce(&s->setup.peers, t); break;
@@ -496,6 +543,35 @@ void execute_pass(setup *u, const stage *g, const prog *p, const op_run *run) {
             default: break;
         }
     }
+}
+
+/* Activations of the validation between chunk `c` and the next one. */
+static void pass_validated(setup *u, const stage *g, int c, bool sends) {
+    const batch_ports *io = &g->validations[c + !sends];
+    prog_port port = sends ? io->y : io->x;
+    peers_parcel parcel = {.stage = pipeline_stage_of(u->plan->spec.pp_schedule,
+                                                      plan_stages(u->plan), sends ? c + 1 : c),
+                           .sends = sends,
+                           .dev = u->dev,
+                           .data = prog_port_at(io->p, 0, port),
+                           .bytes = port.bytes,
+                           .what = "activations of the validation"};
+    comm_wait(u->peers.m.world, peers_pass(&u->peers, &parcel));
+}
+
+double execute_validation(setup *u, const stage *g, bool rows) {
+    op_run run = {.dev = u->dev, .mesh = &u->peers.m, .first_micro = true};
+    int chunks = g->parts.pipe ? g->parts.chunks : 1;
+    for (int c = 0; c < chunks; c++) {
+        const batch_ports *io = &g->validations[c];
+        if (!io->p) continue; /* another stage has it */
+        if (rows) batch_put(io, 0, &g->rows);
+        if (c > 0) pass_validated(u, g, c - 1, false);
+        execute_pass(u, g, io->p, &run);
+        if (c < chunks - 1) pass_validated(u, g, c, true);
+    }
+    const batch_ports *last = &g->validations[chunks - 1];
+    return rows && last->p ? batch_take_nll(last, 0, &g->rows) : 0;
 }
 
 void execute_replay(void *ctx, const prog *p, const op_run *run) {

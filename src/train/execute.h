@@ -102,6 +102,11 @@ int execute_pass_rows(const stage *g);
 void execute_look(setup *u, const stage *g, int first, objective_row *rows);
 /* Does the copy between two chunks of a STEP_PASS_ON or STEP_PASS_BACK. */
 void execute_pass_on(dev *d, const stage *g, const step_entry *t);
+/* Does what a STEP_RECEIVE, STEP_RECEIVED or STEP_SEND says. */
+void execute_transfer(setup *u, const stage *g, const step_entry *t);
+/* The validation program over g->rows, stage by stage. All ranks that share the weights call it together; rows false: this
+ * rank has no batch, and only helps. Returns the sum of the losses, where they are known: on the last stage. */
+double execute_validation(setup *u, const stage *g, bool rows);
 /* Inputs and outputs of the entry's program. */
 const batch_ports *execute_ports_of(const stage *g, const step_entry *t);
 

@@ -20,13 +20,14 @@ routing_ports routing_ports_of(arena *a, const plan *p) {
     routing_ports io = {.item = ARENA_ARRAY(a, router_ports, model_blocks(mc)),
                         .row = ARENA_ARRAY(a, float, ROUTERS_SUMS * mc->num_experts)};
     for (int c = 0; c < plan_chunks(p); c++) {
-        const prog *program = plan_prog(p, USE_TRAIN, c);
-        model_layer_range range = model_chunk(mc, plan_chunks(p), c);
+        const prog *program = plan_prog(p, USE_TRAIN, c); /* NULL: another stage has it */
+        model_layer_range range = plan_layers(p, c);
         int end = range.end == model_layers(mc) ? model_blocks(mc) : range.end;
-        for (int l = range.first; program && l < end; l++) {
+        for (int l = range.first; l < end; l++) {
             if (model_layer(mc, l).mlp.E == 0) continue;
-            router_ports one = {.layer = l, .chunk = c, .p = program};
-            one.tally = port_of(program, "tally", l), one.counts = port_of(program, "counts", l);
+            router_ports one = {.layer = l, .chunk = program ? c : -1, .p = program};
+            if (program) one.tally = port_of(program, "tally", l);
+            if (program) one.counts = port_of(program, "counts", l);
             io.item[io.n++] = one;
         }
     }
@@ -79,7 +80,9 @@ void routers_take(routers *r, const routing_ports *io, int chunk, int frame) {
 }
 
 void routers_sum(routers *r, const peers *p) {
-    if (r->n) peers_sum_counts(p, r->sum, r->n * ROUTERS_SUMS * r->E, "the load of experts");
+    int n = r->n * ROUTERS_SUMS * r->E;
+    if (n) peers_sum_counts(p, r->sum, n, "the load of experts");
+    if (n) peers_sum_stages(p, r->sum, n, "the load of experts");
 }
 
 void routers_give(const routers *r, const routing_ports *io, int chunk, int frame) {

@@ -216,6 +216,56 @@ static int samples_up(int n, int sequences) {
     return (n / sequences + 1) * sequences;
 }
 
+/* A pipeline has no rank with the whole model, which some things run or read. */
+status setup_check_stages(const config *c, const model_config *mc, err *e) {
+    const objective *o = objective_of(c);
+    bool routes = mc->num_experts > 0 && mc->router_aux_loss_coef > 0;
+    int balance = c->train.router.balance;
+    const struct {
+        bool refused;
+        const char *key, *what, *hint;
+    } all[] = {
+        {o->loss || o->head, "train.objective",
+         "losses of whole samples (all objectives but lm and sft) are",
+         "train.objective=lm or sft"},
+        {c->lora.rank > 0 || c->lora.from, "lora.rank", "adapters are", "lora.rank=0"},
+        {c->sample.prompts.n > 0, "sample.prompts", "samples are", "leave them out"},
+        {c->eval.tasks.n > 0, "eval.tasks", "tasks on the way are",
+         "leave them out, and use athanor eval"},
+        {mc->num_encoder_layers > 0, "model.num_encoder_layers", "encoders are",
+         "a model without one"},
+        {mc->positions == POSITIONS_RELATIVE, "model.position_type",
+         "positions that all layers share are", "position_type: rotary"},
+        {mc->num_nextn_predict_layers > 0, "model.num_nextn_predict_layers",
+         "modules of further tokens are", "model.num_nextn_predict_layers=0"},
+        {optim_at(c->optim.name)->declare_states != NULL, "optim.name",
+         "states of whole matrices are", "optim.name=adamw"},
+        {routes && balance == BALANCE_GLOBAL, "train.router.balance",
+         "the load of a whole step, which is counted before the first backward, is",
+         "train.router.balance=sequence"},
+        {routes && balance == BALANCE_MICRO, "train.router.balance",
+         "the load of all layers together is", "train.router.balance=sequence"},
+    };
+    for (int i = 0; i < ARRAY_LEN(all); i++) {
+        if (!all[i].refused) continue;
+        config_error(c, e, all[i].key, "%s not there with parallel.pp", all[i].what);
+        return err_hint(e, "%s, or parallel.pp=1", all[i].hint);
+    }
+    return ST_OK;
+}
+
+/* Stages with several chunks take micro-batches in groups. */
+static status check_groups(const setup *u, const course_part *p, err *e) {
+    const course_stage *k = &u->course->stage[p->stage];
+    int64_t pp = u->c->parallel.pp, each = u->peers.m.size[MESH_DP] * k->B;
+    if (pp == 1 || u->c->parallel.virtual == 1 || p->batch / each % pp == 0) return ST_OK;
+    config_error(k->c, e, "train.global_batch_size",
+                 "interleaved stages take micro-batches in groups of %ld, and a batch of %ld "
+                 "sequences has %ld for each rank",
+                 (long)pp, (long)p->batch, (long)(p->batch / each));
+    return err_hint(e, "train.global_batch_size=%ld", (long)nearest_multiple(p->batch, each * pp));
+}
+
 /* Refuses what does not work together: an objective with its own loss, and z_loss or modules; more chunks than
  * layers; micro-batches that are not whole samples. */
 static status check_parts(const setup *u, err *e) {
@@ -232,6 +282,7 @@ static status check_parts(const setup *u, err *e) {
             u->objective->name);
         return err_hint(e, "model.num_nextn_predict_layers=0 leaves them out");
     }
+    if (u->c->parallel.pp > 1) TRY(setup_check_stages(u->c, &u->models[0], e));
     if (u->c->parallel.virtual > layers) {
         config_error(u->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
                      (long)u->c->parallel.virtual);
@@ -274,7 +325,10 @@ static status share_batches(setup *u, err *e) {
     for (int i = 0; i < u->course->n_parts; i++) {
         const course_part *p = &u->course->part[i];
         const course_stage *k = &u->course->stage[p->stage];
-        if (p->batch % (dp * k->B) == 0) continue;
+        if (p->batch % (dp * k->B) == 0) {
+            TRY(check_groups(u, p, e));
+            continue;
+        }
         config_error(k->c, e, "train.global_batch_size",
                      "a batch of %ld sequences cannot be shared by dp %ld ranks in micro-batches "
                      "of %d",
@@ -347,7 +401,8 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .source_T = stage_source_len(c, u->models[stage].num_encoder_layers > 0),
                        .train_B = k->B,
                        .micro_batches = k->max_batch / dp / k->B,
-                       .chunks = (int)c->parallel.virtual,
+                       .chunks = (int)(c->parallel.virtual * c->parallel.pp),
+                       .pp_schedule = c->parallel.pp_schedule,
                        /* on one pipeline rank 1f1b is one forward, one backward */
                        .frames = c->parallel.pp_schedule == CONFIG_PP_AFAB ? PLAN_ALL_FRAMES : 1,
                        .sequences = u->objective->sequences,

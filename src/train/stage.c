@@ -63,6 +63,10 @@ static void make_ways(stage *g, const setup *u) {
     for (int i = 0; i < g->parts.looks; i++) g->looks[i] = batch_ports_of(g->parts.look[i]);
     g->routing = routing_ports_of(a, u->plan);
     g->validation = batch_ports_of(plan_prog(u->plan, USE_VALID, 0));
+    g->validations = ARENA_ARRAY(a, batch_ports, g->parts.chunks);
+    for (int c = 0; c < g->parts.chunks; c++)
+        g->validations[c] = batch_ports_of(plan_prog(u->plan, USE_VALID, c));
+    g->transfer = ARENA_ARRAY(a, comm_ticket, g->table.n);
     g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask, &u->models[g->number]);
     int S = stage_source_len(g->now, u->models[g->number].num_encoder_layers > 0);
     if (S) batch_rows_add_sources(a, &g->rows, S);
@@ -74,7 +78,9 @@ static void make_ways(stage *g, const setup *u) {
 /* The largest contribution to a gradient that fixed-point sums can hold. micro_batches: of all
  * ranks. */
 static float fixed_limit(const step_parts *parts, int64_t micro_batches) {
-    return fixed_grad_limit(micro_batches * prog_count_contributions(parts->chunk, parts->chunks));
+    int tied = parts->tied >= 0 ? 2 : 1; /* another stage adds as much at most */
+    return fixed_grad_limit(micro_batches * tied *
+                            prog_count_contributions(parts->chunk, parts->chunks));
 }
 
 void stage_enter_shape(stage *g, const setup *u, int number, int64_t batch) {

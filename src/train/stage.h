@@ -56,19 +56,21 @@ typedef struct stage {
     float *nll; /* [batch,T] losses of the step's tokens: they show which documents make a spike */
 
     /* The current part. */
-    int64_t batch;          /* sequences of a step, over all ranks */
-    int64_t share;          /* of these, the sequences on this rank: successive ones */
-    step_parts parts;       /* the programs of a step */
-    step_table table;       /* what a step does, made of them */
-    batch_ports *chunks;    /* [parts.chunks] of the programs that are trained */
-    batch_ports *looks;     /* [parts.looks] of other models; the first is the reference */
-    batch_ports validation; /* of the validation program */
-    routing_ports routing;  /* of the programs that are trained */
-    batch_rows rows;        /* the micro-batch that was filled last */
-    objective_row *learned; /* its sequences, as a loss sees them; memory for [B] */
-    double *d_logp;         /* their gradients; memory for [B] */
-    double kl;              /* of objectives that need it: of the step under way */
-    pass_table *passes;     /* [n_passes] programs that run between steps */
+    int64_t batch;            /* sequences of a step, over all ranks */
+    int64_t share;            /* of these, the sequences on this rank: successive ones */
+    step_parts parts;         /* the programs of a step */
+    step_table table;         /* what a step does, made of them */
+    batch_ports *chunks;      /* [parts.chunks] of the programs that are trained */
+    batch_ports *looks;       /* [parts.looks] of other models; the first is the reference */
+    batch_ports validation;   /* of the validation program */
+    batch_ports *validations; /* [parts.chunks] in a pipeline: of each chunk of this stage */
+    comm_ticket *transfer;    /* [table.n] in a pipeline: of entries that began one */
+    routing_ports routing;    /* of the programs that are trained */
+    batch_rows rows;          /* the micro-batch that was filled last */
+    objective_row *learned;   /* its sequences, as a loss sees them; memory for [B] */
+    double *d_logp;           /* their gradients; memory for [B] */
+    double kl;                /* of objectives that need it: of the step under way */
+    pass_table *passes;       /* [n_passes] programs that run between steps */
     int n_passes;
     uint8_t *marks;    /* [T] memory for suspects_count_repeated */
     float fixed_limit; /* deterministic mode: largest contribution to a gradient (op/fixed.h) */

@@ -266,11 +266,11 @@ static uint64_t sequences_if_there(session *s) {
     return stage_data_count(&s->data, s->setup.c, &n, NULL) == ST_OK ? n : 0;
 }
 
-/* Plans tensor-parallel rank t, in the first copy of the weights or in another. *out keeps the
- * plan that needs most memory so far. */
-static status plan_rank(setup *u, int t, bool first_copy, plan **out, int64_t *peak, err *e) {
+/* Plans rank `rank`, in the first copy of the weights or in another. *out keeps the plan that needs
+ * most memory so far. */
+static status plan_rank(setup *u, int rank, bool first_copy, plan **out, int64_t *peak, err *e) {
     err why = {0};
-    mesh_place(&u->peers.m, &u->peers.m.shape, t);
+    mesh_place(&u->peers.m, &u->peers.m.shape, rank);
     u->peers.first_copy = first_copy;
     status st = setup_make_plan(u, &why);
     plan *p = u->plan;
@@ -286,23 +286,25 @@ static status plan_rank(setup *u, int t, bool first_copy, plan **out, int64_t *p
     return st;
 }
 
-/* Ranks may need unequally much memory: tensor-parallel ranks may have unequal parts of the
- * vocabulary, and only the first copy of the weights has a snapshot. *out is the plan of the rank
+/* Ranks may need unequally much memory: stages have other layers, tensor-parallel ranks may have unequal
+ * parts of the vocabulary, and only the first copy of the weights has a snapshot. *out is the plan of the rank
  * that needs most. */
 static status plan_ranks(setup *u, plan **out, err *e) {
     int tp = u->peers.m.size[MESH_TP], all = peers_ranks(&u->peers);
+    int kinds = tp * u->peers.m.size[MESH_PP], stride = all / u->peers.m.size[MESH_PP];
     int copy = peers_copy_ranks(&u->peers, u->c);
-    plan_class *needs = ARENA_ARRAY(u->a, plan_class, 2 * tp);
+    plan_class *needs = ARENA_ARRAY(u->a, plan_class, 2 * kinds);
     status st = ST_OK;
-    for (int i = 0; i < 2 * tp; i++) {
-        bool first = i < tp;
-        needs[i].ranks = (first ? copy : all - copy) / tp;
+    for (int i = 0; i < 2 * kinds; i++) {
+        bool first = i < kinds;
+        needs[i].ranks = (first ? copy : all - copy) / kinds;
         if (needs[i].ranks == 0) continue;
-        status of_this = plan_rank(u, i % tp, first, out, &needs[i].peak_bytes, e);
+        int rank = i % kinds / tp * stride + i % tp;
+        status of_this = plan_rank(u, rank, first, out, &needs[i].peak_bytes, e);
         if (of_this != ST_OK) st = of_this;
         if (!*out) return st;
     }
-    plan_set_classes(*out, needs, 2 * tp);
+    plan_set_classes(*out, needs, 2 * kinds);
     return st;
 }
 

@@ -44,23 +44,21 @@ static void tally_row(const session *s, uint64_t sample, const int32_t *ids, con
 
 static void validate_batch(session *s, uint64_t batch, bool mine, tally *t) {
     stage *g = &s->stage;
-    const batch_ports *io = &g->validation;
-    op_run run = {.dev = s->setup.dev, .mesh = &s->setup.peers.m, .first_micro = true};
     uint64_t first = batch * (uint64_t)g->B;
     if (mine) {
         t->targets += execute_fill(g, g->valid, first);
-        batch_put(io, 0, &g->rows);
         for (int b = 0; b < g->B; b++)
             tally_row(s, first + (uint64_t)b, g->rows.ids + (size_t)b * (size_t)g->T,
                       g->rows.targets + (size_t)b * (size_t)g->T, t);
     }
-    execute_pass(&s->setup, g, io->p, &run);
-    if (mine) t->nll += llrint(batch_take_nll(io, 0, &g->rows) * SUM_SCALE);
+    double sum = execute_validation(&s->setup, g, mine);
+    if (mine) t->nll += llrint(sum * SUM_SCALE);
 }
 
 static void sum_over_ranks(session *s, tally *t) {
     peers *p = &s->setup.peers;
     t->nll = peers_sum_count(p, t->nll, "the validation loss");
+    peers_tell_stages(p, &t->nll, sizeof t->nll);
     t->targets = peers_sum_count(p, t->targets, "validated targets");
     t->tokens = peers_sum_count(p, t->tokens, "validated tokens");
     t->length = peers_sum_count(p, t->length, "bytes of validated tokens");

@@ -285,11 +285,11 @@ has err "parallel.virtual"
 [ ! -e no ] || fail "a refused run left a folder"
 expect 2 plan c.yaml "$llama" parallel.virtual=5
 expect 2 plan c.yaml "$llama" parallel.pp_schedule=interleaved
-has err "1f1b and afab are"
+has err "parallel.pp_schedule=interleaved has several stages, and parallel.pp is 1"
 expect 2 train c.yaml run=no "$llama" parallel.virtual=0
 has err parallel.virtual
 expect 2 train c.yaml run=no "$llama" parallel.virtual=2 parallel.pp=2
-has err "pipeline parallelism (pp above 1)"
+has err "stages with several chunks of layers need parallel.pp_schedule=interleaved"
 expect 2 train c.yaml run=no "$llama" $afab parallel.zero=2
 has err "afab keeps gradients until all micro-batches are through, zero 2 does not"
 has err "parallel.pp_schedule=1f1b, or parallel.zero=1"

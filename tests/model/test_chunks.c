@@ -79,7 +79,7 @@ static bool has(const prog *p, const char *port) {
 static double check_chunk(lab *l, int chunks, int i) {
     model_layer_range layers = model_chunk(&l->mc, chunks, i);
     param_store *own = param_store_new(l->a, DT_F32);
-    model_declare_layers(&l->mc, layers, own);
+    model_declare_chunks(&l->mc, &layers, 1, own);
     param_store_set_whole(own, l->whole); /* the same order, too */
     for (int k = 0; k < param_count(own); k++) l->uses[param_number_in_whole(own, k)]++;
     const prog *p = record(l, layers, own);

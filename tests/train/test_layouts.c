@@ -197,6 +197,29 @@ static void flip_bit(session *s, int step) {
     memcpy(x, &bits, sizeof bits);
 }
 
+/* The gradients of the table that two stages have are not summed. */
+static void forget_tied(session *s, int step) {
+    for (int i = 0; step == 0 && i < s->stage.table.n; i++)
+        if (s->stage.table.entry[i].action == STEP_TIED)
+            s->stage.table.entry[i].action = STEP_COUNTED;
+}
+
+/* The first stage sends the activations of two micro-batches in the other order. */
+static void swap_micro_batches(session *s, int step) {
+    for (int i = 0; step == 0 && i < s->stage.table.n; i++) {
+        step_entry *t = &s->stage.table.entry[i];
+        if (t->action == STEP_SEND && !t->back) t->frame ^= 1;
+    }
+}
+
+/* The second stage reads what lies in its frame already, not what has come. */
+static void read_no_box(session *s, int step) {
+    for (int i = 0; step == 0 && second_rank(s) && i < s->stage.table.n; i++) {
+        step_entry *t = &s->stage.table.entry[i];
+        if (t->action == STEP_RECEIVED) t->action = STEP_SENT; /* it only waits */
+    }
+}
+
 /* A mistake is found before or in the first step, and the message names a tensor. */
 static void check_mistake(mistake make, layout l, const char *want) {
     layout_trial *t = trial_of(LLAMA, "fp32");
@@ -244,12 +267,22 @@ static void test_flipped_bit(void **state) {
                   "the replicas of the weights differ: model.layers.0.");
 }
 
+static void test_stages(void **state) {
+    (void)state;
+    layout two = {.dp = 1, .dp_replicate = 1, .tp = 1, .pp = 2, .schedule = CONFIG_PP_1F1B};
+    layout all = two;
+    all.schedule = CONFIG_PP_AFAB;
+    check_mistake(forget_tied, two, "step 1: the gradient of model.embed_tokens.weight");
+    check_mistake(swap_micro_batches, all, "step 1: the gradient of model.");
+    check_mistake(read_no_box, two, "step 1: the gradient of model.");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama),        cmocka_unit_test(test_llama_bf16),
         cmocka_unit_test(test_gpt2),         cmocka_unit_test(test_short_vectors),
         cmocka_unit_test(test_same_seed),    cmocka_unit_test(test_forgotten_sum),
         cmocka_unit_test(test_bucket_order), cmocka_unit_test(test_shifted_slots),
-        cmocka_unit_test(test_flipped_bit)};
+        cmocka_unit_test(test_flipped_bit),  cmocka_unit_test(test_stages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,12 +72,15 @@ static int64_t total(const comm_counts *c) {
 }
 
 static void compare(const rank_job *j, int rank, const char *what) {
-    for (int k = COMM_REDUCE_SCATTER; k <= COMM_ALL_GATHER; k++)
+    static const comm_kind kinds[] = {COMM_REDUCE_SCATTER, COMM_ALL_GATHER, COMM_SEND};
+    for (int i = 0; i < ARRAY_LEN(kinds); i++) {
+        comm_kind k = kinds[i];
         if (j->planned.sent_bytes[k] != j->counted.sent_bytes[k] ||
             j->planned.calls[k] != j->counted.calls[k])
             fail_msg("%s, rank %d, kind %d: planned %ld in %ld calls, counted %ld in %ld", what,
-                     rank, k, (long)j->planned.sent_bytes[k], (long)j->planned.calls[k],
+                     rank, (int)k, (long)j->planned.sent_bytes[k], (long)j->planned.calls[k],
                      (long)j->counted.sent_bytes[k], (long)j->counted.calls[k]);
+    }
     int64_t more = total(&j->counted) - total(&j->planned);
     if (more < 0 || more > AGREED_BYTES)
         fail_msg("%s, rank %d: planned %ld, counted %ld", what, rank, (long)total(&j->planned),
@@ -157,9 +160,19 @@ static void test_tensor_parallel(void **state) {
     check(OLMO2, 4, "parallel.tp=4 parallel.sp=true");
 }
 
+static void test_pipelines(void **state) {
+    (void)state;
+    check(LLAMA, 2, "parallel.pp=2");
+    check(LLAMA, 3, "parallel.pp=3 parallel.pp_schedule=afab train.precision=bf16");
+    check(LLAMA, 4, "parallel.dp=2 parallel.pp=2 parallel.zero=1 parallel.dp_replicate=2");
+    check(LLAMA, 4, "parallel.dp=2 parallel.pp=2 parallel.zero=3 train.global_batch_size=96");
+    check(LLAMA, 2, "parallel.pp=2 train.global_batch_size=50 train.recompute=full");
+    check(OLMO2, 4, "parallel.pp=2 parallel.tp=2 parallel.sp=true");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_data_parallel),
-                                       cmocka_unit_test(test_zero),
-                                       cmocka_unit_test(test_tensor_parallel)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_data_parallel), cmocka_unit_test(test_zero),
+        cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_pipelines)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static double seconds_since(_Atomic int64_t const *ns, int64_t now) {
 
 const char *comm_kind_name(comm_kind kind) {
     static const char *const names[COMM_KINDS] = {"all-reduce", "reduce-scatter", "all-gather",
-                                                  "broadcast", "barrier"};
+                                                  "broadcast",  "send",           "barrier"};
     return names[kind];
 }
 

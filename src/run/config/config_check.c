@@ -123,11 +123,33 @@ static status check_optimizer(const config *c, err *e) {
     return err_hint(e, "set %s=%d, or optim.name=adamw", path, c->parallel.zero ? 0 : 1);
 }
 
+/* Stages of one chunk each, or, interleaved, of several. */
+static status check_pipeline(const config *c, err *e) {
+    bool interleaved = c->parallel.pp_schedule == CONFIG_PP_INTERLEAVED;
+    bool several = c->parallel.virtual > 1;
+    if (interleaved && (c->parallel.pp == 1 || !several)) {
+        const char *path = c->parallel.pp == 1 ? "parallel.pp" : "parallel.virtual";
+        config_error(c, e, path, "parallel.pp_schedule=interleaved has several %s, and %s is 1",
+                     c->parallel.pp == 1 ? "stages" : "chunks of layers on each", path);
+        return err_hint(e, "%s=2, or parallel.pp_schedule=1f1b", path);
+    }
+    if (c->parallel.pp > 1 && several && !interleaved) {
+        config_error(c, e, "parallel.virtual",
+                     "stages with several chunks of layers need parallel.pp_schedule=interleaved");
+        return err_hint(e, "parallel.virtual=1, or parallel.pp_schedule=interleaved");
+    }
+    if (!interleaved || c->parallel.zero < 2) return ST_OK;
+    config_error(c, e, "parallel.pp_schedule",
+                 "interleaved chunks add to gradients in turns, which zero %ld sends on after each",
+                 (long)c->parallel.zero);
+    return err_hint(e, "parallel.pp_schedule=1f1b, or parallel.zero=1");
+}
+
 /* Masters, gradients and optimizer state are fp32; matrices are read in the compute format. */
 status config_check_supported(const config *c, err *e) {
     enum { FP16 = CONFIG_PRECISION_FP16, FP8 = CONFIG_PRECISION_FP8, BF16 = CONFIG_PRECISION_BF16 };
-    static const char FLOATS[] = "write fp16, bf16 or fp32", LAYOUTS[] = "dp, zero, tp and sp are",
-                      FP32[] = "write fp32";
+    static const char FLOATS[] = "write fp16, bf16 or fp32",
+                      LAYOUTS[] = "dp, zero, tp, sp and pp are", FP32[] = "write fp32";
     int compute = c->train.precision.compute, params = c->train.precision.params;
     int grads = c->train.precision.grads, optim = c->train.precision.optim;
     int pipeline = c->parallel.pp_schedule;
@@ -145,10 +167,9 @@ status config_check_supported(const config *c, err *e) {
         {optim == BF16, "train.precision.optim", "optimizer state in bf16", FP32},
         {params != CONFIG_PRECISION_AUTO && params != compute, "train.precision.params",
          "another format than that of compute", "leave it out"},
-        {pipeline != CONFIG_PP_AFAB && pipeline != CONFIG_PP_1F1B, "parallel.pp_schedule",
-         "this schedule", "1f1b and afab are"},
+        {pipeline == CONFIG_PP_ZB_H1 || pipeline == CONFIG_PP_ZB_V, "parallel.pp_schedule",
+         "this schedule", "1f1b, afab and interleaved are"},
         {c->parallel.cp > 1, "parallel.cp", "context parallelism (cp above 1)", LAYOUTS},
-        {c->parallel.pp > 1, "parallel.pp", "pipeline parallelism (pp above 1)", LAYOUTS},
         {c->parallel.ep > 1, "parallel.ep", "expert parallelism (ep above 1)", LAYOUTS},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++) {
@@ -157,6 +178,7 @@ status config_check_supported(const config *c, err *e) {
         return err_hint(e, "%s", all[i].hint);
     }
     TRY(check_optimizer(c, e));
+    TRY(check_pipeline(c, e));
     if (pipeline != CONFIG_PP_AFAB || c->parallel.zero < 2) return ST_OK;
     config_error(c, e, "parallel.pp_schedule",
                  "afab keeps gradients until all micro-batches are through, zero %ld does not",

@@ -27,7 +27,7 @@ static bench_facts facts_of(const session *s) {
                      .precision = dtype_name(p->spec.compute),
                      .device = dev_kind_name(dev_get_kind(u->dev)),
                      .threads = dev_threads(u->dev),
-                     .params = param_store_sizes(p->store).elems,
+                     .params = param_store_sizes(param_store_whole(p->store)).elems,
                      .tok_per_step = g->batch * g->T,
                      .micro_batches = g->table.micro_batches,
                      .planned_peak_bytes = p->peak_bytes,
@@ -106,13 +106,17 @@ bench_summary bench_summarize(const bench *b, const bench_step *steps, int n) {
                            .peak_rss_bytes = (int64_t)dev_process_peak_bytes()};
 }
 
+/* Of a chunk that another stage has: none. */
+static int ops_of(const step_parts *parts, int c) {
+    return parts->chunk[c] ? prog_get_stats(parts->chunk[c])->ops : 0;
+}
+
 void bench_start_profile(bench *b) {
     const step_parts *parts = &b->s.stage.parts;
     b->times = ARENA_NEW(b->s.setup.a, step_times);
     b->times->op_ns = ARENA_ARRAY(b->s.setup.a, int64_t *, parts->chunks);
     for (int c = 0; c < parts->chunks; c++)
-        b->times->op_ns[c] =
-            ARENA_ARRAY(b->s.setup.a, int64_t, prog_get_stats(parts->chunk[c])->ops);
+        b->times->op_ns[c] = ARENA_ARRAY(b->s.setup.a, int64_t, ops_of(parts, c));
     b->timed_steps = b->timed_ns = 0;
 }
 
@@ -145,7 +149,7 @@ void bench_time_ops(bench *b) {
     bench_start_profile(b);
     b->timed_steps = 1;
     for (int c = 0; c < parts->chunks; c++)
-        for (int i = 0; i < prog_get_stats(parts->chunk[c])->ops; i++) {
+        for (int i = 0; i < ops_of(parts, c); i++) {
             one_op o = {parts->chunk[c], i, execute_run_of(&b->s, 0, 0.0f)};
             b->times->op_ns[c][i] = llround(1e9 * seconds_of(&o) * b->facts.micro_batches);
             b->timed_ns += b->times->op_ns[c][i];

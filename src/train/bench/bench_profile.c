@@ -76,7 +76,7 @@ static void add_op(bench_profile *p, const prog_op *o, int micro_batches, double
 
 static void add_ops(bench_profile *out, const prog *p, int micro_batches, const int64_t *ns,
                     double steps) {
-    for (int i = 0; i < prog_get_stats(p)->ops; i++) {
+    for (int i = 0; p && i < prog_get_stats(p)->ops; i++) {
         prog_op o = prog_get_op(p, i);
         add_op(out, &o, micro_batches, (double)ns[i] / steps);
     }
@@ -113,7 +113,10 @@ void bench_profile_fill(bench_profile *out, arena *a, const plan *p, int micro_b
                         const step_times *times, int64_t total_ns) {
     double steps = (double)out->steps * 1e9;
     int ops = 0;
-    for (int c = 0; c < plan_chunks(p); c++) ops += prog_get_stats(plan_prog(p, USE_TRAIN, c))->ops;
+    for (int c = 0; c < plan_chunks(p); c++) {
+        const prog *own = plan_prog(p, USE_TRAIN, c);
+        ops += own ? prog_get_stats(own)->ops : 0;
+    }
     out->rows = ARENA_ARRAY(a, bench_row, ops + 4);
     out->step_s = (double)total_ns / steps;
     for (int c = 0; c < plan_chunks(p); c++)

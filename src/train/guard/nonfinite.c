@@ -12,6 +12,7 @@ typedef struct finding {
     dev_room room; /* for tensors that the host cannot reach */
     bool found;
     bool goes_on;         /* other ranks walk, too: all go to the end, for the collectives */
+    int64_t at, found_at; /* the entry of the walk, as if one rank did all entries of the step */
     const bool *overflow; /* set by an op when a number does not fit into fixed-point sums */
     double limit;
     char text[512];
@@ -34,6 +35,7 @@ static bool visit(void *ctx, const prog_event *ev) {
     finding *f = ctx;
     if (f->found) return f->goes_on;
     dev_sync(f->dev); /* kernels set the flag */
+    f->found_at = f->at;
     if (*f->overflow) {
         f->found = true;
         snprintf(f->text, sizeof f->text,
@@ -96,12 +98,19 @@ static bool weights_are_bad(const param_store *ps, finding *f) {
     return bad;
 }
 
+/* A micro-batch goes forward through all chunks, then back. */
+static int64_t place_of(const step_parts *parts, const step_entry *t) {
+    int chunk = t->action == STEP_BACKWARD ? 2 * parts->chunks - 1 - t->chunk : t->chunk;
+    return 2 * (int64_t)t->micro_batch * parts->chunks + chunk;
+}
+
 /* Executes an entry of the step again, op by op. */
 static void walk_entry(session *s, const step_entry *t, uint64_t first_sample, float grad_scale,
                        finding *f) {
     stage *g = &s->stage;
     op_run run = execute_run_of(s, t->micro_batch, grad_scale);
     run.frame = t->frame;
+    f->at = place_of(&g->parts, t);
     const batch_ports *io = execute_ports_of(g, t);
     switch (t->action) {
         case STEP_FILL:
@@ -112,6 +121,10 @@ static void walk_entry(session *s, const step_entry *t, uint64_t first_sample, f
         case STEP_BACKWARD: prog_walk(io->p, t->first, t->end, &run, visit, f); break;
         case STEP_PASS_ON:
         case STEP_PASS_BACK: execute_pass_on(s->setup.dev, g, t); break;
+        case STEP_RECEIVE:
+        case STEP_RECEIVED:
+        case STEP_SENT:
+        case STEP_SEND: execute_transfer(&s->setup, g, t); break;
         case STEP_LOSS: {
             int64_t unused[SUM_COUNT] = {0};
             execute_loss(s->setup.objective, g, t, grad_scale, unused);
@@ -144,7 +157,7 @@ static const char *found_nowhere(const setup *u) {
                : "the global gradient norm overflowed though every gradient is finite";
 }
 
-/* All ranks report what the lowest rank that found something has found. */
+/* All ranks report what was found first; of ranks that found it at the same place, the lowest. */
 status react_to_nonfinite(session *s, uint64_t first_sample, float grad_scale, err *e) {
     bool *overflow = dev_flag(s->setup.dev);
     finding f = {.dev = s->setup.dev, .overflow = overflow, .limit = (double)s->stage.fixed_limit};
@@ -152,7 +165,8 @@ status react_to_nonfinite(session *s, uint64_t first_sample, float grad_scale, e
     find(s, first_sample, grad_scale, &f);
     dev_room_free(&f.room);
     err named = {0};
-    status st = f.found ? err_set(&named, ST_NONFINITE, "%s", f.text) : ST_OK;
+    bool first = peers_is_first(&s->setup.peers, f.found ? f.found_at : INT64_MAX);
+    status st = f.found && first ? err_set(&named, ST_NONFINITE, "%s", f.text) : ST_OK;
     st = peers_agree(&s->setup.peers, st, &named);
     if (st == ST_RANK) {
         if (e) *e = named;

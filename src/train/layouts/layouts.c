@@ -9,18 +9,21 @@
 
 void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]) {
     static const char *const recompute[] = {RECOMPUTE_POLICIES(LIST_WORD)};
+    static const char *const schedules[] = {CONFIG_SET_PP_SCHEDULE(LIST_WORD)};
     strbuf b = {0};
     strbuf_printf(&b, "dp%d", l->dp);
     if (l->dp_replicate > 1) strbuf_printf(&b, " replicate%d", l->dp_replicate);
     if (l->zero) strbuf_printf(&b, " zero%d", l->zero);
     if (l->tp > 1) strbuf_printf(&b, " tp%d%s", l->tp, l->sp ? " sp" : "");
+    if (l->pp > 1) strbuf_printf(&b, " pp%d %s", l->pp, schedules[l->schedule]);
+    if (l->virtual > 1) strbuf_printf(&b, "%d", l->virtual);
     if (l->recompute) strbuf_printf(&b, " recompute-%s", recompute[l->recompute]);
     snprintf(out, LAYOUT_NAME_MAX, "%s", strbuf_cstr(&b));
     strbuf_free(&b);
 }
 
 int layout_ranks(const layout *l) {
-    return l->dp * l->tp;
+    return l->dp * l->tp * (l->pp > 1 ? l->pp : 1);
 }
 
 int layout_precision(const config *c) {
@@ -159,6 +162,16 @@ bool layout_trial_divides(const layout_trial *t, int tp) {
     return ok;
 }
 
+bool layout_trial_has_stages(const layout_trial *t, int chunks) {
+    model_config mc;
+    err unread = {0};
+    arena *a = arena_new("model");
+    bool ok = read_model(t, a, &mc, &unread) == ST_OK && chunks <= mc.num_hidden_layers &&
+              setup_check_stages(t->c, &mc, &unread) == ST_OK;
+    arena_free(a);
+    return ok;
+}
+
 layout_result *layout_result_new(const layout_trial *t, const layout_way *way) {
     layout_result *r = ARENA_NEW(t->memory, layout_result);
     r->digest = ARENA_ARRAY(t->memory, uint64_t, t->n_params);
@@ -182,6 +195,15 @@ typedef struct rank_job {
     err why;
 } rank_job;
 
+/* Chunks of one rank are the config's own, unless they are those of its stages. */
+static void set_stages(config *c, const layout *l) {
+    bool had = c->parallel.pp > 1;
+    c->parallel.pp = l->pp > 1 ? l->pp : 1;
+    if (l->pp > 1) c->parallel.pp_schedule = l->schedule;
+    if (l->pp > 1 || had) c->parallel.virtual = l->virtual > 1 ? l->virtual : 1;
+    if (l->pp <= 1 && had) c->parallel.pp_schedule = CONFIG_PP_1F1B;
+}
+
 static status own_config(config **out, const rank_job *j, err *e) {
     TRY(copy_config(out, j->t->c, e));
     config *c = *out;
@@ -190,10 +212,12 @@ static status own_config(config **out, const rank_job *j, err *e) {
     c->parallel.zero = j->l->zero;
     c->parallel.tp = j->l->tp;
     c->parallel.sp = j->l->sp;
+    set_stages(c, j->l);
     if (c->parallel.zero >= 2) c->parallel.pp_schedule = CONFIG_PP_1F1B; /* no other can be */
     c->train.recompute = j->l->recompute;
     c->train.deterministic = !j->way->ordinary;
-    if (j->way->ordinary) c->train.micro_batch_size = c->train.global_batch_size / j->l->dp;
+    if (j->way->ordinary && j->l->pp <= 1)
+        c->train.micro_batch_size = c->train.global_batch_size / j->l->dp;
     if (c->train.precision.compute != j->way->precision)
         c->train.precision.arithmetic = CONFIG_ARITHMETIC_AUTO;
     c->train.precision.compute = j->way->precision;
@@ -205,7 +229,7 @@ static status own_config(config **out, const rank_job *j, err *e) {
  * parameter. What is frozen may be read from files in one layout and be copied in another. */
 static void note_weights(const rank_job *j, const session *s) {
     for (int i = 0; i < j->t->n_params; i++) {
-        bool frozen = param_at(s->setup.plan->store, i)->frozen;
+        bool frozen = param_at(param_store_whole(s->setup.plan->store), i)->frozen;
         uint64_t digest = frozen ? 0 : peers_param_digest(&s->setup.peers, i);
         if (j->r) j->r->digest[i] = digest;
     }

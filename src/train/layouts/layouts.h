@@ -18,6 +18,9 @@ typedef struct layout {
     int dp, dp_replicate, zero, tp;
     bool sp;
     int recompute; /* config_recompute */
+    int pp;        /* stages; 0 is 1 */
+    int schedule;  /* of these: config_pp_schedule */
+    int virtual;   /* chunks of a stage; 0 is 1 */
 } layout;
 
 enum { LAYOUT_NAME_MAX = 96 };
@@ -43,14 +46,16 @@ typedef struct layout_trial {
 status layout_trial_new(layout_trial **out, const config *c, int depth, int batch,
                         err *e) ATH_MUST_USE;
 void layout_trial_free(layout_trial *t);
-/* Whether the model divides over so many tensor-parallel ranks. */
+/* Whether the model divides over so many tensor-parallel ranks; whether what is trained runs in stages,
+ * so many chunks of layers in all. */
 bool layout_trial_divides(const layout_trial *t, int tp);
+bool layout_trial_has_stages(const layout_trial *t, int chunks);
 
 /* How the steps of a trial are run. */
 typedef struct layout_way {
     int precision; /* CONFIG_PRECISION_FP32, _BF16 or _FP16 */
     int steps;
-    /* false: the deterministic mode, whose sums are exact. true: as most runs are: sums of floats;
+    /* false: the deterministic mode, whose sums are exact. true: as most runs are: sums of floats; without stages
      * one micro-batch, so that gradients share memory with activations; and a slow link, so that
      * gradients travel while the backward pass goes on. */
     bool ordinary;

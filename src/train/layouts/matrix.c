@@ -30,6 +30,37 @@ static void add_zero(layouts *all, layout l) {
             if (l.dp % l.dp_replicate == 0) add(all, l);
 }
 
+/* The schedules take turns, where they can be. */
+static void add_stages(layouts *all, const layout_trial *t, layout l) {
+    int64_t each = t->c->train.global_batch_size / t->c->train.micro_batch_size / l.dp;
+    bool groups = each % l.pp == 0 && layout_trial_has_stages(t, 2 * l.pp);
+    layouts some = {0};
+    add_zero(&some, l);
+    for (int i = 0; i < some.n; i++) {
+        layout *k = &some.item[i];
+        int turn = all->n % 3;
+        k->schedule = turn == 0 || k->zero >= 2 ? CONFIG_PP_1F1B
+                      : turn == 1 && groups     ? CONFIG_PP_INTERLEAVED
+                                                : CONFIG_PP_AFAB;
+        k->virtual = k->schedule == CONFIG_PP_INTERLEAVED ? 2 : 1;
+        VEC_PUSH(all->item, all->n, all->cap, *k);
+    }
+    free(some.item);
+}
+
+/* Sequence parallelism takes turns, too. */
+static void add_pipelines(layouts *all, const layout_trial *t, int ranks, int64_t rows) {
+    for (int pp = 2; pp <= ranks; pp++) {
+        if (ranks % pp != 0 || !layout_trial_has_stages(t, pp)) continue;
+        for (int tp = 1; tp <= ranks / pp; tp++) {
+            if (ranks / pp % tp != 0 || (tp > 1 && !layout_trial_divides(t, tp))) continue;
+            layout l = {.dp = ranks / pp / tp, .dp_replicate = 1, .tp = tp, .pp = pp};
+            l.sp = tp > 1 && rows % tp == 0 && all->n % 2;
+            add_stages(all, t, l);
+        }
+    }
+}
+
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     layouts all = {0};
     const objective *o = objective_of(t->c);
@@ -41,6 +72,7 @@ layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
         l.sp = true;
         if (tp > 1 && rows % tp == 0) add_zero(&all, l);
     }
+    add_pipelines(&all, t, ranks, rows);
     for (int i = 1; ranks == 1 && i < 3; i++) add(&all, all.item[0]);
     *n = all.n;
     return all.item;

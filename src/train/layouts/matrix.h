@@ -1,6 +1,6 @@
 /* Which layouts are compared with one rank, and what must be equal.
  *
- * With data parallelism, ZeRO, accumulation and recompute, everything must be equal, bit for bit,
+ * With data parallelism, ZeRO, accumulation, recompute and stages, everything must be equal, bit for bit,
  * since sums are of integers (op/fixed.h). With tensor and sequence parallelism, whose products are
  * summed in parts, and with ordinary sums, the initial weights must be equal bit for bit, losses
  * and gradient norms within a tolerance. */

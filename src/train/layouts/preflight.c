@@ -19,7 +19,10 @@ static layout planned(const config *c, const mesh *m) {
                     .zero = (int)c->parallel.zero,
                     .tp = m->shape.tp,
                     .sp = c->parallel.sp,
-                    .recompute = c->train.recompute};
+                    .recompute = c->train.recompute,
+                    .pp = m->shape.pp,
+                    .schedule = c->parallel.pp_schedule,
+                    .virtual = m->shape.pp > 1 ? (int)c->parallel.virtual : 1};
 }
 
 /* Tensor parallelism sums matrix products in parts; in 16 bits the results differ too much to
@@ -106,7 +109,8 @@ static status run(const preflight *p, const config *c, err *e) {
 
 status preflight_check(const config *c, const mesh *m, err *e) {
     layout_trial *t;
-    TRY(layout_trial_new(&t, c, DEPTH, m->shape.dp, e));
+    int pp = m->shape.pp, chunks = pp > 1 ? pp * (int)c->parallel.virtual : 1;
+    TRY(layout_trial_new(&t, c, chunks > DEPTH ? chunks : DEPTH, m->shape.dp * pp, e));
     preflight p = {.t = t, .m = m, .l = planned(c, m), .leads = m->rank[MESH_WORLD] == 0};
     status st = run(&p, c, e);
     layout_trial_free(t);

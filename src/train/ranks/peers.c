@@ -41,6 +41,19 @@ static void open_copy(peers *p, const config *c) {
     free(ranks);
 }
 
+/* Pairs of ranks that pass on what stages compute. */
+static void open_stages(peers *p) {
+    const mesh *m = &p->m;
+    int stages = m->size[MESH_PP], own = m->rank[MESH_PP], rank = m->rank[MESH_WORLD];
+    int stride = m->size[MESH_WORLD] / stages;
+    if (stages == 1) return;
+    p->stage = xcalloc((size_t)stages, sizeof *p->stage);
+    for (int i = 0; i < stages; i++) {
+        int other = rank + (i - own) * stride, low = i < own ? other : rank;
+        if (i != own) p->stage[i] = comm_group(m->world, (int[]){low, other + rank - low}, 2);
+    }
+}
+
 status peers_open(peers *p, const config *c, comm_world *world, err *e) {
     *p = (peers){.narrow = c->parallel.reduce_dtype == CONFIG_REDUCE_BF16};
     if (!world) world = p->own = comm_open_self();
@@ -52,6 +65,7 @@ status peers_open(peers *p, const config *c, comm_world *world, err *e) {
     comm_at(world, "opening the run", 0);
     mesh_open(&p->m, &shape, world);
     open_copy(p, c);
+    open_stages(p);
     return ST_OK;
 }
 
@@ -74,6 +88,8 @@ void peers_settle(peers *p) {
 }
 
 void peers_close(peers *p) {
+    free(p->stage);
+    p->stage = NULL;
     comm_close(p->own);
 }
 
@@ -184,6 +200,37 @@ void peers_reduced(peers *p, int u) {
     vec_add(param_device(p->store), t.out, t.in, t.n, t.dt);
 }
 
+/* ---- stages ---- */
+
+comm_ticket peers_pass(peers *p, const peers_parcel *k) {
+    int own = p->m.rank[MESH_PP];
+    comm_call call = {.kind = COMM_SEND,
+                      .dev = k->dev,
+                      .out = k->data,
+                      .n = k->bytes,
+                      .dt = DT_U8,
+                      .root = k->sends == (own > k->stage),
+                      .what = k->what};
+    return p->newest = comm_start(p->stage[k->stage], &call);
+}
+
+void peers_tie(peers *p, int u) {
+    int last = p->m.size[MESH_PP] - 1;
+    comm_call call = step_tied_call(p->store, u, p->narrow);
+    call.what = "gradients of the table of embedding and head";
+    comm_run(p->stage[p->m.rank[MESH_PP] ? 0 : last], &call);
+}
+
+void peers_tell_stages(const peers *p, void *x, int64_t bytes) {
+    comm_call call = {.kind = COMM_BROADCAST,
+                      .out = x,
+                      .n = bytes,
+                      .dt = DT_U8,
+                      .root = p->m.size[MESH_PP] - 1,
+                      .what = "what the last stage knows"};
+    if (p->m.size[MESH_PP] > 1) comm_run(p->m.axis[MESH_PP], &call);
+}
+
 /* ---- sums and agreements ---- */
 
 static void sum(comm *c, void *x, int64_t n, dtype dt, const char *what) {
@@ -197,6 +244,10 @@ int64_t peers_sum_count(const peers *p, int64_t x, const char *what) {
 }
 void peers_sum_counts(const peers *p, int64_t *x, int n, const char *what) {
     sum(p->m.axis[MESH_DP], x, n, DT_I64, what);
+}
+
+void peers_sum_stages(const peers *p, int64_t *x, int n, const char *what) {
+    sum(p->m.axis[MESH_PP], x, n, DT_I64, what);
 }
 
 void peers_share_count(const peers *p, int64_t *x) {
@@ -225,6 +276,7 @@ void peers_share_rows(const peers *p, float *x, int64_t n) {
                       .dt = DT_F32,
                       .what = "losses of the step's tokens"};
     comm_run(p->m.axis[MESH_DP], &call);
+    peers_tell_stages(p, x, n * p->m.size[MESH_DP] * (int64_t)sizeof *x);
 }
 
 static int64_t most(const peers *p, int64_t x) {
@@ -249,6 +301,10 @@ bool peers_any(const peers *p, bool x) {
     return most(p, x) > 0;
 }
 
+bool peers_is_first(const peers *p, int64_t x) {
+    return ~most(p, ~x) == x;
+}
+
 int64_t peers_first(const peers *p, int64_t x) {
     broadcast(p, &x, sizeof x, 0, "what rank 0 decides");
     return x;
@@ -266,15 +322,24 @@ static uint64_t sum_over_copy(const peers *p, uint64_t x) {
     return (uint64_t)all;
 }
 
+/* The number of a parameter of the whole model in this rank's store; -1: another stage has it. */
+static int own_number(const peers *p, int index) {
+    int i = 0;
+    while (i < param_count(p->store) && param_number_in_whole(p->store, i) != index) i++;
+    return i < param_count(p->store) ? i : -1;
+}
+
 uint64_t peers_param_digest(const peers *p, int index) {
-    return sum_over_copy(p, param_digest_of(p->store, index));
+    int own = own_number(p, index);
+    return sum_over_copy(p, own < 0 ? 0 : param_digest_of(p->store, own));
 }
 
 double peers_grad_norm(const peers *p, dev *d, int index) {
+    int own = own_number(p, index);
     if (!param_grads_are_fixed(p->store))
-        return sqrt(peers_sum_copy(p, optim_grad_squares_of(d, p->store, index)));
-    int64_t limb[VEC_LIMBS];
-    optim_grad_limbs_of(d, p->store, index, limb);
+        return sqrt(peers_sum_copy(p, own < 0 ? 0 : optim_grad_squares_of(d, p->store, own)));
+    int64_t limb[VEC_LIMBS] = {0};
+    if (own >= 0) optim_grad_limbs_of(d, p->store, own, limb);
     peers_sum_limbs(p, limb);
     return sqrt(vec_limbs_value(limb));
 }
@@ -282,10 +347,11 @@ double peers_grad_norm(const peers *p, dev *d, int index) {
 /* Every rank compares every parameter, so that all find the same one. */
 static status name_difference(const peers *p, err *e) {
     int worst = -1;
-    for (int i = 0; i < param_count(p->store); i++)
+    const param_store *whole = param_store_whole(p->store);
+    for (int i = 0; i < param_count(whole); i++)
         if (!agreed(p, peers_param_digest(p, i)) && worst < 0) worst = i;
     err_set(e, ST_RANK, "the replicas of the weights differ: %s is not the same on all ranks",
-            worst < 0 ? "a parameter" : param_at(p->store, worst)->name);
+            worst < 0 ? "a parameter" : param_at(whole, worst)->name);
     return err_hint(e, "a rank computed or sent something else; the newest checkpoint is from "
                        "before the difference was noticed: check the machine, then start again");
 }

@@ -5,6 +5,9 @@
  * collectives move a unit; they run on the side stream of the world, while forward and backward go
  * on. So each transfer has two functions, one that begins it and one that waits for it.
  *
+ * Stages of a pipeline have other parameters and programs, and see the same samples. Only the last one
+ * knows the losses, and tells the others.
+ *
  * A copy of the weights is a set of ranks that together hold each parameter once. Without ZeRO,
  * every data-parallel rank has a copy (with its tensor-parallel partners); with ZeRO, every replica
  * has one.
@@ -41,6 +44,7 @@ typedef struct peers {
         comm *group;
     } * sharer; /* tensor-parallel ranks that hold the same key/value heads (param_partial) */
     int n_sharers;
+    comm **stage; /* [stages] this rank and the one at its place in another stage; its own: NULL */
 } peers;
 
 /* world NULL: one rank alone. ST_USAGE: the sizes of parallel.* do not multiply to the number of
@@ -71,6 +75,24 @@ void peers_gather_all(peers *p);
 void peers_reduce(peers *p, const step_entry *e);
 void peers_reduced(peers *p, int u);
 
+/* Begins to send `bytes` to a stage, or to receive them from it. what: the same on both ranks, and as
+ * long as the transfer. To be waited for by comm_wait. */
+typedef struct peers_parcel {
+    int stage; /* the other one */
+    bool sends;
+    dev *dev; /* that has `data` */
+    void *data;
+    int64_t bytes;
+    const char *what;
+} peers_parcel;
+comm_ticket peers_pass(peers *p, const peers_parcel *parcel);
+/* Sums the gradients of unit u over the first and the last stage, which have it both. */
+void peers_tie(peers *p, int u);
+/* What the last stage knows comes to all stages. */
+void peers_tell_stages(const peers *p, void *x, int64_t bytes);
+/* Sums over stages of what each knows of its layers. */
+void peers_sum_stages(const peers *p, int64_t *x, int n, const char *what);
+
 /* Sums over data-parallel ranks, which have different samples. what: its name in reports of
  * hangs. */
 int64_t peers_sum_count(const peers *p, int64_t x, const char *what);
@@ -83,7 +105,8 @@ void peers_share_count(const peers *p, int64_t *x);
 /* Sums over the ranks of one copy of the weights. */
 double peers_sum_copy(const peers *p, double x);
 void peers_sum_limbs(const peers *p, int64_t limb[VEC_LIMBS]);
-/* Digest of one parameter of the whole model, and norm of its gradient. */
+/* Digest of a parameter of the whole model (param_store_whole), by its number there, and norm of its
+ * gradient. */
 uint64_t peers_param_digest(const peers *p, int index);
 double peers_grad_norm(const peers *p, dev *d, int index);
 /* *digest: in, of what this rank counts; out, of all weights. ST_RANK: copies differ; the error
@@ -91,6 +114,8 @@ double peers_grad_norm(const peers *p, dev *d, int index);
 status peers_digest(peers *p, uint64_t *digest, err *e) ATH_MUST_USE;
 /* Whether x is true on any rank. */
 bool peers_any(const peers *p, bool x);
+/* Whether no rank has a smaller x. */
+bool peers_is_first(const peers *p, int64_t x);
 /* The x of rank 0. */
 int64_t peers_first(const peers *p, int64_t x);
 /* Combines the results of a call that each rank made alone. ST_OK: all succeeded. Otherwise all

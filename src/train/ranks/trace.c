@@ -20,6 +20,7 @@ typedef struct span {
     int64_t step;
     int64_t number; /* a number that follows the words; -1: none */
     int micro_batch, row;
+    bool is_pass; /* ops of a micro-batch */
     bool is_comm; /* the two below count */
     comm_kind kind;
     int64_t sent_bytes;
@@ -100,25 +101,26 @@ int64_t trace_now(const trace *t) {
 }
 
 static void note_own(trace *t, int64_t began, const char *category, const char *verb,
-                     const char *name, int64_t number) {
+                     const char *name, int64_t number, bool is_pass) {
     note(t, (span){.category = category,
                    .verb = verb,
                    .name = name,
                    .begin_ns = began,
                    .end_ns = clock_now_ns(),
                    .number = number,
+                   .is_pass = is_pass,
                    .micro_batch = t->micro_batch});
 }
 
 void trace_span(trace *t, int64_t began, const char *verb, const char *name) {
     if (!t || !t->on) return;
-    note_own(t, began, strcmp(verb, "wait for") == 0 ? "wait" : "compute", verb, name, -1);
+    note_own(t, began, strcmp(verb, "wait for") == 0 ? "wait" : "compute", verb, name, -1, false);
 }
 
 void trace_micro_batch(trace *t, int m) {
     if (!t || !t->on || m == t->micro_batch) return;
     if (t->micro_batch >= 0)
-        note_own(t, t->micro_ns, "micro-batch", "micro-batch", NULL, t->micro_batch);
+        note_own(t, t->micro_ns, "micro-batch", "micro-batch", NULL, t->micro_batch, false);
     t->micro_batch = m;
     t->micro_ns = clock_now_ns();
 }
@@ -174,7 +176,7 @@ int trace_stretch(trace *t, const prog *p, int first, int end) {
 void trace_ops(trace *t, const prog *p, int64_t began, int first) {
     if (!t || !t->on) return;
     const label *l = &labels_of(t, p)[first];
-    trace_span(t, began, l->verb, l->part);
+    note_own(t, began, "compute", l->verb, l->part, -1, true);
 }
 
 /* ---- steps ---- */
@@ -220,7 +222,7 @@ void trace_step_begin(trace *t, int64_t step) {
 void trace_step_end(trace *t) {
     if (!t || !t->on) return;
     trace_micro_batch(t, -1);
-    note_own(t, t->step_ns, "step", "step", NULL, t->step);
+    note_own(t, t->step_ns, "step", "step", NULL, t->step, false);
     comm_observe(t->p->m.world, NULL, NULL);
     t->on = false;
     t->done = t->step >= t->last;
@@ -321,6 +323,45 @@ static void write_file(const trace *t, strbuf *all) {
         log_info("trace of steps %" PRId64 " to %" PRId64 ": %s", t->first, t->step, t->path);
 }
 
+/* Of a step: the time from the first pass of any stage to the last, and how much of it this rank was
+ * in passes. */
+static void measure_step(trace *t, int64_t step, int64_t *all_ns, int64_t *busy_ns) {
+    int ranks = peers_ranks(t->p), own = peers_rank(t->p);
+    int64_t *at = xcalloc((size_t)ranks * 2, sizeof *at), *begin = at, *end = at + ranks;
+    begin[own] = INT64_MAX;
+    for (int i = 0; i < t->n; i++) {
+        const span *s = &t->spans[i];
+        if (!s->is_pass || s->step != step) continue;
+        *busy_ns += s->end_ns - s->begin_ns;
+        if (s->begin_ns - t->zero_ns < begin[own]) begin[own] = s->begin_ns - t->zero_ns;
+        if (s->end_ns - t->zero_ns > end[own]) end[own] = s->end_ns - t->zero_ns;
+    }
+    peers_share_count(t->p, begin);
+    peers_share_count(t->p, end);
+    for (int r = 1; r < ranks; r++) {
+        if (begin[r] < begin[0]) begin[0] = begin[r];
+        if (end[r] > end[0]) end[0] = end[r];
+    }
+    *all_ns += end[0] - begin[0];
+    free(at);
+}
+
+/* The bubble of a pipeline, as it was. */
+static void tell_idle(trace *t) {
+    int ranks = peers_ranks(t->p);
+    if (t->p->m.size[MESH_PP] == 1) return;
+    int64_t all_ns = 0, *busy = xcalloc((size_t)ranks, sizeof *busy), sum = 0;
+    for (int64_t step = t->first; step <= t->step; step++)
+        measure_step(t, step, &all_ns, &busy[peers_rank(t->p)]);
+    peers_share_count(t->p, busy);
+    for (int r = 0; r < ranks; r++) sum += busy[r];
+    free(busy);
+    if (peers_rank(t->p) == 0 && all_ns > 0)
+        log_info("stages waited %.1f %% of the time of these passes (athanor plan schedule: what "
+                 "equal stages would)",
+                 100 - 100 * (double)sum / (double)ranks / (double)all_ns);
+}
+
 void trace_write(trace *t, bool now) {
     if (!t || !t->n || !(t->done || now)) return;
     strbuf own = {0}, all = {0};
@@ -328,6 +369,7 @@ void trace_write(trace *t, bool now) {
     put_rank(&own, t);
     for (int r = 0; r < peers_ranks(t->p); r++) bring(t, r, &own, &all);
     if (peers_rank(t->p) == 0 && comm_check(t->p->m.world, NULL) == ST_OK) write_file(t, &all);
+    tell_idle(t);
     strbuf_free(&own);
     strbuf_free(&all);
     t->n = 0;

@@ -1,0 +1,198 @@
+/* Stages of a pipeline: which chunks of layers a stage has, and what it does in a step.
+ *
+ * The model is cut where the dearest chunk costs least. What a layer costs are the FLOPs of its ops,
+ * as the rules of ops state them for a sequence of the first phase, forward and back; the first chunk
+ * has the embedding beside its layers, the last one the head.
+ *
+ * Reading order: plan_cut_stages, cut, best. */
+#include <math.h>
+#include <string.h>
+
+#include "plan/plan_int.h"
+#include "step/pipeline.h"
+
+int plan_stages_of(const plan_spec *s) {
+    return s->ranks ? s->ranks->size[MESH_PP] : 1;
+}
+
+int plan_stage_of(const plan_spec *s) {
+    return s->ranks ? s->ranks->rank[MESH_PP] : 0;
+}
+
+int plan_stages(const plan *p) {
+    return plan_stages_of(&p->spec);
+}
+
+int plan_stage(const plan *p) {
+    return plan_stage_of(&p->spec);
+}
+
+static int chunks_of(const plan_spec *s) {
+    return s->chunks > 1 ? s->chunks : 1;
+}
+
+bool plan_has_chunk(const plan_spec *s, int chunk) {
+    int stages = plan_stages_of(s);
+    if (chunk >= chunks_of(s)) return false;
+    return stages == 1 || pipeline_stage_of(s->pp_schedule, stages, chunk) == plan_stage_of(s);
+}
+
+model_layer_range plan_layers_of(const plan_spec *s, int chunk) {
+    if (s->cut) return (model_layer_range){s->cut[chunk], s->cut[chunk + 1]};
+    return model_chunk(&s->model, chunks_of(s), chunk);
+}
+
+model_layer_range plan_layers(const plan *p, int chunk) {
+    return plan_layers_of(&p->spec, chunk);
+}
+
+/* ---- what layers cost ---- */
+
+/* cost[n]: of each stored layer, with what is outside of the layers. */
+static status find_costs(const plan *p, const param_store *whole, double *cost, int n, err *e) {
+    const plan_spec *s = &p->phase[0];
+    arena *a = arena_new("what layers cost");
+    graph_options opt = {.dev = p->dev, .dt = s->compute, .train = true};
+    model_rec r = {.g = graph_new(a, &opt),
+                   .mc = &s->model,
+                   .params = whole,
+                   .task = TASK_LM,
+                   .B = 1,
+                   .T = s->T,
+                   .chunk_rows = s->chunk_rows};
+    prog *whole_prog;
+    model_record(&r);
+    status st = prog_finish(&whole_prog, r.g, e);
+    int repeat = (int)s->model.block_repeat;
+    bool seen =
+        false; /* a layer: what is outside of layers before the first one is the embedding */
+    for (int i = 0; st == ST_OK && i < prog_get_stats(whole_prog)->ops; i++) {
+        prog_op op = prog_get_op(whole_prog, i);
+        seen = seen || op.block >= 0;
+        bool embeds = !seen || strcmp(op.name, "embedding") == 0;
+        int layer = op.block >= 0 ? op.block / repeat : embeds ? 0 : n - 1;
+        cost[layer < n ? layer : n - 1] += op.flops; /* modules stand behind the last layer */
+    }
+    arena_free(a);
+    return st;
+}
+
+/* ---- cuts ---- */
+
+/* Cuts n layers into chunks: *end is where each ends. Every chunk costs `most` at most, and the sum
+ * of their squares is the least: the rest is even, too. squares false: the largest is the least.
+ * Returns that sum, or that cost; INFINITY: there is no such cut. */
+static double best(arena *a, const double *cost, int n, int chunks, double most, bool squares,
+                   int *end) {
+    int width = n + 1;
+    double *value = ARENA_ARRAY(a, double, (chunks + 1) * width);
+    int *from = ARENA_ARRAY(a, int, (chunks + 1) * width);
+    for (int i = 1; i < (chunks + 1) * width; i++) value[i] = INFINITY;
+    for (int c = 1; c <= chunks; c++)
+        for (int i = c; i <= n; i++) {
+            double sum = 0;
+            for (int j = i - 1; j >= c - 1; j--) {
+                double before = value[(c - 1) * width + j];
+                sum += cost[j];
+                double now = squares ? before + sum * sum : fmax(before, sum);
+                if (sum > most || !(now < value[c * width + i])) continue;
+                value[c * width + i] = now;
+                from[c * width + i] = j;
+            }
+        }
+    for (int c = chunks, i = n; c > 0; i = from[c-- * width + i]) end[c - 1] = i;
+    return value[chunks * width + n];
+}
+
+static int *cut(arena *a, const double *cost, int n, int chunks, int repeat) {
+    int *at = ARENA_ARRAY(a, int, chunks + 1);
+    arena *room = arena_new("cuts");
+    double most = best(room, cost, n, chunks, INFINITY, false, at + 1);
+    best(room, cost, n, chunks, most, true, at + 1);
+    arena_free(room);
+    for (int c = 1; c <= chunks; c++) at[c] *= repeat;
+    return at;
+}
+
+/* Micro-batches after which a longer step needs no more frames and boxes, unless all are forward
+ * before the first goes back. */
+static int enough_micro_batches(const plan_spec *s) {
+    int64_t n = s->micro_batches > 1 ? s->micro_batches : 1, enough = 4 * plan_stages_of(s);
+    return (int)(n < enough ? n : enough);
+}
+
+status plan_cut_stages(plan *p, const param_store *whole, err *e) {
+    const plan_spec *first = &p->phase[0];
+    int chunks = chunks_of(first), n = (int)first->model.num_hidden_layers;
+    if (chunks > n) {
+        err_at(e, ST_USAGE, "parallel.pp", "%d layers do not make %d chunks", n, chunks);
+        return err_hint(e, "parallel.pp times parallel.virtual is %d or less", n);
+    }
+    double *cost = ARENA_ARRAY(p->memory, double, n);
+    TRY(find_costs(p, whole, cost, n, e));
+    const int *at = cut(p->memory, cost, n, chunks, (int)first->model.block_repeat);
+    for (int i = 0; i < p->n_phases; i++) {
+        plan_spec *s = &p->phase[i];
+        pipeline *pipe = ARENA_NEW(p->memory, pipeline);
+        s->cut = at;
+        TRY(pipeline_build(p->memory, s->pp_schedule, plan_stages_of(s), enough_micro_batches(s),
+                           chunks / plan_stages_of(s), plan_stage_of(s), pipe, e));
+        s->pipe = pipe;
+    }
+    p->spec = p->phase[0];
+    return ST_OK;
+}
+
+/* ---- steps ---- */
+
+const pipeline *plan_pipeline(const plan_spec *s, arena *a, int micro_batches) {
+    if (!s->pipe) return NULL;
+    pipeline *pipe = ARENA_NEW(a, pipeline);
+    int stages = plan_stages_of(s);
+    err why;
+    status st = pipeline_build(a, s->pp_schedule, stages, micro_batches, chunks_of(s) / stages,
+                               plan_stage_of(s), pipe, &why);
+    CHECK(st == ST_OK, "%s", why.message);
+    return pipe;
+}
+
+int plan_stage_frames(const plan_spec *s, int chunk) {
+    int most = 0;
+    bool all = s->frames == PLAN_ALL_FRAMES;
+    int n = s->micro_batches > 1 ? (int)s->micro_batches : 1;
+    for (int c = 0; c < s->pipe->chunks; c++) {
+        int own = all && s->pipe->frames[c] ? n : s->pipe->frames[c];
+        if ((chunk < 0 || chunk == c) && own > most) most = own;
+    }
+    return most;
+}
+
+/* ---- boxes ---- */
+
+/* Those of a chunk, in bytes: activations, then gradients. */
+static int64_t box_bytes(const plan *p, int chunk, bool back) {
+    const prog *own = plan_prog(p, USE_TRAIN, chunk);
+    return own ? prog_find_port(own, back ? "grad.y" : "x").bytes : 0;
+}
+
+/* Where boxes of a chunk and direction begin; of all chunks: where the last ones end. */
+static int64_t boxes_before(const plan *p, int chunk, bool back) {
+    const pipeline *pipe = p->spec.pipe;
+    int64_t at = 0;
+    for (int c = 0; pipe && c < pipe->chunks; c++)
+        for (int b = 0; b < 2; b++) {
+            if (c == chunk && b == back) return at;
+            at += pipe->boxes[b][c] * box_bytes(p, c, b);
+        }
+    return at;
+}
+
+int64_t plan_boxes_bytes(const plan *p) {
+    return boxes_before(p, -1, false);
+}
+
+void *plan_box(const plan *p, int chunk, bool back, int box) {
+    CHECK(box < p->spec.pipe->boxes[back][chunk], "box %d of chunk %d", box, chunk);
+    return (char *)plan_region(p, REGION_BOXES) + boxes_before(p, chunk, back) +
+           box * box_bytes(p, chunk, back);
+}

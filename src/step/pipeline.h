@@ -1,0 +1,49 @@
+/* What one stage of a pipeline does in a step, in order: the passes of its schedule (schedule.h), and
+ * between them what it sends to other stages and receives from them.
+ *
+ * All transfers of a rank go through one queue, in which the first one waits for the other rank. So
+ * that no rank waits for ever, all ranks begin them in one common order: by the time at which what
+ * is sent is ready in the schedule. A rank's own passes are in the order of that time, too, so
+ * whatever the first transfer of all waits for has no other transfer before it.
+ *
+ * What comes lies in a box until the pass that needs it takes it: then it is copied to the inputs of
+ * the pass, which earlier micro-batches may have used until then. A receive begins as soon as all
+ * transfers before it have begun and a box is free. */
+#ifndef STEP_PIPELINE_H
+#define STEP_PIPELINE_H
+
+#include "base/arena.h"
+
+typedef enum pipeline_action {
+    PIPELINE_RECEIVE, /* begin to receive into a box what a pass of `chunk` needs */
+    PIPELINE_TAKE,    /* wait for it, empty the box */
+    PIPELINE_PASS,    /* the pass itself */
+    PIPELINE_SEND     /* begin to send what the pass gave */
+} pipeline_action;
+
+typedef struct pipeline_event {
+    pipeline_action action;
+    bool back; /* of the pass that gives and the pass that needs it */
+    int micro_batch;
+    int chunk; /* of this stage: whose pass it is */
+    int other; /* not of PIPELINE_PASS: the chunk of the other stage */
+    int stage; /* that stage */
+    int box;   /* RECEIVE, TAKE */
+} pipeline_event;
+
+typedef struct pipeline {
+    pipeline_event *event;
+    int n, stage, stages, chunks;
+    /* [chunks] Of this stage's chunks, else 0: most micro-batches between forward and backward at a
+     * time; how many boxes for activations and for gradients */
+    int *frames, *boxes[2];
+} pipeline;
+
+/* kind: a schedule_kind, whose backward is one piece of work. of_stage: chunks of a stage. ST_USAGE: as
+ * schedule_build. */
+status pipeline_build(arena *a, int kind, int stages, int micro_batches, int of_stage, int stage,
+                      pipeline *out, err *e) ATH_MUST_USE;
+/* The stage that has a chunk. */
+int pipeline_stage_of(int kind, int stages, int chunk);
+
+#endif

@@ -1,0 +1,158 @@
+/* What the stages of a pipeline send each other: ranks that begin transfers in this order, one after
+ * the other, never wait for ever; what comes has a box; frames are as many as the schedule says. */
+#include "test.h"
+
+#include "step/pipeline.h"
+#include "step/schedule.h"
+
+enum { MOST_STAGES = 8, MOST_TRANSFERS = 4096 };
+
+/* A rank, as its thread that trains and its queue of transfers go on. */
+typedef struct rank {
+    pipeline p;
+    int at; /* the next event */
+    int queue[MOST_TRANSFERS], n, done;
+    int used[2][64]; /* boxes, by direction and chunk */
+} rank;
+
+/* A transfer as both ends know it. */
+static int number_of(const pipeline *p, const pipeline_event *e, bool sends, int micro_batches) {
+    int from = sends ? e->chunk : e->other;
+    (void)p;
+    return (from * 2 + e->back) * micro_batches + e->micro_batch;
+}
+
+static bool is_done(const rank *r, int transfer) {
+    for (int i = 0; i < r->done; i++)
+        if (r->queue[i] == transfer) return true;
+    return false;
+}
+
+/* A pass writes what it gives where that of an earlier micro-batch was. */
+static bool was_sent(const rank *r, const pipeline_event *e, int micro_batches) {
+    pipeline_event before = *e;
+    before.micro_batch -= r->p.frames[e->chunk];
+    int transfer = number_of(&r->p, &before, true, micro_batches);
+    bool began = false;
+    for (int i = 0; i < r->n; i++) began = began || r->queue[i] == transfer;
+    return before.micro_batch < 0 || !began || is_done(r, transfer);
+}
+
+/* One event; false: it has to wait. */
+static bool go_on(rank *r, int micro_batches) {
+    const pipeline_event *e = &r->p.event[r->at];
+    bool sends = e->action == PIPELINE_SEND;
+    int transfer = number_of(&r->p, e, sends, micro_batches);
+    int *used = &r->used[e->back][e->chunk];
+    switch (e->action) {
+        case PIPELINE_PASS:
+            if (!was_sent(r, e, micro_batches)) return false;
+            break;
+        case PIPELINE_TAKE:
+            if (!is_done(r, transfer)) return false;
+            --*used;
+            break;
+        case PIPELINE_RECEIVE:
+            assert_true(++*used <= r->p.boxes[e->back][e->chunk]);
+            assert_true(e->box < r->p.boxes[e->back][e->chunk]);
+            r->queue[r->n++] = transfer;
+            break;
+        case PIPELINE_SEND: r->queue[r->n++] = transfer; break;
+    }
+    r->at++;
+    return true;
+}
+
+/* Two ranks whose queues begin with the same transfer do it. */
+static bool meet(rank *r, int stages) {
+    for (int a = 0; a < stages; a++)
+        for (int b = a + 1; b < stages; b++)
+            if (r[a].done < r[a].n && r[b].done < r[b].n &&
+                r[a].queue[r[a].done] == r[b].queue[r[b].done]) {
+                r[a].done++, r[b].done++;
+                return true;
+            }
+    return false;
+}
+
+static void run(schedule_kind kind, int stages, int micro_batches, int of_stage) {
+    arena *a = arena_new("pipeline");
+    rank *r = ARENA_ARRAY(a, rank, stages);
+    err e = {0};
+    for (int i = 0; i < stages; i++)
+        assert_int_equal(pipeline_build(a, kind, stages, micro_batches, of_stage, i, &r[i].p, &e),
+                         ST_OK);
+    for (bool moves = true; moves;) {
+        moves = meet(r, stages);
+        for (int i = 0; i < stages; i++)
+            while (r[i].at < r[i].p.n && go_on(&r[i], micro_batches)) moves = true;
+    }
+    for (int i = 0; i < stages; i++)
+        if (r[i].at < r[i].p.n || r[i].done < r[i].n)
+            fail_msg("%s, %d stages of %d chunks, %d micro-batches: stage %d waits for ever",
+                     schedule_name(kind), stages, of_stage, micro_batches, i);
+    arena_free(a);
+}
+
+static void test_nobody_waits_for_ever(void **state) {
+    (void)state;
+    for (int P = 2; P <= MOST_STAGES; P++)
+        for (int M = 1; M <= 3 * P + 1; M++) {
+            run(SCHEDULE_AFAB, P, M, 1);
+            run(SCHEDULE_1F1B, P, M, 1);
+            for (int v = 2; v <= 3 && M % P == 0; v++) run(SCHEDULE_INTERLEAVED, P, M, v);
+        }
+}
+
+static int frames_of(schedule_kind kind, int stages, int micro_batches, int of_stage, int stage) {
+    arena *a = arena_new("pipeline");
+    pipeline p;
+    int sum = 0;
+    assert_int_equal(pipeline_build(a, kind, stages, micro_batches, of_stage, stage, &p, NULL),
+                     ST_OK);
+    for (int c = 0; c < p.chunks; c++) sum += p.frames[c];
+    arena_free(a);
+    return sum;
+}
+
+static void test_frames_are_those_of_the_schedule(void **state) {
+    (void)state;
+    for (int P = 2; P <= MOST_STAGES; P++)
+        for (int M = 1; M <= 3 * P; M++)
+            for (int s = 0; s < P; s++) {
+                assert_int_equal(frames_of(SCHEDULE_AFAB, P, M, 1, s), M);
+                assert_int_equal(frames_of(SCHEDULE_1F1B, P, M, 1, s), M < P - s ? M : P - s);
+            }
+}
+
+/* A plan counts the frames and boxes of a short step for a longer one. */
+static void test_longer_steps_need_no_more(void **state) {
+    (void)state;
+    arena *a = arena_new("pipeline");
+    for (int P = 2; P <= MOST_STAGES; P++)
+        for (int v = 1; v <= 3; v++)
+            for (int s = 0; s < P; s++) {
+                schedule_kind kind = v == 1 ? SCHEDULE_1F1B : SCHEDULE_INTERLEAVED;
+                pipeline few, many;
+                assert_int_equal(pipeline_build(a, kind, P, 4 * P, v, s, &few, NULL), ST_OK);
+                for (int M = P; M <= 12 * P; M += P) {
+                    assert_int_equal(pipeline_build(a, kind, P, M, v, s, &many, NULL), ST_OK);
+                    for (int c = 0; c < few.chunks; c++) {
+                        assert_true(many.frames[c] <= few.frames[c]);
+                        for (int back = 0; back < 2; back++)
+                            assert_true(many.boxes[back][c] <= few.boxes[back][c]);
+                        if (M >= 4 * P) assert_int_equal(many.frames[c], few.frames[c]);
+                    }
+                }
+            }
+    arena_free(a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nobody_waits_for_ever),
+        cmocka_unit_test(test_frames_are_those_of_the_schedule),
+        cmocka_unit_test(test_longer_steps_need_no_more),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
