@@ -34,9 +34,10 @@ static const char inert[] =
 static const struct {
     const char *key;
     bool only;
-} switches[] = {{"scale_attn_weights", true},   {"scale_attn_by_inverse_layer_idx", false},
-                {"add_cross_attention", false}, {"use_bidirectional_attention", false},
-                {"use_mrope", false},           {"tie_encoder_decoder", false},
+} switches[] = {{"add_cross_attention", false},
+                {"use_bidirectional_attention", false},
+                {"use_mrope", false},
+                {"tie_encoder_decoder", false},
                 {"is_encoder_decoder", false}};
 
 /* Options of which null means "none", or "derived", rather than "as usual". */

@@ -75,6 +75,7 @@ typedef struct model_family {
                                they are not these */
     const char *lists;    /* options of `keys` that config.json can give for each layer */
     bool no_rope_scaling; /* its config.json has no rope_scaling */
+    rope_kind own_scaling;   /* but says this kind by keys of its own */
     const char *activations; /* space-separated words of hidden_act */
     const char
         *names[PART_COUNT]; /* of tensors, without ".weight"; %d is the stored layer, a second
@@ -224,6 +225,7 @@ typedef struct model_rec {
     /* made by model_record, for its own use */
     val ids, pos, start, qpos, at, place, pages;
     val rope[2];         /* tables of global and local layers */
+    val rope_q[2];       /* those of their queries: others, or the same */
     int64_t cache_bytes; /* given to layers so far */
     int n_routers;       /* of these layers */
     val load;            /* of their routers so far, if a loss is to keep it even */

@@ -10,9 +10,15 @@ static int64_t of_layer(const int64_t *of, int64_t all, int l) {
     return of ? of[l] : all;
 }
 
+/* What the scores of stored layer l are multiplied by. */
+static double score_scale(const model_config *mc, int l) {
+    double width = mc->query_pre_attn_scalar > 0 ? mc->query_pre_attn_scalar : (double)mc->head_dim;
+    double scale = mc->scale_attn_weights ? 1.0 / sqrt(width) : 1.0;
+    return mc->scale_attn_by_layer ? scale / (l + 1) : scale;
+}
+
 static attention_layer attention_of(const model_config *mc, int l) {
     int64_t window = of_layer(mc->sliding_window_of, mc->sliding_window, l);
-    double score = mc->query_pre_attn_scalar > 0 ? mc->query_pre_attn_scalar : (double)mc->head_dim;
     return (attention_layer){
         .H = of_layer(mc->num_attention_heads_of, mc->num_attention_heads, l),
         .K = of_layer(mc->num_key_value_heads_of, mc->num_key_value_heads, l),
@@ -25,7 +31,7 @@ static attention_layer attention_of(const model_config *mc, int l) {
                   of_layer(mc->rope_layers_of, mc->rope_layers, l) != 0,
         .interleaved = mc->rope_interleaved,
         .local = window > 0 && mc->rope_local_theta > 0,
-        .scale = 1.0 / sqrt(score),
+        .scale = score_scale(mc, l),
         .softcap = mc->attn_softcap,
         .clip = mc->clip_qkv,
         .window = window,
@@ -86,9 +92,16 @@ int64_t model_max_tokens(const model_config *mc) {
     return reach > (double)most && reach < 1e9 ? (int64_t)reach : most;
 }
 
+int64_t model_plain_tokens(const model_config *mc) {
+    int64_t most = mc->max_position_embeddings, from = mc->rope.original_max_position_embeddings;
+    if (mc->rope.kind == ROPE_DOUBLING && from < most) most = from;
+    return mc->logn_length > 0 && mc->logn_length < most ? mc->logn_length : most;
+}
+
 rope_spec model_rope(const model_config *mc, bool local) {
     return (rope_spec){.theta = local ? mc->rope_local_theta : mc->rope_theta,
                        .rotary_dim = (int)((double)mc->head_dim * mc->partial_rotary_factor),
                        .max_positions = mc->max_position_embeddings,
+                       .logn_length = mc->logn_length,
                        .scaling = local ? (rope_scaling){0} : mc->rope};
 }

@@ -53,11 +53,16 @@ static void make_rope(model_rec *r) {
         if (a.rotary) used[a.local] = true;
     }
     static const char *const names[] = {"rope_table", "rope_table_local"};
+    static const char *const of_queries[] = {"rope_table_queries", "rope_table_local_queries"};
     for (int i = 0; i < 2; i++) {
         rope_spec s = model_rope(r->mc, i);
         int64_t positions = r->Tmax > r->T ? r->Tmax : r->T;
         if (r->positions) positions = r->positions;
-        r->rope[i] = used[i] ? rope_table(r->g, names[i], &s, positions) : VAL_NONE;
+        r->rope[i] = r->rope_q[i] = VAL_NONE;
+        if (!used[i]) continue;
+        r->rope[i] = r->rope_q[i] = rope_table(r->g, names[i], &s, positions, false);
+        if (s.logn_length > 0 && s.logn_length < positions)
+            r->rope_q[i] = rope_table(r->g, of_queries[i], &s, positions, true);
     }
 }
 

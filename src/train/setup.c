@@ -81,7 +81,7 @@ static status read_model(setup *u, const config *c, model_config *out, err *e) {
         return check_length(c, out, e);
     }
     json_t *o = model_object(u, c);
-    status st = model_config_read(u->a, o, u->tok ? tok_vocab_size(u->tok) : 0, out, e);
+    status st = hf_config_read(u->a, o, u->tok ? tok_vocab_size(u->tok) : 0, out, e);
     json_decref(o);
     TRY(locate_error(c, st, e));
     TRY(vocabulary_settle(c, u->tok, out, e));
@@ -152,6 +152,10 @@ status setup_open_tokenizer(setup *u, int32_t *vocab_size, text_labels *labels, 
     if (u->c->tokenizer) TRY(tok_load(&u->tok, u->c->tokenizer, e));
     model_config first;
     TRY(read_model(u, u->c, &first, e));
+    if (first.from_unties && setup_leads(u))
+        log_warn("%s stores a head that differs from the embedding: both are trained, although "
+                 "config.json says that they are tied",
+                 first.from);
     u->added_tokens = vocabulary_added(u->c, u->tok, &first);
     lora_learn_tokens(&u->lora, u->c, u->added_tokens);
     TRY(check_head(u, &first, e));
@@ -378,7 +382,7 @@ static status open_reference(setup *u, err *e) {
     }
     json_t *o = json_object();
     json_object_set_new(o, "from", json_string_nocheck(dir));
-    status st = model_config_read(u->a, o, 0, &u->reference.config, e);
+    status st = hf_config_read(u->a, o, 0, &u->reference.config, e);
     json_decref(o);
     if (st != ST_OK) return err_context(e, "train.reference");
     return check_reference(u, &u->reference.config, e);

@@ -176,6 +176,41 @@ status hf_head_differs(const st_reader *r, const st_view *head, const st_view *t
     return ST_OK;
 }
 
+/* The tensors of the head and the embedding, if both are stored. */
+static bool find_ends(const st_reader *r, const model_config *mc, const st_view **head,
+                      const st_view **table) {
+    const st_view **view[] = {head, table};
+    const model_part part[] = {PART_HEAD, PART_EMBED};
+    for (int i = 0; i < 2; i++) {
+        char name[256];
+        snprintf(name, sizeof name, "%s.weight", mc->family->names[part[i]]);
+        *view[i] = hf_find_view(r, name);
+    }
+    return *head && *table;
+}
+
+bool hf_has_own_head(const char *dir, const model_config *mc) {
+    const st_view *head, *table;
+    st_reader *r;
+    err unread;
+    bool differs = false;
+    if (!model_head_is_table(mc) || st_open(&r, dir, &unread) != ST_OK) return false;
+    if (find_ends(r, mc, &head, &table) &&
+        hf_head_differs(r, head, table, &differs, &unread) != ST_OK)
+        differs = false;
+    st_close(r);
+    return differs;
+}
+
+status hf_config_read(arena *a, const json_t *obj, int64_t vocab_if_auto, model_config *out,
+                      err *e) {
+    TRY(model_config_read(a, obj, vocab_if_auto, out, e));
+    bool said = json_object_get(obj, "tie_word_embeddings") != NULL;
+    out->from_unties = out->from && !said && hf_has_own_head(out->from, out);
+    if (out->from_unties) out->tie_word_embeddings = false;
+    return ST_OK;
+}
+
 /* A stored head of a tied model is fine when it equals the embedding. */
 static status check_extra(const st_reader *r, const st_view *v, const st_view *table, err *e) {
     if (is_head(v->name)) {
@@ -184,8 +219,7 @@ static status check_extra(const st_reader *r, const st_view *v, const st_view *t
         if (!differs) return ST_OK;
         err_set(e, ST_FORMAT,
                 "%s is stored and differs from the embedding, but the config ties them", v->name);
-        err_hint(e, "set tie_word_embeddings to false in config.json, or in a copy that `athanor "
-                    "import` makes");
+        err_hint(e, "leave tie_word_embeddings out: what is stored then decides");
         return err_where(e, "%s", v->path);
     }
     err_set(e, ST_FORMAT, "tensor %s belongs to no parameter of this model", v->name);
