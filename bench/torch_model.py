@@ -1,17 +1,17 @@
 """The PyTorch side of bench/vs_pytorch.sh: one training setting of one model on the CPU, a step at a time.
 
 Plain models (Llama, GPT-2) with what PyTorch offers for speed: fused attention (scaled_dot_product_attention), fused
-AdamW, fused norms, and torch.compile where the setting says so. A step is everything a trainer does: forward, backward,
+AdamW, fused norms, and torch.compile where the setting says so; for experts the Mixtral of transformers. A step is everything a trainer does: forward, backward,
 gradient clipping by global norm, update, zero_grad. Tokens are random.
 
 Usage: python torch_model.py SETTING SHAPE_JSON --serve
   SETTING     fp32, bf16-autocast or bf16-weights (no fp32 copy of the weights), then -eager or -compile
-  SHAPE_JSON  the keys of a model's config.json with model_type llama or gpt2, and seq_len and batch
+  SHAPE_JSON  the keys of a model's config.json with model_type llama, gpt2 or mixtral, and seq_len and batch
 Prints a line of JSON {"event": "ready", "params": N, ...}, then after every line of standard input runs one step and prints
 {"event": "step", "step_ms", "tok_per_s", "loss"}; at its end {"event": "end", "peak_rss_bytes"}. The first steps of a
 compiled setting contain the compilation.
 
-Reading order: serve, Trainer, the two models.
+Reading order: serve, Trainer, the models.
 """
 
 import argparse
@@ -146,6 +146,29 @@ class Gpt2(nn.Module):
         return next_token_loss(self.norm(x), self.token.weight, targets)
 
 
+# --- Mixtral
+
+class Mixtral(nn.Module):
+    """The model of transformers. Its sum over experts has several implementations: shape["experts"] names one."""
+
+    def __init__(self, s):
+        super().__init__()
+        import transformers
+
+        names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size",
+                 "vocab_size", "max_position_embeddings", "num_experts_per_tok", "router_aux_loss_coef")
+        config = transformers.MixtralConfig(**{n: s[n] for n in names}, num_local_experts=s["num_experts"],
+                                            tie_word_embeddings=s["tie_word_embeddings"], use_cache=False,
+                                            output_router_logits=True, attn_implementation="sdpa")
+        config._experts_implementation = s.get("experts", "grouped_mm")
+        self.model = transformers.MixtralForCausalLM(config)
+
+    def forward(self, ids, targets):
+        out = self.model(input_ids=ids)
+        loss = F.cross_entropy(out.logits.flatten(0, 1).float(), targets.flatten())
+        return loss + self.model.router_aux_loss_coef * out.aux_loss
+
+
 # --- training
 
 class Trainer:
@@ -154,7 +177,7 @@ class Trainer:
         dtype, autocast = WEIGHTS[kind]
         torch.manual_seed(1337)
         self.shape, self.compiled = shape, mode == "compile"
-        self.model = {"llama": Llama, "gpt2": Gpt2}[shape["model_type"]](shape).to(dtype)
+        self.model = {"llama": Llama, "gpt2": Gpt2, "mixtral": Mixtral}[shape["model_type"]](shape).to(dtype)
         self.forward = torch.compile(self.model) if self.compiled else self.model
         self.precision = torch.autocast("cpu", torch.bfloat16) if autocast else contextlib.nullcontext()
         params = list(self.model.parameters())

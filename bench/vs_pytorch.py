@@ -30,13 +30,17 @@ from vs_peers import Clock, Peer, PeerFailed
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-WORKLOADS = ("gpt2", "smollm2", "llama10m")
+WORKLOADS = ("gpt2", "smollm2", "llama10m", "experts")
 ATHANOR_SETTINGS = {
     "athanor-fp32": ["train.precision=fp32"],
     "athanor-bf16": ["train.precision=bf16"],
     "athanor-fp32-selective": ["train.precision=fp32", "train.recompute=selective"],
     "athanor-bf16-selective": ["train.precision=bf16", "train.recompute=selective"],
 }
+# For the workload `experts`: a model without experts that does the same arithmetic for a token.
+AS_DENSE = ["model.model_type=llama", "model.intermediate_size=1024", "model.num_experts=0"]
+DENSE_SETTINGS = {f"{s}-dense": [*ATHANOR_SETTINGS[s], *AS_DENSE] for s in ("athanor-fp32", "athanor-bf16")}
+ATHANOR_SETTINGS |= DENSE_SETTINGS
 TORCH_SETTINGS = [f"{weights}-{mode}" for mode in ("compile", "eager")
                   for weights in ("fp32", "bf16-autocast", "bf16-weights")]
 MALLOC = ("glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"
@@ -53,7 +57,8 @@ def arguments():
     parser.add_argument("overrides", nargs="*", metavar="key.path=value")
     parser.add_argument("--workload", choices=[*WORKLOADS, "all"], default="all")
     parser.add_argument("--settings", help="separated by commas; default: athanor in fp32 and bf16 and all of PyTorch's, "
-                        "its bf16 only where the processor has bf16. There are "
+                        "its bf16 only where the processor has bf16; "
+                        "with the workload experts also its -dense ones. There are "
                         f"{', '.join([*ATHANOR_SETTINGS, *TORCH_SETTINGS])}")
     parser.add_argument("--isa", choices=["native", "avx2"], default="native", help="avx2: both sides use nothing newer")
     parser.add_argument("--rounds", type=int, default=5)
@@ -66,10 +71,11 @@ def arguments():
     return args
 
 
-def choose_settings(args):
+def choose_settings(args, workload):
     """Returns athanor's and PyTorch's, those of a side in the order in which they are set up."""
     bf16 = args.isa == "native" and {"avx512_bf16", "amx_bf16"} & set(cpu_flags())
-    default = ["athanor-fp32", "athanor-bf16", *(s for s in TORCH_SETTINGS if bf16 or s.startswith("fp32"))]
+    dense = DENSE_SETTINGS if workload == "experts" else ()
+    default = ["athanor-fp32", "athanor-bf16", *dense, *(s for s in TORCH_SETTINGS if bf16 or s.startswith("fp32"))]
     chosen = args.settings.split(",") if args.settings else default
     for s in chosen:
         if s not in ATHANOR_SETTINGS and s not in TORCH_SETTINGS:
@@ -230,7 +236,7 @@ def run_passes(workload, athanor, torch):
 
 
 def check_same_model(group):
-    params = {s: p.ready["params"] for s, p in group.peers.items()}
+    params = {s: p.ready["params"] for s, p in group.peers.items() if s not in DENSE_SETTINGS}
     if len(set(params.values())) > 1:
         raise PeerFailed(f"the sides do not train the same model: parameters {params}")
 
@@ -269,9 +275,9 @@ def results_table(passes, rows, fastest):
     return "\n".join(lines)
 
 
-def ratio_table(passes, athanor, torch):
+def ratio_table(passes, athanor, others):
     lines = [f"| | {' | '.join(athanor)} |", "|---" * (1 + len(athanor)) + "|"]
-    for t in torch:
+    for t in others:
         lines.append(f"| of {t} | {' | '.join(show_ratio(passes, a, t) for a in athanor)} |")
     return "\n".join(lines)
 
@@ -282,8 +288,9 @@ def show_results(passes, athanor, torch):
     rows = {s: Result(s, passes) for s in ran}
     fastest = max((s for s in ran if s in torch), key=lambda s: rows[s].rate, default=None)
     parts = [results_table(passes, rows.values(), fastest)]
-    if athanor and fastest:
-        parts.append(ratio_table(passes, [s for s in athanor if s in ran], [s for s in torch if s in ran]))
+    others = [s for s in [*torch, *DENSE_SETTINGS] if s in ran]
+    if athanor and others:
+        parts.append(ratio_table(passes, [s for s in athanor if s in ran and s not in DENSE_SETTINGS], others))
     if left_out:
         parts.append(f"Left out for lack of memory: {', '.join(left_out)}.")
     return "\n\n".join(parts)
@@ -365,9 +372,9 @@ def write_report(workload, text):
 
 def main():
     args = arguments()
-    athanor, torch = choose_settings(args)
     try:
         for name in WORKLOADS if args.workload == "all" else [args.workload]:
+            athanor, torch = choose_settings(args, name)
             workload = Workload(name, args)
             passes, clock = run_passes(workload, athanor, torch)
             tables = show_results(passes, athanor, torch)

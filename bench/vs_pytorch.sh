@@ -7,8 +7,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 venv=${VENV:-build/venv}
-if ! "$venv/bin/python" -c 'import torch, numpy, yaml; assert torch.__version__.split("+")[0] == "2.13.0"' 2>/dev/null; then
+if ! "$venv/bin/python" -c 'import torch, numpy, yaml, transformers; assert torch.__version__.split("+")[0] == "2.13.0"' 2>/dev/null; then
     "${PYTHON:-python3}" -m venv "$venv"
-    "$venv/bin/pip" install --quiet torch==2.13.0 numpy==2.4.6 pyyaml==6.0.3
+    "$venv/bin/pip" install --quiet torch==2.13.0 numpy==2.4.6 pyyaml==6.0.3 transformers==5.23.0
 fi
 exec "$venv/bin/python" bench/vs_pytorch.py "$@"

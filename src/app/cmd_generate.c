@@ -236,8 +236,8 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
     rq.prompt = prompt->id;
     rq.n_prompt = prompt->n;
     status st = ST_OK;
-    if (!args->json && m->tok) {
-        rq.on_text = cli_print_piece;
+    if (!args->json && m->tok) rq.on_text = cli_print_piece;
+    if (rq.on_text && !m->config.num_encoder_layers) { /* which answers, and goes not on */
         st = tok_decode(m->tok, prompt->id, prompt->n, true, &shown, e);
         cli_print_text(stdout, strbuf_cstr(&shown), shown.len);
     }
@@ -315,7 +315,8 @@ static status print_best(const open_model *m, const tok_ids *prompt, const tok_i
     for (int64_t i = 0; !m->tok && i < best->n; i++)
         printf("%d%c", best->id[i], i + 1 < best->n ? ',' : '\n');
     if (!m->tok) return ST_OK;
-    st = tok_decode(m->tok, prompt->id, prompt->n, true, &text, e);
+    if (!m->config.num_encoder_layers) /* which answers, and goes not on */
+        st = tok_decode(m->tok, prompt->id, prompt->n, true, &text, e);
     if (st == ST_OK) st = tok_decode(m->tok, best->id, best->n, true, &text, e);
     cli_print_text(stdout, strbuf_cstr(&text), text.len);
     putchar('\n');
@@ -323,14 +324,22 @@ static status print_best(const open_model *m, const tok_ids *prompt, const tok_i
     return st;
 }
 
+/* s NULL: on a generator. */
 static status beams_of(const cli_args *args, const open_model *m, scorer *s, beam_request rq,
                        const tok_ids *prompt, err *e) {
     beam_text texts[BEAMS_MOST];
     int n;
-    generate_limits limits = plan_limits(m->plan, m->tok, m->score.longest);
     rq.rq.prompt = prompt->id;
     rq.rq.n_prompt = prompt->n;
-    TRY(beam_run(s, &limits, &rq, texts, &n, e));
+    if (s) {
+        generate_limits limits = plan_limits(m->plan, m->tok, m->score.longest);
+        TRY(beam_run(s, &limits, &rq, texts, &n, e));
+    } else {
+        generator g = open_model_generator(m);
+        status st = beam_run_in_turn(&g, &rq, texts, &n, e);
+        generator_free(&g);
+        TRY(st);
+    }
     status st = args->json ? tell_beams(args, m, prompt, texts, n, e)
                            : print_best(m, prompt, &texts[0].ids, e);
     for (int i = 0; i < n; i++) tok_ids_free(&texts[i].ids);
@@ -341,10 +350,14 @@ static status search_lines(const cli_args *args, open_model *m, const prompts *p
                            const generate_request *rq, err *e) {
     beam_request beams;
     int64_t room = longest(p) + rq->max_new, ctx = model_max_tokens(&m->config);
+    bool encoder = m->config.num_encoder_layers > 0;
     TRY(read_beams(args, rq, &beams, e));
-    open_model_set_beams(m, room < ctx ? room : ctx, beams.beams);
-    TRY(open_model_load(m, 0, 0, e));
-    scorer *s = open_model_scorer(m);
+    if (encoder)
+        open_model_set_source(m, (int)(longest(p) < ctx ? longest(p) : ctx));
+    else
+        open_model_set_beams(m, room < ctx ? room : ctx, beams.beams);
+    TRY(open_model_load(m, encoder ? (int)(rq->max_new < ctx ? 1 + rq->max_new : ctx) : 0, 0, e));
+    scorer *s = encoder ? NULL : open_model_scorer(m);
     status st = ST_OK;
     for (int i = 0; i < p->n && st == ST_OK; i++)
         st = beams_of(args, m, s, beams, &p->item[i].ids, e);
@@ -357,7 +370,11 @@ static status search_lines(const cli_args *args, open_model *m, const prompts *p
 static status generate_lines(const cli_args *args, open_model *m, const prompts *p,
                              const logit_rows *r, generate_request rq, grammar *held_to, err *e) {
     int64_t room = longest(p) + rq.max_new;
-    int64_t ctx = model_max_tokens(&m->config);
+    int64_t ctx = model_max_tokens(&m->config), source = longest(p);
+    if (m->config.num_encoder_layers) {
+        open_model_set_source(m, (int)(source < ctx ? source : ctx));
+        room = 1 + rq.max_new;
+    }
     TRY(open_model_load(m, (int)(room < ctx ? room : ctx), (int)r->of, e));
     if (r->of) TRY(store_logits(cli_value(args, "logits"), m, &p->item[0].ids, r, e));
     uint64_t seed = rq.sample.seed;

@@ -10,13 +10,14 @@
 #include "eval/answer.h"
 #include "eval/dialogue.h"
 #include "eval/ifeval.h"
+#include "eval/similarity.h"
 #include "eval/slices.h"
 #include "jinja/jinja.h"
 
 bool eval_is_mean(eval_metric metric) {
     return metric != METRIC_PERPLEXITY && metric != METRIC_WORD_PERPLEXITY &&
            metric != METRIC_BYTE_PERPLEXITY && metric != METRIC_BITS_PER_BYTE &&
-           metric != METRIC_INST_STRICT && metric != METRIC_INST_LOOSE;
+           metric != METRIC_INST_STRICT && metric != METRIC_INST_LOOSE && metric != METRIC_BLEU;
 }
 
 /* ---- choices ---- */
@@ -66,12 +67,29 @@ static double follow_all(const eval_task *t, const eval_doc *d, bool loose) {
     return n / t->repeats;
 }
 
+/* Of the right answers the one that is most alike; the mean of all attempts. */
+static double best_rouge(const eval_task *t, const eval_doc *d, eval_metric metric, int filter) {
+    rouge_kind kind = metric == METRIC_ROUGE_1   ? ROUGE_1
+                      : metric == METRIC_ROUGE_2 ? ROUGE_2
+                                                 : ROUGE_L;
+    double sum = 0;
+    for (int k = 0; k < t->repeats; k++) {
+        double best = 0;
+        for (int i = 0; i < d->n_targets; i++)
+            best = fmax(best, eval_rouge(kind, d->attempt[k].answer[filter], d->target[i]));
+        sum += best;
+    }
+    return sum / t->repeats;
+}
+
 double eval_doc_score(const eval_task *t, const eval_doc *d, eval_metric metric, int filter) {
     CHECK(eval_is_mean(metric), "%s is of all documents", eval_metric_names[metric]);
     if (t->kind == EVAL_LIKELIHOOD) return d->greedy;
     if (t->kind == EVAL_DIALOGUE) return eval_turn_passed(d->dialogue, filter);
     if (metric == METRIC_PROMPT_STRICT || metric == METRIC_PROMPT_LOOSE)
         return follow_all(t, d, metric == METRIC_PROMPT_LOOSE);
+    if (metric >= METRIC_ROUGE_1 && metric <= METRIC_ROUGE_L)
+        return best_rouge(t, d, metric, filter);
     if (metric != METRIC_EXACT_MATCH) return is_gold(d, eval_best_choice(d, metric));
     double right = 0;
     for (int k = 0; k < t->repeats; k++) right += is_right(t, d, d->attempt[k].answer[filter]);
@@ -162,7 +180,53 @@ static eval_score instructions(const eval_task *t, bool loose) {
     return s;
 }
 
+/* ---- BLEU ---- */
+
+static void add_counts(bleu_counts *sum, const bleu_counts *c) {
+    for (int g = 0; g < BLEU_N; g++) sum->found[g] += c->found[g], sum->all[g] += c->all[g];
+    sum->words += c->words;
+    sum->reference_words += c->reference_words;
+}
+
+/* The deviation of BLEU over corpora of as many documents, drawn from these. */
+static double bleu_deviation(const bleu_counts *c, int32_t n) {
+    enum { SAMPLES = 1000 };
+    double sum = 0, squares = 0;
+    uint64_t draws = 0;
+    for (int k = 0; k < SAMPLES; k++) {
+        bleu_counts all = {0};
+        for (int32_t i = 0; i < n; i++) add_counts(&all, &c[mix64(draws++) % (uint64_t)n]);
+        double x = eval_bleu(&all);
+        sum += x, squares += x * x;
+    }
+    double mean = sum / SAMPLES, variance = squares / SAMPLES - mean * mean;
+    return n > 1 ? sqrt(fmax(variance, 0) * SAMPLES / (SAMPLES - 1)) : NAN;
+}
+
+static eval_score bleu(const eval_task *t, int filter) {
+    bleu_counts *c = xcalloc((size_t)t->n, sizeof *c), all = {0};
+    for (int32_t i = 0; i < t->n; i++) {
+        const eval_doc *d = &t->doc[i];
+        for (int k = 0; k < t->repeats && d->n_targets; k++)
+            eval_bleu_add(&c[i], d->attempt[k].answer[filter], d->target, d->n_targets);
+        add_counts(&all, &c[i]);
+    }
+    eval_score s = {eval_bleu(&all), bleu_deviation(c, t->n), t->n};
+    free(c);
+    return s;
+}
+
+/* What sacrebleu calls these settings. */
+static json_t *bleu_signature(const eval_task *t) {
+    int refs = t->n ? t->doc[0].n_targets : 0;
+    for (int32_t i = 1; i < t->n; i++)
+        if (t->doc[i].n_targets != refs) refs = -1;
+    return refs < 0 ? json_string("nrefs:var|case:mixed|eff:no|tok:13a|smooth:exp")
+                    : json_sprintf("nrefs:%d|case:mixed|eff:no|tok:13a|smooth:exp", refs);
+}
+
 eval_score eval_measure(const eval_task *t, eval_metric metric, int filter) {
+    if (metric == METRIC_BLEU) return bleu(t, filter);
     if (metric == METRIC_INST_STRICT || metric == METRIC_INST_LOOSE)
         return instructions(t, metric == METRIC_INST_LOOSE);
     if (!eval_is_mean(metric)) return perplexity(t, metric);
@@ -232,6 +296,7 @@ json_t *eval_result_json(const eval_task *t) {
                       eval_measure(t, (eval_metric)m, f));
     json_object_set_new(o, "sample_len", json_integer(t->n));
     if (t->repeats > 1) json_object_set_new(o, "repeats", json_integer(t->repeats));
+    if (t->metrics >> METRIC_BLEU & 1) json_object_set_new(o, "bleu_signature", bleu_signature(t));
     if (t->kind == EVAL_DIALOGUE) eval_put_verdict(t, o);
     if (t->kind == EVAL_TEXT) json_object_set_new(o, "slices", eval_slices_json(t));
     if (t->kind == EVAL_CHOICES) json_object_set_new(o, "chance", json_f64(chance(t)));

@@ -14,7 +14,8 @@
  * space, as Python's re.split(r"\s+") counts them. Their standard errors are those of 100,000
  * bootstrap samples there; here they follow from the delta method: of a ratio of sums over
  * documents, which is what the bootstrap estimates. The share of instructions that are followed
- * (inst_level_strict_acc) is such a ratio, too. */
+ * (inst_level_strict_acc) is such a ratio, too. BLEU is of all documents together (similarity.h); its standard error is
+ * that of 1,000 bootstrap samples. */
 #ifndef EVAL_METRIC_H
 #define EVAL_METRIC_H
 

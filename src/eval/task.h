@@ -108,6 +108,10 @@ typedef enum eval_kind {
     W(METRIC_BYTE_PERPLEXITY, "byte_perplexity")                                                   \
     W(METRIC_BITS_PER_BYTE, "bits_per_byte")                                                       \
     W(METRIC_EXACT_MATCH, "exact_match")                                                           \
+    W(METRIC_BLEU, "bleu")                                                                         \
+    W(METRIC_ROUGE_1, "rouge1")                                                                    \
+    W(METRIC_ROUGE_2, "rouge2")                                                                    \
+    W(METRIC_ROUGE_L, "rougeL")                                                                    \
     W(METRIC_PASS, "pass")                                                                         \
     W(METRIC_PROMPT_STRICT, "prompt_level_strict_acc")                                             \
     W(METRIC_INST_STRICT, "inst_level_strict_acc")                                                 \

@@ -16,7 +16,8 @@ static const unsigned metrics_of_kind[] = {
     [EVAL_LIKELIHOOD] = 1u << METRIC_ACC | 1u << METRIC_PERPLEXITY,
     [EVAL_TEXT] =
         1u << METRIC_WORD_PERPLEXITY | 1u << METRIC_BYTE_PERPLEXITY | 1u << METRIC_BITS_PER_BYTE,
-    [EVAL_ANSWER] = 1u << METRIC_EXACT_MATCH | EVAL_IFEVAL_METRICS};
+    [EVAL_ANSWER] = 1u << METRIC_EXACT_MATCH | EVAL_IFEVAL_METRICS | 1u << METRIC_BLEU |
+                    1u << METRIC_ROUGE_1 | 1u << METRIC_ROUGE_2 | 1u << METRIC_ROUGE_L};
 
 static status check_pattern(const yaml_task *y, const char *key, const char *pattern, err *e) {
     void *code;
@@ -51,7 +52,7 @@ static bool *match_flag(eval_match *m, const char *key) {
  * together. */
 static status read_metric_keys(yaml_task *y, const json_t *metric, err *e) {
     static const char *const aggregations[] = {"mean", "weighted_perplexity", "bits_per_byte",
-                                               "perplexity"};
+                                               "perplexity", "bleu"};
     eval_match *m = &y->t->match;
     const char *key;
     json_t *v;

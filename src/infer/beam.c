@@ -25,7 +25,9 @@ typedef struct hypothesis {
 } hypothesis;
 
 typedef struct search {
-    scorer *s;
+    scorer *s; /* NULL: the generator computes */
+    generator *g;
+    float *logits; /* of the generator: [beams + 1, vocab] */
     const beam_request *rq;
     int32_t vocab, n_ids;
     int64_t max_new;
@@ -148,7 +150,8 @@ static bool place_beams(search *q, int n) {
         if (h->slot) continue;
         while (taken[free_slot]) free_slot++;
         h->slot = free_slot++;
-        if (!scorer_fill_slot(q->s, h->slot, h->ids, h->n - 1, q->rq->rq.interrupt)) return false;
+        if (q->s && !scorer_fill_slot(q->s, h->slot, h->ids, h->n - 1, q->rq->rq.interrupt))
+            return false;
     }
     return true;
 }
@@ -162,7 +165,19 @@ static void update_hope(search *q) {
 
 /* ---- the search ---- */
 
+/* NULL: interrupted. */
+static float *next_in_turn(search *q) {
+    for (int b = 0; b < q->n_beams; b++) {
+        const hypothesis *h = &q->beam[b];
+        const float *now = generator_continue(q->g, h->ids, h->n, q->rq->rq.interrupt, NULL);
+        if (!now) return NULL;
+        memcpy(q->logits + (int64_t)h->slot * q->vocab, now, sizeof *now * (size_t)q->vocab);
+    }
+    return q->logits;
+}
+
 static float *next_logits(search *q) {
+    if (q->g) return next_in_turn(q);
     const int lanes = scorer_get_size(q->s)->writes;
     for (int slot = 0; slot < lanes; slot++) {
         const hypothesis *h = NULL;
@@ -180,7 +195,10 @@ static bool is_interrupted(const search *q) {
 /* *ended: there is nothing to go on with. */
 static status step(search *q, bool *ended, err *e) {
     int n = 0;
-    TRY(collect(q, next_logits(q), e));
+    float *logits = next_logits(q);
+    *ended = logits == NULL;
+    if (*ended) return ST_OK;
+    TRY(collect(q, logits, e));
     put_aside(q);
     for (int i = 0; i < q->n_best && n < q->rq->beams; i++) n += !q->best[i].ends;
     *ended = n == 0 || (is_full(q) && q->rq->stop == BEAM_STOP_FIRST);
@@ -212,7 +230,7 @@ static int give_all(const search *q, beam_text *texts) {
 static status run(search *q, beam_text *texts, int *n, err *e) {
     const generate_request *rq = &q->rq->rq;
     hypothesis *h = &q->beam[0];
-    bool ended = !scorer_fill_slot(q->s, 1, rq->prompt, rq->n_prompt - 1, rq->interrupt);
+    bool ended = q->s && !scorer_fill_slot(q->s, 1, rq->prompt, rq->n_prompt - 1, rq->interrupt);
     memcpy(h->ids, rq->prompt, sizeof *rq->prompt * (size_t)rq->n_prompt);
     h->n = rq->n_prompt;
     h->slot = 1;
@@ -222,20 +240,24 @@ static status run(search *q, beam_text *texts, int *n, err *e) {
     return ST_OK;
 }
 
-status beam_run(scorer *s, const generate_limits *limits, const beam_request *rq, beam_text *texts,
-                int *n, err *e) {
+static status search_with(scorer *s, generator *g, const generate_limits *limits,
+                          const beam_request *rq, beam_text *texts, int *n, err *e) {
     *n = 0;
     TRY(generation_check(&rq->rq, limits, e));
-    CHECK(rq->beams >= 1 && rq->beams <= BEAMS_MOST && rq->beams < scorer_get_size(s)->writes,
-          "%d beams", rq->beams);
+    CHECK(rq->beams >= 1 && rq->beams <= BEAMS_MOST, "%d beams", rq->beams);
     arena *a = arena_new("beams");
     int64_t room = limits->Tmax - rq->rq.n_prompt;
-    search q = {
-        .s = s, .rq = rq, .vocab = limits->vocab, .n_ids = limits->n_ids, .may_improve = true};
+    search q = {.s = s,
+                .g = g,
+                .rq = rq,
+                .vocab = limits->vocab,
+                .n_ids = limits->n_ids,
+                .may_improve = true};
     q.max_new = rq->rq.max_new < room ? rq->rq.max_new : room;
     q.most = (rq->rq.n_end > 1 ? 1 + (int)rq->rq.n_end : 2) * rq->beams;
     q.best = ARENA_ARRAY(a, candidate, q.most);
     q.scores = ARENA_ARRAY(a, float, q.n_ids);
+    if (g) q.logits = ARENA_ARRAY(a, float, (int64_t)(rq->beams + 1) * q.vocab);
     hypothesis *all = ARENA_ARRAY(a, hypothesis, 3 * rq->beams);
     for (int i = 0; i < 3 * rq->beams; i++)
         all[i].ids = ARENA_ARRAY(a, int32_t, rq->rq.n_prompt + q.max_new + 1);
@@ -247,4 +269,17 @@ status beam_run(scorer *s, const generate_limits *limits, const beam_request *rq
     sampler_free(q.sampler);
     arena_free(a);
     return st;
+}
+
+status beam_run(scorer *s, const generate_limits *limits, const beam_request *rq, beam_text *texts,
+                int *n, err *e) {
+    CHECK(rq->beams < scorer_get_size(s)->writes, "%d beams", rq->beams);
+    return search_with(s, NULL, limits, rq, texts, n, e);
+}
+
+status beam_run_in_turn(generator *g, const beam_request *rq, beam_text *texts, int *n, err *e) {
+    beam_request answer = *rq;
+    generate_limits limits = {.Tmax = g->Tmax, .vocab = g->vocab, .n_ids = g->n_ids};
+    TRY(generate_read_source(g, &rq->rq, &answer.rq, e));
+    return search_with(NULL, g, &limits, &answer, texts, n, e);
 }

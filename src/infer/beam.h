@@ -41,5 +41,9 @@ typedef struct beam_text {
  * search was interrupted, or the vocabulary has no more. ST_USAGE, ST_NONFINITE: as generate_run. */
 status beam_run(scorer *s, const generate_limits *limits, const beam_request *rq, beam_text *texts,
                 int *n, err *e) ATH_MUST_USE;
+/* The same on a generator, also for models with an encoder, which reads the prompt: beams take turns in its one
+ * cache, and each computes again what it does not share with the one before. */
+status beam_run_in_turn(generator *g, const beam_request *rq, beam_text *texts, int *n,
+                        err *e) ATH_MUST_USE;
 
 #endif

@@ -317,11 +317,25 @@ static status prefill_and_decode(generator *g, generation *w, err *e) {
     return generation_end(w, e);
 }
 
+status generate_read_source(generator *g, const generate_request *rq, generate_request *answer,
+                            err *e) {
+    *answer = *rq;
+    if (!g->Smax) return ST_OK;
+    generate_limits limits = {.Tmax = g->Smax + 1, .vocab = g->vocab, .n_ids = g->n_ids};
+    TRY(generation_check(rq, &limits, e));
+    generator_set_source(g, rq->prompt, rq->n_prompt);
+    answer->prompt = &g->begin;
+    answer->n_prompt = 1;
+    return ST_OK;
+}
+
 status generate_run(generator *g, const generate_request *rq, tok_ids *out, strbuf *text,
                     generate_result *result, err *e) {
     generation *w;
+    generate_request answer;
+    TRY(generate_read_source(g, rq, &answer, e));
     generate_limits limits = {.Tmax = g->Tmax, .vocab = g->vocab, .n_ids = g->n_ids};
-    TRY(generation_begin(&w, rq, &limits, out, text, result, e));
+    TRY(generation_begin(&w, &answer, &limits, out, text, result, e));
     status st = prefill_and_decode(g, w, e);
     generation_free(w);
     return st;

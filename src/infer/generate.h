@@ -61,13 +61,19 @@ typedef struct generate_result {
     double prefill_rate, decode_rate;
 } generate_result;
 
-/* Appends new ids to `out` (the id that ends the text is not included) and their text to `text`,
+/* A model with an encoder reads the prompt there, and its decoder begins with the generator's `begin`.
+ * Appends new ids to `out` (the id that ends the text is not included) and their text to `text`,
  * special tokens left out unless keep_special. Text of a stop string is not streamed. ST_USAGE: an empty prompt, one
  * with ids that the model does not know, or that leaves no room below Tmax; a bias for an unknown id;
  * a constraint that no token of the vocabulary can meet; ST_NONFINITE: the model
  * gives no probabilities. */
 status generate_run(generator *g, const generate_request *rq, tok_ids *out, strbuf *text,
                     generate_result *result, err *e) ATH_MUST_USE;
+
+/* What the model's decoder is to write on: the request itself; where there is an encoder, that reads the prompt now, and
+ * *answer begins with the decoder's first token. */
+status generate_read_source(generator *g, const generate_request *rq, generate_request *answer,
+                            err *e) ATH_MUST_USE;
 
 /* ---- one text, of which somebody else makes the logits (writer.h) ---- */
 

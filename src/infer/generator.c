@@ -26,9 +26,15 @@ void generator_free(generator *g) {
 
 generator_pass generator_pass_of(const prog *p) {
     if (!p) return (generator_pass){0};
-    prog_port ids = prog_find_port(p, "ids");
+    prog_port ids = prog_find_port(p, "ids"), source = prog_find_port(p, "source");
     return (generator_pass){.p = p,
-                            .T = ids.rows,
+                            .T = ids.rows ? ids.rows : source.rows,
+                            .source = source,
+                            .source_pos = prog_find_port(p, "source_pos"),
+                            .source_start = prog_find_port(p, "source_start"),
+                            .source_end = prog_find_port(p, "source_end"),
+                            .seen_start = prog_find_port(p, "seen_start"),
+                            .seen_end = prog_find_port(p, "seen_end"),
                             .ids = ids,
                             .pos = prog_find_port(p, "pos"),
                             .qpos = prog_find_port(p, "qpos"),
@@ -77,28 +83,61 @@ static const generator_pass *next_pass(const generator *g, int64_t n, int64_t ro
 static void make_room(generator *g) {
     if (g->inputs) return;
     int64_t T = g->prefill[0].T > 1 ? g->prefill[0].T : 1;
-    g->inputs = xmalloc(sizeof *g->inputs * 2 * (size_t)T);
+    if (g->encode[0].T > T) T = g->encode[0].T;
+    g->inputs = xmalloc(sizeof *g->inputs * 4 * (size_t)T);
     g->logits = xmalloc(sizeof *g->logits * (size_t)g->vocab);
+}
+
+static void replay(const generator *g, const generator_pass *k) {
+    op_run run = {.dev = g->dev, .first_micro = true, .grad_scale = 1.0f};
+    if (g->replay)
+        g->replay(g->replay_ctx, k->p, &run);
+    else
+        prog_replay(k->p, PROG_F, &run);
 }
 
 /* One pass of n <= T tokens; the rest of it is padding, whose cache rows the next pass overwrites.
  */
 static void run_pass(generator *g, const generator_pass *k, const int32_t *ids, int64_t n) {
     int32_t *in = g->inputs, *pos = in + k->T, start = (int32_t)g->cached.n, last = (int32_t)n - 1;
+    int32_t *from = pos + k->T, *to = from + k->T;
     for (int64_t i = 0; i < k->T; i++) {
         in[i] = i < n ? ids[i] : 0;
         pos[i] = start + (int32_t)i;
+        from[i] = 0;
+        to[i] = (int32_t)g->n_source;
     }
+    prog_put(k->p, 0, k->seen_start, from);
+    prog_put(k->p, 0, k->seen_end, to);
     prog_put(k->p, 0, k->ids, in);
     prog_put(k->p, 0, k->pos, pos);
     prog_put(k->p, 0, k->qpos, &start);
     prog_put(k->p, 0, k->rows, &last);
-    op_run run = {.dev = g->dev, .first_micro = true, .grad_scale = 1.0f};
-    if (g->replay)
-        g->replay(g->replay_ctx, k->p, &run);
-    else
-        prog_replay(k->p, PROG_F, &run);
+    replay(g, k);
     for (int64_t i = 0; i < n; i++) tok_ids_push(&g->cached, ids[i]);
+}
+
+void generator_set_source(generator *g, const int32_t *ids, int64_t n) {
+    CHECK(n > 0 && n <= g->Smax, "a source of %ld tokens, and room for %d", (long)n, g->Smax);
+    int i = GENERATOR_PREFILLS - 1;
+    while (i > 0 && g->encode[i].T < n) i--;
+    const generator_pass *k = &g->encode[i];
+    make_room(g);
+    int32_t *in = g->inputs, *pos = in + k->T, *from = pos + k->T, *to = from + k->T, first = 0;
+    for (int64_t t = 0; t < k->T; t++) {
+        in[t] = t < n ? ids[t] : 0;
+        pos[t] = (int32_t)t;
+        from[t] = 0;
+        to[t] = t < n ? (int32_t)n : 0;
+    }
+    prog_put(k->p, 0, k->source, in);
+    prog_put(k->p, 0, k->source_pos, pos);
+    prog_put(k->p, 0, k->source_start, from);
+    prog_put(k->p, 0, k->source_end, to);
+    prog_put(k->p, 0, k->qpos, &first);
+    replay(g, k);
+    g->n_source = n;
+    generator_reset(g);
 }
 
 static float *logits_of(generator *g, const generator_pass *k) {

@@ -8,6 +8,9 @@
  * The generator remembers which tokens the cache holds. Give it the whole sequence each time: what it has in common
  * with the one before, from the start on, is not computed again. So a conversation costs only its new tokens.
  *
+ * A model with an encoder is told a source first (generator_set_source), which it reads at once; the sequence is then what
+ * its decoder writes.
+ *
  * plan_generator makes one: the plan records the programs and owns the memory on the device;
  * generator_free frees what the generator itself holds. */
 #ifndef INFER_GENERATOR_H
@@ -23,19 +26,24 @@ enum { GENERATOR_PREFILLS = 3 };
 /* A program (TASK_LOGITS, B = 1) with its inputs and its output. p NULL: there is none. */
 typedef struct generator_pass {
     const prog *p;
-    int64_t T;        /* rows of a pass */
-    prog_port ids;    /* [T] */
-    prog_port pos;    /* [T]: positions in the sequence */
-    prog_port qpos;   /* [1]: the position of row 0, where the cache is written */
-    prog_port rows;   /* [1]: the row whose logits are wanted */
-    prog_port logits; /* [V], fp32 */
+    int64_t T;                                              /* rows of a pass */
+    prog_port source, source_pos, source_start, source_end; /* [T] of an encoder */
+    prog_port seen_start, seen_end; /* [T] of a decoder: which tokens of the source each row sees */
+    prog_port ids;                  /* [T] */
+    prog_port pos;                  /* [T]: positions in the sequence */
+    prog_port qpos;                 /* [1]: the position of row 0, where the cache is written */
+    prog_port rows;                 /* [1]: the row whose logits are wanted */
+    prog_port logits;               /* [V], fp32 */
 } generator_pass;
 
 typedef struct generator {
     /* Given by who makes it. */
     generator_pass prefill[GENERATOR_PREFILLS]; /* longest first; p NULL at the end */
     generator_pass decode;                      /* T = 1 */
+    generator_pass encode[GENERATOR_PREFILLS];  /* of an encoder (TASK_ENCODE), longest first */
     dev *dev;
+    int Smax;      /* longest source; 0: there is no encoder */
+    int32_t begin; /* the id with which the decoder begins, after a source */
     int Tmax;      /* tokens that the cache has room for */
     int32_t vocab; /* V: columns of the logits */
     int32_t n_ids; /* ids below this may be picked; those from here on only pad the vocabulary */
@@ -44,9 +52,10 @@ typedef struct generator {
     void *replay_ctx;
 
     /* Its own; zero at first. */
-    tok_ids cached;  /* the tokens whose keys and values are in the cache */
-    int32_t *inputs; /* ids and positions of the longest pass */
-    float *logits;   /* of the last pass */
+    int64_t n_source; /* tokens of the source */
+    tok_ids cached;   /* the tokens whose keys and values are in the cache */
+    int32_t *inputs;  /* ids and positions of the longest pass */
+    float *logits;    /* of the last pass */
 } generator;
 
 /* The ports of a program, found by name; p may be NULL. */
@@ -59,6 +68,8 @@ void generator_prefill_lengths(int most_T, int T[GENERATOR_PREFILLS]);
 int64_t generator_next_rows(const int T[GENERATOR_PREFILLS], int64_t n, int64_t room);
 /* Forgets what the cache holds: the next sequence is computed from its first token. */
 void generator_reset(generator *g);
+/* The source of what is generated from now on: 0 < n <= Smax ids. */
+void generator_set_source(generator *g, const int32_t *ids, int64_t n);
 /* Frees what the generator itself holds. */
 void generator_free(generator *g);
 /* Makes ids[0..n), 0 < n <= Tmax, the sequence, and returns the logits [V] for the token after it. They stay until

@@ -240,6 +240,7 @@ plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
                       .cache_tok = cache_tok,
                       .cache_f16 = cache_is_f16(m),
                       .prefill_T = PREFILL_T < cache_tok ? PREFILL_T : cache_tok,
+                      .source_tok = m->source_tok ? m->source_tok : cache_tok,
                       .logits_T = logits_T,
                       .adapters = m->adapter.adapters,
                       .score = m->score,
@@ -265,6 +266,10 @@ static status load_masters(const open_model *m, err *e) {
     st_close(r);
     if (st == ST_OK) param_refresh_work(m->plan->store);
     return st;
+}
+
+void open_model_set_source(open_model *m, int source_tok) {
+    m->source_tok = source_tok;
 }
 
 /* A head of labels gives no next token. */
@@ -327,6 +332,23 @@ engine *open_model_engine(const open_model *m) {
     return plan_engine(m->plan, m->tok);
 }
 
+/* The sequence as source and, shifted right, as what the decoder reads. */
+static void put_source(const open_model *m, const generator_pass *k, const int32_t *ids,
+                       const int32_t *count, int n) {
+    int32_t *row = xmalloc(sizeof *row * (size_t)n);
+    prog_put(k->p, 0, k->source, ids);
+    prog_put(k->p, 0, k->source_pos, count);
+    for (int i = 0; i < n; i++) row[i] = i ? ids[i - 1] : model_decoder_start(&m->config);
+    prog_put(k->p, 0, k->ids, row);
+    for (int i = 0; i < n; i++) row[i] = 0;
+    prog_put(k->p, 0, k->source_start, row);
+    prog_put(k->p, 0, k->seen_start, row);
+    for (int i = 0; i < n; i++) row[i] = n;
+    prog_put(k->p, 0, k->source_end, row);
+    prog_put(k->p, 0, k->seen_end, row);
+    free(row);
+}
+
 /* Runs a program of all logits over n ids, and padding behind them. */
 static const float *run_whole(open_model *m, const generator_pass *pass, const int32_t *ids,
                               int n) {
@@ -334,7 +356,10 @@ static const float *run_whole(open_model *m, const generator_pass *pass, const i
     int32_t *count = xmalloc(sizeof *count * (size_t)T), *all = xcalloc((size_t)T, sizeof *all);
     for (int i = 0; i < T; i++) count[i] = i;
     memcpy(all, ids, sizeof *ids * (size_t)n);
-    prog_put(pass->p, 0, pass->ids, all);
+    if (m->config.num_encoder_layers)
+        put_source(m, pass, all, count, T);
+    else
+        prog_put(pass->p, 0, pass->ids, all);
     prog_put(pass->p, 0, pass->pos, count);
     prog_put(pass->p, 0, pass->rows, count); /* the rows whose logits are wanted: all */
     free(count);

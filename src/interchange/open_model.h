@@ -59,6 +59,7 @@ typedef struct open_model {
     model_config config; /* also says by which names and in which order of rows the files have it */
     tok *tok;            /* NULL: the model has no tokenizer, and works on ids alone */
     tok_ids end;         /* ids that end a text, if it is a GGUF file */
+    int source_tok;      /* what open_model_set_source was told */
     cache_format cache;  /* what open_model_set_cache was asked for */
     scorer_size score;   /* what open_model_set_scorer was asked for; tok 0: nothing */
     engine_size serve;   /* what open_model_set_engine was asked for; rows 0: nothing */
@@ -117,6 +118,8 @@ bool open_model_is_gguf(const char *path);
  * tokens; 0: no generation. logits_T: the length of sequences for open_model_logits; 0: none.
  * ST_MEMORY: it does not fit. */
 status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) ATH_MUST_USE;
+/* Before that, of a model with an encoder: the longest source, in tokens, where that is not cache_tok. */
+void open_model_set_source(open_model *m, int source_tok);
 /* A model whose plan and weights are another's; open_model_load has nothing to do then. p NULL: there
  * is no plan yet, and it is asked what it needs (open_model.score). replay: who runs the programs. */
 void open_model_borrow(open_model *m, const model_config *config, tok *t, dtype compute, plan *p,
@@ -140,7 +143,8 @@ scorer *open_model_scorer(const open_model *m);
 /* An engine with an empty cache, if one was asked for. Freed with engine_free. */
 engine *open_model_engine(const open_model *m);
 /* Logits [n,V], fp32, of ids[0..n) by one forward pass without a cache; n must be the logits_T that
- * was loaded. They stay until the next call. */
+ * was loaded. A model with an encoder reads them there, and in its decoder shifted right. They stay until the next
+ * call. */
 const float *open_model_logits(open_model *m, const int32_t *ids, int n);
 /* What a head of labels says of a text of n ids, [num_labels]; a text may have any length up to the logits_T that was loaded. It
  * looks at the last id that is not pad_token_id. They stay until the next call. */

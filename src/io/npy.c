@@ -2,7 +2,7 @@
  * literal with the keys descr, fortran_order and shape, then the data.
  *
  * Reading order: the literal's little parser, parse_header, npy_read_i32, npy_write_f32. */
-#include "io/npy.h"
+#include "io/npy_int.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -158,22 +158,23 @@ static status copy_ids(npy_i32 *out, const uint8_t *src, int width, err *e) {
     return ST_OK;
 }
 
-static status read_map(npy_i32 *out, const file_map *m, err *e) {
+status npy_parse_i32(npy_i32 *out, const uint8_t *bytes, size_t len, err *e) {
     npy_header h = {0};
+    file_map m = {.data = bytes, .len = len};
     size_t data = 0;
     int width = 0;
-    TRY(parse_header(m, &h, &data, e));
-    TRY(check_layout(&h, m->len - data, &width, &out->numel, e));
+    TRY(parse_header(&m, &h, &data, e));
+    TRY(check_layout(&h, len - data, &width, &out->numel, e));
     out->rank = h.rank;
     memcpy(out->dims, h.dims, sizeof(h.dims));
-    return copy_ids(out, m->data + data, width, e);
+    return copy_ids(out, bytes + data, width, e);
 }
 
 status npy_read_i32(npy_i32 *out, const char *path, err *e) {
     *out = (npy_i32){0};
     file_map m;
     TRY(file_map_open(&m, path, e));
-    status st = read_map(out, &m, e);
+    status st = npy_parse_i32(out, m.data, m.len, e);
     file_map_close(&m);
     if (st == ST_OK) return st;
     npy_i32_free(out);

@@ -15,6 +15,8 @@ typedef struct npy_i32 {
 
 /* int32, or int64 whose values all fit. */
 status npy_read_i32(npy_i32 *out, const char *path, err *e) ATH_MUST_USE;
+/* Array `name` of an .npz file. */
+status npz_read_i32(npy_i32 *out, const char *path, const char *name, err *e) ATH_MUST_USE;
 void npy_i32_free(npy_i32 *a);
 /* Atomically writes an fp32 array. */
 status npy_write_f32(const char *path, const float *data, int rank, const int64_t *dims,

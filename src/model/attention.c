@@ -1,6 +1,6 @@
 /* The attention branch of a layer.
  *
- * Reading order: model_attention at the end; project, place, page_attention or sequence_attention. */
+ * Reading order: model_attention; project, place, page_attention or sequence_attention; model_cross_attention. */
 #include <stdio.h>
 
 #include "model/parts.h"
@@ -34,7 +34,8 @@ static qkv_vals project(model_rec *r, const layer_spec *k, val x) {
 
 static val rotate(model_rec *r, const attention_layer *a, val x, val table, int64_t heads) {
     rope_spec s = model_rope(r->mc, a->local);
-    return graph_rope(r->g, x, r->pos, table, (int)heads, (int)a->D, s.rotary_dim, a->interleaved);
+    return graph_rope(r->g, x, a->causal ? r->pos : r->source.pos, table, (int)heads, (int)a->D,
+                      s.rotary_dim, a->interleaved);
 }
 
 /* Norm of queries or keys, of which `copies` successive ranks have the same. */
@@ -80,19 +81,20 @@ static void place(model_rec *r, const layer_spec *k, qkv_vals *p) {
 }
 
 /* The layer's cache of keys or values: `rows` of it belong to this program, `all` to the layer. */
-static val cache_of(model_rec *r, int l, char which, int64_t rows, int64_t all, int64_t D) {
+static val cache_of(model_rec *r, int l, char which, int64_t rows, int64_t all, int64_t D,
+                    int64_t *given_bytes) {
     dtype dt = r->cache_f16 ? DT_F16 : graph_get_options(r->g)->dt;
     char name[32];
     snprintf(name, sizeof name, "cache.%d.%c", l, which);
-    val cache = graph_state(r->g, name, dt, rows, D, r->cache_bytes);
-    r->cache_bytes += all * D * (int64_t)dtype_bytes(dt);
+    val cache = graph_state(r->g, name, dt, rows, D, *given_bytes);
+    *given_bytes += all * D * (int64_t)dtype_bytes(dt);
     return cache;
 }
 
 /* Appends fresh rows [B*T, K*D] to the layer's cache of keys or values, a head after the other. */
 static val cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
     int64_t slots = r->slots ? r->slots : r->B;
-    val cache = cache_of(r, l, which, r->B * K * r->Tmax, slots * K * r->Tmax, D);
+    val cache = cache_of(r, l, which, r->B * K * r->Tmax, slots * K * r->Tmax, D, &r->cache_bytes);
     return graph_kv_store(r->g, cache, fresh, r->qpos, r->B, (int)K, r->T, r->Tmax);
 }
 
@@ -100,7 +102,7 @@ static val page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, va
     bool turned = which == 'k';
     int page = r->paged.page;
     int64_t rows = r->paged.pages * K * (turned ? D : page);
-    val cache = cache_of(r, l, which, rows, rows, turned ? page : D);
+    val cache = cache_of(r, l, which, rows, rows, turned ? page : D, &r->cache_bytes);
     return graph_page_store(r->g, cache, fresh, r->at, (int)K, page, turned);
 }
 
@@ -118,27 +120,49 @@ static val page_attention(model_rec *r, int l, const attention_layer *a, const q
     return graph_page_attention(r->g, &spec, p->q, k, v, r->pages, r->place);
 }
 
+/* Tq queries of each sequence and Tk keys, without limits of what they see. */
+static op_attention spec_of(const model_rec *r, const attention_layer *a, int Tq, int Tk,
+                            bool from_cache) {
+    return (op_attention){.B = r->B,
+                          .Tq = Tq,
+                          .Tk = Tk,
+                          .H = (int)a->H,
+                          .K = (int)a->K,
+                          .D = (int)a->D,
+                          .Dv = (int)a->D,
+                          .scale = (float)a->scale,
+                          .softcap = (float)a->softcap,
+                          .dropout = (float)r->mc->attn_pdrop,
+                          .by_head = from_cache,
+                          .all_heads = (int)a->H * graph_tp(r->g),
+                          .first_head = (int)a->H * graph_tp_rank(r->g)};
+}
+
+/* An encoder's tokens see each other, wherever they are. */
+static val source_attention(model_rec *r, const attention_layer *a, qkv_vals p) {
+    op_attention spec = spec_of(r, a, r->S, r->S, false);
+    spec.bias_zero = a->relative ? model_relative_zero(r->mc, true) : 0;
+    graph_seen seen = {.start = r->source.start,
+                       .end = r->source.end,
+                       .qpos = VAL_NONE,
+                       .bias = a->relative ? r->relative[0] : VAL_NONE};
+    return graph_attention(r->g, &spec, p.q, p.k, p.v, &seen);
+}
+
 static val sequence_attention(model_rec *r, int l, const attention_layer *a, qkv_vals p) {
+    if (!a->causal) return source_attention(r, a, p);
     if (r->Tmax > 0) {
         p.k = cached(r, l, 'k', a->K, a->D, p.k);
         p.v = cached(r, l, 'v', a->K, a->D, p.v);
     }
-    op_attention spec = {.B = r->B,
-                         .Tq = r->T,
-                         .Tk = r->Tmax > 0 ? r->Tmax : r->T,
-                         .H = (int)a->H,
-                         .K = (int)a->K,
-                         .D = (int)a->D,
-                         .Dv = (int)a->D,
-                         .scale = (float)a->scale,
-                         .softcap = (float)a->softcap,
-                         .dropout = (float)r->mc->attn_pdrop,
-                         .window = (int)a->window,
-                         .causal = true,
-                         .by_head = r->Tmax > 0,
-                         .all_heads = (int)a->H * graph_tp(r->g),
-                         .first_head = (int)a->H * graph_tp_rank(r->g)};
-    return graph_attention(r->g, &spec, p.q, p.k, p.v, r->start, r->qpos);
+    op_attention spec = spec_of(r, a, r->T, r->Tmax > 0 ? r->Tmax : r->T, r->Tmax > 0);
+    spec.window = (int)a->window;
+    spec.causal = true;
+    graph_seen seen = {.start = r->start,
+                       .end = VAL_NONE,
+                       .qpos = r->qpos,
+                       .bias = a->relative ? r->relative[1] : VAL_NONE};
+    return graph_attention(r->g, &spec, p.q, p.k, p.v, &seen);
 }
 
 val model_attention(model_rec *r, int l, const layer_spec *k, val x) {
@@ -148,4 +172,62 @@ val model_attention(model_rec *r, int l, const layer_spec *k, val x) {
     val o = r->paged.page ? page_attention(r, l, a, &p) : sequence_attention(r, l, a, p);
     graph_name(r->g, o, "layers.%d.attention", l);
     return model_out_product(r, PART_O, k->stored, o);
+}
+
+/* ---- attention to an encoder: no positions, no norms of heads ---- */
+
+typedef struct source_vals {
+    val k, v;
+} source_vals;
+
+/* Keys and values of this layer for what the encoder made. */
+static source_vals project_source(model_rec *r, const layer_spec *k) {
+    int64_t KD = k->attn.K * k->attn.D;
+    char name[MODEL_NAME_BYTES];
+    model_pack_name(r->mc, PART_CROSS_K, k->stored, "kv_proj", name);
+    val both = model_named_product(r, name, r->source.made);
+    source_vals s;
+    if (both != VAL_NONE) {
+        both = graph_clamp(r->g, both, (float)k->attn.clip);
+        return (source_vals){graph_view(r->g, both, 0, KD), graph_view(r->g, both, KD, KD)};
+    }
+    s.k = model_product(r, PART_CROSS_K, k->stored, r->source.made);
+    s.v = model_product(r, PART_CROSS_V, k->stored, r->source.made);
+    return (source_vals){graph_clamp(r->g, s.k, (float)k->attn.clip),
+                         graph_clamp(r->g, s.v, (float)k->attn.clip)};
+}
+
+/* The layer's cache of keys or values of sources. */
+static val source_cache(model_rec *r, int l, bool values, const attention_layer *a) {
+    int64_t slots = r->slots ? r->slots : r->B, rows = a->K * r->Smax;
+    return cache_of(r, l, values ? 'V' : 'K', r->B * rows, slots * rows, a->D, &r->cross_bytes);
+}
+
+void model_cache_source(model_rec *r, int l, const layer_spec *k) {
+    int K = (int)k->attn.K;
+    source_vals s = project_source(r, k);
+    val keys = source_cache(r, l, false, &k->attn), values = source_cache(r, l, true, &k->attn);
+    graph_kv_store(r->g, keys, s.k, r->qpos, r->B, K, r->S, r->Smax);
+    graph_kv_store(r->g, values, s.v, r->qpos, r->B, K, r->S, r->Smax);
+}
+
+val model_cross_attention(model_rec *r, int l, const layer_spec *k, val x) {
+    const attention_layer *a = &k->attn;
+    bool from_cache = r->Tmax > 0;
+    val q = graph_clamp(r->g, model_product(r, PART_CROSS_Q, k->stored, x), (float)a->clip);
+    source_vals s;
+    if (from_cache) {
+        s.k = source_cache(r, l, false, a);
+        s.v = source_cache(r, l, true, a);
+    } else {
+        s = project_source(r, k);
+    }
+    op_attention spec = spec_of(r, a, r->T, from_cache ? r->Smax : r->S, from_cache);
+    graph_seen seen = {.start = r->source.seen_start,
+                       .end = r->source.seen_end,
+                       .qpos = VAL_NONE,
+                       .bias = VAL_NONE};
+    val o = graph_attention(r->g, &spec, q, s.k, s.v, &seen);
+    graph_name(r->g, o, "layers.%d.cross_attention", l);
+    return model_out_product(r, PART_CROSS_O, k->stored, o);
 }

@@ -12,7 +12,12 @@
 
 #include "model/rope.h"
 
-typedef enum position_kind { POSITIONS_ROTARY, POSITIONS_LEARNED, POSITIONS_NONE } position_kind;
+typedef enum position_kind {
+    POSITIONS_ROTARY,
+    POSITIONS_LEARNED,
+    POSITIONS_NONE,
+    POSITIONS_RELATIVE
+} position_kind;
 typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
 typedef enum norm_weights {
     NORM_WEIGHTS_NONE,
@@ -42,7 +47,8 @@ typedef enum init_scheme {
     INIT_SCHEME_MITCHELL,
     INIT_SCHEME_TRUNCATED,
     INIT_SCHEME_FAN_IN,
-    INIT_SCHEME_WIDTH
+    INIT_SCHEME_WIDTH,
+    INIT_SCHEME_T5
 } init_scheme;
 
 /* A KEY_LAYERS option has two members: the value of all layers (the largest, where they differ),

@@ -75,10 +75,15 @@ const key_row *key_find(const char *name) {
 static const struct {
     const char *word;
     act_kind act;
-} acts[] = {{"silu", ACT_SILU},           {"swish", ACT_SILU},
-            {"gelu_new", ACT_GELU_TANH},  {"gelu_pytorch_tanh", ACT_GELU_TANH},
-            {"gelu_fast", ACT_GELU_TANH}, {"gelu", ACT_GELU_EXACT},
-            {"relu", ACT_RELU},           {"relu2", ACT_RELU2}};
+} acts[] = {{"silu", ACT_SILU},
+            {"swish", ACT_SILU},
+            {"gelu_new", ACT_GELU_TANH},
+            {"gelu_pytorch_tanh", ACT_GELU_TANH},
+            {"gelu_fast", ACT_GELU_TANH},
+            {"gelu", ACT_GELU_EXACT},
+            {"relu", ACT_RELU},
+            {"relu2", ACT_RELU2},
+            {"gelu_python", ACT_GELU_EXACT}};
 
 const char *key_act_word(act_kind act, const char *among) {
     const char *best = NULL;
@@ -115,6 +120,9 @@ void model_config_defaults(model_config *mc, const model_family *f) {
                          .norm_weights = NORM_WEIGHTS_W,
                          .scale_emb = 1.0,
                          .pad_token_id = -1,
+                         .decoder_start_id = -1,
+                         .relative_buckets = 32,
+                         .relative_distance = 128,
                          .initializer_range = 0.02};
     f->defaults(mc);
 }

@@ -182,7 +182,8 @@ static status read_null(const key_row *k, model_config *mc) {
     if (k->type == KEY_TYPE_NUM)
         *(double *)member = 0;
     else
-        *(int64_t *)member = member == (char *)&mc->pad_token_id ? -1 : 0;
+        *(int64_t *)member =
+            member == (char *)&mc->pad_token_id || member == (char *)&mc->decoder_start_id ? -1 : 0;
     return ST_OK;
 }
 
@@ -402,6 +403,66 @@ static status check_experts(const model_config *mc, err *e) {
     return at_key(e, "mlp_bias");
 }
 
+static status check_relative(const model_config *mc, err *e) {
+    if (mc->positions != POSITIONS_RELATIVE) return ST_OK;
+    if (mc->num_attention_heads_of) {
+        err_set(e, ST_USAGE,
+                "biases by distance are shared by all layers, whose numbers of heads differ");
+        err_hint(e, "give all layers as many heads, or another position_type");
+        return at_key(e, "position_type");
+    }
+    int64_t of_side = mc->num_encoder_layers ? mc->relative_buckets / 2 : mc->relative_buckets;
+    if (of_side < 2) {
+        err_set(e, ST_USAGE, "%ld buckets are too few for distances to both sides",
+                (long)mc->relative_buckets);
+        err_hint(e, "use at least 4");
+        return at_key(e, "relative_attention_num_buckets");
+    }
+    int64_t most = mc->relative_buckets / 2;
+    if (mc->relative_distance > most) return ST_OK;
+    err_set(
+        e, ST_USAGE,
+        "relative_attention_max_distance %ld is below the %ld distances that have a bucket each",
+        (long)mc->relative_distance, (long)most);
+    err_hint(e, "use at least %ld", (long)most + 1);
+    return at_key(e, "relative_attention_max_distance");
+}
+
+/* An encoder and a decoder. */
+static status check_encoder(const model_config *mc, err *e) {
+    if (mc->num_encoder_layers == 0) return ST_OK;
+    if (!mc->family->encoder_names[PART_Q]) {
+        err_set(e, ST_USAGE, "%s models have no encoder", mc->family->model_type);
+        err_hint(e, "model_type: t5 has one, and takes every option");
+        return at_key(e, "num_encoder_layers");
+    }
+    if (mc->num_encoder_layers >= mc->num_hidden_layers) {
+        err_set(e, ST_USAGE, "all %ld layers are the encoder's, and none the decoder's",
+                (long)mc->num_hidden_layers);
+        return at_key(e, "num_encoder_layers");
+    }
+    if (mc->residual != RESIDUAL_SEQUENTIAL) {
+        err_set(e, ST_USAGE,
+                "a decoder that looks at an encoder has its branches one after the other");
+        err_hint(e, "use residual_type: sequential");
+        return at_key(e, "residual_type");
+    }
+    if (mc->num_experts > 0 && mc->router_aux_loss_coef > 0) {
+        err_set(e, ST_USAGE,
+                "the loss that keeps the load of experts even does not go with an encoder");
+        err_hint(e, "use router_aux_loss_coef: 0");
+        return at_key(e, "router_aux_loss_coef");
+    }
+    for (int64_t l = 0; l < mc->num_encoder_layers; l++)
+        if (mc->sliding_window_of ? mc->sliding_window_of[l] : mc->sliding_window) {
+            err_set(e, ST_USAGE, "layer %ld of the encoder has a window, which looks back only",
+                    (long)l);
+            err_hint(e, "give windows by layer, 0 in the encoder");
+            return at_key(e, "sliding_window");
+        }
+    return ST_OK;
+}
+
 /* Beyond this, bytes of weights, their gradients and moments would not be counted in 64 bits. */
 #define PARAMS_MAX 1e15
 
@@ -428,6 +489,8 @@ static status finish(const json_t *all, model_config *mc, err *e) {
     if (mc->intermediate_size == 0) mc->intermediate_size = 4 * mc->hidden_size;
     TRY(check_heads(mc, e));
     TRY(check_experts(mc, e));
+    TRY(check_relative(mc, e));
+    TRY(check_encoder(mc, e));
     TRY(check_size(mc, e));
     return check_rotary(mc, e);
 }
@@ -439,6 +502,8 @@ static status read_all(arena *a, json_t *all, bool file, int64_t vocab_if_auto, 
     json_t *v = json_object_get(all, "num_hidden_layers"); /* lists are made and checked with it */
     if (v) TRY(read_entry(a, "num_hidden_layers", v, out, e));
     if (f->from_hf) TRY(f->from_hf(all, out->num_hidden_layers, file, e));
+    v = json_object_get(all, "num_hidden_layers"); /* which the family may have changed */
+    if (v) TRY(read_entry(a, "num_hidden_layers", v, out, e));
     TRY(resolve_layer_types(all, out->num_hidden_layers, e));
     TRY(resolve_vocab(all, vocab_if_auto, e));
     const char *key;

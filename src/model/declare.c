@@ -12,6 +12,10 @@
  * property of files. */
 static const char *const other_names[PART_COUNT] = {
     [PART_POSITIONS] = "model.embed_positions",
+    [PART_RELATIVE] = "model.relative_attention_bias",
+    [PART_ENCODER_RELATIVE] = "model.encoder_relative_attention_bias",
+    [PART_ENCODER_NORM] = "model.encoder_norm",
+    [PART_CROSS_OUT_NORM] = "model.layers.%d.cross_attention_out_layernorm",
     [PART_SCORE] = "score",
     [PART_ATTN_NORM] = "model.layers.%d.pre_attention_layernorm",
     [PART_ATTN_OUT_NORM] = "model.layers.%d.attention_out_layernorm",
@@ -32,9 +36,14 @@ static const char *const other_names[PART_COUNT] = {
     [PART_SHARED_SCALE] = "model.layers.%d.mlp.shared_expert_gate",
 };
 
-/* As the family writes it, with %d for the layer; NULL: it has none. */
-static const char *pattern_of(const model_config *mc, model_part part) {
-    return mc->names ? mc->names[part] : mc->family->names[part];
+/* As the family writes it for stored layer l, with %d for the layer; NULL: it has none. */
+static const char *pattern_of(const model_config *mc, model_part part, int l) {
+    bool of_encoder = l >= 0 && l < mc->num_encoder_layers;
+    const char *const *names = of_encoder  ? mc->family->encoder_names
+                               : mc->names ? mc->names
+                                           : mc->family->names;
+    bool plain = part == PART_UP && mc->mlp == MLP_PLAIN && names[PART_PLAIN_UP];
+    return names[plain ? PART_PLAIN_UP : part];
 }
 
 /* The first %d of a pattern becomes a number. */
@@ -47,8 +56,9 @@ static void put_number(const char *pattern, int number, char out[MODEL_NAME_BYTE
 }
 
 void model_part_name(const model_config *mc, model_part part, int l, char out[MODEL_NAME_BYTES]) {
-    const char *pattern = pattern_of(mc, part);
-    put_number(pattern ? pattern : other_names[part], l, out);
+    const char *pattern = pattern_of(mc, part, l);
+    int of_stack = l < mc->num_encoder_layers ? l : l - (int)mc->num_encoder_layers;
+    put_number(pattern ? pattern : other_names[part], pattern ? of_stack : l, out);
 }
 
 void model_expert_name(const model_config *mc, model_part part, int l, int expert,
@@ -149,7 +159,7 @@ static void declare_qkv(declaring *d, const attention_layer *a) {
                  {PART_V, KD, a->K, {0}}};
     for (int i = 0; i < 3; i++)
         parts[i].order.split = param_split_rows(parts[i].width, parts[i].heads);
-    if (pattern_of(mc, PART_QKV)) {
+    if (pattern_of(mc, PART_QKV, d->stored)) {
         param order = {.heads = a->H, .head_dim = a->D, .split = param_split_rows(HD, a->H)};
         for (int i = 0; i < 2; i++) param_split_append(&order.split, KD, a->K);
         if (mc->family->qkv_by_head && a->H == a->K && !mc->gguf_order) order.order = ROWS_BY_HEAD;
@@ -161,7 +171,8 @@ static void declare_qkv(declaring *d, const attention_layer *a) {
     model_pack_name(mc, PART_Q, d->stored, "qkv_proj.weight", name);
     param_pack_begin(d->s, name);
     for (int i = 0; i < 3; i++)
-        add_matrix(d, parts[i].part, parts[i].width, C, INIT_ROLE_IN, parts[i].order);
+        add_matrix(d, parts[i].part, parts[i].width, C, i ? INIT_ROLE_IN : INIT_ROLE_QUERY,
+                   parts[i].order);
     param_pack_end(d->s);
     if (!a->qkv_bias) return;
     model_pack_name(mc, PART_Q, d->stored, "qkv_proj.bias", name);
@@ -191,12 +202,34 @@ static void declare_attention(declaring *d, const attention_layer *a) {
     if (a->out_bias) add_bias(d, PART_O, d->mc->hidden_size, (param){0});
 }
 
+static void declare_cross_attention(declaring *d, const attention_layer *a) {
+    int64_t C = d->mc->hidden_size, HD = a->H * a->D, KD = a->K * a->D;
+    param queries = {.split = param_split_rows(HD, a->H)},
+          keys = {.split = param_split_rows(KD, a->K)};
+    char name[MODEL_NAME_BYTES];
+    add_matrix(d, PART_CROSS_Q, HD, C, INIT_ROLE_QUERY, queries);
+    if (a->qkv_bias) add_bias(d, PART_CROSS_Q, HD, queries);
+    model_pack_name(d->mc, PART_CROSS_K, d->stored, "kv_proj.weight", name);
+    param_pack_begin(d->s, name);
+    for (int i = 0; i < 2; i++)
+        add_matrix(d, i ? PART_CROSS_V : PART_CROSS_K, KD, C, INIT_ROLE_IN, keys);
+    param_pack_end(d->s);
+    if (a->qkv_bias) {
+        model_pack_name(d->mc, PART_CROSS_K, d->stored, "kv_proj.bias", name);
+        param_pack_begin(d->s, name);
+        for (int i = 0; i < 2; i++) add_bias(d, i ? PART_CROSS_V : PART_CROSS_K, KD, keys);
+        param_pack_end(d->s);
+    }
+    add_matrix(d, PART_CROSS_O, C, HD, INIT_ROLE_ATTN_OUT, inputs_shared());
+    if (a->out_bias) add_bias(d, PART_CROSS_O, C, (param){0});
+}
+
 static void declare_gate_up(declaring *d, const mlp_layer *m) {
     const model_config *mc = d->mc;
     int64_t C = mc->hidden_size;
     param half = rows_shared(m->F), both = half;
     param_split_append(&both.split, m->F, 0);
-    if (pattern_of(mc, PART_GATE_UP)) {
+    if (pattern_of(mc, PART_GATE_UP, d->stored)) {
         add_matrix(d, PART_GATE_UP, 2 * m->F, C, INIT_ROLE_IN, both);
         if (m->bias) add_bias(d, PART_GATE_UP, 2 * m->F, both);
         return;
@@ -290,6 +323,9 @@ static void declare_layer(declaring *d, const layer_spec *k) {
     if (k->norm_in) add_norm(d, PART_ATTN_NORM, C, (param){0});
     declare_attention(d, &k->attn);
     if (k->norm_out) add_norm(d, PART_ATTN_OUT_NORM, C, (param){0});
+    if (k->cross && k->norm_in) add_norm(d, PART_CROSS_NORM, C, (param){0});
+    if (k->cross) declare_cross_attention(d, &k->attn);
+    if (k->cross && k->norm_out) add_norm(d, PART_CROSS_OUT_NORM, C, (param){0});
     if (k->norm_in && !k->norm_shared) add_norm(d, PART_MLP_NORM, C, (param){0});
     k->mlp.E ? declare_experts(d, &k->mlp) : declare_mlp(d, &k->mlp);
     if (k->norm_out) add_norm(d, PART_MLP_OUT_NORM, C, (param){0});
@@ -320,6 +356,14 @@ static void declare_positions(declaring *d) {
                    INIT_ROLE_POSITIONS, rows_shared(mc->max_position_embeddings));
 }
 
+/* The heads of all layers of a stack share it, so they must have as many. */
+static void declare_relative(declaring *d, bool encoder) {
+    const model_config *mc = d->mc;
+    if (mc->positions == POSITIONS_RELATIVE)
+        add_matrix(d, encoder ? PART_ENCODER_RELATIVE : PART_RELATIVE, mc->relative_buckets,
+                   mc->num_attention_heads, INIT_ROLE_RELATIVE, inputs_shared());
+}
+
 model_layer_range model_all_layers(const model_config *mc) {
     return (model_layer_range){0, model_layers(mc)};
 }
@@ -340,10 +384,15 @@ void model_declare_layers(const model_config *mc, model_layer_range layers, para
     if (ends) declare_head(&d);
     if (model_head_is_table(mc) && (begins || ends)) declare_embed(&d);
     if (ends) add_norm(&d, PART_FINAL_NORM, mc->hidden_size, (param){0});
+    int encoder = (int)mc->num_encoder_layers;
     for (int l = (layers.end - 1) / repeat; l >= layers.first / repeat; l--) {
         layer_spec k = model_layer(mc, l * repeat);
         d.stored = l;
         declare_layer(&d, &k);
+        d.stored = -1;
+        if (l == encoder) declare_relative(&d, false);
+        if (encoder && l == encoder) add_norm(&d, PART_ENCODER_NORM, mc->hidden_size, (param){0});
+        if (encoder && l == 0) declare_relative(&d, true);
     }
     d.stored = -1;
     if (begins) declare_positions(&d);
@@ -382,6 +431,13 @@ static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
                        "%lld heads and %lld key/value heads of layer %d do not divide over %d "
                        "tensor-parallel ranks",
                        (long long)H, (long long)K, l, tp);
+    if (k->mlp.dropout > 0 && tp > 1) {
+        err_set(e, ST_USAGE,
+                "dropout inside the feed-forward part of layer %d is not shared by tensor-parallel "
+                "ranks",
+                l);
+        return err_hint(e, "use dropout_rate: 0");
+    }
     if (F % tp == 0) F = k->mlp.shared;
     if (F % tp)
         return err_set(e, ST_USAGE,

@@ -21,7 +21,10 @@
 typedef enum model_part {
     PART_EMBED,
     PART_POSITIONS,
+    PART_RELATIVE, /* biases by distance of the decoder, or of the only stack; of the encoder */
+    PART_ENCODER_RELATIVE,
     PART_FINAL_NORM,
+    PART_ENCODER_NORM, /* of what the encoder made */
     PART_HEAD,
     PART_SCORE,         /* the head of num_labels outputs, in the place of PART_HEAD */
     PART_ATTN_NORM,     /* before attention; before both branches where they share one */
@@ -33,11 +36,18 @@ typedef enum model_part {
     PART_K,
     PART_V,
     PART_O,
+    PART_CROSS_NORM, /* attention to the encoder: as those of attention */
+    PART_CROSS_OUT_NORM,
+    PART_CROSS_Q,
+    PART_CROSS_K,
+    PART_CROSS_V,
+    PART_CROSS_O,
     PART_Q_NORM,
     PART_K_NORM,
     PART_GATE_UP, /* one tensor gate|up in files; else there are the two */
     PART_GATE,
-    PART_UP, /* also the first product of a plain feed-forward part */
+    PART_UP,       /* also the first product of a plain feed-forward part */
+    PART_PLAIN_UP, /* where files have another name for that */
     PART_DOWN,
     PART_ROUTER, /* whose product with a token says how well each expert fits it */
     PART_EXPERT_GATE,
@@ -80,10 +90,12 @@ typedef struct model_family {
     const char
         *names[PART_COUNT]; /* of tensors, without ".weight"; %d is the stored layer, a second
                                       one the expert */
-    bool transposed;        /* files hold matrices of layers as [in,out] (Conv1D) */
-    bool qkv_by_head;       /* the rows of q|k|v in files are ROWS_BY_HEAD (param.h) */
-    bool pad_row_fixed;     /* pad_token_id as input gives its embedding no gradient */
-    const char *gguf_arch;  /* general.architecture of llama.cpp; NULL: none */
+    const char
+        *encoder_names[PART_COUNT]; /* of its layers, where it has one; %d counts from its first */
+    bool transposed;                /* files hold matrices of layers as [in,out] (Conv1D) */
+    bool qkv_by_head;               /* the rows of q|k|v in files are ROWS_BY_HEAD (param.h) */
+    bool pad_row_fixed;             /* pad_token_id as input gives its embedding no gradient */
+    const char *gguf_arch;          /* general.architecture of llama.cpp; NULL: none */
     /* Programs that load a folder of it by themselves, as far as their lists say
      * (interchange/where_runs.h): BY_TRANSFORMERS and so forth, added with |. */
     unsigned loaded_by;
@@ -170,6 +182,7 @@ typedef enum model_task {
     TASK_BODY, /* "y" [B*T,C]: the rows as the last layer leaves them */
     TASK_HEAD, /* "logits" [B*T,V], fp32, of the rows "x" [B*T,C] that TASK_BODY gave: final norm and
                   head */
+    TASK_ENCODE, /* an encoder: keys and values for attention to it go to the cache; "y" [B*S,C], what it made */
 } model_task;
 
 /* A cache of pages that sequences share (PAGE_STORE). The rows of a program, T of B = 1, may belong
@@ -209,7 +222,9 @@ typedef struct model_rec {
     model_task task;
     model_layer_range layers; /* end 0: all */
     int B, T;
+    int S;              /* tokens of a source that an encoder reads */
     int Tmax;           /* 0: no cache */
+    int Smax;           /* of sources, with a cache */
     int slots;          /* sequences that the cache has room for, of which the first B are used; 0:
                            B */
     int positions;      /* that tokens may have; 0: as many as the cache holds, or T */
@@ -224,9 +239,16 @@ typedef struct model_rec {
     int64_t sample_rows; /* TASK_NLL: rows of each sample over which the loss is a mean; 0: one */
     /* made by model_record, for its own use */
     val ids, pos, start, qpos, at, place, pages;
+    struct {
+        val ids, pos, start, end; /* of the source */
+        val seen_start, seen_end; /* which of its tokens each token of the decoder sees */
+        val made; /* what the encoder made of it, as all tensor-parallel ranks have it */
+    } source;
+    val relative[2];     /* biases by distance: of the encoder, of the decoder */
     val rope[2];         /* tables of global and local layers */
     val rope_q[2];       /* those of their queries: others, or the same */
     int64_t cache_bytes; /* given to layers so far */
+    int64_t cross_bytes; /* the same for keys and values of sources, which lie behind */
     int n_routers;       /* of these layers */
     val load;            /* of their routers so far, if a loss is to keep it even */
 } model_rec;
@@ -238,6 +260,9 @@ typedef struct model_rec {
  *            "pos"  int32 [B*T,1]   position of each token in its sequence
  *            "start", "qpos"        with document_mask, and with a cache
  *            "at" [T,1], "place" [T,2], "pages" [seqs,of_seq]    with a cache of pages
+ *            "source", "source_pos", "source_start", "source_end" [B*S,1]    of an encoder: ids, positions, and which tokens
+ *                                   of its source each token sees, from .. to (a document, without padding)
+ *            "seen_start", "seen_end" [B*T,1]    of a decoder: which tokens of the source each token sees
  *            "targets"              of the chunk with the last layer, TASK_LM, TASK_NLL, TASK_SCORE
  *            "rows"                 of TASK_LOGITS, TASK_SCORE, TASK_FILL
  *            "counts.L" [1,E]       of layer L with BALANCE_GLOBAL, before the backward: how many tokens of
@@ -250,6 +275,9 @@ void model_record(model_rec *r);
 uint32_t model_random_ops_before(int layer);
 /* Bytes of SPACE_STATE that B cached sequences of Tmax tokens need on one of tp ranks. */
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt);
+/* The same for keys and values of B sources of Smax tokens; 0 without an encoder. They lie behind those of
+ * the decoder's own tokens. */
+int64_t model_source_cache_bytes(const model_config *mc, int tp, int B, int Smax, dtype dt);
 
 /* Parameters of the token and position tables and of the head: what "non-embedding" counts leave
  * out. */

@@ -36,6 +36,7 @@ static val dense(model_rec *r, int l, const layer_spec *k, val x) {
     dense_parts p = {PART_GATE_UP, PART_GATE, PART_UP, PART_DOWN, k->mlp.F};
     val h = dense_hidden(r, k, &p, x);
     graph_name(r->g, h, "layers.%d.mlp.act", l);
+    h = graph_dropout(r->g, h, (float)k->mlp.dropout);
     return model_out_product(r, PART_DOWN, k->stored, h);
 }
 

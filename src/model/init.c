@@ -7,6 +7,8 @@
  * - mitchell: OLMo 1 (Groeneveld et al. 2024): fan-in, writers smaller with depth, cut at 3 sigma.
  * - truncated: OLMo 2: N(0, s), cut at 3 s.
  * - fan_in: OpenELM: columns^-1/2, writers (2 L C)^-1/2.
+ * - t5: the columns decide, queries also the width of a head, since scores are not scaled; the embedding has deviation 1 (Raffel et al.
+ *   2020; transformers). s is a factor of all.
  * - width: nanotron as SmolLM2 was trained with it: gpt2 with s = C^-1/2. */
 #include "model/init.h"
 
@@ -14,6 +16,16 @@
 
 static param_init drawn(double variance, double cut) {
     return (param_init){.kind = INIT_NORMAL, .std = sqrt(variance), .cut = cut};
+}
+
+static double t5_variance(const model_config *mc, init_role role, double in) {
+    switch (role) {
+        case INIT_ROLE_EMBED:
+        case INIT_ROLE_HEAD: return 1;
+        case INIT_ROLE_QUERY: return 1 / (in * (double)mc->head_dim);
+        case INIT_ROLE_RELATIVE: return 1 / (double)mc->hidden_size;
+        default: return 1 / in;
+    }
 }
 
 param_init init_of(const model_config *mc, init_role role, int l, int64_t in) {
@@ -28,6 +40,7 @@ param_init init_of(const model_config *mc, init_role role, int l, int64_t in) {
             return drawn(writer ? 1 / (2 * (double)in * (l + 1)) : 1 / (double)in, 3);
         case INIT_SCHEME_TRUNCATED: return drawn(s2, 3);
         case INIT_SCHEME_FAN_IN: return drawn(writer ? 1 / (2 * L * C) : 1 / (double)in, 0);
+        case INIT_SCHEME_T5: return drawn(s2 * t5_variance(mc, role, (double)in), 0);
         case INIT_SCHEME_WIDTH: return drawn(writer ? 1 / (2 * L * C) : 1 / C, 0);
     }
     return drawn(s2, 0);

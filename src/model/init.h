@@ -8,7 +8,9 @@
 typedef enum init_role {
     INIT_ROLE_EMBED,
     INIT_ROLE_POSITIONS,
-    INIT_ROLE_IN,       /* reads the residual stream: q, k, v, gate, up */
+    INIT_ROLE_RELATIVE, /* biases by distance */
+    INIT_ROLE_IN,       /* reads the residual stream: k, v, gate, up */
+    INIT_ROLE_QUERY,    /* the same: q */
     INIT_ROLE_ATTN_OUT, /* writes it */
     INIT_ROLE_MLP_OUT,
     INIT_ROLE_HEAD,

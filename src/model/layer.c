@@ -6,6 +6,10 @@ int model_layers(const model_config *mc) {
     return (int)(mc->num_hidden_layers * mc->block_repeat);
 }
 
+int model_encoder_layers(const model_config *mc) {
+    return (int)(mc->num_encoder_layers * mc->block_repeat);
+}
+
 static int64_t of_layer(const int64_t *of, int64_t all, int l) {
     return of ? of[l] : all;
 }
@@ -27,6 +31,8 @@ static attention_layer attention_of(const model_config *mc, int l) {
         .qkv_bias = mc->qkv_bias,
         .out_bias = mc->attention_bias,
         .qk_norm = (qk_norm_kind)mc->qk_norm,
+        .causal = l >= mc->num_encoder_layers,
+        .relative = mc->positions == POSITIONS_RELATIVE,
         .rotary = mc->positions == POSITIONS_ROTARY &&
                   of_layer(mc->rope_layers_of, mc->rope_layers, l) != 0,
         .interleaved = mc->rope_interleaved,
@@ -55,7 +61,8 @@ static mlp_layer mlp_of(const model_config *mc, int l) {
     mlp_layer m = {.kind = (mlp_kind)mc->mlp,
                    .act = mc->act,
                    .F = of_layer(mc->intermediate_size_of, mc->intermediate_size, l),
-                   .bias = mc->mlp_bias};
+                   .bias = mc->mlp_bias,
+                   .dropout = mc->num_encoder_layers ? mc->resid_pdrop : 0};
     if (!experts) return m;
     m.E = mc->num_experts;
     m.k = mc->num_experts_per_tok;
@@ -74,6 +81,7 @@ layer_spec model_layer(const model_config *mc, int l) {
     if (mc->scale_depth > 0) branch = mc->scale_depth / sqrt((double)mc->num_hidden_layers);
     return (layer_spec){
         .stored = stored,
+        .cross = mc->num_encoder_layers > 0 && stored >= mc->num_encoder_layers,
         .norm_in = mc->norm_place != NORM_POST,
         .norm_out = mc->norm_place != NORM_PRE,
         .norm_shared = mc->residual == RESIDUAL_PARALLEL_SHARED,
@@ -82,6 +90,11 @@ layer_spec model_layer(const model_config *mc, int l) {
         .attn = attention_of(mc, stored),
         .mlp = mlp_of(mc, stored),
     };
+}
+
+int32_t model_decoder_start(const model_config *mc) {
+    int64_t id = mc->decoder_start_id >= 0 ? mc->decoder_start_id : mc->pad_token_id;
+    return id > 0 && id < mc->vocab_size ? (int32_t)id : 0;
 }
 
 int64_t model_max_tokens(const model_config *mc) {

@@ -17,6 +17,8 @@ typedef struct attention_layer {
     int kv_copies; /* tensor-parallel ranks that have the same key/value heads; 1 without such */
     bool qkv_bias, out_bias;
     qk_norm_kind qk_norm;
+    bool causal;      /* a query sees no key behind it */
+    bool relative;    /* a bias by distance, which all layers of a stack share (relative.c) */
     bool rotary;      /* queries and keys are rotated by their positions */
     bool interleaved; /* rotary pairs are neighbours */
     bool local;       /* it has a window, and for that another rotary base (model_rope) */
@@ -31,6 +33,7 @@ typedef struct mlp_layer {
     act_kind act;
     int64_t F; /* of one expert, where there are some */
     bool bias;
+    double dropout;   /* of what goes into the last product */
     int64_t E, k;     /* experts, and how many of them a token goes through; E 0: none */
     op_router router; /* how it chooses them */
     bool router_bias; /* a bias chooses, too */
@@ -41,6 +44,7 @@ typedef struct mlp_layer {
 /* A layer has two branches, attention and the feed-forward part. One after the other:
  * x += scale A(norm x); x += scale M(norm x). Parallel: both see the same x. */
 typedef struct layer_spec {
+    bool cross;       /* a third branch between the two: attention to what the encoder made */
     int stored;       /* the block that holds its weights: layers may share them (block_repeat) */
     bool norm_in;     /* a norm before each branch */
     bool norm_out;    /* a norm after each branch, before it is added */
@@ -53,7 +57,11 @@ typedef struct layer_spec {
 
 /* How many layers run: num_hidden_layers * block_repeat. */
 int model_layers(const model_config *mc);
+/* Of these, the first so many are the encoder's; 0: there is none. */
+int model_encoder_layers(const model_config *mc);
 layer_spec model_layer(const model_config *mc, int l);
+/* The token with which a decoder that looks at an encoder begins. */
+int32_t model_decoder_start(const model_config *mc);
 /* Whether a language model's head is the embedding. */
 static inline bool model_head_is_table(const model_config *mc) {
     return mc->tie_word_embeddings && !mc->num_labels;

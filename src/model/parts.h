@@ -47,6 +47,13 @@ val model_norm(model_rec *r, model_part part, int l, val x, int64_t width);
 /* The branches of layer l, which is k with the heads and widths of this rank: what each adds to the residual stream, before norms after
  * it and scales. x: what model_record's block gives it, already handed to all tensor-parallel ranks. */
 val model_attention(model_rec *r, int l, const layer_spec *k, val x);
+/* Attention of a decoder's layer to what the encoder made. */
+val model_cross_attention(model_rec *r, int l, const layer_spec *k, val x);
+/* Puts the keys and values that this layer's attention to the encoder reads into its cache (TASK_ENCODE). */
+void model_cache_source(model_rec *r, int l, const layer_spec *k);
+/* Biases by distance that a stack's layers share (relative.c), one row for each distance, and the row of distance 0. */
+val model_relative(model_rec *r, bool encoder);
+int model_relative_zero(const model_config *mc, bool encoder);
 val model_feed_forward(model_rec *r, int l, const layer_spec *k, val x);
 /* Behind the last layer: the loss of what the routers of all layers did together, if there is one. */
 void model_balance(model_rec *r);

@@ -146,6 +146,15 @@
     "norm_topk_prob": false, "vocab_size": 50304, "max_position_embeddings": 4096, \
     "rms_norm_eps": 1e-5, "rope_theta": 10000, "tie_word_embeddings": false, "clip_qkv": null})
 
+/* ---- T5: an encoder and a decoder ---- */
+
+/* layers of each, width, heads, width of a head, feed-forward width */
+#define T5(L, C, H, D, F) PRESET_JSON({"model_type": "t5", "num_layers": L, "d_model": C, \
+    "num_heads": H, "d_kv": D, "d_ff": F, "vocab_size": 32128})
+#define T5_V1_1(L, C, H, F) PRESET_JSON({"model_type": "t5", "num_layers": L, "d_model": C, \
+    "num_heads": H, "d_kv": 64, "d_ff": F, "vocab_size": 32128, \
+    "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false})
+
 /* ---- Gemma 3, the text part: five layers with a window to one without ---- */
 
 /* layers, width, heads, key/value heads, width of a head, feed-forward width, what scores are
@@ -275,6 +284,18 @@ static const struct {
     {"qwen3-235b-a22b", QWEN3_MOE(94, 4096, 64, 4, 1536, 128, 8)},
     {"mixtral-8x7b", MIXTRAL(32, 4096, 32, 8, 14336, 32768)},
     {"olmoe-1b-7b", OLMOE},
+    {"t5-small", T5(6, 512, 8, 64, 2048)},
+    {"t5-base", T5(12, 768, 12, 64, 3072)},
+    {"t5-large", T5(24, 1024, 16, 64, 4096)},
+    {"t5-3b", T5(24, 1024, 32, 128, 16384)},
+    {"t5-11b", T5(24, 1024, 128, 128, 65536)},
+    {"t5-v1.1-small", T5_V1_1(8, 512, 6, 1024)},
+    {"t5-v1.1-base", T5_V1_1(12, 768, 12, 2048)},
+    {"t5-v1.1-large", T5_V1_1(24, 1024, 16, 2816)},
+    {"t5-v1.1-xl", T5_V1_1(24, 2048, 32, 5120)},
+    {"t5-v1.1-xxl", T5_V1_1(24, 4096, 64, 10240)},
+    {"chatlm-mini", PRESET_JSON({"model_type": "t5", "num_layers": 10, "d_model": 768,
+        "num_heads": 12, "d_kv": 64, "d_ff": 3072, "vocab_size": 29298})},
     {"gemma-3-270m", GEMMA3(18, 640, 4, 1, 256, 2048, 256, 262144, 32768, 512, null)},
     {"gemma-3-1b", GEMMA3(26, 1152, 4, 1, 256, 6912, 256, 262144, 32768, 512, null)},
     {"gemma-3-4b", GEMMA3(34, 2560, 8, 4, 256, 10240, 256, 262208, 131072, 1024, BY_8)},

@@ -41,6 +41,11 @@ static val block(model_rec *r, int l, val x) {
     if (k.parallel && !k.norm_shared) h = mlp_input(r, &k, x);
     val a = branch(r, &k, PART_ATTN_OUT_NORM, model_attention(r, l, &k, in));
     x = graph_add(r->g, x, a);
+    if (k.cross) {
+        h = k.norm_in ? model_norm(r, PART_CROSS_NORM, k.stored, x, 0) : x;
+        val c = model_cross_attention(r, l, &k, graph_tp_in(r->g, h));
+        x = graph_add(r->g, x, branch(r, &k, PART_CROSS_OUT_NORM, c));
+    }
     if (!k.parallel && !k.norm_shared) h = mlp_input(r, &k, x);
     if (h != h_attn) in = graph_tp_in(r->g, h);
     return graph_add(r->g, x, branch(r, &k, PART_MLP_OUT_NORM, model_feed_forward(r, l, &k, in)));
@@ -57,6 +62,7 @@ static void make_rope(model_rec *r) {
     for (int i = 0; i < 2; i++) {
         rope_spec s = model_rope(r->mc, i);
         int64_t positions = r->Tmax > r->T ? r->Tmax : r->T;
+        if (r->S > positions) positions = r->S;
         if (r->positions) positions = r->positions;
         r->rope[i] = r->rope_q[i] = VAL_NONE;
         if (!used[i]) continue;
@@ -66,10 +72,28 @@ static void make_rope(model_rec *r) {
     }
 }
 
+static void make_source_inputs(model_rec *r, bool encodes, bool decodes) {
+    int64_t M = (int64_t)r->B * r->S, N = (int64_t)r->B * r->T;
+    if (encodes) {
+        r->source.ids = graph_input(r->g, "source", DT_I32, M, 1);
+        r->source.pos = graph_input(r->g, "source_pos", DT_I32, M, 1);
+        r->source.start = graph_input(r->g, "source_start", DT_I32, M, 1);
+        r->source.end = graph_input(r->g, "source_end", DT_I32, M, 1);
+    }
+    if (decodes) {
+        r->source.seen_start = graph_input(r->g, "seen_start", DT_I32, N, 1);
+        r->source.seen_end = graph_input(r->g, "seen_end", DT_I32, N, 1);
+    }
+}
+
 static void make_inputs(model_rec *r) {
     int64_t N = (int64_t)r->B * r->T;
-    r->ids = r->layers.first == 0 ? graph_input(r->g, "ids", DT_I32, N, 1) : VAL_NONE;
-    r->pos = graph_input(r->g, "pos", DT_I32, N, 1);
+    int E = model_encoder_layers(r->mc);
+    bool decodes = r->task != TASK_ENCODE;
+    if (E) make_source_inputs(r, r->layers.first < E, decodes);
+    bool begins = E ? decodes : r->layers.first == 0;
+    r->ids = begins ? graph_input(r->g, "ids", DT_I32, N, 1) : VAL_NONE;
+    r->pos = decodes ? graph_input(r->g, "pos", DT_I32, N, 1) : VAL_NONE;
     r->start = r->document_mask ? graph_input(r->g, "start", DT_I32, N, 1) : VAL_NONE;
     r->qpos = r->Tmax > 0 ? graph_input(r->g, "qpos", DT_I32, r->B, 1) : VAL_NONE;
     if (r->paged.page) {
@@ -77,18 +101,21 @@ static void make_inputs(model_rec *r) {
         r->place = graph_input(r->g, "place", DT_I32, N, 2);
         r->pages = graph_input(r->g, "pages", DT_I32, r->paged.seqs, r->paged.of_seq);
     }
+    int64_t slots = r->slots ? r->slots : r->B;
+    dtype dt = r->cache_f16 ? DT_F16 : graph_get_options(r->g)->dt;
     r->cache_bytes = 0;
+    r->cross_bytes = model_cache_bytes(r->mc, graph_tp(r->g), (int)slots, r->Tmax, dt);
     make_rope(r);
 }
 
-static val embed(model_rec *r) {
+static val embed(model_rec *r, val ids, val pos) {
     const model_config *mc = r->mc;
     int32_t fixed = mc->family->pad_row_fixed ? (int32_t)mc->pad_token_id : -1;
-    val x = graph_embed_part(r->g, model_weight(r, PART_EMBED, -1), mc->vocab_size, r->ids, fixed);
+    val x = graph_embed_part(r->g, model_weight(r, PART_EMBED, -1), mc->vocab_size, ids, fixed);
     x = graph_scale(r->g, x, (float)mc->scale_emb);
     if (mc->positions == POSITIONS_LEARNED) {
         val table = model_weight(r, PART_POSITIONS, -1);
-        val p = graph_embed_part(r->g, table, mc->max_position_embeddings, r->pos, -1);
+        val p = graph_embed_part(r->g, table, mc->max_position_embeddings, pos, -1);
         x = graph_add(r->g, x, p);
     }
     x = graph_tp_out(r->g, x);
@@ -164,6 +191,9 @@ static void record_head(model_rec *r, val x) {
         return;
     }
     x = model_norm(r, PART_FINAL_NORM, -1, x, 0);
+    if (mc->num_encoder_layers) x = graph_dropout(r->g, x, (float)mc->embd_pdrop);
+    if (mc->scale_decoder_outputs)
+        x = graph_scale(r->g, x, (float)(1 / sqrt((double)mc->hidden_size)));
     if (mc->dim_model_base > 0)
         x = graph_scale(r->g, x, (float)((double)mc->dim_model_base / (double)mc->hidden_size));
     val w = model_weight(r, mc->tie_word_embeddings ? PART_EMBED : PART_HEAD, -1);
@@ -181,6 +211,44 @@ static void record_head(model_rec *r, val x) {
     graph_output(r->g, graph_softcap(r->g, logits, (float)mc->final_softcap), "logits");
 }
 
+static val blocks(model_rec *r, int first, int end, val x) {
+    for (int l = first; l < end; l++) {
+        graph_block_begin(r->g, l);
+        x = block(r, l, x);
+        graph_block_end(r->g);
+    }
+    return x;
+}
+
+/* What the encoder makes of the source, handed to all tensor-parallel ranks. Both stacks of layers have dropout at
+ * their ends, too (Raffel et al. 2020, section 2.1). */
+static void encode(model_rec *r) {
+    if (r->mc->positions == POSITIONS_RELATIVE) r->relative[0] = model_relative(r, true);
+    val x = embed(r, r->source.ids, r->source.pos);
+    x = blocks(r, 0, model_encoder_layers(r->mc), x);
+    x = model_norm(r, PART_ENCODER_NORM, -1, x, 0);
+    r->source.made = graph_tp_in(r->g, graph_dropout(r->g, x, (float)r->mc->embd_pdrop));
+}
+
+/* What generation needs of a source: keys and values of all layers that look at it. */
+static void cache_source(model_rec *r) {
+    graph_output(r->g, r->source.made, "y");
+    for (int l = model_encoder_layers(r->mc); l < model_layers(r->mc); l++) {
+        layer_spec k = local_layer(r, l);
+        model_cache_source(r, l, &k);
+    }
+}
+
+/* The range of layers that a program of an encoder-decoder has: with a cache the decoder's alone, since TASK_ENCODE has
+ * left there what it needs of the encoder. */
+static void choose_layers(model_rec *r) {
+    int E = model_encoder_layers(r->mc);
+    if (r->layers.end == 0) r->layers = model_all_layers(r->mc);
+    CHECK(!E || (r->layers.first == 0 && r->layers.end == model_layers(r->mc) && !r->paged.page),
+          "an encoder-decoder is not cut into chunks");
+    if (E && r->Tmax > 0 && r->task != TASK_ENCODE) r->layers.first = E;
+}
+
 void model_record(model_rec *r) {
     bool chosen = r->task != TASK_LM && r->task != TASK_NLL;
     CHECK(!chosen || !graph_get_options(r->g)->sequence_parallel, "rows are of whole sequences");
@@ -189,17 +257,20 @@ void model_record(model_rec *r) {
                     graph_input(r->g, "x", graph_get_options(r->g)->dt, r->T, r->mc->hidden_size));
         return;
     }
-    if (r->layers.end == 0) r->layers = model_all_layers(r->mc);
+    choose_layers(r);
     r->load = VAL_NONE;
     for (int l = r->layers.first; l < r->layers.end; l++)
         r->n_routers += model_layer(r->mc, l).mlp.E > 0;
     make_inputs(r);
-    val x = r->layers.first == 0 ? embed(r) : take_over(r);
-    for (int l = r->layers.first; l < r->layers.end; l++) {
-        graph_block_begin(r->g, l);
-        x = block(r, l, x);
-        graph_block_end(r->g);
+    int E = model_encoder_layers(r->mc), first = r->layers.first < E ? E : r->layers.first;
+    if (r->layers.first < E) encode(r);
+    if (r->task == TASK_ENCODE) {
+        cache_source(r);
+        return;
     }
+    if (r->mc->positions == POSITIONS_RELATIVE) r->relative[1] = model_relative(r, false);
+    val x = first == E ? embed(r, r->ids, r->pos) : take_over(r);
+    x = blocks(r, first, r->layers.end, x);
     if (r->layers.end < model_layers(r->mc) || r->task == TASK_BODY)
         hand_over(r, x);
     else
@@ -208,9 +279,13 @@ void model_record(model_rec *r) {
 
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt) {
     int64_t cols = 0;
-    for (int l = 0; l < model_layers(mc); l++) {
+    for (int l = model_encoder_layers(mc); l < model_layers(mc); l++) {
         attention_layer a = model_layer(mc, l).attn;
         cols += 2 * model_local_kv_heads(&a, tp) * a.D;
     }
     return (int64_t)B * Tmax * cols * (int64_t)dtype_bytes(dt);
+}
+
+int64_t model_source_cache_bytes(const model_config *mc, int tp, int B, int Smax, dtype dt) {
+    return model_encoder_layers(mc) ? model_cache_bytes(mc, tp, B, Smax, dt) : 0;
 }

@@ -23,7 +23,7 @@
 #include "comm/mesh.h"
 #include "dev/dev.h"
 
-enum { OP_MAX_IN = 6, OP_MAX_OUT = 4, OP_MAX_HEAD_DIM = 1024, OP_HEAD_STATS_COLS = 3 };
+enum { OP_MAX_IN = 8, OP_MAX_OUT = 4, OP_MAX_HEAD_DIM = 1024, OP_HEAD_STATS_COLS = 3 };
 
 typedef struct tensor {
     void *data; /* NULL: absent optional input, or a value on the meta device */
@@ -84,6 +84,7 @@ typedef struct op_attention {
     uint32_t stream; /* of random numbers; each random op has its own */
     /* If this rank has H of more heads: how many there are (0: H), and which is the first here. */
     int32_t all_heads, first_head;
+    int32_t bias_zero; /* the row of the bias for a key at the query's own position */
 } op_attention;
 
 /* Of a cache of pages. */

@@ -105,7 +105,9 @@ static void lay_out_cache(plan *p) {
         int64_t *most = &p->region[REGION_CACHE].bytes;
         dtype dt = s->cache_f16 ? DT_F16 : s->compute;
         if (s->cache_tok)
-            *most = larger(*most, model_cache_bytes(&s->model, plan_tp(s), 1, s->cache_tok, dt));
+            *most = larger(
+                *most, model_cache_bytes(&s->model, plan_tp(s), 1, s->cache_tok, dt) +
+                           model_source_cache_bytes(&s->model, plan_tp(s), 1, s->source_tok, dt));
         if (s->score.tok)
             *most = larger(*most, model_cache_bytes(&s->model, plan_tp(s), s->score.slots,
                                                     s->score.tok, s->compute));

@@ -67,6 +67,7 @@ typedef struct plan_spec {
     model_config model;
     dtype compute;            /* of activations and products: DT_F32, DT_BF16, DT_F16 */
     int T;                    /* tokens of a sequence, in training and validation */
+    int source_T;             /* tokens of a source, for an encoder; 0: as T */
     int train_B;              /* sequences of a micro-batch; 0: no training program */
     int64_t micro_batches;    /* of this rank in a step, at most; 0: one */
     int chunks;               /* how many training programs share the layers; 0: one */
@@ -81,7 +82,8 @@ typedef struct plan_spec {
     int cache_tok; /* longest sequence of the sampler, in tokens; 0: no sampler */
     bool
         cache_f16; /* keys and values are f16 in its cache and the engine's; only if compute is DT_F32 */
-    int prefill_T; /* tokens of the longest prefill pass of the sampler */
+    int prefill_T;  /* tokens of the longest prefill pass of the sampler */
+    int source_tok; /* longest source of the sampler, for an encoder */
     int logits_T; /* length of sequences of which all logits are wanted; 0: no such program. A head of labels also has
                           programs of T/2, T/4, ... */
     scorer_size score;        /* of the scorer (infer/scorer.h); tok 0: none */
@@ -127,6 +129,7 @@ typedef enum plan_use {
     USE_LOOK,    /* other model `number`: its forward pass over what is trained on */
     USE_PREFILL, /* the longest is number 0 */
     USE_DECODE,
+    USE_ENCODE, /* sources of the sampler; the longest is number 0 */
     USE_LOGITS, /* of logits_T >> number tokens */
     USE_FILL,   /* of the scorer, of its shape `number` (scorer_shape_at) */
     USE_SCORE,
@@ -141,7 +144,7 @@ typedef struct plan_signature {
     int model; /* 0: the one that is trained; 1 + i: others[i] */
     model_task task;
     model_layer_range layers;
-    int B, T, Tmax, slots, positions, n_logits;
+    int B, T, S, Tmax, Smax, slots, positions, n_logits;
     model_pages paged;
     bool train, cache_f16, document_mask;
     recompute_policy recompute;

@@ -59,6 +59,7 @@ static plan_signature lm_signature(const plan_spec *s, int model, int B) {
     g.task = TASK_LM;
     g.B = B;
     g.T = s->T;
+    if (s->model.num_encoder_layers) g.S = s->source_T ? s->source_T : s->T;
     g.document_mask = s->document_mask;
     return g;
 }
@@ -92,8 +93,18 @@ static plan_signature generation_signature(const plan_spec *s, int T) {
     g.B = 1;
     g.T = T;
     g.Tmax = s->cache_tok;
+    g.Smax = s->source_tok;
     g.cache_f16 = s->cache_f16;
     g.n_logits = 1;
+    return g;
+}
+
+/* A source, whose keys and values go to that cache. */
+static plan_signature encode_signature(const plan_spec *s, int S) {
+    plan_signature g = generation_signature(s, 0);
+    g.task = TASK_ENCODE;
+    g.S = S;
+    g.n_logits = 0;
     return g;
 }
 
@@ -109,13 +120,20 @@ static plan_signature logits_signature(const plan_spec *s, int number) {
     g.task = TASK_LOGITS;
     g.B = 1;
     g.T = g.n_logits = logits_length(s, number);
+    if (s->model.num_encoder_layers) g.S = g.T;
     return g;
 }
 
-static int prefill_length(const plan_spec *s, int number) {
+static int pass_length(int most, int number) {
     int T[GENERATOR_PREFILLS];
-    generator_prefill_lengths(s->prefill_T, T);
+    generator_prefill_lengths(most, T);
     return number < GENERATOR_PREFILLS ? T[number] : 0;
+}
+
+/* A source is read in one pass, so the longest takes the longest one. */
+static int source_length(const plan_spec *s, int number) {
+    if (!s->model.num_encoder_layers) return 0;
+    return s->source_tok == 1 && number == 0 ? 1 : pass_length(s->source_tok, number);
 }
 
 /* Several sequences with a cache that holds more of them. */
@@ -174,8 +192,12 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
             *out = lm_signature(s, 1 + number, rows_of(s, s->train_B));
             return true;
         case USE_PREFILL:
-            if (!s->cache_tok || !prefill_length(s, number)) return false;
-            *out = generation_signature(s, prefill_length(s, number));
+            if (!s->cache_tok || !pass_length(s->prefill_T, number)) return false;
+            *out = generation_signature(s, pass_length(s->prefill_T, number));
+            return true;
+        case USE_ENCODE:
+            if (!s->cache_tok || !source_length(s, number)) return false;
+            *out = encode_signature(s, source_length(s, number));
             return true;
         case USE_DECODE:
             if (s->cache_tok) *out = generation_signature(s, 1);
@@ -203,8 +225,9 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
 /* By members, since there may be gaps between them. */
 static bool is_same(const plan_signature *a, const plan_signature *b) {
     return a->model == b->model && a->task == b->task && a->layers.first == b->layers.first &&
-           a->layers.end == b->layers.end && a->B == b->B && a->T == b->T && a->Tmax == b->Tmax &&
-           a->slots == b->slots && a->positions == b->positions && a->n_logits == b->n_logits &&
+           a->layers.end == b->layers.end && a->B == b->B && a->T == b->T && a->S == b->S &&
+           a->Tmax == b->Tmax && a->Smax == b->Smax && a->slots == b->slots &&
+           a->positions == b->positions && a->n_logits == b->n_logits &&
            a->paged.page == b->paged.page && a->paged.pages == b->paged.pages &&
            a->paged.seqs == b->paged.seqs && a->paged.of_seq == b->paged.of_seq &&
            a->train == b->train && a->cache_f16 == b->cache_f16 &&
@@ -253,8 +276,8 @@ static const char *use_name(plan_use use) {
     static const char *const names[] = {
         [USE_TRAIN] = "training",  [USE_VALID] = "validation", [USE_LOOK] = "reference",
         [USE_PREFILL] = "prefill", [USE_DECODE] = "decode",    [USE_LOGITS] = "logits",
-        [USE_FILL] = "context",    [USE_SCORE] = "scoring",    [USE_WRITE] = "writing",
-        [USE_BODY] = "serving",    [USE_HEAD] = "serving head"};
+        [USE_ENCODE] = "encoding", [USE_FILL] = "context",     [USE_SCORE] = "scoring",
+        [USE_WRITE] = "writing",   [USE_BODY] = "serving",     [USE_HEAD] = "serving head"};
     return names[use];
 }
 
@@ -268,7 +291,9 @@ static status record(plan *p, const plan_spec *s, const plan_signature *g, prog 
                    .layers = g->layers,
                    .B = g->B,
                    .T = g->T,
+                   .S = g->S,
                    .Tmax = g->Tmax,
+                   .Smax = g->Smax,
                    .slots = g->slots,
                    .positions = g->positions,
                    .paged = g->paged,
@@ -310,7 +335,10 @@ static status record_phase(plan *p, const plan_spec *s, err *e) {
     TRY(add(p, s, USE_VALID, 0, e));
     for (int i = 0; i < s->n_others; i++) TRY(add(p, s, USE_LOOK, i, e));
     for (int i = 0; logits_length(s, i); i++) TRY(add(p, s, USE_LOGITS, i, e));
-    for (int i = 0; i < GENERATOR_PREFILLS; i++) TRY(add(p, s, USE_PREFILL, i, e));
+    for (int i = 0; i < GENERATOR_PREFILLS; i++) {
+        TRY(add(p, s, USE_PREFILL, i, e));
+        TRY(add(p, s, USE_ENCODE, i, e));
+    }
     for (int i = 0; scorer_shape_at(&s->score, i).B; i++) {
         TRY(add(p, s, USE_FILL, i, e));
         TRY(add(p, s, USE_SCORE, i, e));
@@ -321,7 +349,26 @@ static status record_phase(plan *p, const plan_spec *s, err *e) {
     return add(p, s, USE_DECODE, 0, e);
 }
 
+/* What caches of pages and the scorer do not have. */
+static status check_uses(const plan_spec *s, err *e) {
+    bool encoder = s->model.num_encoder_layers > 0;
+    if (s->serve.rows && (encoder || s->model.positions == POSITIONS_RELATIVE)) {
+        err_set(e, ST_USAGE, "a server's cache of pages does not go with %s",
+                encoder ? "an encoder" : "position_type: relative");
+        return err_hint(e, "`athanor generate` and `athanor chat` run such a model");
+    }
+    if (s->score.tok && encoder)
+        return err_set(e, ST_USAGE, "texts are not scored by a model with an encoder");
+    if (chunks_of(s) > 1 && (encoder || s->model.positions == POSITIONS_RELATIVE)) {
+        err_set(e, ST_USAGE, "parallel.virtual does not go with %s",
+                encoder ? "an encoder" : "position_type: relative");
+        return err_hint(e, "parallel.virtual=1");
+    }
+    return ST_OK;
+}
+
 status plan_record_programs(plan *p, err *e) {
+    for (int i = 0; i < p->n_phases; i++) TRY(check_uses(&p->phase[i], e));
     for (int i = 0; i < p->n_phases; i++) TRY(record_phase(p, &p->phase[i], e));
     return ST_OK;
 }
@@ -366,11 +413,15 @@ generator plan_generator(const plan *p, const tok *t) {
     generate_limits limits = plan_limits(p, t, p->spec.cache_tok);
     generator g = {.decode = generator_pass_of(plan_prog(p, USE_DECODE, 0)),
                    .dev = p->dev,
+                   .Smax = p->spec.model.num_encoder_layers ? p->spec.source_tok : 0,
+                   .begin = model_decoder_start(&p->spec.model),
                    .Tmax = limits.Tmax,
                    .vocab = limits.vocab,
                    .n_ids = limits.n_ids};
-    for (int i = 0; i < GENERATOR_PREFILLS; i++)
+    for (int i = 0; i < GENERATOR_PREFILLS; i++) {
         g.prefill[i] = generator_pass_of(plan_prog(p, USE_PREFILL, i));
+        g.encode[i] = generator_pass_of(plan_prog(p, USE_ENCODE, i));
+    }
     return g;
 }
 

@@ -114,11 +114,13 @@ val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int
     return emit(g, OP_ROPE, &attr, (val[]){x, pos, table}, 3, is_temporary(g, x) ? 0 : -1);
 }
 
-val graph_attention(graph *g, const op_attention *spec, val q, val k, val v, val start, val qpos) {
+val graph_attention(graph *g, const op_attention *spec, val q, val k, val v,
+                    const graph_seen *seen) {
     op_attr attr = {.attention = *spec};
     attr.attention.stream = g->stream++;
     if (!g->opt.train) attr.attention.dropout = 0;
-    return emit(g, OP_ATTENTION, &attr, (val[]){q, k, v, start, qpos}, 5, -1);
+    return emit(g, OP_ATTENTION, &attr,
+                (val[]){q, k, v, seen->start, seen->qpos, seen->end, seen->bias}, 7, -1);
 }
 
 static val act(graph *g, val x, act_kind kind, float c) {

@@ -187,8 +187,16 @@ val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols
 /* Rotates the first `heads` heads of each row in place. */
 val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
                bool interleaved);
+/* What ATTENTION knows of queries beside their numbers; VAL_NONE: nothing. */
+typedef struct graph_seen {
+    val start, end; /* which keys each query sees */
+    val qpos;       /* position of the first query of each sequence */
+    val bias;       /* of scores, by distance */
+} graph_seen;
+static const graph_seen GRAPH_SEES_ALL = {VAL_NONE, VAL_NONE, VAL_NONE, VAL_NONE};
 /* Without dropout where the graph does not train. */
-val graph_attention(graph *g, const op_attention *spec, val q, val k, val v, val start, val qpos);
+val graph_attention(graph *g, const op_attention *spec, val q, val k, val v,
+                    const graph_seen *seen);
 val graph_act(graph *g, val x, act_kind kind);
 val graph_softcap(graph *g, val x, float cap); /* returns x if cap is 0 */
 val graph_clamp(graph *g, val x, float limit); /* returns x if limit is 0 */

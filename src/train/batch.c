@@ -24,8 +24,33 @@ batch_rows batch_rows_new(arena *a, int B, int T, bool start, const model_config
                         .d_score = ARENA_ARRAY(a, float, B *labels)};
 }
 
-int64_t batch_rows_bytes(int B, int T, int64_t labels) {
+void batch_rows_add_sources(arena *a, batch_rows *r, int S) {
+    int n = r->B * S;
+    r->S = S;
+    r->source = ARENA_ARRAY(a, int32_t, n);
+    r->source_pos = ARENA_ARRAY(a, int32_t, n);
+    r->source_start = ARENA_ARRAY(a, int32_t, n);
+    r->source_end = ARENA_ARRAY(a, int32_t, n);
+    r->seen_start = ARENA_ARRAY(a, int32_t, r->B * r->T);
+    r->seen_end = ARENA_ARRAY(a, int32_t, r->B * r->T);
+}
+
+void batch_rows_see_source(batch_rows *r, int b, int n) {
+    for (int64_t i = (int64_t)b * r->S; i < (int64_t)(b + 1) * r->S; i++) {
+        int32_t at = (int32_t)(i - (int64_t)b * r->S);
+        r->source_pos[i] = at;
+        r->source_start[i] = 0;
+        r->source_end[i] = at < n ? n : 0;
+    }
+    for (int64_t i = (int64_t)b * r->T; i < (int64_t)(b + 1) * r->T; i++) {
+        r->seen_start[i] = 0;
+        r->seen_end[i] = n;
+    }
+}
+
+int64_t batch_rows_bytes(int B, int T, int S, int64_t labels) {
     int64_t bytes = (int64_t)B * T * (4 * (int64_t)sizeof(int32_t) + 3 * (int64_t)sizeof(float));
+    if (S) bytes += (int64_t)B * (4 * (int64_t)S + 2 * (int64_t)T) * (int64_t)sizeof(int32_t);
     return bytes + B * (int64_t)(sizeof(loader_row) + sizeof(int32_t) + sizeof(double)) +
            2 * B * labels * (int64_t)sizeof(float);
 }
@@ -56,6 +81,7 @@ void batch_sort_rows(const batch_rows *r, int sequences) {
     sort(r->targets, row, r->B, sequences, room);
     sort(r->pos, row, r->B, sequences, room);
     sort(r->start, row, r->B, sequences, room);
+    CHECK(!r->S || sequences == 1, "sources of samples of several sequences");
     sort(r->info, sizeof *r->info, r->B, sequences, room);
     sort(r->ref_logp, sizeof *r->ref_logp, r->B, sequences, room);
 }
@@ -68,6 +94,11 @@ batch_rows batch_rows_from(const batch_rows *r, int first) {
     part.nll += at, part.d_nll += at, part.ref_nll += at;
     part.info += first, part.ref_logp += first;
     if (part.start) part.start += at;
+    int64_t of_source = (int64_t)first * r->S;
+    if (!r->S) return part;
+    part.source += of_source, part.source_pos += of_source;
+    part.source_start += of_source, part.source_end += of_source;
+    part.seen_start += at, part.seen_end += at;
     return part;
 }
 
@@ -78,6 +109,12 @@ batch_ports batch_ports_of(const prog *p) {
                          .targets = prog_find_port(p, "targets"),
                          .pos = prog_find_port(p, "pos"),
                          .start = prog_find_port(p, "start"),
+                         .source = prog_find_port(p, "source"),
+                         .source_pos = prog_find_port(p, "source_pos"),
+                         .source_start = prog_find_port(p, "source_start"),
+                         .source_end = prog_find_port(p, "source_end"),
+                         .seen_start = prog_find_port(p, "seen_start"),
+                         .seen_end = prog_find_port(p, "seen_end"),
                          .nll = prog_find_port(p, "nll"),
                          .d_nll = prog_find_port(p, "grad.nll"),
                          .last = prog_find_port(p, "rows"),
@@ -94,6 +131,12 @@ void batch_put(const batch_ports *io, int frame, const batch_rows *rows) {
     prog_put(io->p, frame, io->targets, rows->targets);
     prog_put(io->p, frame, io->pos, rows->pos);
     prog_put(io->p, frame, io->start, rows->start);
+    prog_put(io->p, frame, io->source, rows->source);
+    prog_put(io->p, frame, io->source_pos, rows->source_pos);
+    prog_put(io->p, frame, io->source_start, rows->source_start);
+    prog_put(io->p, frame, io->source_end, rows->source_end);
+    prog_put(io->p, frame, io->seen_start, rows->seen_start);
+    prog_put(io->p, frame, io->seen_end, rows->seen_end);
     prog_put(io->p, frame, io->last, rows->last);
 }
 

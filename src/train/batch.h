@@ -13,12 +13,16 @@
 /* One micro-batch on the host: B sequences of T tokens; each array is [B,T] unless it says otherwise. */
 typedef struct batch_rows {
     int B, T;
+    int S; /* tokens of a source, for an encoder; 0: there is none */
     int32_t *ids, *targets, *pos;
-    loader_row *info; /* [B] label, and how long it is without padding */
-    int32_t *start;   /* first position that a token may attend to; NULL: no document mask */
-    float *nll;       /* -log p of each target, after the forward pass */
-    float *d_nll;     /* d loss / d nll, if the objective computes it (objective.h) */
-    float *ref_nll;   /* nll by the reference model, if that is in memory */
+    /* [B,S] of sources: ids, positions, and which tokens of its row each sees: from start on, before end. */
+    int32_t *source, *source_pos, *source_start, *source_end;
+    int32_t *seen_start, *seen_end; /* which tokens of the source each token of the decoder sees */
+    loader_row *info;               /* [B] label, and how long it is without padding */
+    int32_t *start; /* first position that a token may attend to; NULL: no document mask */
+    float *nll;     /* -log p of each target, after the forward pass */
+    float *d_nll;   /* d loss / d nll, if the objective computes it (objective.h) */
+    float *ref_nll; /* nll by the reference model, if that is in memory */
     /* [B] log p of each sequence's targets by the reference, if that was computed before training */
     double *ref_logp;
     /* Of a model with a head of labels: */
@@ -31,7 +35,11 @@ typedef struct batch_rows {
 
 /* mc: of the model that computes them; for its head. */
 batch_rows batch_rows_new(arena *a, int B, int T, bool start, const model_config *mc);
-int64_t batch_rows_bytes(int B, int T, int64_t labels);
+/* Room for sources of S tokens, with the rows of a decoder. */
+void batch_rows_add_sources(arena *a, batch_rows *rows, int S);
+/* Row b has one source of n tokens, which ids[b*S..] already holds, and its tokens all see it. */
+void batch_rows_see_source(batch_rows *rows, int b, int n);
+int64_t batch_rows_bytes(int B, int T, int S, int64_t labels);
 /* Says at which token a head of labels looks, from ids and lengths: at the last one that is not pad_token_id, as in transformers. */
 void batch_find_last(const batch_rows *rows);
 /* Moves row k of every sample, of `sequences` rows each, to row k * samples + i, so that programs that
@@ -45,6 +53,7 @@ batch_rows batch_rows_from(const batch_rows *rows, int first);
 typedef struct batch_ports {
     const prog *p; /* NULL: there is no such program, and there are no ports */
     prog_port ids, targets, pos, start, nll, d_nll;
+    prog_port source, source_pos, source_start, source_end, seen_start, seen_end;
     prog_port last, score, d_score; /* of a head of labels */
     prog_port x, y, d_x, d_y;       /* activations between chunks, and their gradients */
 } batch_ports;

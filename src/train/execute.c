@@ -17,9 +17,23 @@ void execute_complete(const stage *g, const loader *l, uint64_t first_sample) {
     if (o->head) batch_find_last(&g->rows);
 }
 
+loader_rows execute_rows(const batch_rows *r) {
+    return (loader_rows){.ids = r->ids,
+                         .targets = r->targets,
+                         .start = r->start,
+                         .pos = r->pos,
+                         .info = r->info,
+                         .source = r->source,
+                         .source_pos = r->source_pos,
+                         .source_start = r->source_start,
+                         .source_end = r->source_end,
+                         .seen_start = r->seen_start,
+                         .seen_end = r->seen_end};
+}
+
 int64_t execute_fill(const stage *g, loader *l, uint64_t first_sample) {
-    const batch_rows *r = &g->rows;
-    int64_t n = loader_fill(l, first_sample, g->B, r->ids, r->targets, r->start, r->pos, r->info);
+    loader_rows rows = execute_rows(&g->rows);
+    int64_t n = loader_fill_rows(l, first_sample, g->B, &rows);
     execute_complete(g, l, first_sample);
     return n;
 }

@@ -70,6 +70,8 @@ op_run execute_run_of(session *s, int micro_batch, float grad_scale);
 /* What gradients of parameters are multiplied by when they are complete: the loss scale of the
  * coming step, but 1 in fixed-point sums, which divide by it on the way in. */
 double execute_grads_scale(const session *s);
+/* The arrays of a micro-batch, as the loader fills them. */
+loader_rows execute_rows(const batch_rows *r);
 /* Fills g->rows with a micro-batch of samples; returns the number of targets. */
 int64_t execute_fill(const stage *g, loader *l, uint64_t first_sample);
 /* Adds to the tokens of g->rows, from first_sample on, what an objective needs: what the reference

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "io/hf/hf_weights.h"
 #include "io/npy.h"
@@ -9,20 +10,90 @@
 #include "train/guard/react.h"
 #include "train/routers.h"
 
-static status check_ids(const npy_i32 *ids, const char *path, int64_t vocab, err *e) {
+/* What one batch holds: ids [B,T+1]; or sources [B,S] and what the decoder is to write [B,T]. */
+typedef struct dump_batch {
+    const char *path;
+    npy_i32 ids, labels; /* labels without data: ids hold both */
+    int B, T, S;
+    int64_t targets; /* that count */
+} dump_batch;
+
+enum { LABEL_IGNORED = -100 };
+
+static status read_batch(dump_batch *b, err *e) {
+    size_t n = strlen(b->path);
+    bool pairs = n > 4 && strcmp(b->path + n - 4, ".npz") == 0;
+    if (!pairs) return npy_read_i32(&b->ids, b->path, e);
+    TRY(npz_read_i32(&b->ids, b->path, "input_ids", e));
+    return npz_read_i32(&b->labels, b->path, "labels", e);
+}
+
+static status check_array(const npy_i32 *ids, const char *path, const char *shape, int64_t least,
+                          int64_t lowest, int64_t vocab, err *e) {
     status st = ST_OK;
-    if (ids->rank != 2 || ids->dims[0] < 1 || ids->dims[1] < 2)
-        st = err_set(e, ST_FORMAT, "%s must hold ids [B,T+1] with T >= 1", path);
+    if (ids->rank != 2 || ids->dims[0] < 1 || ids->dims[1] < least)
+        st = err_set(e, ST_FORMAT, "%s must hold %s with T >= 1", path, shape);
     for (int64_t i = 0; i < ids->numel && st == ST_OK; i++)
-        if (ids->data[i] < 0 || ids->data[i] >= vocab)
+        if ((ids->data[i] < 0 && ids->data[i] != lowest) || ids->data[i] >= vocab)
             st = err_set(e, ST_FORMAT, "%s: id %d at element %ld is outside the vocabulary of %ld",
                          path, ids->data[i], (long)i, (long)vocab);
     if (st != ST_OK) err_where(e, "%s", path);
     return st;
 }
 
-static batch_rows rows_of(arena *a, const npy_i32 *ids, const model_config *mc) {
-    int B = (int)ids->dims[0], T = (int)ids->dims[1] - 1;
+static status check_batch(dump_batch *b, const model_config *mc, err *e) {
+    bool pairs = b->labels.data != NULL, encoder = mc->num_encoder_layers > 0;
+    int64_t vocab = mc->vocab_size;
+    if (pairs != encoder) {
+        err_at(e, ST_USAGE, "--ids-file", "the model has %s encoder, and %s %s sources and labels",
+               encoder ? "an" : "no", b->path, pairs ? "holds" : "does not hold");
+        return err_hint(e, encoder ? "give an .npz with input_ids [B,S] and labels [B,T]"
+                                   : "give a .npy of ids [B,T+1]");
+    }
+    TRY(check_array(&b->ids, b->path, pairs ? "input_ids [B,S]" : "ids [B,T+1]", pairs ? 1 : 2, 0,
+                    vocab, e));
+    b->B = (int)b->ids.dims[0];
+    b->T = (int)b->ids.dims[1] - 1;
+    b->targets = (int64_t)b->B * b->T;
+    if (!pairs) return ST_OK;
+    TRY(check_array(&b->labels, b->path, "labels [B,T]", 1, LABEL_IGNORED, vocab, e));
+    b->S = (int)b->ids.dims[1];
+    b->T = (int)b->labels.dims[1];
+    b->targets = 0;
+    for (int64_t i = 0; i < b->labels.numel; i++) b->targets += b->labels.data[i] >= 0;
+    if (b->labels.dims[0] == b->B && b->targets > 0) return ST_OK;
+    err_set(e, ST_FORMAT,
+            b->targets ? "%s has other numbers of sources and of labels"
+                       : "%s has no label that counts",
+            b->path);
+    return err_where(e, "%s", b->path);
+}
+
+/* As transformers reads such a batch: the decoder's ids are the labels shifted right, and sources have no
+ * padding. */
+static batch_rows pairs_of(arena *a, const model_config *mc, const dump_batch *d) {
+    int B = d->B, T = d->T;
+    batch_rows r = batch_rows_new(a, B, T, false, mc);
+    batch_rows_add_sources(a, &r, d->S);
+    memcpy(r.source, d->ids.data, (size_t)d->ids.numel * sizeof(int32_t));
+    for (int b = 0; b < B; b++) {
+        batch_rows_see_source(&r, b, d->S);
+        for (int t = 0; t < T; t++) {
+            int32_t label = d->labels.data[b * T + t];
+            int32_t before = t ? d->labels.data[b * T + t - 1] : model_decoder_start(mc);
+            int32_t pad = mc->pad_token_id > 0 ? (int32_t)mc->pad_token_id : 0;
+            r.ids[b * T + t] = before >= 0 ? before : pad;
+            r.targets[b * T + t] = label >= 0 ? label : -1;
+            r.pos[b * T + t] = t;
+        }
+    }
+    return r;
+}
+
+static batch_rows rows_of(arena *a, const model_config *mc, const dump_batch *d) {
+    if (d->S) return pairs_of(a, mc, d);
+    const npy_i32 *ids = &d->ids;
+    int B = d->B, T = d->T;
     batch_rows r = batch_rows_new(a, B, T, false, mc);
     for (int b = 0; b < B; b++)
         for (int t = 0; t < T; t++) {
@@ -97,13 +168,13 @@ static void replay(const setup *u, const batch_ports *io, op_run *run, int64_t t
     if (l.scale != 1.0) divide_gradients(u, l.scale);
 }
 
-static status run_batch(setup *u, const npy_i32 *ids, const char *out_file, double *loss, err *e) {
-    int B = (int)ids->dims[0], T = (int)ids->dims[1] - 1;
+static status run_batch(setup *u, const dump_batch *d, const char *out_file, double *loss, err *e) {
     if (u->models[0].num_labels) {
         err_at(e, ST_USAGE, "--dump-grads",
                "the batch has no labels, and the model's head is one of labels");
         return err_hint(e, "its body alone: model.num_labels=0");
     }
+    int B = d->B, T = d->T > d->S ? d->T : d->S;
     if (T > model_max_tokens(&u->models[0])) {
         err_set(e, ST_USAGE, "the batch has %d positions, the model's end at %ld", T,
                 (long)model_max_tokens(&u->models[0]));
@@ -111,7 +182,8 @@ static status run_batch(setup *u, const npy_i32 *ids, const char *out_file, doub
     }
     plan_spec spec = {.model = u->models[0],
                       .compute = setup_compute(u->c),
-                      .T = T,
+                      .T = d->T,
+                      .source_T = d->S,
                       .train_B = B,
                       .optim = optim_find("adamw"),
                       .recompute = (recompute_policy)u->c->train.recompute,
@@ -124,11 +196,11 @@ static status run_batch(setup *u, const npy_i32 *ids, const char *out_file, doub
     TRY(plan_commit(u->plan, e));
     TRY(setup_make_weights(u, u->plan->store, &u->models[0], e));
     batch_ports io = batch_ports_of(plan_prog(u->plan, USE_TRAIN, 0));
-    batch_rows rows = rows_of(u->a, ids, &u->models[0]);
+    batch_rows rows = rows_of(u->a, &u->models[0], d);
     batch_put(&io, 0, &rows);
     op_run run = {.dev = u->dev, .seed = (uint64_t)u->c->train.seed, .first_micro = true};
-    replay(u, &io, &run, (int64_t)B * T);
-    *loss = batch_take_nll(&io, 0, &rows) / ((double)B * T);
+    replay(u, &io, &run, d->targets);
+    *loss = batch_take_nll(&io, 0, &rows) / (double)d->targets;
     TRY(check_finite(u, &io, &run, *loss, e));
     return write_gradients(u, out_file, e);
 }
@@ -137,20 +209,21 @@ status train_dump_gradients(config *c, const char *ids_file, const char *out_fil
                             err *e) {
     static const train_options none = {0};
     session s = {.opt = &none, .setup = {.c = c, .a = arena_new("gradients")}};
-    npy_i32 ids = {0};
+    dump_batch d = {.path = ids_file};
     status st;
     if (c->train.precision.compute == CONFIG_PRECISION_AUTO)
         c->train.precision.compute = CONFIG_PRECISION_FP32;
-    TRY_GOTO(st, npy_read_i32(&ids, ids_file, e), done);
-    c->train.seq_len = ids.rank == 2 && ids.dims[1] > 1 ? ids.dims[1] - 1 : 1;
+    TRY_GOTO(st, read_batch(&d, e), done);
+    c->train.seq_len = d.ids.rank == 2 && d.ids.dims[1] > 1 ? d.ids.dims[1] - 1 : 1;
     TRY_GOTO(st, peers_open(&s.setup.peers, c, NULL, e), done);
     TRY_GOTO(st, config_open_device(c, &s.setup.dev, e), done);
     TRY_GOTO(st, session_open(&s, e), done);
     TRY_GOTO(st, session_open_course(&s, 0, NULL, e), done);
-    TRY_GOTO(st, check_ids(&ids, ids_file, s.setup.models[0].vocab_size, e), done);
-    st = run_batch(&s.setup, &ids, out_file, loss, e);
+    TRY_GOTO(st, check_batch(&d, &s.setup.models[0], e), done);
+    st = run_batch(&s.setup, &d, out_file, loss, e);
 done:
-    npy_i32_free(&ids);
+    npy_i32_free(&d.ids);
+    npy_i32_free(&d.labels);
     session_close(&s);
     return st;
 }

@@ -85,8 +85,8 @@ static uint64_t sample_of(const session *s, int micro_batch) {
 }
 
 static status fill(session *s, int micro_batch, err *e) {
-    const batch_rows *r = &s->stage.rows;
-    prefetch_take(s->stage.ahead, micro_batch, r->ids, r->targets, r->start, r->pos, r->info);
+    loader_rows rows = execute_rows(&s->stage.rows);
+    prefetch_take(s->stage.ahead, micro_batch, &rows);
     execute_complete(&s->stage, s->stage.train, sample_of(s, micro_batch));
     return loader_error(s->stage.train, e);
 }

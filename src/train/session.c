@@ -3,15 +3,12 @@
 #include "train/save/state.h"
 
 status session_open(session *s, err *e) {
-    int32_t vocab_size = 0;
     s->at = cursor_start();
     stage_init(&s->stage);
     watch_init(&s->watch, s->setup.c);
     s->journal = (journal){.speaks = setup_leads(&s->setup), .opt = s->opt, .late = json_array()};
-    TRY(setup_open_tokenizer(&s->setup, &vocab_size, &s->data.labels, e));
+    TRY(setup_open_tokenizer(&s->setup, &s->data, e));
     loss_scale_init(&s->scale, s->setup.c); /* the precision is known now */
-    s->data.tok = s->setup.tok;
-    s->data.vocab_size = vocab_size;
     s->data.watch = &s->watch;
     return ST_OK;
 }

@@ -146,7 +146,28 @@ static status check_head(const setup *u, const model_config *m, err *e) {
     return ST_OK;
 }
 
-status setup_open_tokenizer(setup *u, int32_t *vocab_size, text_labels *labels, err *e) {
+/* An encoder reads sources, which other samples have not. */
+static status check_encoder(const setup *u, const model_config *m, err *e) {
+    const config *c = u->c;
+    if (m->num_encoder_layers == 0 && c->train.source_len != CONFIG_AUTO) {
+        config_error(c, e, "train.source_len",
+                     "the model has no encoder, which would read sources");
+        return err_hint(e, "leave train.source_len out");
+    }
+    if (m->num_encoder_layers == 0) return ST_OK;
+    if (u->objective->loss) {
+        config_error(c, e, "train.objective", "train.objective=%s does not go with an encoder",
+                     u->objective->name);
+        return err_hint(e, "train.objective=lm learns from pairs");
+    }
+    int64_t S = stage_source_len(c, true), most = model_max_tokens(m);
+    if (S <= most) return ST_OK;
+    config_error(c, e, "train.source_len",
+                 "sources have %ld tokens, the model's positions end at %ld", (long)S, (long)most);
+    return err_hint(e, "train.source_len=%ld", (long)most);
+}
+
+status setup_open_tokenizer(setup *u, stage_data *data, err *e) {
     u->objective = objective_of(u->c);
     TRY(lora_open(&u->lora, u->a, u->c, e));
     if (u->c->tokenizer) TRY(tok_load(&u->tok, u->c->tokenizer, e));
@@ -159,8 +180,12 @@ status setup_open_tokenizer(setup *u, int32_t *vocab_size, text_labels *labels, 
     u->added_tokens = vocabulary_added(u->c, u->tok, &first);
     lora_learn_tokens(&u->lora, u->c, u->added_tokens);
     TRY(check_head(u, &first, e));
-    *vocab_size = (int32_t)first.vocab_size;
-    *labels = labels_of(&first);
+    data->tok = u->tok;
+    data->vocab_size = (int32_t)first.vocab_size;
+    data->labels = labels_of(&first);
+    data->has_encoder = first.num_encoder_layers > 0;
+    if (data->has_encoder) data->decoder_start = model_decoder_start(&first);
+    TRY(check_encoder(u, &first, e));
     TRY(choice_make(&u->choice, u->c, &u->peers, &first, u->dev, e));
     resolve_precision(u);
     return ST_OK;
@@ -282,11 +307,12 @@ static int cache_tok(const setup *u) {
 }
 
 /* What stage.c allocates for a stage. */
-static int64_t host_bytes(const course_stage *k, int64_t dp, int64_t labels) {
+static int64_t host_bytes(const course_stage *k, int64_t dp, const model_config *mc) {
     int64_t share = k->max_batch / dp;
-    return (int64_t)prefetch_bytes(k->B, k->T, share, k->c->data.document_mask) +
-           batch_rows_bytes(k->B, k->T, labels) + k->max_batch * k->T * (int64_t)sizeof(float) +
-           k->T;
+    int S = stage_source_len(k->c, mc->num_encoder_layers > 0);
+    return (int64_t)prefetch_bytes(k->B, k->T, S, share, k->c->data.document_mask) +
+           batch_rows_bytes(k->B, k->T, S, mc->num_labels) +
+           k->max_batch * k->T * (int64_t)sizeof(float) + k->T;
 }
 
 /* Whether a save can come before the last step. The save after the last step is always waited for,
@@ -310,6 +336,7 @@ static plan_spec spec_of(const setup *u, int stage) {
     return (plan_spec){.model = u->models[stage],
                        .compute = setup_compute(u->c),
                        .T = k->T,
+                       .source_T = stage_source_len(c, u->models[stage].num_encoder_layers > 0),
                        .train_B = k->B,
                        .micro_batches = k->max_batch / dp / k->B,
                        .chunks = (int)c->parallel.virtual,
@@ -322,6 +349,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .n_others = u->objective->reference && !u->knows_reference,
                        .valid_B = c->data.valid || u->objective->kl ? k->B : 0,
                        .cache_tok = cache_tok(u),
+                       .source_tok = cache_tok(u),
                        .prefill_T = PREFILL_T,
                        .score = u->tasks.score,
                        .optim = u->optim,
@@ -330,8 +358,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .chunk_rows = c->train.head_chunk_rows,
                        .z_loss = (float)c->optim.z_loss,
                        .routing = setup_routing(c),
-                       .host_bytes =
-                           host_bytes(k, dp, u->models[stage].num_labels) + u->tasks.host_bytes,
+                       .host_bytes = host_bytes(k, dp, &u->models[stage]) + u->tasks.host_bytes,
                        .fixed_grads = u->c->train.deterministic,
                        .snapshot = setup_saves_on_the_way(u) && u->peers.first_copy,
                        .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,

@@ -14,7 +14,7 @@
 #include "plan/plan.h"
 #include "tok/tok.h"
 #include "train/choice.h"
-#include "train/course/course.h"
+#include "train/course/stage_data.h"
 #include "train/lora.h"
 #include "train/objective/objective.h"
 #include "train/ranks/peers.h"
@@ -53,9 +53,8 @@ typedef struct setup {
 } setup;
 
 /* Needs c, a, peers and dev. Reads the model's config once, so that an error in it is found before
- * data is opened; *vocab_size is the model's, *labels what its head says of texts. */
-status setup_open_tokenizer(setup *u, int32_t *vocab_size, text_labels *labels,
-                            err *e) ATH_MUST_USE;
+ * data is opened; `data` gets the tokenizer and what is known of the model. */
+status setup_open_tokenizer(setup *u, stage_data *data, err *e) ATH_MUST_USE;
 /* epoch_sequences and origin: as in course_new. */
 status setup_open_course(setup *u, uint64_t epoch_sequences, const course_origin *origin,
                          err *e) ATH_MUST_USE;

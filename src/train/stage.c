@@ -64,6 +64,8 @@ static void make_ways(stage *g, const setup *u) {
     g->routing = routing_ports_of(a, u->plan);
     g->validation = batch_ports_of(plan_prog(u->plan, USE_VALID, 0));
     g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask, &u->models[g->number]);
+    int S = stage_source_len(g->now, u->models[g->number].num_encoder_layers > 0);
+    if (S) batch_rows_add_sources(a, &g->rows, S);
     g->learned = ARENA_ARRAY(a, objective_row, g->B);
     g->d_logp = ARENA_ARRAY(a, double, g->B);
     g->marks = ARENA_ARRAY(a, uint8_t, g->T);

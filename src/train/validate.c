@@ -67,10 +67,12 @@ static void sum_over_ranks(session *s, tally *t) {
     t->target_length = peers_sum_count(p, t->target_length, "bytes of validated targets");
 }
 
-/* NaN where the bytes are not known (token files of others do not say), or there are none. */
+/* NaN where the bytes are not known (token files of others do not say), or there are none, or where an encoder reads most of
+ * them. */
 static double bits_per_byte(const session *s, const tally *t) {
     shard_totals all = loader_totals(s->stage.valid);
-    if (all.text_bytes == 0 || t->target_length == 0) return NAN;
+    bool reads = loader_source_len(s->stage.valid) > 0;
+    if (all.text_bytes == 0 || t->target_length == 0 || reads) return NAN;
     double validated = (double)all.text_bytes * ((double)t->tokens / (double)all.tokens);
     double bytes = validated * ((double)t->target_length / (double)t->length);
     return (double)t->nll / SUM_SCALE / log(2.0) / bytes;

@@ -70,14 +70,23 @@ for recipe in "$root"/recipes/*.yaml; do
         [ $? = 4 ] || fail "$(basename "$recipe") does not plan: $(cat err out)"
     grep -q '"peak_bytes":' out || fail "$(basename "$recipe"): no plan: $(cat err out)"
 done
+# That with an encoder has a tokenizer of its own.
+athanor tok train my.txt -o t5.json --kind unigram --vocab-size 200 \
+    --special "<pad>,</s>,<unk>,$(seq -s, -f '<extra_id_%g>' 0 19)" >out
+athanor data build my.txt -o t5 tokenizer=t5.json valid=0.1 >out
 # Each recipe trains, with its own optimizer, schedule and precision, at a small size.
 for recipe in "$root"/recipes/*.yaml; do
     name=$(basename "$recipe" .yaml)
     small=(model.num_hidden_layers=1 model.hidden_size=32 model.num_attention_heads=2
         model.intermediate_size=64 model.max_position_embeddings=32 model.vocab_size=65)
     grep -qE 'preset: (smollm2|tinyllama)' "$recipe" && small+=(model.num_key_value_heads=1)
-    athanor train "$recipe" "run=recipe-$name" tokenizer=char.json "${small[@]}" \
-        "data.train=[{path: char/train}]" data.valid=char/valid train.seq_len=16 train.steps=3 \
+    set=char
+    if grep -q num_encoder_layers "$recipe"; then
+        set=t5
+        small+=(model.num_encoder_layers=1 model.num_hidden_layers=2 model.vocab_size=auto train.source_len=24)
+    fi
+    athanor train "$recipe" "run=recipe-$name" tokenizer=$set.json "${small[@]}" \
+        "data.train=[{path: $set/train}]" data.valid=$set/valid train.seq_len=16 train.steps=3 \
         train.global_batch_size=4 train.micro_batch_size=2 eval.batches=2 \
         'sample.prompts=["The"]' sample.max_new=8 >out 2>&1 || fail "$name: $(cat out)"
     grep -q "validation loss" out || fail "$name: $(cat out)"

@@ -183,6 +183,23 @@ done
 expect 0 generate run --prompt "the fire" --temperature 3 --top-p 1 --max-new 20 --json
 cmp -s out greedy && fail "--top-p 1 keeps one token"
 
+# Beam search: one beam is greedy; with --json all beams, the best first. N-grams that do not come twice.
+expect 0 generate run --prompt "the fire" --beams 1 --max-new 20 --json
+[ "$(ids_of ids out | tail -n 1)" = "$(ids_of ids greedy)" ] || fail "one beam is not greedy"
+expect 0 generate run --prompt "the fire" --beams 4 --length-penalty 0.5 --early-stopping never --max-new 20 --json
+[ "$(grep -o '"score"' out | wc -l)" = 5 ] || fail "not the best and 4 beams"
+expect 0 generate run --prompt "the fire" --beams 4 --length-penalty 0.5 --early-stopping never --max-new 20
+has out "the fire"
+expect 0 generate "$m" --ids 1,2,3,4,5 --beams 3 --no-repeat-ngram 1 --max-new 30
+[ "$(tr ',' '\n' <out | sort | uniq -d | wc -l)" = 0 ] || fail "a token comes twice"
+expect 0 generate "$m" --ids 1,2,3,4,5 --no-repeat-ngram 1 --temperature 2 --max-new 30
+[ "$(tr ',' '\n' <out | sort | uniq -d | wc -l)" = 0 ] || fail "a token that was drawn comes twice"
+expect 2 generate run --prompt the --beams 65;         has err "--beams must be"
+expect 2 generate run --prompt the --beams 2 --top-k 3; has err "beam search draws nothing"
+expect 2 generate run --prompt the --length-penalty 2; has err "add --beams N"
+expect 2 generate run --prompt the --beams 2 --early-stopping no
+has err "--early-stopping no is not true, false or never"
+
 # Refusals.
 expect 2 generate run --prompt "" --json;              has out "the prompt is empty"; has out '"kind": "usage"'
 expect 2 generate run --ids "" ;                       has err "the prompt is empty"

@@ -270,7 +270,10 @@ static void test_pairs_are_read_ahead_with_labels(void **state) {
     loader_row info[4];
     assert_true(prefetch_begin(p, 0, 8) > 0);
     for (int m = 0; m < 2; m++) {
-        prefetch_take(p, m, ids, targets, start, pos, info);
+        prefetch_take(
+            p, m,
+            &(loader_rows){
+                .ids = ids, .targets = targets, .start = start, .pos = pos, .info = info});
         for (int b = 0; b < 4; b++) {
             assert_int_equal(check_row(ids + b * T, targets + b * T) % 2, b % 2);
             assert_int_equal(info[b].label, b % 2 == 0);

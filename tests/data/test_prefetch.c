@@ -33,7 +33,11 @@ static int64_t check_take(prefetch *p, loader *l, uint64_t first, int64_t n, int
     int64_t at = (int64_t)m * B, live_rows = n - at < B ? n - at : B;
     size_t bytes = (size_t)live_rows * T * sizeof(int32_t);
     memset(&got, 0x7f, sizeof got);
-    prefetch_take(p, m, got.ids, got.targets, start ? got.start : NULL, got.pos, NULL);
+    prefetch_take(p, m,
+                  &(loader_rows){.ids = got.ids,
+                                 .targets = got.targets,
+                                 .start = start ? got.start : NULL,
+                                 .pos = got.pos});
     int64_t targets = loader_fill(l, first + (uint64_t)at, (int)live_rows, want.ids, want.targets,
                                   start ? want.start : NULL, want.pos, NULL);
     assert_memory_equal(got.ids, want.ids, bytes);
@@ -129,7 +133,9 @@ static void test_reading_overlaps(void **state) {
         cold = now_ms() - t < cold ? now_ms() - t : cold;
         rows r;
         for (int m = 0; m < MANY / B; m++)
-            prefetch_take(p, m, r.ids, r.targets, r.start, r.pos, NULL);
+            prefetch_take(
+                p, m,
+                &(loader_rows){.ids = r.ids, .targets = r.targets, .start = r.start, .pos = r.pos});
         prefetch_expect(p, (i * 10 + 1) * MANY, MANY);
         sleep_ms((long)(3 * cold));
         t = now_ms();
@@ -143,9 +149,10 @@ static void test_reading_overlaps(void **state) {
 
 static void test_bytes(void **state) {
     (void)state;
-    size_t one = prefetch_bytes(4, 100, 16, false), more = prefetch_bytes(4, 100, 32, false);
+    size_t one = prefetch_bytes(4, 100, 0, 16, false), more = prefetch_bytes(4, 100, 0, 32, false);
     assert_int_equal(more - one, 4 * (8 + 4 * sizeof(loader_row) + 2 * 4 * 100 * 4));
-    assert_int_equal(prefetch_bytes(4, 100, 32, true) - more, 8 * 4 * 100 * 4);
+    assert_int_equal(prefetch_bytes(4, 100, 0, 32, true) - more, 8 * 4 * 100 * 4);
+    assert_int_equal(prefetch_bytes(4, 100, 50, 32, false) - more, 8 * 4 * (2 * 100 + 4 * 50) * 4);
 }
 
 int main(void) {

@@ -12,7 +12,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-static const char *const forms[] = {"messages", "sharegpt", "alpaca", "preference", "kto"};
+static const char *const forms[] = {"messages",    "sharegpt",   "alpaca",
+                                    "translation", "preference", "kto"};
 static char path[] = "/tmp/athanor-fuzz-chat-XXXXXX.jsonl";
 static chat_encoder encoder;
 

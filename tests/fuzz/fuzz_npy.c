@@ -17,6 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len) {
     npy_i32 a;
     err e = {0};
     if (npy_read_i32(&a, path, &e) == ST_OK) npy_i32_free(&a);
+    if (npz_read_i32(&a, path, "a", &e) == ST_OK) npy_i32_free(&a);
     unlink(path);
     return 0;
 }

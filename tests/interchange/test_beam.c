@@ -56,27 +56,39 @@ static void same_ids(const json_t *o, int beam, const tok_ids *got) {
     fail_msg("%s", "other tokens");
 }
 
+static void same_beams(const json_t *o, const beam_request *rq, beam_text *texts, int n) {
+    assert_int_equal(n, rq->beams);
+    for (int i = 0; i < n; i++) {
+        double want = json_number_value(json_array_get(json_object_get(o, "scores"), (size_t)i));
+        same_ids(o, i, &texts[i].ids);
+        if (fabs(texts[i].score - want) > 1e-5 * fmax(1, fabs(want))) {
+            char *text = json_dumps(o, 0);
+            fail_msg("beam %d has the score %.7g, not %.7g: %s", i, texts[i].score, want, text);
+        }
+        assert_true(texts[i].finish == (texts[i].ids.n < NEW ? FINISH_END : FINISH_LENGTH));
+        tok_ids_free(&texts[i].ids);
+    }
+}
+
+static void check_in_turn(open_model *m, const json_t *o, const beam_request *rq) {
+    err e = {0};
+    beam_text texts[BEAMS_MOST];
+    int n;
+    generator g = open_model_generator(m);
+    assert_int_equal(beam_run_in_turn(&g, rq, texts, &n, &e), ST_OK);
+    same_beams(o, rq, texts, n);
+    generator_free(&g);
+}
+
 static void check_beams(open_model *m, const json_t *o, const beam_request *rq) {
     err e = {0};
     beam_text texts[BEAMS_MOST];
     int n;
     scorer *s = open_model_scorer(m);
     generate_limits limits = plan_limits(m->plan, m->tok, m->score.longest);
-    for (int twice = 0; twice < 2;
-         twice++) { /* with what the search before has left in the slots */
+    for (int i = 0; i < 2; i++) { /* with what the search before has left in the slots, too */
         assert_int_equal(beam_run(s, &limits, rq, texts, &n, &e), ST_OK);
-        assert_int_equal(n, rq->beams);
-        for (int i = 0; i < n; i++) {
-            const json_t *score = json_array_get(json_object_get(o, "scores"), (size_t)i);
-            same_ids(o, i, &texts[i].ids);
-            double want = json_number_value(score);
-            if (fabs(texts[i].score - want) > 1e-5 * fmax(1, fabs(want))) {
-                char *text = json_dumps(o, 0);
-                fail_msg("beam %d has the score %.7g, not %.7g: %s", i, texts[i].score, want, text);
-            }
-            assert_true(texts[i].finish == (texts[i].ids.n < NEW ? FINISH_END : FINISH_LENGTH));
-            tok_ids_free(&texts[i].ids);
-        }
+        same_beams(o, rq, texts, n);
     }
     scorer_free(s);
 }
@@ -116,9 +128,10 @@ static void check_case(const json_t *o) {
     assert_int_equal(open_model_read(&m, path, 2, &e), ST_OK);
     open_model_set_beams(&m, prompt.n + NEW, rq.beams);
     assert_int_equal(open_model_load(&m, (int)prompt.n + NEW, 0, &e), ST_OK);
-    if (rq.beams > 1)
+    if (rq.beams > 1) {
         check_beams(&m, o, &rq);
-    else
+        check_in_turn(&m, o, &rq);
+    } else
         check_greedy(&m, o, &rq);
     open_model_close(&m);
 }
@@ -128,6 +141,30 @@ static void test_golden(void **state) {
     json_t *cases = json_load_file(TEST_DIR "/golden/beams.json", 0, NULL);
     assert_int_equal(json_array_size(cases), 40);
     for (size_t i = 0; i < json_array_size(cases); i++) check_case(json_array_get(cases, i));
+    json_decref(cases);
+}
+
+/* The encoder reads the prompt; beams take turns. */
+static void check_encoder(const json_t *o) {
+    err e = {0};
+    open_model m;
+    char path[256];
+    snprintf(path, sizeof path, TEST_DIR "/golden/encoder/%s",
+             json_string_value(json_object_get(o, "model")));
+    list prompt = ids_of(json_object_get(o, "prompt")), end = ids_of(json_object_get(o, "end"));
+    beam_request rq = request_of(o, &prompt, &end);
+    assert_int_equal(open_model_read(&m, path, 2, &e), ST_OK);
+    open_model_set_source(&m, (int)prompt.n);
+    assert_int_equal(open_model_load(&m, 1 + NEW, 0, &e), ST_OK);
+    if (rq.beams > 1) check_in_turn(&m, o, &rq);
+    open_model_close(&m);
+}
+
+static void test_encoders(void **state) {
+    (void)state;
+    json_t *cases = json_load_file(TEST_DIR "/golden/beams_encoder.json", 0, NULL);
+    assert_int_equal(json_array_size(cases), 16);
+    for (size_t i = 0; i < json_array_size(cases); i++) check_encoder(json_array_get(cases, i));
     json_decref(cases);
 }
 
@@ -160,6 +197,8 @@ static void test_edges(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden), cmocka_unit_test(test_edges)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden),
+                                       cmocka_unit_test(test_encoders),
+                                       cmocka_unit_test(test_edges)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -288,7 +288,34 @@ static void add_cached_attention(case_list *l, int i, fill cache) {
     c->in[2] = (slot){cache, a->B * a->K * a->Tk, a->Dv, 0, 0};
 }
 
+/* With a bias of W rows by distance, of which `zero` is that of distance 0, and with ends of keys. */
+static void add_biased_attention(case_list *l, int i, int64_t W, int32_t zero, float cap,
+                                 bool ends) {
+    const attention_case *a = &ATTENTION_CASES[i];
+    add_attention(l, i, cap);
+    op_case *c = &l->items[l->n - 1];
+    LABEL(c, "attention #%d with a bias of %d rows, zero=%d cap=%g ends=%d", i, (int)W, zero,
+          (double)cap, ends);
+    c->attr.attention.bias_zero = zero;
+    if (W) c->in[6] = (slot){ACTIVATION, W, a->H, 0, 0};
+    if (ends) c->in[5] = (slot){INTEGERS, a->B * a->Tq, 1, a->Tk + 2, 0};
+}
+
 static void cases_ATTENTION(case_list *l) {
+    static const struct {
+        int index, W, zero;
+        float cap;
+        bool ends;
+    } biased[] = {{0, 1, 0, 0, false},     {1, 3, 1, 0, true},       {2, 9, 0, 0, false},
+                  {3, 40, 3, 0, true},     {7, 21, 10, 0.7f, true},  {8, 5, 4, 0, true},
+                  {9, 30, 0, 0, false},    {10, 7, 2, 0, false},     {11, 40, 20, 0.6f, false},
+                  {12, 8, 3, 0, true},     {13, 13, 6, 0, true},     {14, 35, 17, 0, false},
+                  {18, 65, 32, 0, true},   {19, 257, 128, 0, false}, {22, 33, 16, 0, true},
+                  {24, 129, 0, 0, false},  {26, 200, 100, 1, true},  {8, 0, 0, 0, true},
+                  {21, 12, 3, 0.5f, true}, {16, 41, 40, 0, true}};
+    for (int i = 0; i < ARRAY_LEN(biased); i++)
+        add_biased_attention(l, biased[i].index, biased[i].W, biased[i].zero, biased[i].cap,
+                             biased[i].ends);
     static const int cached[] = {2, 3, 9, 10, 11, 12, 19, 21, 22, 23, 24, 30};
     for (int i = 0; i < ARRAY_LEN(ATTENTION_CASES); i++) add_attention(l, i, 0);
     for (int i = 0; i < ARRAY_LEN(CAPPED_CASES); i++)

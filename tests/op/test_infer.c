@@ -338,7 +338,7 @@ static void test_kernel_choice(void **state) {
 static void test_names(void **state) {
     (void)state;
     char name[16];
-    assert_int_equal(op_inputs(OP_ATTENTION), 5);
+    assert_int_equal(op_inputs(OP_ATTENTION), 7);
     assert_int_equal(op_outputs(OP_HEAD_CE), 3);
     assert_string_equal(op_input_name(OP_ATTENTION, 4, name), "qpos");
     assert_string_equal(op_output_name(OP_HEAD_CE, 2, name), "dx");

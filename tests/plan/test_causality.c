@@ -112,6 +112,8 @@ static void lab_open(lab *l, dev *d, int trial) {
     int n_families = 0;
     while (model_family_at(n_families)) n_families++;
     const model_family *f = model_family_at(trial % n_families);
+    if (f->encoder_names[PART_Q])
+        f = model_family_find("llama"); /* train/test_encoder.c has these */
     json_t *o = json_pack("{s:s,s:i,s:i,s:f}", "model_type", f->model_type, "vocab_size", V,
                           "max_position_embeddings", 64, "initializer_range",
                           0.3); /* so that every path matters */

@@ -101,7 +101,7 @@ static val attention(lab *l, val x, float dropout) {
     val qkv = graph_rope(g, linear(l, x, 8), l->pos, l->rope, 3, 2, 2, false);
     op_attention s = one_head_spec(dropout);
     val o = graph_attention(g, &s, graph_view(g, qkv, 0, 4), graph_view(g, qkv, 4, 2),
-                            graph_view(g, qkv, 6, 2), VAL_NONE, VAL_NONE);
+                            graph_view(g, qkv, 6, 2), &GRAPH_SEES_ALL);
     return linear(l, o, C);
 }
 
@@ -462,7 +462,7 @@ static val capped_transformer(lab *l, val x) {
         val k = normed_heads(l, graph_view(l->g, qkv, 4, 2), 1, i == 1);
         op_attention s = one_head_spec(0);
         s.softcap = 0.8f, s.window = 2;
-        val o = graph_attention(l->g, &s, q, k, graph_view(l->g, qkv, 6, 2), VAL_NONE, VAL_NONE);
+        val o = graph_attention(l->g, &s, q, k, graph_view(l->g, qkv, 6, 2), &GRAPH_SEES_ALL);
         x = graph_add(l->g, x, graph_scale(l->g, linear(l, o, C), 0.3f));
         val free_norm = graph_rmsnorm(l->g, x, VAL_NONE, 1e-5f, false, 0);
         val y = graph_softcap(l->g, linear(l, free_norm, C), 1.1f);

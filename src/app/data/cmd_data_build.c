@@ -256,8 +256,10 @@ static status run_build(const cli_args *args, err *e) {
 }
 
 static const cli_option OPTIONS[] = {
-    {"chat", "FORM", "conversations: messages, sharegpt, alpaca, preference, kto; auto, no"},
-    {"template", "FILE", "another chat template than the tokenizer's; chatml is built in"},
+    {"chat", "FORM",
+     "conversations: messages, sharegpt, alpaca, translation, preference, kto; auto, no"},
+    {"template", "FILE",
+     "another chat template than the tokenizer's; chatml and plain are built in"},
     {NULL, NULL, NULL}};
 
 const cli_command command_data_build = {

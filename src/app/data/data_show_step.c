@@ -25,6 +25,7 @@ typedef struct step_view {
     const data_look *look;
     int64_t left;           /* documents that may still be shown */
     int32_t *ids, *targets; /* [T], as loader_fill gives them */
+    loader_rows rows;       /* the same with the sources, where the run has an encoder */
     json_t *documents, *samples;
     inspection x;
 } step_view;
@@ -144,6 +145,32 @@ static status append_text(const step_view *v, const sample_view *s, const char *
     return st;
 }
 
+/* ---- sources and targets ---- */
+
+static status put_part(const step_view *v, const char *name, const int32_t *ids, int64_t n,
+                       strbuf *out, err *e) {
+    row_writer w = {.v = v, .margin = "              ", .out = out};
+    TRY(tok_decode(v->d->tok, ids, n, false, &w.piece, e));
+    strbuf_printf(out, "      %-8s", name);
+    append_clean(&w, strbuf_cstr(&w.piece), w.piece.len);
+    strbuf_putc(out, '\n');
+    strbuf_free(&w.piece);
+    return ST_OK;
+}
+
+/* Each pair of a row: what the encoder reads, and what the decoder is to write. */
+static status append_pairs(const step_view *v, strbuf *out, err *e) {
+    const loader_rows *r = &v->rows;
+    int T = v->d->T, end;
+    for (int t = 0; t < T && r->targets[t] >= 0; t = end) {
+        for (end = t; end < T && r->targets[end] >= 0 && r->start[end] == t;) end++;
+        int first = r->seen_start[t];
+        TRY(put_part(v, "source", r->source + first, r->seen_end[t] - first, out, e));
+        TRY(put_part(v, "target", r->targets + t, end - t, out, e));
+    }
+    return ST_OK;
+}
+
 /* ---- the inspector's row ---- */
 
 static const shards *set_of(const step_view *v, const sample_view *s) {
@@ -239,13 +266,17 @@ static json_t *document_json(const sample_view *s, const loader_span *span) {
 
 static status sample_json(const step_view *v, const sample_view *s, json_t **out, err *e) {
     strbuf text = {0};
-    status st = tok_decode(v->d->tok, v->ids, s->place.n_inputs, false, &text, e);
+    int S = loader_source_len(v->d->loader);
+    int64_t n = S ? 0 : s->place.n_inputs;
+    while (S && n < v->d->T && v->targets[n] >= 0) n++;
+    status st = tok_decode(v->d->tok, S ? v->targets : v->ids, n, false, &text, e);
     if (st == ST_OK)
         *out = json_pack(
             "{s:I,s:i,s:o,s:I,s:I,s:o,s:o,s:o}", "sample", (json_int_t)s->sample, "row", s->row,
             "set", json_cstr(s->set), "epoch", (json_int_t)s->place.epoch, "sequence",
             (json_int_t)s->place.sequence, "ids", cli_id_list(v->ids, v->d->T), "targets",
             cli_id_list(v->targets, v->d->T), "text", json_text(strbuf_cstr(&text), text.len));
+    if (st == ST_OK && S) json_object_set_new(*out, "source_ids", cli_id_list(v->rows.source, S));
     strbuf_free(&text);
     return st;
 }
@@ -299,7 +330,7 @@ static void print_document(const loader_span *span) {
 
 /* Whether the inspector draws the row. */
 static bool is_inspected(const step_view *v, const sample_view *s) {
-    return set_of(v, s)->chat.marks || v->look->style.tokens;
+    return !v->rows.source && (set_of(v, s)->chat.marks || v->look->style.tokens);
 }
 
 static status print_inspected(step_view *v, const sample_view *s, err *e) {
@@ -320,7 +351,7 @@ static status print_row(step_view *v, const sample_view *s, int n, err *e) {
     if (!v->look->render) return ST_OK;
     if (is_inspected(v, s)) return print_inspected(v, s, e);
     strbuf text = {0};
-    status st = append_text(v, s, "    ", &text, e);
+    status st = v->rows.source ? append_pairs(v, &text, e) : append_text(v, s, "    ", &text, e);
     if (st == ST_OK) fputs(strbuf_cstr(&text), stdout);
     strbuf_free(&text);
     return st;
@@ -336,7 +367,7 @@ static status read_sample(const step_view *v, int row, sample_view *s, err *e) {
     s->set = loader_source_shards(l, s->place.source)->dir;
     TRY(loader_describe(l, s->sample, v->a, &s->spans, &s->n_spans, e));
     if (!v->look->render) return ST_OK;
-    loader_fill(l, s->sample, 1, v->ids, v->targets, NULL, NULL, NULL);
+    loader_fill_rows(l, s->sample, 1, &v->rows);
     return loader_error(l, e);
 }
 
@@ -392,6 +423,23 @@ static status write_page(step_view *v, int64_t left_out, err *e) {
     return data_write_page(&v->x, v->look->html, e);
 }
 
+static status make_rows(step_view *v, err *e) {
+    int S = loader_source_len(v->d->loader);
+    size_t T = (size_t)v->d->T;
+    v->ids = xcalloc(T, sizeof *v->ids);
+    v->targets = xcalloc(T, sizeof *v->targets);
+    v->rows = (loader_rows){.ids = v->ids, .targets = v->targets};
+    if (!S) return ST_OK;
+    if (v->look->html)
+        return err_at(e, ST_USAGE, "--html", "rows with sources are shown as text or with --json");
+    int32_t *at = xcalloc(4 * (size_t)S + 3 * T, sizeof *at);
+    v->rows.source = at, v->rows.source_pos = at + S;
+    v->rows.source_start = at + 2 * S, v->rows.source_end = at + 3 * S;
+    v->rows.start = at + 4 * S, v->rows.seen_start = v->rows.start + T;
+    v->rows.seen_end = v->rows.seen_start + T;
+    return ST_OK;
+}
+
 static status show_samples(step_view *v, err *e) {
     int64_t row = 0;
     bool text = !v->look->json && !v->look->html;
@@ -415,15 +463,15 @@ status data_show_step(const char *run, int64_t step, const data_look *look, err 
     TRY(step_data_open(&v.d, run, step, e));
     v.a = arena_new("data show");
     v.x = (inspection){.a = arena_new("inspector"), .t = v.d->tok, .built = true};
-    v.ids = xcalloc((size_t)v.d->T, sizeof *v.ids);
-    v.targets = xcalloc((size_t)v.d->T, sizeof *v.targets);
     v.documents = json_array();
     v.samples = json_array();
-    status st = show_samples(&v, e);
+    status st = make_rows(&v, e);
+    if (st == ST_OK) st = show_samples(&v, e);
     json_decref(v.documents);
     json_decref(v.samples);
     free(v.ids);
     free(v.targets);
+    free(v.rows.source); /* of all arrays of sources the first */
     arena_free(v.x.a);
     arena_free(v.a);
     step_data_close(v.d);

@@ -88,7 +88,8 @@ static const cli_option options[] = {
     {"trace", "OUT.json", "write a timeline of computation and communication of all ranks"},
     {"trace-steps", "N", "steps in it, from the second that is trained (default 3)"},
     {"dump-grads", "OUT", "write loss and gradients of one batch as safetensors; no update"},
-    {"ids-file", "F.npy", "the batch for --dump-grads: int32 [B,T+1]"},
+    {"ids-file", "FILE",
+     "the batch for --dump-grads: int32 [B,T+1]; with an encoder an .npz of input_ids and labels"},
     {0}};
 
 static const cli_rule rules[] = {

@@ -45,8 +45,9 @@ typedef struct build {
     int n_sides, lock_fd;
     bool made_out_dir;
     chat_kind kind;
-    bool begun; /* the kind is known, and the writers are open */
-    task held;  /* the sample read last; labels need the next one's answer */
+    bool begun;        /* the kind is known, and the writers are open */
+    task held;         /* the sample read last; labels need the next one's answer */
+    json_t *variables; /* of the template, if they are more than opt->variables */
     json_t *first_answer;
     uint64_t n_samples;
     uint64_t tokens;
@@ -390,6 +391,23 @@ static status run(build *b, chat_build_result *result, err *e) {
     return finish_sets(b, result->report, e);
 }
 
+/* The template plain ends texts by what the tokenizer ends them by, whatever its other files say. */
+static status set_end(build *b, const char *tokenizer, err *e) {
+    int32_t eos = tok_eos(b->encoder.tok);
+    size_t len;
+    if (eos < 0) {
+        err_at(e, ST_USAGE, "--template plain",
+               "%s has no end of text, by which source and target end", tokenizer);
+        return err_hint(e,
+                        "name it eos_token in tokenizer_config.json, or add </s>: athanor tok add");
+    }
+    const char *text = tok_bytes(b->encoder.tok, eos, &len);
+    b->variables = b->opt->variables ? json_copy((json_t *)b->opt->variables) : json_object();
+    json_object_set_new(b->variables, "eos_token", json_stringn_nocheck(text, len));
+    b->encoder.variables = b->variables;
+    return ST_OK;
+}
+
 /* The template, and what it is rendered with. */
 static status open_template(build *b, const char *tokenizer, err *e) {
     const char *file = b->opt->template_file;
@@ -398,6 +416,7 @@ static status open_template(build *b, const char *tokenizer, err *e) {
     localtime_r(&now, &b->now);
     b->encoder.template = b->template;
     b->encoder.now = &b->now;
+    if (file && strcmp(file, "plain") == 0) return set_end(b, tokenizer, e);
     bool lacks =
         file && strcmp(file, "chatml") == 0 &&
         (tok_id(b->encoder.tok, "<|im_start|>") < 0 || tok_id(b->encoder.tok, "<|im_end|>") < 0);
@@ -415,6 +434,7 @@ static void clean_up(build *b, status st) {
     for (int i = 0; i < BATCH; i++) task_free(&b->batch[i]);
     task_free(&b->held);
     json_decref(b->first_answer);
+    json_decref(b->variables);
     if (b->lock_fd >= 0) {
         if (file_remove_tree(b->work_dir, NULL) == ST_OK && st != ST_OK && b->made_out_dir)
             rmdir(b->out_dir);

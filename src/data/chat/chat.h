@@ -22,7 +22,7 @@
 
 typedef struct chat_build_options {
     const char *form;          /* of the records; NULL: found out, from each record */
-    const char *template_file; /* or "chatml"; NULL: that of the tokenizer */
+    const char *template_file; /* or "chatml", "plain"; NULL: that of the tokenizer */
     const json_t *variables;   /* of the template; NULL: none */
     chat_train train;
     uint32_t allowed;      /* bits of checks */

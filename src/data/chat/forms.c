@@ -38,8 +38,10 @@ static bool has_text(const json_t *v) {
 /* Question and answer columns that go together. */
 static const struct {
     const char *question, *answer;
-} PAIRS[] = {{"instruction", "output"}, {"instruction", "response"}, {"question", "answer"},
-             {"prompt", "completion"},  {"prompt", "response"},      {"query", "response"}};
+} PAIRS[] = {{"instruction", "output"}, {"instruction", "response"},
+             {"question", "answer"},    {"prompt", "completion"},
+             {"prompt", "response"},    {"query", "response"},
+             {"source", "target"},      {"src", "tgt"}};
 
 static int question_of(const json_t *record) {
     for (int i = 0; i < ARRAY_LEN(PAIRS); i++)
@@ -63,7 +65,7 @@ bool chat_column_is_read(const char *name) {
     static const char *const OTHERS[] = {
         "messages", "conversations", "conversation", "system", "tools",   "documents",
         "chosen",   "rejected",      "label",        "input",  "history", "chat_template_kwargs",
-        "kto_tag"};
+        "kto_tag",  "translation"};
     for (int i = 0; i < ARRAY_LEN(OTHERS); i++)
         if (strcmp(OTHERS[i], name) == 0) return true;
     for (int i = 0; i < ARRAY_LEN(PAIRS); i++)
@@ -183,6 +185,24 @@ static status read_alpaca(const json_t *record, chat_sample *out, err *e) {
     return read_common(record, out, e);
 }
 
+/* ---- translations ---- */
+
+/* {"translation": {"en": "...", "fr": "..."}}: from the first language to the second. */
+static bool is_translation(const json_t *record) {
+    return json_object_size(column(record, "translation")) == 2;
+}
+
+static status read_translation(const json_t *record, chat_sample *out, err *e) {
+    json_t *pair = (json_t *)column(record, "translation");
+    void *first = json_object_iter(pair), *second = json_object_iter_next(pair, first);
+    if (json_object_size(pair) != 2)
+        return err_set(e, ST_USAGE, "its \"translation\" is no object of two languages");
+    out->messages = json_array();
+    TRY(chat_add_messages(out->messages, json_object_iter_value(first), "user", "translation", e));
+    return chat_add_messages(out->messages, json_object_iter_value(second), "assistant",
+                             "translation", e);
+}
+
 /* ---- pairs ---- */
 
 static bool is_preference(const json_t *record) {
@@ -259,6 +279,7 @@ static const chat_form FORMS[] = {
     {"messages", is_messages, read_list},
     {"sharegpt", is_sharegpt, read_list},
     {"alpaca", is_alpaca, read_alpaca},
+    {"translation", is_translation, read_translation},
 };
 
 const chat_form *chat_form_find(const char *name) {
@@ -278,7 +299,7 @@ const char *chat_form_name(const chat_form *f) {
 }
 
 const char *chat_form_names(void) {
-    return "messages, sharegpt, alpaca, preference or kto";
+    return "messages, sharegpt, alpaca, translation, preference or kto";
 }
 
 status chat_form_read(const chat_form *f, const json_t *record, chat_sample *out, err *e) {

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LOADER_OPEN_FILES = 64 };
 
@@ -71,6 +72,7 @@ static status open_sequences(loader *l, source_state *src, err *e) {
                          .packing = l->packing,
                          .order = l->order,
                          .seq_len = l->seq_len,
+                         .source_len = l->cuts_spans ? 0 : l->S,
                          .firsts = l->values};
     TRY(packing_open(&src->packing, &spec, e));
     src->sequences = packing_get_totals(src->packing).sequences;
@@ -104,15 +106,61 @@ static status check_samples(const loader_config *cfg, const shards *s, err *e) {
                                    : "lm");
 }
 
+static status wrong_sources(const char *hint, const char *sentence, err *e) {
+    err_at(e, ST_USAGE, "data.packing", "%s", sentence);
+    return err_hint(e, "%s", hint);
+}
+
+/* Pairs or texts; how long the texts are that become pairs. */
+static status choose_sources(loader *l, const loader_config *cfg, bool pairs, err *e) {
+    const span_rules *r = &cfg->spans;
+    for (int i = 0; i < l->n_sources; i++)
+        if (l->source[i].shards->chat.marks != pairs)
+            return wrong_sources("take sets of one kind",
+                                 "some sets are pairs and others are texts", e);
+    if (pairs && l->packing == PACKING_CONCAT)
+        return wrong_sources("leave data.packing out",
+                             "pairs are not cut: data.packing concat does not go", e);
+    if (pairs && l->packing == PACKING_BESTFIT && !cfg->document_mask)
+        return wrong_sources("data.document_mask=true, or data.packing=none",
+                             "pairs in one row must not see each other", e);
+    if (pairs) return ST_OK;
+    if (l->packing != PACKING_CONCAT)
+        return wrong_sources("leave data.packing out",
+                             "spans are cut out of texts that are packed by concat", e);
+    size_t bytes = sizeof *r->sentinels * (size_t)r->n_sentinels;
+    l->cuts_spans = true;
+    l->spans = *r;
+    l->sentinels = xmalloc(bytes + 1);
+    if (bytes) memcpy(l->sentinels, r->sentinels, bytes);
+    l->spans.sentinels = l->sentinels;
+    l->seq_len = (int)spans_longest(r, l->S, l->T);
+    if (l->seq_len < 2) {
+        err_at(e, ST_USAGE, "train.seq_len",
+               "no text fits into a source of %d and a target of %d tokens", l->S, l->T);
+        return err_hint(e, "raise train.source_len and train.seq_len");
+    }
+    int64_t need = spans_of(r, l->seq_len).spans;
+    if (need <= r->n_sentinels) return ST_OK;
+    err_at(e, ST_USAGE, "tokenizer",
+           "span corruption of %d tokens needs %ld sentinels, the tokenizer has %d", l->seq_len,
+           (long)need, r->n_sentinels);
+    return err_hint(
+        e, "add <extra_id_0>, <extra_id_1>, ...: athanor tok add TOK --special '<extra_id_0>,...'");
+}
+
 /* Which packing, now that the sets are known. */
 static status choose_packing(loader *l, const loader_config *cfg, err *e) {
     bool chat = false;
     for (int i = 0; i < l->n_sources; i++) chat = chat || l->source[i].shards->chat.marks;
     l->packing = cfg->packing;
     if (cfg->packing == PACKING_AUTO) l->packing = chat ? PACKING_BESTFIT : PACKING_CONCAT;
-    if (cfg->packing == PACKING_AUTO && l->parts > 1) l->packing = PACKING_NONE;
+    bool mixes = l->S && !cfg->document_mask; /* texts of one row would see each other */
+    if (cfg->packing == PACKING_AUTO && (l->parts > 1 || mixes))
+        l->packing = chat ? PACKING_NONE : PACKING_CONCAT;
     if (!cfg->shuffle) l->packing = chat ? PACKING_NONE : PACKING_CONCAT;
     if (cfg->values) l->packing = PACKING_NONE; /* a user's other choice was refused before */
+    if (l->S) TRY(choose_sources(l, cfg, chat, e));
     if (l->parts == 1 || (l->packing == PACKING_NONE && l->order == ORDER_SHUFFLE)) return ST_OK;
     err_at(e, ST_USAGE, l->packing == PACKING_NONE ? "data.order" : "data.packing",
            "pairs stay together: one conversation a row, shuffled");
@@ -164,7 +212,10 @@ status loader_open(loader **out, const loader_config *cfg, err *e) {
     *out = NULL;
     TRY(check_config(cfg, e));
     loader *l = xcalloc(1, sizeof *l);
-    l->seq_len = cfg->seq_len;
+    l->seq_len = l->T = cfg->seq_len;
+    l->S = cfg->source_len;
+    l->decoder_start = cfg->decoder_start;
+    l->seed = cfg->seed;
     l->document_mask = cfg->document_mask;
     l->shuffle = cfg->shuffle;
     l->values = cfg->values;
@@ -199,6 +250,7 @@ void loader_close(loader *l) {
     shard_files_free(l->files);
     mixture_free(l->mix);
     free(l->source);
+    free(l->sentinels);
     free(l->fault);
     free(l);
 }
@@ -220,7 +272,10 @@ status loader_error(const loader *l, err *e) {
 /* ---- questions ---- */
 
 int loader_seq_len(const loader *l) {
-    return l->seq_len;
+    return l->T;
+}
+int loader_source_len(const loader *l) {
+    return l->S;
 }
 uint64_t loader_sequences(const loader *l) {
     return l->sequences;

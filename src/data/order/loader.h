@@ -36,6 +36,10 @@
  *                 counted (packing_totals). Where a sample is two sequences (pairs), packing is
  *                 none, and sequences 2i and 2i + 1 are documents 2i and 2i + 1: they are shuffled
  *                 together and lie in rows that follow each other.
+ *   sources       With source_len S > 0 a row has a source of up to S tokens beside T for the decoder. Sets with marks are
+ *                 pairs: what is not trained is the source (packing.h), one in a row, or with bestfit and document_mask
+ *                 as many as fit. Of other sets pieces of text become pairs by span corruption (spans.h), as long as
+ *                 fits into S and T
  * Validation (shuffle = false), concat, or none for conversations
  *   Sources one after the other, sequences in order, without overlap: every token but the first of
  *   a source is a target exactly once. The last row of a source ends in padding. Rows past the last
@@ -52,6 +56,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "data/order/spans.h"
 #include "data/shard/shards.h"
 
 enum { LOADER_IGNORE = -100, LOADER_MAX_SOURCES = 256, LOADER_MAX_SEQ_LEN = 1 << 24 };
@@ -88,12 +93,15 @@ typedef struct loader_source {
 typedef struct loader_config {
     const loader_source *sources;
     int n_sources;
-    int seq_len;        /* T */
-    bool document_mask; /* attention, positions and targets stay inside a document */
-    bool shuffle;       /* true: training; false: validation */
-    int sequences;      /* documents of a sample, which the sets must have, too; 0: 1 */
-    bool labels;        /* samples must be such with labels */
-    bool values;        /* samples are texts, one a row, each with a score: its label */
+    int seq_len;           /* T */
+    bool document_mask;    /* attention, positions and targets stay inside a document */
+    bool shuffle;          /* true: training; false: validation */
+    int sequences;         /* documents of a sample, which the sets must have, too; 0: 1 */
+    bool labels;           /* samples must be such with labels */
+    bool values;           /* samples are texts, one a row, each with a score: its label */
+    int source_len;        /* S: rows have sources for an encoder; 0: they have none */
+    int32_t decoder_start; /* with sources: what the decoder reads first */
+    span_rules spans;      /* with sources: how texts become pairs; what it points to is copied */
     loader_packing packing;
     loader_order order;
     uint64_t seed;
@@ -105,9 +113,9 @@ typedef struct loader_config {
 
 /* What else is known of a row. */
 typedef struct loader_row {
-    float
-        label; /* 0: it has tokens of a rejected or undesirable answer, else 1; of a set of labelled texts (`values`): its
-                     document's score */
+    /* 0: it has tokens of a rejected or undesirable answer, else 1; of a set of labelled texts (`values`): its document's
+     * score */
+    float label;
     int32_t n_inputs; /* ids without padding */
 } loader_row;
 
@@ -139,6 +147,19 @@ void loader_close(loader *l); /* NULL is fine */
  * loader_error before the batch is used. */
 int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
                     int32_t *start, int32_t *pos, loader_row *info);
+/* The same, with the sources of an encoder (source_len S > 0). [B,S]: the source's ids, its positions within its own text,
+ * and which tokens of the row each may see: from source_start on, before source_end (padding: both 0). [B,T]: which tokens
+ * of the source the decoder's token sees. Targets are the target's tokens; ids are those shifted by one, behind
+ * decoder_start. start is that of the pair in the row, whatever document_mask says. Without sources (S 0) these arrays are not
+ * touched. */
+typedef struct loader_rows {
+    int32_t *ids, *targets;                                   /* [B,T] */
+    int32_t *start, *pos;                                     /* [B,T]; NULL: not wanted */
+    loader_row *info;                                         /* [B]; NULL: not wanted */
+    int32_t *source, *source_pos, *source_start, *source_end; /* [B,S] */
+    int32_t *seen_start, *seen_end;                           /* [B,T] */
+} loader_rows;
+int64_t loader_fill_rows(loader *l, uint64_t first_sample, int B, const loader_rows *rows);
 /* The first error that any call met, which names the file; ST_OK when there was none. */
 status loader_error(const loader *l, err *e) ATH_MUST_USE;
 
@@ -163,13 +184,14 @@ typedef struct loader_span {
     uint64_t first_tok, end_tok; /* the part, as tokens of the set */
     int row_first;               /* its first position in the row */
 } loader_span;
-/* The documents of a sample, in the order of the row, in the arena; at most T. */
+/* The documents of a sample (of pairs: their targets), in the order of the row, in the arena; at most T. */
 status loader_describe(const loader *l, uint64_t sample, arena *a, loader_span **spans, int *n,
                        err *e) ATH_MUST_USE;
 
 /* ---- questions about the whole ---- */
 
-int loader_seq_len(const loader *l);
+int loader_seq_len(const loader *l);    /* T */
+int loader_source_len(const loader *l); /* S */
 int loader_n_sources(const loader *l);
 /* What was chosen for PACKING_AUTO, or what was asked for. */
 loader_packing loader_get_packing(const loader *l);

@@ -28,7 +28,13 @@ typedef struct loader_fault {
 } loader_fault;
 
 struct loader {
-    int seq_len;
+    int seq_len; /* tokens that a sequence is cut or packed to */
+    int T, S;    /* of rows; S 0: there are no sources. Without these seq_len is T */
+    bool cuts_spans;
+    span_rules spans;
+    int32_t *sentinels; /* of the rules */
+    int32_t decoder_start;
+    uint64_t seed;
     bool document_mask, shuffle;
     bool values;            /* labelled texts, one a row */
     int parts;              /* sequences of a sample: 1, or 2 in pairs */
@@ -64,6 +70,14 @@ typedef struct place_walk {
 status place_walk_begin(const loader *l, const loader_place *p, place_walk *w, err *e) ATH_MUST_USE;
 /* *more = false at the end. */
 status place_walk_next(place_walk *w, packing_piece *piece, bool *more, err *e) ATH_MUST_USE;
+
+/* n tokens from `first` on, inside the set. False: some of them are not what they should be; all
+ * are usable as ids. */
+bool rows_read(const loader *l, const shards *s, uint64_t first, int64_t n, int32_t *ids);
+/* The text of a sample that is cut by arithmetic, up to seq_len tokens; returns how many they are. False: as above. */
+bool rows_read_text(const loader *l, uint64_t sample, int32_t *ids, int64_t *n);
+/* Row b of sample first + b, in rows with sources; returns its targets that count. */
+int64_t sources_fill_row(const loader *l, uint64_t sample, const loader_rows *rows, int64_t b);
 
 /* pos[r,t] = t - start[r,t] for n rows; start NULL: t. */
 void rows_fill_positions(int32_t *pos, const int32_t *start, int64_t n, int64_t T);

@@ -15,7 +15,7 @@ struct packing {
     int fd;
     char *path;
     uint64_t n_tok, n_pieces;
-    int64_t seq_len;
+    int64_t seq_len, source_len;
     packing_totals totals;
 };
 
@@ -38,9 +38,9 @@ static bool trailer_fits(const packing_trailer *t, const packing_spec *spec, uin
     return memcmp(t->magic, PACKING_MAGIC, sizeof t->magic) == 0 &&
            t->hash == packing_trailer_hash(t) && t->packing == spec->packing &&
            t->order == spec->order && t->seq_len == (uint32_t)spec->seq_len &&
-           t->firsts == (uint32_t)spec->firsts && t->fingerprint == spec->set->fingerprint &&
-           t->n_tok == spec->set->totals.tokens && n > 0 && n <= body / PACKING_ENTRY_BYTES &&
-           t->n_pieces <= body / PACKING_PIECE_BYTES &&
+           t->source_len == (uint32_t)spec->source_len && t->firsts == (uint32_t)spec->firsts &&
+           t->fingerprint == spec->set->fingerprint && t->n_tok == spec->set->totals.tokens &&
+           n > 0 && n <= body / PACKING_ENTRY_BYTES && t->n_pieces <= body / PACKING_PIECE_BYTES &&
            t->n_pieces * PACKING_PIECE_BYTES + n * PACKING_ENTRY_BYTES == body;
 }
 
@@ -70,9 +70,10 @@ static char *file_path(arena *a, const packing_spec *spec) {
     static const char *const packings[] = {LOADER_PACKINGS(LIST_WORD)};
     static const char *const orders[] = {"", "-asc", "-desc"};
     const shards *s = spec->set;
+    char *source = spec->source_len ? arena_printf(a, "%dx", spec->source_len) : "";
     char *name =
-        arena_printf(a, "pack-%s-%d%s.seq", spec->firsts ? "first" : packings[spec->packing],
-                     spec->seq_len, orders[spec->order]);
+        arena_printf(a, "pack-%s-%s%d%s.seq", spec->firsts ? "first" : packings[spec->packing],
+                     source, spec->seq_len, orders[spec->order]);
     if (file_is_dir(s->dir)) return path_join(a, s->dir, name);
     return arena_printf(a, "%s.%s", s->shard[0].file, name);
 }
@@ -107,6 +108,7 @@ status packing_open(packing **out, const packing_spec *spec, err *e) {
     p->path = xstrdup(file_path(a, spec));
     p->n_tok = spec->set->totals.tokens;
     p->seq_len = spec->seq_len;
+    p->source_len = spec->source_len;
     arena_free(a);
     status st = open_or_make(p, spec, e);
     if (st == ST_OK)
@@ -148,7 +150,7 @@ status packing_sequence(const packing *p, uint64_t place, uint64_t *sequence, er
 
 status packing_walk_begin(const packing *p, uint64_t place, packing_walk *w, err *e) {
     w->p = p;
-    w->room = p->seq_len;
+    w->room = p->seq_len + p->source_len;
     w->at = w->n = 0;
     w->last = false;
     return read_entry(p, place, p->n_pieces, &w->next, e);

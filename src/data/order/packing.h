@@ -15,18 +15,22 @@
  *   none      every piece is a row of its own
  *   bestfit   pieces of T are rows of their own; the others are packed by best fit decreasing (Ding
  *             et al. 2024, "Fewer Truncations Improve Language Modeling"), a million at a time
+ *   pairs     (source_len S > 0) a document of a set with marks is a source, up to the first token that is trained,
+ *             and a target behind it: two pieces, of at most S and T tokens. In a row sources and targets take turns;
+ *             with bestfit all sources have room in S tokens and all targets in T, since the size of a pair is the larger
+ *             share that it takes of the two. A document without source or target is left out
  *   concat    no pieces: sequence i is tokens i T .. i T + T - 1, and only the order is stored
  *
  * Order by score. The score of a sequence is the mean of its documents' scores, weighted by how
  * many tokens of each are in it. Documents without a score do not count; sequences without any come
  * last. Equal scores are ordered by a hash.
  *
- * File: SET/pack-PACKING-T[-ORDER].seq; for a token file of another program,
+ * File: SET/pack-PACKING-T[-ORDER].seq (pairs: pack-PACKING-SxT); for a token file of another program,
  * FILE.pack-PACKING-T[-ORDER].seq. ORDER is asc or desc. With `firsts` PACKING is "first".
  *   pieces      12 bytes each: u64 first token, u32 with the number of tokens in bits 0-25, bit 30:
  *               the document goes on behind, bit 31: the last piece of its sequence
  *   sequences   u64 each: number of the first piece; concat: number of the sequence
- *   trailer     96 bytes (packing_format.h), with the set's fingerprint and a checksum of the
+ *   trailer     104 bytes (packing_format.h), with the set's fingerprint and a checksum of the
  *               trailer. If it shows other data, or a file that is not complete, the index is made
  *               again */
 #ifndef DATA_PACKING_H
@@ -43,6 +47,7 @@ typedef struct packing_spec {
     int seq_len;
     bool
         firsts; /* with none: of each document the first piece, also where it has one token only (labelled texts) */
+    int source_len; /* S: documents are a source and a target each; 0: they are not */
 } packing_spec;
 
 typedef struct packing_piece {

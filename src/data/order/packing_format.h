@@ -17,14 +17,14 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written a
 /* The end of the file. */
 typedef struct packing_trailer {
     char magic[8];
-    uint32_t packing, order, seq_len, firsts;
+    uint32_t packing, order, seq_len, source_len, firsts, zero;
     uint64_t fingerprint; /* of the set */
     uint64_t n_tok;
     uint64_t n_pieces;
     packing_totals totals;
     uint64_t hash; /* XXH3-64 of what stands before */
 } packing_trailer;
-_Static_assert(sizeof(packing_trailer) == 96, "no padding: it is written as it is");
+_Static_assert(sizeof(packing_trailer) == 104, "no padding: it is written as it is");
 
 uint64_t packing_trailer_hash(const packing_trailer *t);
 /* Makes the file at `path` anew. */

@@ -125,6 +125,8 @@ typedef struct window {
     bestfit *fit;
     uint64_t *first_tok;
     uint32_t *len;
+    uint32_t *source,
+        *target; /* pairs: where the target begins in the document, and its length; else NULL */
     float *score;
     int32_t n;
 } window;
@@ -165,7 +167,7 @@ static void add_sequence(maker *m, uint64_t entry, float score) {
     VEC_PUSH(m->scored, m->n, m->cap, item);
 }
 
-static status write_piece(maker *m, const packing_piece *piece, bool last, err *e) {
+static status write_some(maker *m, const packing_piece *piece, bool last, err *e) {
     uint8_t bytes[PACKING_PIECE_BYTES];
     uint32_t bits =
         (uint32_t)piece->n | (piece->goes_on ? PACKING_GOES_ON : 0) | (last ? PACKING_LAST : 0);
@@ -173,8 +175,23 @@ static status write_piece(maker *m, const packing_piece *piece, bool last, err *
     memcpy(bytes + 8, &bits, 4);
     m->n_pieces++;
     m->totals.tokens += (uint64_t)piece->n;
-    m->totals.targets += (uint64_t)piece->n - !piece->goes_on;
     return file_out_write(&m->file, bytes, sizeof bytes, e);
+}
+
+static status write_piece(maker *m, const packing_piece *piece, bool last, err *e) {
+    m->totals.targets += (uint64_t)piece->n - !piece->goes_on;
+    return write_some(m, piece, last, e);
+}
+
+/* Of a document with `source` tokens before its target, as much as a row has room for. */
+static status write_pair(maker *m, uint64_t first, uint32_t source, uint32_t target, bool last,
+                         err *e) {
+    int64_t S = m->spec->source_len;
+    packing_piece one = {.first_tok = first, .n = source < S ? source : S};
+    packing_piece two = {.first_tok = first + source, .n = target};
+    m->totals.targets += target;
+    TRY(write_some(m, &one, false, e));
+    return write_some(m, &two, last, e);
 }
 
 static status write_alone(maker *m, const packing_piece *piece, float score, err *e) {
@@ -184,8 +201,10 @@ static status write_alone(maker *m, const packing_piece *piece, float score, err
 
 /* ---- best fit ---- */
 
-static void window_open(window *w, int T) {
+static void window_open(window *w, int T, bool pairs) {
     w->fit = bestfit_new(T, WINDOW_PIECES);
+    if (pairs) w->source = xmalloc(WINDOW_PIECES * sizeof *w->source);
+    if (pairs) w->target = xmalloc(WINDOW_PIECES * sizeof *w->target);
     w->first_tok = xmalloc(WINDOW_PIECES * sizeof *w->first_tok);
     w->len = xmalloc(WINDOW_PIECES * sizeof *w->len);
     w->score = xmalloc(WINDOW_PIECES * sizeof *w->score);
@@ -195,6 +214,8 @@ static void window_free(window *w) {
     bestfit_free(w->fit);
     free(w->first_tok);
     free(w->len);
+    free(w->source);
+    free(w->target);
     free(w->score);
 }
 
@@ -205,7 +226,10 @@ static status write_bin(maker *m, const int32_t *items, int32_t n, err *e) {
     add_sequence(m, m->n_pieces, score_mean(&score));
     for (int32_t i = 0; i < n; i++) {
         packing_piece piece = {.first_tok = w->first_tok[items[i]], .n = w->len[items[i]]};
-        TRY(write_piece(m, &piece, i + 1 == n, e));
+        bool last = i + 1 == n;
+        TRY(w->source
+                ? write_pair(m, piece.first_tok, w->source[items[i]], w->target[items[i]], last, e)
+                : write_piece(m, &piece, last, e));
     }
     return ST_OK;
 }
@@ -251,6 +275,39 @@ static status add_document(maker *m, const document_bounds *d, err *e) {
     return window_add(m, &piece, d->score, e);
 }
 
+/* How many tokens of a document come before the first that is trained. */
+static status source_length(const shards *s, const document_bounds *d, uint64_t *n, err *e) {
+    uint8_t marks[4096];
+    uint64_t len = d->end_tok - d->first_tok;
+    for (*n = 0; *n < len;) {
+        uint64_t take = len - *n < sizeof marks ? len - *n : sizeof marks;
+        TRY(shards_copy_marks(s, d->first_tok + *n, (int64_t)take, marks, e));
+        for (uint64_t i = 0; i < take; i++, ++*n)
+            if (marks[i] & MARK_TRAINED) return ST_OK;
+    }
+    return ST_OK;
+}
+
+static status add_pair(maker *m, const document_bounds *d, err *e) {
+    uint64_t source, S = (uint64_t)m->spec->source_len, T = (uint64_t)m->seq_len;
+    TRY(source_length(m->spec->set, d, &source, e));
+    uint64_t target = d->end_tok - d->first_tok - source;
+    m->totals.documents++;
+    if (source == 0 || target == 0) return ST_OK;
+    m->totals.documents_cut += source > S || target > T;
+    if (target > T) target = T;
+    if (m->spec->packing == PACKING_NONE) {
+        add_sequence(m, m->n_pieces, d->score);
+        return write_pair(m, d->first_tok, (uint32_t)source, (uint32_t)target, true, e);
+    }
+    uint64_t share = ((source < S ? source : S) * T + S - 1) / S;
+    packing_piece piece = {.first_tok = d->first_tok,
+                           .n = (int64_t)(share > target ? share : target)};
+    m->win.source[m->win.n] = (uint32_t)source;
+    m->win.target[m->win.n] = (uint32_t)target;
+    return window_add(m, &piece, d->score, e);
+}
+
 static status for_each_document(maker *m, status (*use)(maker *, const document_bounds *, err *),
                                 err *e) {
     documents *docs = documents_new(m->spec->set);
@@ -263,13 +320,21 @@ static status for_each_document(maker *m, status (*use)(maker *, const document_
     return st;
 }
 
+static status no_pairs(const maker *m, err *e) {
+    err_at(e, ST_USAGE, "data.train", "%s has no document with a source and a target",
+           m->spec->set->dir);
+    return err_hint(e, "build it from pairs: `athanor data build PAIRS.jsonl template=plain`");
+}
+
 static status make_pieces(maker *m, err *e) {
-    if (m->spec->packing == PACKING_BESTFIT) window_open(&m->win, m->spec->seq_len);
-    status st = for_each_document(m, add_document, e);
+    bool pairs = m->spec->source_len > 0;
+    if (m->spec->packing == PACKING_BESTFIT) window_open(&m->win, m->spec->seq_len, pairs);
+    status st = for_each_document(m, pairs ? add_pair : add_document, e);
     if (st == ST_OK && m->win.n > 0) st = window_pack(m, e);
     window_free(&m->win);
     TRY(st);
     if (m->n > 0) return ST_OK;
+    if (pairs) return no_pairs(m, e);
     err_at(e, ST_USAGE, "data.packing",
            "%s has no document of two tokens: there is nothing to predict", m->spec->set->dir);
     return err_hint(e, "set data.packing to concat, or leave the source out");
@@ -325,6 +390,7 @@ static status write_trailer(maker *m, err *e) {
                          .packing = m->spec->packing,
                          .order = m->spec->order,
                          .seq_len = (uint32_t)m->seq_len,
+                         .source_len = (uint32_t)m->spec->source_len,
                          .firsts = m->spec->firsts,
                          .fingerprint = m->spec->set->fingerprint,
                          .n_tok = m->spec->set->totals.tokens,

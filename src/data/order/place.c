@@ -140,8 +140,11 @@ static status describe(const loader *l, uint64_t sample, span_list *list, err *e
     bool more;
     TRY(place_look_up(l, &p, e));
     TRY(place_walk_begin(l, &p, &w, e));
+    bool pairs = l->S && !l->cuts_spans;
     for (int64_t at = 0;; at += piece.n) {
         TRY(place_walk_next(&w, &piece, &more, e));
+        if (more && pairs)
+            TRY(place_walk_next(&w, &piece, &more, e)); /* the target; its source was before it */
         if (!more) return ST_OK;
         TRY(describe_piece(l, p.source, &piece, at, list, e));
     }

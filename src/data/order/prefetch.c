@@ -23,7 +23,8 @@ struct prefetch {
     loader *l;
     int B, T, slots;
     bool start;      /* starts are kept */
-    int32_t *rows;   /* [slots] of a loader_row [B], ids [B,T], targets [B,T], start [B,T] */
+    int S;           /* tokens of sources; 0: there are none */
+    int32_t *rows;   /* [slots] of what slot_at says */
     int64_t *live;   /* [slots] targets that count */
     bool has_thread; /* without one, steps are made when they begin */
     pthread_t thread;
@@ -42,12 +43,34 @@ static int64_t micro_batches(const prefetch *p, int64_t n) {
 
 enum { INFO_INTS = sizeof(loader_row) / sizeof(int32_t) };
 
-static size_t slot_ints(int B, int T, bool start) {
-    return (size_t)B * (INFO_INTS + (size_t)T * (start ? 3 : 2));
+static size_t slot_ints(int B, int T, int S, bool start) {
+    size_t of_row =
+        INFO_INTS + (size_t)T * (start ? 3 : 2) + (S ? 4 * (size_t)S + 2 * (size_t)T : 0);
+    return (size_t)B * of_row;
 }
 
-static int32_t *slot_rows(const prefetch *p, uint64_t number) {
-    return p->rows + number % (uint64_t)p->slots * slot_ints(p->B, p->T, p->start);
+static int32_t *next_array(int32_t **at, int64_t n) {
+    int32_t *array = *at;
+    *at += n;
+    return array;
+}
+
+/* The arrays of a slot. */
+static loader_rows slot_at(const prefetch *p, uint64_t number) {
+    int64_t of_T = (int64_t)p->B * p->T, of_S = (int64_t)p->B * p->S;
+    int32_t *at = p->rows + number % (uint64_t)p->slots * slot_ints(p->B, p->T, p->S, p->start);
+    loader_rows r = {.info = (loader_row *)(void *)next_array(&at, (int64_t)INFO_INTS * p->B)};
+    r.ids = next_array(&at, of_T);
+    r.targets = next_array(&at, of_T);
+    if (p->start) r.start = next_array(&at, of_T);
+    if (!p->S) return r;
+    r.source = next_array(&at, of_S);
+    r.source_pos = next_array(&at, of_S);
+    r.source_start = next_array(&at, of_S);
+    r.source_end = next_array(&at, of_S);
+    r.seen_start = next_array(&at, of_T);
+    r.seen_end = next_array(&at, of_T);
+    return r;
 }
 
 /* ---- making ---- */
@@ -76,10 +99,8 @@ static bool next_job(const prefetch *p, job *j) {
 }
 
 static int64_t fill(const prefetch *p, const job *j) {
-    size_t n = (size_t)p->B * (size_t)p->T;
-    int32_t *slot = slot_rows(p, j->number), *ids = slot + INFO_INTS * p->B;
-    return loader_fill(p->l, j->first, j->rows, ids, ids + n, p->start ? ids + 2 * n : NULL, NULL,
-                       (loader_row *)(void *)slot);
+    loader_rows rows = slot_at(p, j->number);
+    return loader_fill_rows(p->l, j->first, j->rows, &rows);
 }
 
 /* Called with the lock held, which is given up while reading. */
@@ -119,9 +140,10 @@ prefetch *prefetch_new(loader *l, int B, int64_t batch, bool start) {
     p->l = l;
     p->B = B;
     p->T = loader_seq_len(l);
+    p->S = loader_source_len(l);
     p->slots = slots_of(B, batch);
     p->start = start;
-    p->rows = xcalloc((size_t)p->slots * slot_ints(B, p->T, start), sizeof *p->rows);
+    p->rows = xcalloc((size_t)p->slots * slot_ints(B, p->T, p->S, start), sizeof *p->rows);
     p->live = xcalloc((size_t)p->slots, sizeof *p->live);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
@@ -147,9 +169,10 @@ void prefetch_free(prefetch *p) {
     free(p);
 }
 
-size_t prefetch_bytes(int B, int T, int64_t batch, bool start) {
+size_t prefetch_bytes(int B, int T, int S, int64_t batch, bool start) {
     size_t slots = (size_t)slots_of(B, batch);
-    return sizeof(prefetch) + slots * (sizeof(int64_t) + slot_ints(B, T, start) * sizeof(int32_t));
+    return sizeof(prefetch) +
+           slots * (sizeof(int64_t) + slot_ints(B, T, S, start) * sizeof(int32_t));
 }
 
 /* ---- steps ---- */
@@ -210,15 +233,25 @@ int64_t prefetch_begin(prefetch *p, uint64_t first, int64_t n) {
 
 /* ---- taking ---- */
 
-static void copy_slot(const prefetch *p, uint64_t number, int64_t rows, int32_t *ids,
-                      int32_t *targets, int32_t *start, int32_t *pos, loader_row *info) {
-    size_t n = (size_t)p->B * (size_t)p->T, bytes = (size_t)rows * (size_t)p->T * sizeof(int32_t);
-    const int32_t *slot = slot_rows(p, number), *from = slot + INFO_INTS * p->B;
-    memcpy(ids, from, bytes);
-    memcpy(targets, from + n, bytes);
-    if (start) memcpy(start, from + 2 * n, bytes);
-    if (pos) rows_fill_positions(pos, start, rows, p->T);
-    if (info) memcpy(info, slot, (size_t)rows * sizeof *info);
+static void copy(int32_t *to, const int32_t *from, int64_t n) {
+    if (to && from) memcpy(to, from, (size_t)n * sizeof *to);
+}
+
+static void copy_slot(const prefetch *p, uint64_t number, int64_t rows, const loader_rows *to) {
+    const loader_rows from = slot_at(p, number);
+    int64_t of_T = rows * p->T, of_S = rows * p->S;
+    copy(to->ids, from.ids, of_T);
+    copy(to->targets, from.targets, of_T);
+    copy(to->start, from.start, of_T);
+    if (to->info) memcpy(to->info, from.info, (size_t)rows * sizeof *to->info);
+    if (to->pos) rows_fill_positions(to->pos, to->start, rows, p->T);
+    if (!p->S) return;
+    copy(to->source, from.source, of_S);
+    copy(to->source_pos, from.source_pos, of_S);
+    copy(to->source_start, from.source_start, of_S);
+    copy(to->source_end, from.source_end, of_S);
+    copy(to->seen_start, from.seen_start, of_T);
+    copy(to->seen_end, from.seen_end, of_T);
 }
 
 static void release(prefetch *p, uint64_t up_to) {
@@ -230,13 +263,12 @@ static void release(prefetch *p, uint64_t up_to) {
 
 /* `now` and `released` are changed by the owner alone, who is here: reading them needs no lock, and
  * the step's slots were all made when it began. */
-void prefetch_take(prefetch *p, int m, int32_t *ids, int32_t *targets, int32_t *start, int32_t *pos,
-                   loader_row *info) {
+void prefetch_take(prefetch *p, int m, const loader_rows *to) {
     int64_t left = p->now.n - (int64_t)m * p->B;
-    CHECK(m >= 0 && left > 0 && (!start || p->start), "micro-batch %d", m);
+    CHECK(m >= 0 && left > 0 && (!to->start || p->start), "micro-batch %d", m);
     int64_t rows = left < p->B ? left : p->B;
     uint64_t number = p->now.base + (uint64_t)m;
     CHECK(number >= p->released, "micro-batch %d was taken before", m);
-    copy_slot(p, number, rows, ids, targets, start, pos, info);
+    copy_slot(p, number, rows, to);
     release(p, number + 1);
 }

@@ -17,8 +17,8 @@ typedef struct prefetch prefetch;
 /* B: rows of a micro-batch. batch: rows of a step, at most. start: starts are read, too. */
 prefetch *prefetch_new(loader *l, int B, int64_t batch, bool start);
 void prefetch_free(prefetch *p); /* waits for the thread; NULL is fine */
-/* Bytes that a prefetch of this shape holds. */
-size_t prefetch_bytes(int B, int T, int64_t batch, bool start);
+/* Bytes that a prefetch of this shape holds, with sources of S tokens. */
+size_t prefetch_bytes(int B, int T, int S, int64_t batch, bool start);
 
 /* Says that the next step will be n samples from `first` on, so that they are read ahead. A
  * prefetch_begin of any other step is allowed, too: it is only slower. */
@@ -26,9 +26,8 @@ void prefetch_expect(prefetch *p, uint64_t first, int64_t n);
 /* Begins a step: waits until it is there, and gives the number of its targets. */
 int64_t prefetch_begin(prefetch *p, uint64_t first, int64_t n);
 /* Copies micro-batch m of the step that has begun; the last one of a step may have fewer rows than
- * B. Arrays as in loader_fill; start, pos and info NULL: not wanted. In order; some
- * may be passed over. */
-void prefetch_take(prefetch *p, int m, int32_t *ids, int32_t *targets, int32_t *start, int32_t *pos,
-                   loader_row *info);
+ * B. Arrays that are NULL are not wanted; pos counts from start, if that is given. In order; some may
+ * be passed over. */
+void prefetch_take(prefetch *p, int m, const loader_rows *to);
 
 #endif

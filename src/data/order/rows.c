@@ -52,9 +52,7 @@ static void outside_vocabulary(const loader *l, const shards *s, uint64_t tok) {
     loader_set_fault(l, &e);
 }
 
-/* n tokens from `first` on, inside the set. False: some of them are not what they should be; all
- * are usable as ids. */
-static bool read_tokens(const loader *l, const shards *s, uint64_t first, int64_t n, int32_t *ids) {
+bool rows_read(const loader *l, const shards *s, uint64_t first, int64_t n, int32_t *ids) {
     uint32_t largest = 0;
     err e = {0};
     if (shards_copy(s, first, n, ids, &largest, &e) != ST_OK) {
@@ -77,7 +75,7 @@ static bool read_ring(const loader *l, const source_state *src, uint64_t first, 
     while (n > 0) {
         uint64_t left = src->n_tok - first;
         int64_t take = (uint64_t)n < left ? n : (int64_t)left;
-        good &= read_tokens(l, src->shards, first, take, ids);
+        good &= rows_read(l, src->shards, first, take, ids);
         ids += take;
         n -= take;
         first = 0;
@@ -147,6 +145,14 @@ static status mask_documents(const loader *l, const loader_place *p, const row *
     }
 }
 
+bool rows_read_text(const loader *l, uint64_t sample, int32_t *ids, int64_t *n) {
+    err e = {0};
+    loader_place p = place_compute(l, sample);
+    if (place_look_up(l, &p, &e) != ST_OK) loader_set_fault(l, &e);
+    *n = p.n_inputs;
+    return read_ring(l, &l->source[p.source], p.first_tok, p.n_inputs, ids);
+}
+
 static int64_t fill_cut(const loader *l, loader_place *p, const row *r, const scratch *mem,
                         err *e) {
     if (place_look_up(l, p, e) != ST_OK) loader_set_fault(l, e);
@@ -172,7 +178,7 @@ static int64_t fill_cut(const loader *l, loader_place *p, const row *r, const sc
 static void fill_piece(const loader *l, const shards *s, const packing_piece *piece, int64_t at,
                        const row *r, const scratch *mem) {
     int64_t n = piece->n, targets = piece->goes_on ? n : n - 1;
-    bool good = read_tokens(l, s, piece->first_tok, targets + 1, mem->tok);
+    bool good = rows_read(l, s, piece->first_tok, targets + 1, mem->tok);
     memcpy(r->ids + at, mem->tok, (size_t)n * sizeof *r->ids);
     memcpy(r->targets + at, mem->tok + 1, (size_t)targets * sizeof *r->targets);
     good &= apply_marks(l, s, piece->first_tok + 1, targets, at, r, mem);
@@ -234,17 +240,28 @@ void rows_fill_positions(int32_t *pos, const int32_t *start, int64_t n, int64_t 
             pos[b * T + t] = (int32_t)t - (start ? start[b * T + t] : 0);
 }
 
-int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
-                    int32_t *start, int32_t *pos, loader_row *info) {
-    const int64_t T = l->seq_len;
+int64_t loader_fill_rows(loader *l, uint64_t first_sample, int B, const loader_rows *rows) {
+    const int64_t T = l->T;
     int64_t live = 0;
+    if (l->S) {
+        for (int64_t b = 0; b < B; b++)
+            live += sources_fill_row(l, first_sample + (uint64_t)b, rows, b);
+        return live;
+    }
     scratch mem = scratch_new(l);
     for (int64_t b = 0; b < B; b++) {
-        row r = {ids + b * T, targets + b * T, start ? start + b * T : NULL,
-                 info ? info + b : NULL};
+        row r = {rows->ids + b * T, rows->targets + b * T, rows->start ? rows->start + b * T : NULL,
+                 rows->info ? rows->info + b : NULL};
         live += fill_row(l, first_sample + (uint64_t)b, &r, &mem);
     }
-    if (pos) rows_fill_positions(pos, start, B, T);
+    if (rows->pos) rows_fill_positions(rows->pos, rows->start, B, T);
     free(mem.tok);
     return live;
+}
+
+int64_t loader_fill(loader *l, uint64_t first_sample, int B, int32_t *ids, int32_t *targets,
+                    int32_t *start, int32_t *pos, loader_row *info) {
+    CHECK(l->S == 0, "rows with sources are filled by loader_fill_rows");
+    loader_rows rows = {.ids = ids, .targets = targets, .start = start, .pos = pos, .info = info};
+    return loader_fill_rows(l, first_sample, B, &rows);
 }

@@ -16,6 +16,7 @@
 #include <omp.h>
 
 #include "op/cpu/attention_amx.h"
+#include "op/cpu/attention_bias.h"
 #include "op/cpu/draws.h"
 #include "op/cpu/vmath.h"
 
@@ -71,7 +72,7 @@ V_INLINE void att_look_lane(att_view *v, int64_t i, int64_t low, int64_t high) {
 
 V_INLINE att_view att_look(const op_call *c, int64_t b, int64_t q0) {
     const op_attr *at = c->attr;
-    const tensor *start = &c->in[3];
+    const tensor *start = &c->in[3], *end = &c->in[5];
     int64_t Tq = at->attention.Tq, Tk = at->attention.Tk, window = at->attention.window;
     att_view v = {.b = b, .q0 = q0, .first = Tk, .all_end = Tk};
     v.rows = att_min(Tq - q0, ATT_Q);
@@ -84,6 +85,8 @@ V_INLINE att_view att_look(const op_call *c, int64_t b, int64_t q0) {
             if (low < 0) low = 0;
             if (window > 0) low = att_max(low, p - window + 1);
             high = at->attention.causal ? att_min(p + 1, Tk) : Tk;
+            if (end->data)
+                high = att_min(high, ((const int32_t *)end->data)[(b * Tq + q0 + i) * end->ld]);
             high = att_max(high, low);
         }
         att_look_lane(&v, i, low, high);
@@ -132,10 +135,31 @@ V_INLINE float att_score_scale(const op_attr *at) {
     return cap > 0.0f ? at->attention.scale / cap : at->attention.scale * ATT_LOG2E;
 }
 
-/* Softcap of the scores of n keys; those of vectors that were skipped do not matter. Tiles do not
- * scale what they multiply: returns what is left to be multiplied with, 1 or a positive number. */
-V_INLINE float att_cap_scores(const op_attr *at, float *s, int64_t n) {
+/* What the bias is scaled with, to be added to such products. */
+V_INLINE float att_bias_scale(const op_attr *at) {
+    return at->attention.softcap > 0.0f ? 1.0f / at->attention.softcap : ATT_LOG2E;
+}
+
+/* s = s scale + the bias of a head, of keys [j0, j0 + n). */
+V_INLINE void att_add_bias(const op_call *c, const att_view *v, const float *line, float *s,
+                           int64_t j0, int64_t n, float scale) {
+    int64_t first = att_query_position(c, v->b, v->q0);
+    for (int64_t j = 0; j < n; j++)
+        for (int q = 0; q < ATT_NV; q++, s += VW)
+            v_store(s, v_load(s) * scale + v_load(line + att_line_at(c, first + q * VW, j0 + j)));
+}
+
+/* Bias (line: of the head, or NULL) and softcap of the scores of keys [j0, j0 + n); those of vectors that
+ * were skipped do not matter. Tiles do not scale what they multiply: returns what is left to be multiplied
+ * with, 1 or a positive number. */
+V_INLINE float att_cap_scores(const op_call *c, const att_view *v, const float *line, float *s,
+                              int64_t j0, int64_t n) {
+    const op_attr *at = c->attr;
     float cap = at->attention.softcap * ATT_LOG2E, scale = V_AMX ? att_score_scale(at) : 1.0f;
+    if (line) {
+        att_add_bias(c, v, line, s, j0, n, scale);
+        scale = 1.0f;
+    }
     if (cap > 0.0f)
         for (int64_t i = 0; i < n * ATT_Q; i += VW)
             v_store(s + i, cap * v_tanh(V_AMX ? scale * v_load(s + i) : v_load(s + i)));

@@ -23,6 +23,8 @@ typedef struct bwd_buffers {
     float *p_rows, *ds_rows, *ds_keys; /* P, dS in pairs of queries; dS in pairs of keys */
     float *keep;                       /* dropout factors [ATT_KEYS, Q], or NULL */
     float *dq;                         /* [Q, Dp] */
+    const float *line;                 /* of the bias of a head (attention_bias.h), or NULL */
+    float *line_grad;                  /* its gradient, or NULL */
 } bwd_buffers;
 
 enum { BWD_PARTS = 15, BWD_TASKS = 6 };
@@ -72,9 +74,9 @@ static int64_t bwd_layout(const op_attr *at, float *base, bwd_buffers *b) {
         total += att_round(sizes[i], 16);
     }
     if (b) {
-        *b = (bwd_buffers){part[0],  part[1],  part[2],  part[3],  part[4],
-                           part[5],  part[6],  part[7],  part[8],  part[9],
-                           part[10], part[11], part[12], part[13], part[14]};
+        *b = (bwd_buffers){part[0],  part[1],  part[2],  part[3], part[4],  part[5],
+                           part[6],  part[7],  part[8],  part[9], part[10], part[11],
+                           part[12], part[13], part[14], NULL,    NULL};
         if (!V_DOT_BF16) b->p_rows = b->s, b->ds_rows = b->ds_keys = b->dp;
         if (!keep) b->keep = NULL;
     }
@@ -129,7 +131,8 @@ V_INLINE void look_back(const op_call *c, const att_view *v, int64_t h, bwd_stat
     float lanes[ATT_Q * VW] = {0}, turned[VW * ATT_Q], cap = at->attention.softcap;
     st->per_cap = cap > 0.0f ? ATT_LN2 / cap : 0.0f;
     multiply_rows(&c->dout[0], &c->out[0], row, h * Dv, v->rows, Dv, lanes);
-    for (int64_t r = 0; r < ATT_Q; r++) st->lse[r] = r < v->rows ? lse[r] * ATT_LOG2E : 0.0f;
+    /* Lanes without a query get the probability 0, whatever the bias is. */
+    for (int64_t r = 0; r < ATT_Q; r++) st->lse[r] = r < v->rows ? lse[r] * ATT_LOG2E : 1e30f;
     /* Turned, the lanes of all queries are summed at once. */
     pack_transposed(turned, ATT_Q, lanes, VW, ATT_Q, VW, DT_F32);
     for (int q = 0; q < ATT_Q; q += VW) {
@@ -163,10 +166,18 @@ V_INLINE grad_pair differentiate(const att_view *v, const bwd_buffers *b, const 
     return g;
 }
 
+/* The gradient of the bias is dS, summed by distance. */
+V_INLINE void add_to_line(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t key,
+                          int q, vf ds) {
+    int64_t first = att_query_position(c, v->b, v->q0);
+    float *to = b->line_grad + att_line_at(c, first + q * VW, key);
+    v_store(to, v_load(to) + ds);
+}
+
 /* P and dS of keys [j0 + from, j0 + to), as operands of the three products they enter. */
-V_INLINE void differentiate_keys_as(const att_view *v, const bwd_buffers *b, const bwd_state *st,
-                                    int64_t j0, int64_t from, int64_t to, bool masked, bool drop,
-                                    bool cap) {
+V_INLINE void differentiate_keys_as(const op_call *c, const att_view *v, const bwd_buffers *b,
+                                    const bwd_state *st, int64_t j0, int64_t from, int64_t to,
+                                    bool masked, bool drop, bool cap, bool bias) {
     for (int64_t j = from; j < to; j += 2) {
         grad_pair g[2][ATT_NV];
 #pragma GCC unroll 2
@@ -174,6 +185,7 @@ V_INLINE void differentiate_keys_as(const att_view *v, const bwd_buffers *b, con
 #pragma GCC unroll 4
             for (int q = 0; q < ATT_NV; q++) {
                 g[i][q] = differentiate(v, b, st, j0, j + i, q, masked, drop, cap);
+                if (bias && q < v->vecs) add_to_line(c, v, b, j0 + j + i, q, g[i][q].ds);
                 if (V_DOT_BF16) continue;
                 v_store(b->s + (j + i) * ATT_Q + q * VW, g[i][q].p);
                 v_store(b->dp + (j + i) * ATT_Q + q * VW, g[i][q].ds);
@@ -193,25 +205,26 @@ V_INLINE void differentiate_keys_as(const att_view *v, const bwd_buffers *b, con
 }
 
 /* Twice: with every case decided as it comes, and for what nearly all keys are, where none occurs. */
-ATT_TILE differentiate_keys(const att_view *v, const bwd_buffers *b, const bwd_state *st,
-                            int64_t j0, int64_t from, int64_t to, bool masked) {
-    bool drop = b->keep != NULL, cap = st->per_cap > 0.0f;
+ATT_TILE differentiate_keys(const op_call *c, const att_view *v, const bwd_buffers *b,
+                            const bwd_state *st, int64_t j0, int64_t from, int64_t to,
+                            bool masked) {
+    bool drop = b->keep != NULL, cap = st->per_cap > 0.0f, bias = b->line_grad != NULL;
     const bwd_buffers own = *b; /* its members stay in registers, whatever is written */
-    if (masked || drop || cap)
-        differentiate_keys_as(v, &own, st, j0, from, to, masked, drop, cap);
+    if (masked || drop || cap || bias)
+        differentiate_keys_as(c, v, &own, st, j0, from, to, masked, drop, cap, bias);
     else
-        differentiate_keys_as(v, &own, st, j0, from, to, false, false, false);
+        differentiate_keys_as(c, v, &own, st, j0, from, to, false, false, false, false);
 }
 
-V_INLINE void differentiate_block(const att_view *v, const bwd_buffers *b, const bwd_state *st,
-                                  int64_t j0, int64_t n) {
+V_INLINE void differentiate_block(const op_call *c, const att_view *v, const bwd_buffers *b,
+                                  const bwd_state *st, int64_t j0, int64_t n) {
     int64_t border[2];
     att_border(v, j0, n, border);
     /* In pairs of keys. */
     int64_t open = att_round(border[0], 2), close = att_max(open, border[1] / 2 * 2);
-    differentiate_keys(v, b, st, j0, 0, open, true);
-    differentiate_keys(v, b, st, j0, open, close, false);
-    differentiate_keys(v, b, st, j0, close, n, true);
+    differentiate_keys(c, v, b, st, j0, 0, open, true);
+    differentiate_keys(c, v, b, st, j0, open, close, false);
+    differentiate_keys(c, v, b, st, j0, close, n, true);
 }
 
 /* A share of what the next block reads, and of where dQ of this one goes. */
@@ -297,9 +310,9 @@ V_INLINE void backward_block(const op_call *c, const att_view *v, const bwd_buff
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
         int64_t n = att_min(att_round(v->end - j0, ATT_STEP), ATT_KEYS);
         score_keys(c, v, b, h, j0, n);
-        st.scale = att_cap_scores(at, b->s, n);
+        st.scale = att_cap_scores(c, v, b->line, b->s, j0, n);
         if (b->keep) att_draw(c, v, h, b->keep, j0, n);
-        differentiate_block(v, b, &st, j0, n);
+        differentiate_block(c, v, b, &st, j0, n);
         add_dq(c, v, b, j0, n);
         add_over_queries(v, b->ds_rows, b->q_rows, b->dkv, D, j0, n);
         add_over_queries(v, b->p_rows, b->g_rows, dv, Dv, j0, n);
@@ -333,8 +346,16 @@ static void store_keys(const op_call *c, int64_t seq, int64_t kv, int64_t from, 
         att_store_rows(&c->din[2], row, kv * Dv, n, Dv, dv, 1.0f, NULL, op_accumulates(c, 2));
 }
 
-/* One part of the query heads of a kv head. */
-static void backward_part(const op_call *c, const bwd_buffers *b, int64_t seq, int64_t kv,
+/* The bias of a head, and where its gradient goes. */
+static void choose_lines(const op_call *c, bwd_buffers *b, float *lines, int64_t seq, int64_t h) {
+    int64_t H = c->attr->attention.H, floats = att_line_floats(c->in[BIAS].rows);
+    if (!floats) return;
+    b->line = lines + h * floats;
+    if (c->din[BIAS].data) b->line_grad = lines + (H + seq * H + h) * floats;
+}
+
+/* One part of the query heads of a kv head. lines: those of the bias, then those of its gradient. */
+static void backward_part(const op_call *c, bwd_buffers *b, float *lines, int64_t seq, int64_t kv,
                           int64_t part, int64_t parts) {
     const op_attr *at = c->attr;
     int64_t group = at->attention.H / at->attention.K, heads = group / parts;
@@ -344,7 +365,10 @@ static void backward_part(const op_call *c, const bwd_buffers *b, int64_t seq, i
     for (int64_t q = 0; q < at->attention.Tq; q += ATT_Q) {
         att_view v = att_look(c, seq, q);
         v.h0 = first, v.h1 = first + heads;
-        for (int64_t h = v.h0; h < v.h1; h++) backward_block(c, &v, b, h);
+        for (int64_t h = v.h0; h < v.h1; h++) {
+            choose_lines(c, b, lines, seq, h);
+            backward_block(c, &v, b, h);
+        }
     }
 }
 
@@ -355,6 +379,10 @@ void CPU_FN(attention_bwd)(const op_call *c) {
     int64_t parts = bwd_parts(at), heads = at->attention.B * K, blocks = (Tk + ROWS - 1) / ROWS;
     int threads = att_threads(at, call_threads(c));
     float *grads = (float *)c->ws + threads * stride;
+    float *lines = (float *)c->ws + CPU_FN(attention_bwd_floats)(at, call_threads(c));
+    int64_t W = c->in[BIAS].rows, line_floats = at->attention.H * att_line_floats(W);
+    if (W) att_make_lines(c, lines, att_bias_scale(at));
+    if (W) memset(lines + line_floats, 0, (size_t)(at->attention.B * line_floats) * sizeof(float));
 #pragma omp parallel num_threads(threads)
     {
         bwd_buffers b;
@@ -363,11 +391,12 @@ void CPU_FN(attention_bwd)(const op_call *c) {
 #pragma omp for schedule(dynamic)
         for (int64_t t = 0; t < heads * parts; t++) {
             if (parts > 1) b.dkv = grads + t * grad_floats(at);
-            backward_part(c, &b, t / parts / K, t / parts % K, t % parts, parts);
+            backward_part(c, &b, lines, t / parts / K, t / parts % K, t % parts, parts);
             if (parts == 1) store_keys(c, t / K, t % K, 0, Tk, b.dkv, 1);
         }
         amx_end();
     }
+    if (c->din[BIAS].data) att_store_line_rows(c, lines + line_floats, 0, W);
     if (parts == 1) return;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < heads * blocks; t++) {

@@ -16,6 +16,7 @@ typedef struct fwd_buffers {
     float *p;            /* s in pairs of keys, where the machine multiplies them; else s */
     float *keep;         /* dropout factors [ATT_KEYS, Q], or NULL */
     float *o;            /* [Q, Dvp]; with tiles [Dvp, Q] */
+    const float *lines;  /* of the bias (attention_bias.h), or NULL */
     int64_t first, keys; /* keys that are packed */
 } fwd_buffers;
 
@@ -44,7 +45,8 @@ static int64_t fwd_layout(const op_attr *at, float *base, fwd_buffers *b) {
         total += att_round(sizes[i], 16);
     }
     if (b) {
-        *b = (fwd_buffers){part[0], part[1], part[2], part[3], part[4], part[5], part[6], 0, 0};
+        *b = (fwd_buffers){part[0], part[1], part[2], part[3], part[4],
+                           part[5], part[6], NULL,    0,       0};
         if (!V_DOT_BF16) b->p = b->s;
         if (!sizes[5]) b->keep = NULL;
     }
@@ -214,6 +216,7 @@ V_INLINE void score_keys(const op_call *c, const att_view *v, const fwd_buffers 
 V_INLINE void attend_block(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t h) {
     const op_attr *at = c->attr;
     int64_t D = at->attention.D, Dvp = att_round(at->attention.Dv, VW);
+    const float *line = b->lines ? b->lines + h * att_line_floats(c->in[BIAS].rows) : NULL;
     fwd_state st;
     for (int i = 0; i < ATT_Q; i++) st.max[i] = -INFINITY, st.sum[i] = 0.0f;
     memset(b->o, 0, (size_t)(ATT_Q * Dvp) * sizeof(float));
@@ -221,7 +224,7 @@ V_INLINE void attend_block(const op_call *c, const att_view *v, const fwd_buffer
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
         int64_t n = att_min(att_round(v->end - j0, ATT_STEP), ATT_KEYS), border[2];
         score_keys(c, v, b, h, j0, n);
-        float scale = att_cap_scores(at, b->s, n);
+        float scale = att_cap_scores(c, v, line, b->s, j0, n);
         att_border(v, j0, n, border);
         hide(v, b->s, j0, 0, border[0]);
         hide(v, b->s, j0, border[1], n);
@@ -253,10 +256,14 @@ static void forward(const op_call *c) {
     const op_attr *at = c->attr;
     int64_t spans = (at->attention.Tq + SPAN - 1) / SPAN, K = at->attention.K;
     int64_t stride = fwd_layout(at, NULL, NULL);
-#pragma omp parallel num_threads(att_threads(at, call_threads(c)))
+    int threads = att_threads(at, call_threads(c));
+    float *lines = c->in[BIAS].data ? (float *)c->ws + threads * stride : NULL;
+    if (lines) att_make_lines(c, lines, att_bias_scale(at));
+#pragma omp parallel num_threads(threads)
     {
         fwd_buffers b;
         fwd_layout(at, (float *)c->ws + omp_get_thread_num() * stride, &b);
+        b.lines = lines;
         amx_begin();
 #pragma omp for schedule(dynamic)
         for (int64_t t = 0; t < at->attention.B * K * spans; t++) {
@@ -278,8 +285,10 @@ static void attention_workspace(const op_infer *io, int64_t ws[3]) {
     int64_t floats = single_query(io->attr)
                          ? CPU_FN(attention_one_floats)(io->attr)
                          : att_threads(io->attr, threads) * fwd_layout(io->attr, NULL, NULL);
-    ws[0] = floats * (int64_t)sizeof(float);
-    ws[1] = CPU_FN(attention_bwd_floats)(io->attr, threads) * (int64_t)sizeof(float);
+    int64_t lines = io->attr->attention.H * att_line_floats(io->in[BIAS].rows);
+    ws[0] = (floats + lines) * (int64_t)sizeof(float);
+    lines += lines * io->attr->attention.B; /* those of the gradient */
+    ws[1] = (CPU_FN(attention_bwd_floats)(io->attr, threads) + lines) * (int64_t)sizeof(float);
 }
 
 static void attention_fwd(const op_call *c) {

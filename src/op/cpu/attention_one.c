@@ -22,6 +22,8 @@ typedef struct one_piece {
     const op_call *c;
     int64_t q_at, k_at, v_at; /* of the first head, of the first key */
     int64_t n, next;          /* keys, and those of the piece behind it */
+    int64_t bias_at;          /* column of the first head in the bias */
+    int64_t distance;         /* its row for the first key, before limits */
     float *part;              /* of the first head */
     int64_t part_ld;          /* between heads */
 } one_piece;
@@ -68,6 +70,17 @@ V_INLINE void score_keys(const one_piece *p, int64_t head, int64_t j, float scal
     for (int g = 0; g < G; g++) {
         v4f sums = scale * v_sum_each(acc[g]);
         memcpy(&s[g][j], &sums, sizeof(sums));
+    }
+}
+
+/* s[g][j] += bias of head + g, in units of the scores: `per` of them are 1. */
+V_INLINE void add_bias(const one_piece *p, int64_t head, float s[][CHUNK], int G, float per) {
+    const tensor *t = &p->c->in[BIAS];
+    int64_t last = t->rows - 1;
+    for (int64_t j = 0; j < p->n; j++) {
+        int64_t row = att_max(0, att_min(p->distance - j, last));
+        for (int g = 0; g < G; g++)
+            s[g][j] += per * row_get(t, row, p->bias_at + head + g, 1, t->dt)[0];
     }
 }
 
@@ -137,6 +150,8 @@ V_INLINE void attend_heads(const one_piece *p, int64_t head, float scale, int G,
     const op_attr *at = p->c->attr;
     _Alignas(V_BYTES) float s[GROUP][CHUNK];
     score_heads(p, head, scale, s, G, dt, kv);
+    float cap = at->attention.softcap;
+    if (p->c->in[BIAS].data) add_bias(p, head, s, G, cap > 0.0f ? 1.0f / cap : 1.0f);
     for (int g = 0; g < G; g++) soften(at, s[g], p->n, p->part + (head + g) * p->part_ld);
     mix_heads(p, head, s, G, kv);
 }
@@ -182,6 +197,8 @@ V_INLINE void attend(const op_call *c, int64_t b, int64_t kv, int64_t piece, dty
                    .k_at = (place.row + low) * c->in[1].ld + place.head * at->attention.D,
                    .v_at = (place.row + low) * c->in[2].ld + place.head * at->attention.Dv,
                    .n = high - low,
+                   .bias_at = kv * G,
+                   .distance = att_query_position(c, b, 0) - low + at->attention.bias_zero,
                    .next = att_max(0, att_min(v.high - high, CHUNK)),
                    .part = (float *)c->ws + ((b * K + kv) * G * pieces + piece) * stride,
                    .part_ld = pieces * stride};

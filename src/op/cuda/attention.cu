@@ -76,7 +76,7 @@ static attention_args open_call(const op_call *c) {
     attention_args a = shape_of(c->attr);
     const op_attention *s = &c->attr->attention;
     a.q = mat_of(&c->in[0]), a.k = mat_of(&c->in[1]), a.v = mat_of(&c->in[2]);
-    a.start = mat_of(&c->in[3]), a.qpos = mat_of(&c->in[4]);
+    a.start = mat_of(&c->in[3]), a.qpos = mat_of(&c->in[4]), a.end = mat_of(&c->in[5]);
     a.o = mat_of(&c->out[0]), a.lse = mat_of(&c->out[1]), a.d_o = mat_of(&c->dout[0]);
     a.dq = mat_of(&c->din[0]), a.dk = mat_of(&c->din[1]), a.dv = mat_of(&c->din[2]);
     a.narrow = c->in[1].dt == DT_F16 && c->in[0].dt == DT_F32;

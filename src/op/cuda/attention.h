@@ -14,7 +14,7 @@
 
 typedef struct attention_args {
     mat q, k, v, o, lse, d_o, dq, dk, dv;
-    mat start, qpos;
+    mat start, end, qpos;
     int32_t B, Tq, Tk, H, K, D, Dv;
     float scale, softcap;
     int32_t window, causal, by_head;
@@ -56,6 +56,7 @@ GPU_FN key_range visible(const attention_args *a, int32_t b, int32_t i) {
     int32_t at = i + (a->qpos.p ? *i32_row_of(a->qpos, b) : 0);
     r.low = a->start.p ? most(*i32_row_of(a->start, (int64_t)b * a->Tq + i), 0) : 0;
     r.high = a->causal ? least(at + 1, a->Tk) : a->Tk;
+    if (a->end.p) r.high = least(r.high, *i32_row_of(a->end, (int64_t)b * a->Tq + i));
     if (a->window > 0) r.low = most(r.low, at - a->window + 1);
     r.high = most(r.low, r.high);
     return r;

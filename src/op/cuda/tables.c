@@ -104,12 +104,12 @@ static void allow(touched *all, const char *name, const tensor *t, gpu_access ac
 /* Memory that holds something before the call is read, or added to; what is only written must be
  * filled. KV_STORE writes some rows of what is there. */
 static touched touched_by(const op_call *c) {
-    static const char *const in[] = {"input 0", "input 1", "input 2",
-                                     "input 3", "input 4", "input 5"};
+    static const char *const in[OP_MAX_IN] = {"input 0", "input 1", "input 2", "input 3",
+                                              "input 4", "input 5", "input 6", "input 7"};
     static const char *const out[] = {"output 0", "output 1", "output 2", "output 3"};
-    static const char *const din[] = {"gradient of input 0", "gradient of input 1",
-                                      "gradient of input 2", "gradient of input 3",
-                                      "gradient of input 4", "gradient of input 5"};
+    static const char *const din[OP_MAX_IN] = {
+        "gradient of input 0", "gradient of input 1", "gradient of input 2", "gradient of input 3",
+        "gradient of input 4", "gradient of input 5", "gradient of input 6", "gradient of input 7"};
     static const char *const dout[] = {"gradient of output 0", "gradient of output 1",
                                        "gradient of output 2", "gradient of output 3"};
     touched all = {.n = 0};

@@ -67,12 +67,27 @@ static status attention_check_keys(const op_infer *io, err *e) {
     return expect_dtype(io, 2, io->in[1].dt, e);
 }
 
+static status attention_check_bias(const op_infer *io, err *e) {
+    if (!given(io, 6)) return ST_OK;
+    if (dev_get_kind(io->dev) == DEV_CUDA)
+        return err_set(e, ST_FAILED, "attention with a bias by distance has no kernel for GPUs");
+    TRY(expect_cols(io, 6, io->attr->attention.H, "H", e));
+    TRY(expect_dtype(io, 6, act_dt(io), e));
+    int32_t zero = io->attr->attention.bias_zero;
+    if (zero >= 0 && zero < io->in[6].rows) return ST_OK;
+    return err_set(e, ST_USAGE, "attention: row %d of a bias of %lld rows is that of distance 0",
+                   zero, (long long)io->in[6].rows);
+}
+
 status infer_ATTENTION(op_infer *io, err *e) {
     TRY(attention_check_attr(io, e));
     int64_t B = io->attr->attention.B, Tq = io->attr->attention.Tq;
     int64_t H = io->attr->attention.H;
     int64_t D = io->attr->attention.D, Dv = io->attr->attention.Dv;
     TRY(attention_check_keys(io, e));
+    TRY(attention_check_bias(io, e));
+    TRY(expect_numbers(io, 5, "the size of a bound", e));
+    TRY(expect_rows(io, 5, B * Tq, "B*Tq", e));
     TRY(expect_numbers(io, 3, "the size of a bound", e));
     TRY(expect_dtype(io, 4, DT_I32, e));
     TRY(expect_rows(io, 0, B * Tq, "B*Tq", e));

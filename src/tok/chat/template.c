@@ -96,10 +96,15 @@ static const char chatml[] =
     "+ '<|im_end|>' + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
+/* Pairs of texts for an encoder and a decoder: each ends with the end of text, and nothing else is said. */
+static const char plain[] =
+    "{% for message in messages %}{{ message['content'] + eos_token }}{% endfor %}";
+
 static status add_file(chat_template *t, const char *name, const char *path, err *e) {
     char *text;
     size_t len;
     if (strcmp(path, "chatml") == 0) return add(t, name, chatml, sizeof chatml - 1, path, e);
+    if (strcmp(path, "plain") == 0) return add(t, name, plain, sizeof plain - 1, path, e);
     TRY(file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e));
     status st = add(t, name, text, len, path, e);
     free(text);

@@ -13,8 +13,9 @@ typedef struct chat_template chat_template;
  * tokenizer_config.json, a text or a list with names), a file of such a folder, a GGUF file, or a
  * file that is the template itself (.jinja). ST_FORMAT: there is none, or it cannot be read. */
 status chat_template_load(chat_template **out, const char *path, err *e) ATH_MUST_USE;
-/* The special tokens of `path`, with another template: a file, or the word chatml for the template
- * that is built in (a turn is <|im_start|>ROLE, a new line, the content and <|im_end|>). */
+/* The special tokens of `path`, with another template: a file, or a word for one that is built in:
+ * chatml (a turn is <|im_start|>ROLE, a new line, the content and <|im_end|>), or plain (the content and
+ * the end of text). */
 status chat_template_load_other(chat_template **out, const char *path, const char *file,
                                 err *e) ATH_MUST_USE;
 /* The same (file NULL: its own template) for a GGUF file whose tokenizer is open already, or NULL.

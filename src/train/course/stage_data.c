@@ -67,6 +67,8 @@ static const json_t *source_record(const stage_data *d, int stage, int i) {
 
 /* ---- opening ---- */
 
+enum { MOST_SENTINELS = 1000 };
+
 static int width_of(int kind) {
     return kind == CONFIG_TOKEN_DTYPE_U16 ? 2 : kind == CONFIG_TOKEN_DTYPE_U32 ? 4 : 0;
 }
@@ -80,8 +82,33 @@ static loader_source source_of(const config_source *s, const char *path, const j
                            .consumed = count_of(record, "consumed")};
 }
 
-static loader_config loader_config_of(const stage_data *d, const config *c) {
+int stage_source_len(const config *c, bool has_encoder) {
+    if (!has_encoder) return 0;
+    return (int)(c->train.source_len == CONFIG_AUTO ? c->train.seq_len : c->train.source_len);
+}
+
+/* The ids of <extra_id_0>, <extra_id_1>, ... as far as the tokenizer has them; returns how many. */
+static int find_sentinels(const tok *t, int32_t ids[MOST_SENTINELS]) {
+    int n = 0;
+    for (char name[32]; n < MOST_SENTINELS; n++) {
+        snprintf(name, sizeof name, "<extra_id_%d>", n);
+        ids[n] = tok_id(t, name);
+        if (ids[n] < 0) break;
+    }
+    return n;
+}
+
+static loader_config loader_config_of(const stage_data *d, const config *c,
+                                      int32_t sentinels[MOST_SENTINELS]) {
+    bool sources = d->has_encoder;
     return (loader_config){.seq_len = (int)c->train.seq_len,
+                           .source_len = stage_source_len(c, sources),
+                           .decoder_start = d->decoder_start,
+                           .spans = {.density = c->data.span_corruption.density,
+                                     .mean = c->data.span_corruption.mean_length,
+                                     .sentinels = sentinels,
+                                     .n_sentinels = sources ? find_sentinels(d->tok, sentinels) : 0,
+                                     .end = tok_eos(d->tok)},
                            .document_mask = c->data.document_mask,
                            .sequences = objective_of(c)->sequences,
                            .labels = objective_of(c)->labels,
@@ -114,7 +141,8 @@ static status open_marked(const config *c, const loader_config *lc, loader **out
 /* The sources of a config, from where the record of a stage says; stage -1: from their beginning. */
 static status open_sources(const stage_data *d, const config *c, int stage, bool shuffle,
                            loader **out, err *e) {
-    loader_config lc = loader_config_of(d, c);
+    int32_t sentinels[MOST_SENTINELS];
+    loader_config lc = loader_config_of(d, c, sentinels);
     loader_source *sources = xcalloc((size_t)c->data.train.n, sizeof *sources);
     arena *paths = arena_new("paths of data");
     status st = ST_OK;
@@ -332,7 +360,8 @@ status stage_data_open_valid(const stage_data *d, const config *c, loader **out,
     *out = NULL;
     if (!c->data.valid) return ST_OK;
     loader_source source = {.path = c->data.valid, .weight = 1.0};
-    loader_config lc = loader_config_of(d, c);
+    int32_t sentinels[MOST_SENTINELS];
+    loader_config lc = loader_config_of(d, c, sentinels);
     arena *paths = arena_new("path of data");
     status st = chat_source_find(d, c, c->data.valid, NULL, paths, &source.path, e);
     lc.order = ORDER_SHUFFLE;

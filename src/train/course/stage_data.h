@@ -24,6 +24,8 @@ typedef struct stage_data {
     bool builds;     /* they may be built now */
     int32_t vocab_size; /* of the model */
     text_labels labels; /* of labelled texts, by the model's head */
+    bool has_encoder;   /* the model: rows have sources */
+    int32_t decoder_start;
     const watch *watch; /* has the samples that rewinds left out */
     json_t *record;     /* {"origin", "stages": [{"name", "sources": [...]}]} */
     bool record_is_new; /* it has a stage that RUN/data.json does not have yet */
@@ -31,6 +33,8 @@ typedef struct stage_data {
 
 /* RUN/data.json; an empty record when there is no such file. The caller owns it. */
 status stage_data_read(json_t **record, const char *run, err *e) ATH_MUST_USE;
+/* Tokens of a source in a row; 0: there are no sources. */
+int stage_source_len(const config *c, bool has_encoder);
 /* Number of stages that have begun. */
 int stage_data_begun(const json_t *record);
 course_origin stage_data_origin(const json_t *record);

@@ -5,6 +5,8 @@
 
 #include "base/json.h"
 #include "io/checkpoint/checkpoint.h"
+#include "model/config_file.h"
+#include "model/layer.h"
 #include "train/course/stage_data.h"
 
 typedef struct opening {
@@ -29,12 +31,24 @@ static status read_gaps(opening *o, const char *run, err *e) {
     return st;
 }
 
+/* Whether the run's rows have sources. A model whose base (model.from) is gone says nothing of it: no data needs
+ * it but those of an encoder. */
+static void read_encoder(opening *o, const step_data *d) {
+    model_config mc;
+    err unused = {0};
+    if (model_config_read(o->mem, o->c->model, tok_vocab_size(d->tok), &mc, &unused) != ST_OK)
+        return;
+    o->data.has_encoder = mc.num_encoder_layers > 0;
+    if (o->data.has_encoder) o->data.decoder_start = model_decoder_start(&mc);
+}
+
 static status read_run(opening *o, step_data *d, const char *run, err *e) {
     TRY(run_load_config(&o->c, run, e));
     watch_init(&o->watch, o->c);
     TRY(read_gaps(o, run, e));
     TRY(tok_load(&d->tok, o->c->tokenizer, e));
     o->data = (stage_data){.tok = d->tok, .run = run, .watch = &o->watch};
+    read_encoder(o, d);
     return stage_data_read(&o->data.record, run, e);
 }
 

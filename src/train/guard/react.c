@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "train/events.h"
+#include "train/execute.h"
 #include "train/save/state.h"
 
 /* ---- who was in the step ---- */
@@ -13,7 +14,9 @@ static status add_row(const stage *g, suspects *all, uint64_t sample, int row, i
     arena *a = arena_new("documents of a row");
     loader_span *spans;
     int n;
-    loader_fill(g->train, sample, 1, ids, targets, NULL, NULL, NULL);
+    loader_rows rows = execute_rows(&g->rows); /* the step is over: they are free */
+    rows.ids = ids, rows.targets = targets;
+    loader_fill_rows(g->train, sample, 1, &rows);
     status st = loader_describe(g->train, sample, a, &spans, &n, e);
     if (st == ST_OK)
         suspects_add_row(all, sample, row, g->T, ids, targets, g->nll + (int64_t)row * g->T, spans,

@@ -16,6 +16,7 @@
 #include "interchange/ledger.h"
 #include "io/hf/hf_weights.h"
 #include "model/config_file.h"
+#include "model/layer.h"
 #include "train/save/origins.h"
 
 /* ---- tensors ---- */
@@ -139,6 +140,11 @@ static status add_configs(const save_job *j, checkpoint_writer *w, err *e) {
     json_t *g = json_pack("{s:b}", "do_sample", 1);
     if (bos >= 0) json_object_set_new(g, "bos_token_id", json_integer(bos));
     if (j->end.n) json_object_set_new(g, "eos_token_id", end_json(&j->end));
+    if (j->model.num_encoder_layers) {
+        json_int_t start = model_decoder_start(&j->model);
+        json_object_set_new(g, "decoder_start_token_id", json_integer(start));
+        json_object_set_new(g, "pad_token_id", json_integer(start));
+    }
     st = add_json(w, "generation_config.json", g, e);
     json_decref(g);
     return st;
