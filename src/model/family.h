@@ -180,6 +180,7 @@ typedef enum model_task {
     TASK_SCORE,  /* nll [n,1] of the "targets" [n,1] after the rows that "rows" [n,1] names */
     TASK_FILL, /* fills the cache; "y" [1,C] has the row that "rows" [1,1] names, before the head */
     TASK_BODY, /* "y" [B*T,C]: the rows as the last layer leaves them */
+    TASK_TEACH, /* "logits" [B*T,V], fp32, of all rows */
     TASK_HEAD, /* "logits" [B*T,V], fp32, of the rows "x" [B*T,C] that TASK_BODY gave: final norm and
                   head */
     TASK_ENCODE, /* an encoder: keys and values for attention to it go to the cache; "y" [B*S,C], what it made */
@@ -212,6 +213,12 @@ typedef struct model_routing {
     bool tallies; /* each layer with experts gives its tally (ROUTER_TALLY) */
 } model_routing;
 
+/* How a model learns from the logits of another (HEAD_DISTILL). */
+typedef struct model_lesson {
+    float weight; /* of the other's share in the loss; 0: there is none */
+    float temperature;
+} model_lesson;
+
 /* What is to be recorded: B sequences of T tokens. With a cache, as for generation, keys and values
  * of earlier tokens are in SPACE_STATE: for each layer [B,K,Tmax,D] of keys, then of values. */
 typedef struct model_rec {
@@ -236,6 +243,7 @@ typedef struct model_rec {
     int64_t chunk_rows; /* rows of logits that the loss makes at a time; 0: automatic */
     float z_loss;       /* weight of the squared log-partition in the loss */
     model_routing routing;
+    model_lesson lesson; /* of TASK_LM in training */
     int64_t sample_rows; /* TASK_NLL: rows of each sample over which the loss is a mean; 0: one */
     /* made by model_record, for its own use */
     val ids, pos, start, qpos, at, place, pages;
@@ -264,6 +272,7 @@ typedef struct model_rec {
  *                                   of its source each token sees, from .. to (a document, without padding)
  *            "seen_start", "seen_end" [B*T,1]    of a decoder: which tokens of the source each token sees
  *            "targets"              of the chunk with the last layer, TASK_LM, TASK_NLL, TASK_SCORE
+ *            "teacher" [B*T,V]      of the chunk with the last layer, with a lesson: another model's logits
  *            "rows"                 of TASK_LOGITS, TASK_SCORE, TASK_FILL
  *            "counts.L" [1,E]       of layer L with BALANCE_GLOBAL, before the backward: how many tokens of
  *                                   the step picked each expert

@@ -155,7 +155,13 @@ static void record_loss(model_rec *r, val x, val w, val bias) {
     int64_t rows = r->task == TASK_SCORE ? r->n_logits : (int64_t)r->B * r->T;
     val targets = graph_input(r->g, "targets", DT_I32, rows, 1);
     bool deferred = r->task == TASK_NLL;
-    val nll = deferred ? graph_head_nll(r->g, &spec, x, w, bias, targets)
+    val nll;
+    if (r->lesson.weight > 0) {
+        spec.distill = r->lesson.weight, spec.temperature = r->lesson.temperature;
+        val teacher = graph_input(r->g, "teacher", DT_F32, rows, r->mc->vocab_size);
+        nll = graph_head_distill(r->g, &spec, x, w, bias, targets, teacher);
+    } else
+        nll = deferred ? graph_head_nll(r->g, &spec, x, w, bias, targets)
                        : graph_head_ce(r->g, &spec, x, w, bias, targets);
     graph_name(r->g, nll, "nll");
     graph_output(r->g, nll, "nll");
@@ -200,7 +206,7 @@ static void record_head(model_rec *r, val x) {
     char head[MODEL_NAME_BYTES];
     model_part_name(mc, PART_HEAD, -1, head);
     val bias = mc->head_bias ? model_named(r, head, ".bias") : VAL_NONE;
-    if (r->task != TASK_LOGITS && r->task != TASK_HEAD) {
+    if (r->task != TASK_LOGITS && r->task != TASK_TEACH && r->task != TASK_HEAD) {
         record_loss(r, x, w, bias);
         return;
     }

@@ -11,6 +11,7 @@
 #include "data/order/prefetch.h"
 #include "run/folder.h"
 #include "train/batch.h"
+#include "train/distill.h"
 #include "train/vocabulary.h"
 
 /* ---- model ---- */
@@ -329,6 +330,11 @@ model_routing setup_routing(const config *c) {
                            .tallies = true};
 }
 
+/* Whether the plan has a second model: a reference or a teacher. */
+static bool has_other(const setup *u) {
+    return u->c->distill.teacher || (u->objective->reference && !u->knows_reference);
+}
+
 static plan_spec spec_of(const setup *u, int stage) {
     const course_stage *k = &u->course->stage[stage];
     const config *c = k->c;
@@ -346,7 +352,8 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .learned = u->objective->learned,
                        .deferred_loss = u->objective->loss != NULL,
                        .others = &u->reference,
-                       .n_others = u->objective->reference && !u->knows_reference,
+                       .n_others = has_other(u),
+                       .lesson = distill_lesson(c),
                        .valid_B = c->data.valid || u->objective->kl ? k->B : 0,
                        .cache_tok = cache_tok(u),
                        .source_tok = cache_tok(u),
@@ -423,7 +430,7 @@ static status choose_optimizer(setup *u, err *e) {
 }
 
 status setup_make_plan(setup *u, err *e) {
-    TRY(open_reference(u, e));
+    TRY(u->c->distill.teacher ? distill_open(u, e) : open_reference(u, e));
     TRY(choose_optimizer(u, e));
     int n = u->course->n_stages;
     plan_spec *specs = ARENA_ARRAY(u->a, plan_spec, n);
@@ -470,7 +477,8 @@ status setup_make_reference(const setup *u, param_store *store, const model_conf
 }
 
 status setup_load_reference(const setup *u, const model_config *initial, err *e) {
-    if (!u->objective->reference || u->knows_reference) return ST_OK;
+    if (!has_other(u)) return ST_OK;
+    if (u->c->distill.teacher) return distill_load(u, u->plan->model[1].store, e);
     return setup_make_reference(u, u->plan->model[1].store, initial, e);
 }
 
