@@ -31,7 +31,7 @@ int draft_from_text(const int32_t *ids, int64_t n, int most, int32_t *out) {
     return most;
 }
 
-static int32_t most_likely_id(const float *logits, int32_t n_ids) {
+int32_t draft_most_likely(const float *logits, int32_t n_ids) {
     int32_t best = 0;
     for (int32_t i = 1; i < n_ids; i++)
         if (logits[i] > logits[best]) best = i;
@@ -56,7 +56,7 @@ int draft_from_model(generator *g, int32_t *ids, int64_t n, int most, int32_t be
     }
     for (int i = 0; i < most; i++) {
         float *logits = generator_continue(g, ids, n + i, NULL, NULL);
-        int32_t id = most_likely_id(logits, g->n_ids);
+        int32_t id = draft_most_likely(logits, g->n_ids);
         if (id >= below) return i;
         ids[n + i] = out[i] = id;
     }
@@ -88,7 +88,7 @@ void draft_learn(draft_pace *p, int tried, int right) {
         p->length = right + 1;
     if (right > 0)
         p->misses = 0;
-    else if (p->misses < MOST_MISSES)
+    else if (p->misses < p->patience + MOST_MISSES)
         p->misses++;
-    p->pause = right > 0 ? 0 : (1 << p->misses) - 1;
+    p->pause = p->misses > p->patience ? (1 << (p->misses - p->patience)) - 1 : 0;
 }

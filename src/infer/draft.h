@@ -5,7 +5,8 @@
  * there only the distribution stays).
  *
  * They come from the text itself, where its last tokens came before (prompt lookup, Saxena 2023),
- * or from a smaller model with the same tokenizer. */
+ * from the model's own module of multi-token prediction (engine_ahead.c), or from a smaller model with
+ * the same tokenizer. */
 #ifndef INFER_DRAFT_H
 #define INFER_DRAFT_H
 
@@ -22,6 +23,9 @@ int draft_from_text(const int32_t *ids, int64_t n, int most, int32_t *out);
  * all. */
 int draft_from_model(generator *g, int32_t *ids, int64_t n, int most, int32_t below, int32_t *out);
 
+/* The first of the largest of logits[n_ids]. */
+int32_t draft_most_likely(const float *logits, int32_t n_ids);
+
 /* The two tokenizers are the same. ST_USAGE: they are not. */
 status draft_check(const tok *t, const tok *draft, err *e) ATH_MUST_USE;
 
@@ -29,6 +33,7 @@ status draft_check(const tok *t, const tok *draft, err *e) ATH_MUST_USE;
 typedef struct draft_pace {
     int length; /* 0: at the beginning */
     int misses, pause;
+    int patience; /* misses in a row after which it does not wait yet */
 } draft_pace;
 int draft_next_length(draft_pace *p);
 void draft_learn(draft_pace *p, int tried, int right);

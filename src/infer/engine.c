@@ -15,7 +15,9 @@ enum {
     /* Rows of a pass in which texts are written, whose next tokens wait for it; prompts get what they
      * leave of these. A row costs the same in passes of 32 and of 256 (SmolLM2-135M Q4_1 on a CPU). */
     ROWS_BESIDE = 64,
-    LEAST_PIECE = 8 /* rows of a prompt, where it has as many */
+    LEAST_PIECE = 8, /* rows of a prompt, where it has as many */
+    /* A module is right half of the time, and a guess costs little: it is asked again after so many misses */
+    MODULE_PATIENCE = 3
 };
 
 engine *engine_new(dev *d, const engine_size *size, const generate_limits *limits) {
@@ -77,7 +79,10 @@ status engine_submit(engine *en, const engine_request *rq, uint64_t *id, err *e)
     TRY(generation_check(&rq->rq, &en->limits, e));
     text *t = xcalloc(1, sizeof *t);
     int64_t n = rq->rq.n_prompt, longest = en->limits.Tmax;
-    *t = (text){.rq = *rq, .id = ++en->last_id, .result = {.finish = FINISH_INTERRUPT}};
+    *t = (text){.rq = *rq,
+                .id = ++en->last_id,
+                .result = {.finish = FINISH_INTERRUPT},
+                .by_module.patience = MODULE_PATIENCE};
     /* the token picked last is not computed */
     t->most_rows = rq->rq.max_new < longest - n ? n + rq->rq.max_new - 1 : longest;
     if (t->most_rows < n) t->most_rows = n;
@@ -238,6 +243,10 @@ static int draft(engine *en, text *t, int most, int32_t *ids) {
     int n = draft_next_length(&t->by_text);
     n = n > 0 ? draft_from_text(seq->id, seq->n, n < most ? n : most, ids) : 0;
     t->pace = &t->by_text;
+    if (n == 0 && t->guess_at == seq->n) {
+        ids[n++] = t->guess;
+        t->pace = &t->by_module;
+    }
     if (n == 0 && en->drafts_for == t->id) {
         n = draft_by_model(en, t, most, ids);
         t->pace = &t->by_model;

@@ -34,6 +34,7 @@ typedef struct engine_size {
     /* Tokens are tried in advance (draft.h) while a pass has at most so many rows of texts that are
      * being written, with those; 0: never. At most `logits`. */
     int draft;
+    bool ahead; /* the model's first module of multi-token prediction tries tokens, too */
 } engine_size;
 
 /* For texts of up to `longest` tokens, `seqs` at a time, with a cache of about cache_bytes (which
@@ -47,11 +48,14 @@ int engine_prompt_rows(const engine_size *size, int n);
 /* How many rows the program `number` has, rising; 0: there is none of that number. body: of the
  * program that takes ids (TASK_BODY); else of the one that gives logits (TASK_HEAD). */
 int engine_rows_at(const engine_size *size, int number, bool body);
+/* The same of the module's programs. */
+int engine_ahead_rows_at(const engine_size *size, int number, bool body);
 
 typedef struct engine engine;
 engine *engine_new(dev *d, const engine_size *size, const generate_limits *limits);
 /* The program of a number, from engine_rows_at. */
 void engine_set_program(engine *en, int number, bool body, const prog *p);
+void engine_set_ahead_program(engine *en, int number, bool body, const prog *p);
 /* Tokens are tried by this model, too, whose tokenizer is the same (draft_check), for one text at a
  * time. The generator is the caller's, and nobody else uses it while the engine lives. */
 void engine_set_draft_model(engine *en, generator *g);

@@ -25,7 +25,9 @@ typedef struct text {
      * waited for. NULL: there is none. */
     struct text *leader;
     int64_t shared_with_leader; /* tokens */
-    draft_pace by_text, by_model;
+    draft_pace by_text, by_model, by_module;
+    int32_t guess; /* the module's token number guess_at; 0: it was not asked */
+    int64_t guess_at;
     draft_pace *pace; /* the one of these that tried `tried` tokens after the first */
     int tried;        /* `tried_from` + 1 in the last pass; NULL: none */
     int64_t tried_from;
@@ -45,7 +47,7 @@ typedef struct pass {
 typedef struct engine_program {
     const prog *p;
     int rows;
-    prog_port ids, pos, at, place, pages, y; /* of TASK_BODY */
+    prog_port ids, pos, at, place, pages, y; /* of TASK_BODY; a module has x, too */
     prog_port x, logits;                     /* of TASK_HEAD */
 } engine_program;
 
@@ -56,6 +58,8 @@ struct engine {
     engine_size size;
     generate_limits limits;
     engine_program body[ENGINE_MOST_SHAPES], head[ENGINE_MOST_SHAPES]; /* by rows, rising */
+    engine_program ahead_body[ENGINE_MOST_SHAPES],
+        ahead_head[ENGINE_MOST_SHAPES]; /* of the module */
     pages *pages;
     int32_t *table; /* [seqs, of_seq] pages of the running texts; 0 where there is none */
     int of_seq;
@@ -86,6 +90,16 @@ void pass_free(engine *en);
 void pass_add(engine *en, text *t, int64_t pos, int32_t id, bool wanted);
 /* Computes all rows, then takes what the logits say. */
 void pass_run(engine *en);
+/* What of a pass the module has to know, and what it tries next (engine_ahead.c). */
+void pass_look_ahead(engine *en, const engine_program *body);
+/* Parts of a pass. pass_rows_to copies rows list[0..n) of `from` to the first rows of `to`; pass_put writes a
+ * body's inputs, and pass_replay runs a program. */
+void pass_rows_to(const engine *en, const prog *to, prog_port x, const engine_program *from,
+                  const int32_t *list, int n);
+const engine_program *pass_program(const engine_program *list, int n);
+void pass_pad(pass *p, int rows);
+void pass_put(const engine *en, const engine_program *g);
+void pass_replay(const engine *en, const engine_program *g);
 /* The text has ended: none of its rows is looked at any more. */
 void pass_forget(engine *en, const text *t);
 

@@ -27,19 +27,29 @@ void pass_free(engine *en) {
     free(p->wanted);
 }
 
+static engine_program program_of(const prog *p, int rows) {
+    return (engine_program){.p = p,
+                            .rows = rows,
+                            .ids = prog_find_port(p, "ids"),
+                            .pos = prog_find_port(p, "pos"),
+                            .at = prog_find_port(p, "at"),
+                            .place = prog_find_port(p, "place"),
+                            .pages = prog_find_port(p, "pages"),
+                            .y = prog_find_port(p, "y"),
+                            .x = prog_find_port(p, "x"),
+                            .logits = prog_find_port(p, "logits")};
+}
+
 void engine_set_program(engine *en, int number, bool body, const prog *p) {
     CHECK(number < ENGINE_MOST_SHAPES, "shape %d of %d", number, ENGINE_MOST_SHAPES);
-    engine_program *g = body ? &en->body[number] : &en->head[number];
-    *g = (engine_program){.p = p,
-                          .rows = engine_rows_at(&en->size, number, body),
-                          .ids = prog_find_port(p, "ids"),
-                          .pos = prog_find_port(p, "pos"),
-                          .at = prog_find_port(p, "at"),
-                          .place = prog_find_port(p, "place"),
-                          .pages = prog_find_port(p, "pages"),
-                          .y = prog_find_port(p, "y"),
-                          .x = prog_find_port(p, "x"),
-                          .logits = prog_find_port(p, "logits")};
+    engine_program *list = body ? en->body : en->head;
+    list[number] = program_of(p, engine_rows_at(&en->size, number, body));
+}
+
+void engine_set_ahead_program(engine *en, int number, bool body, const prog *p) {
+    CHECK(number < ENGINE_MOST_SHAPES, "shape %d of %d", number, ENGINE_MOST_SHAPES);
+    engine_program *list = body ? en->ahead_body : en->ahead_head;
+    list[number] = program_of(p, engine_ahead_rows_at(&en->size, number, body));
 }
 
 /* ---- rows ---- */
@@ -76,48 +86,57 @@ void pass_forget(engine *en, const text *t) {
 /* ---- programs ---- */
 
 /* The smallest program for n rows. */
-static const engine_program *program_for(const engine_program *list, int n) {
+const engine_program *pass_program(const engine_program *list, int n) {
     while (list->rows < n) list++;
     return list;
 }
 
-static void replay(const engine *en, const engine_program *g) {
+void pass_replay(const engine *en, const engine_program *g) {
     op_run run = {.dev = en->dev, .first_micro = true, .grad_scale = 1.0f};
     prog_replay(g->p, PROG_F, &run);
 }
 
 /* Rows beyond the pass's own go nowhere. */
-static void pad(pass *p, int rows) {
+void pass_pad(pass *p, int rows) {
     for (int i = p->n; i < rows; i++) {
         p->ids[i] = p->pos[i] = p->place[2 * i] = 0;
         p->at[i] = p->place[2 * i + 1] = -1;
     }
 }
 
-static const engine_program *run_body(engine *en) {
-    pass *p = &en->pass;
-    const engine_program *g = program_for(en->body, p->n);
-    pad(p, g->rows);
+void pass_put(const engine *en, const engine_program *g) {
+    const pass *p = &en->pass;
     prog_put(g->p, 0, g->ids, p->ids);
     prog_put(g->p, 0, g->pos, p->pos);
     prog_put(g->p, 0, g->at, p->at);
     prog_put(g->p, 0, g->place, p->place);
     prog_put(g->p, 0, g->pages, en->table);
-    replay(en, g);
+}
+
+static const engine_program *run_body(engine *en) {
+    const engine_program *g = pass_program(en->body, en->pass.n);
+    pass_pad(&en->pass, g->rows);
+    pass_put(en, g);
+    pass_replay(en, g);
     return g;
+}
+
+void pass_rows_to(const engine *en, const prog *to, prog_port port, const engine_program *from,
+                  const int32_t *list, int n) {
+    char *x = prog_port_at(to, 0, port), *y = prog_port_at(from->p, 0, from->y);
+    size_t row_bytes = (size_t)(from->y.bytes / from->rows);
+    for (int i = 0, run; i < n; i += run) { /* neighbours at once */
+        for (run = 1; i + run < n && list[i + run] == list[i] + run;) run++;
+        dev_copy(en->dev, x + row_bytes * (size_t)i, y + row_bytes * (size_t)list[i],
+                 row_bytes * (size_t)run);
+    }
 }
 
 /* Logits of rows wanted[0..n) of a pass; they may be overwritten and stay until the next call to the device. */
 static float *run_head(engine *en, const engine_program *body, const int32_t *wanted, int n) {
-    const engine_program *g = program_for(en->head, n);
-    char *x = prog_port_at(g->p, 0, g->x), *y = prog_port_at(body->p, 0, body->y);
-    size_t row_bytes = (size_t)(g->x.bytes / g->rows);
-    for (int i = 0, run; i < n; i += run) { /* neighbours at once */
-        for (run = 1; i + run < n && wanted[i + run] == wanted[i] + run;) run++;
-        dev_copy(en->dev, x + row_bytes * (size_t)i, y + row_bytes * (size_t)wanted[i],
-                 row_bytes * (size_t)run);
-    }
-    replay(en, g);
+    const engine_program *g = pass_program(en->head, n);
+    pass_rows_to(en, g->p, g->x, body, wanted, n);
+    pass_replay(en, g);
     return dev_borrow(en->dev, prog_port_at(g->p, 0, g->logits), (size_t)g->logits.bytes, true,
                       &en->room);
 }
@@ -174,5 +193,6 @@ void pass_run(engine *en) {
     }
     en->load.passes++;
     en->load.rows += p->n;
+    if (en->ahead_body[0].p) pass_look_ahead(en, body);
     p->n = p->n_wanted = 0;
 }

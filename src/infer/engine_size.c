@@ -19,7 +19,9 @@ static int64_t pages_for(int64_t tokens) {
 
 engine_size engine_size_for(const model_config *mc, dtype cache_dt, int longest, int seqs,
                             int64_t cache_bytes) {
-    int64_t page_bytes = model_cache_bytes(mc, 1, 1, PAGE, cache_dt);
+    bool ahead = mc->num_nextn_predict_layers > 0;
+    int64_t page_bytes = model_cache_bytes(mc, 1, 1, PAGE, cache_dt) +
+                         model_ahead_cache_bytes(mc, 1, ahead, 1, PAGE, cache_dt);
     int64_t least = pages_for(longest), most = least * seqs, pages = cache_bytes / page_bytes;
     if (pages > most) pages = most;
     if (pages < least) pages = least;
@@ -29,7 +31,8 @@ engine_size engine_size_for(const model_config *mc, dtype cache_dt, int longest,
                          .seqs = seqs,
                          .page = PAGE,
                          .pages = (int)pages + 1,
-                         .draft = DRAFT_ROWS};
+                         .draft = DRAFT_ROWS,
+                         .ahead = ahead};
 }
 
 model_pages engine_pages(const engine_size *size) {
@@ -39,9 +42,17 @@ model_pages engine_pages(const engine_size *size) {
                          .of_seq = (size->longest + size->page - 1) / size->page};
 }
 
-int engine_rows_at(const engine_size *size, int number, bool body) {
-    int most = body ? size->rows : size->logits;
+static int rows_at(int number, int most) {
     if (number >= ARRAY_LEN(ROWS) || most == 0) return 0;
     if (number > 0 && ROWS[number - 1] >= most) return 0;
     return ROWS[number] < most ? ROWS[number] : most;
+}
+
+int engine_rows_at(const engine_size *size, int number, bool body) {
+    return rows_at(number, body ? size->rows : size->logits);
+}
+
+int engine_ahead_rows_at(const engine_size *size, int number, bool body) {
+    if (!size->ahead || !size->draft) return 0;
+    return rows_at(number, body ? size->rows : size->draft);
 }

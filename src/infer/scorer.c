@@ -143,9 +143,11 @@ static void copy_rows(const scorer *s, int to_slot, int from_slot, int64_t from,
     char *at = s->cache.at;
     for (int l = 0; l < model_layers(s->mc); l++) {
         attention_layer a = model_layer(s->mc, l).attn;
-        int64_t K = model_local_kv_heads(&a, s->cache.tp);
-        int64_t row = a.D * (int64_t)dtype_bytes(s->cache.dt), head = row * s->size.tok;
-        for (int kv = 0; kv < 2; kv++) {
+        bool latent = a.kv_rank > 0; /* one cache of one head */
+        int64_t K = latent ? 1 : model_local_kv_heads(&a, s->cache.tp);
+        int64_t widths[] = {latent ? model_cache_cols(&a, s->cache.tp) : a.D, a.Dv};
+        for (int kv = 0; kv < 2 - latent; kv++) {
+            int64_t row = widths[kv] * (int64_t)dtype_bytes(s->cache.dt), head = row * s->size.tok;
             for (int64_t k = 0; k < K; k++)
                 dev_copy(s->dev, at + (to_slot * K + k) * head + from * row,
                          at + (from_slot * K + k) * head + from * row, (size_t)((to - from) * row));

@@ -42,6 +42,10 @@ static status read_weights(open_model *m, const char *dir, err *e) {
                  dir);
     if (m->adapter.vocab > m->config.vocab_size) m->config.vocab_size = m->adapter.vocab;
     TRY(read_tokenizer(m, dir, e));
+    if (m->adapter.dir)
+        m->config.num_nextn_predict_layers = 0; /* modules are not adapted */
+    else
+        TRY(hf_settle_ahead(&m->config, dir, e));
     m->folder = ARENA_NEW(m->a, hf_model);
     return hf_model_open(m->folder, dir, &m->config, e);
 }

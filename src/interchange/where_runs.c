@@ -67,10 +67,11 @@ static void by_options(const model_config *mc, where_runs *w) {
 }
 
 /* What no config.json of the family can say, nobody else computes; what matters only while training
- * stands in nobody's way. */
+ * stands in nobody's way, nor do modules, whose tensors others pass over. */
 static void by_extensions(const model_config *mc, where_runs *w) {
-    static const char *const training[] = {"init_scheme", "initializer_range", "embd_pdrop",
-                                           "attn_pdrop", "resid_pdrop"};
+    static const char *const training[] = {
+        "init_scheme", "initializer_range",        "embd_pdrop",     "attn_pdrop",
+        "resid_pdrop", "num_nextn_predict_layers", "mtp_loss_weight"};
     json_t *more = model_config_extensions(mc);
     for (int i = 0; i < ARRAY_LEN(training); i++) json_object_del(more, training[i]);
     const char *key = json_object_iter_key(json_object_iter(more));

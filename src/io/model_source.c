@@ -106,6 +106,17 @@ static status read_folder_tokenizer(model_source *s, err *e) {
     return ST_OK;
 }
 
+static void settle_modules(model_source *s) {
+    int64_t named = s->config.num_nextn_predict_layers, n = hf_count_ahead(s->folder, &s->config);
+    if (n == named) return;
+    strbuf_printf(
+        &s->notes,
+        "config.json names %ld modules of multi-token prediction, the files hold %ld: the "
+        "others are left out.\n",
+        (long)named, (long)n);
+    s->config.num_nextn_predict_layers = n;
+}
+
 static status open_folder(model_source *s, const char *const *ignore, int n_ignore, err *e) {
     TRY(config_read_object(path_join(s->a, s->path, "config.json"), &s->keys, e));
     TRY(read_config(s, ignore, n_ignore, e));
@@ -113,6 +124,7 @@ static status open_folder(model_source *s, const char *const *ignore, int n_igno
     if (s->config.from_unties)
         strbuf_puts(&s->notes, "The head is stored and differs from the embedding: it is kept as a "
                                "head of its own, although config.json says that they are tied.\n");
+    settle_modules(s);
     s->order = hf_order_of(s->path);
     declare(s);
     TRY(find_tensors(s, e));
@@ -350,7 +362,8 @@ model_config model_source_folder_config(const model_source *s) {
     model_config mc = s->config;
     mc.gguf_order = false;
     mc.from = NULL;
-    if (key_in_words(mc.family->keys, "rope_interleaved")) mc.rope_interleaved = false;
+    bool halves = key_in_words(mc.family->keys, "rope_interleaved") && mc.kv_lora_rank == 0;
+    if (halves) mc.rope_interleaved = false;
     return mc;
 }
 

@@ -8,7 +8,7 @@
  * Tensor-parallel ranks share them as they share W. By rows (q, gate, ...): A is whole on every
  * rank, and B has W's rows. By columns (o, down): A has W's columns, and B is whole; x A^T is then
  * a summand, as x W^T is, and B is multiplied before the ranks sum. What is whole gets from each
- * rank a summand of its gradient (split.h: per_head). */
+ * rank a summand of its gradient (split.h: per_head); so do both of a W that is whole for that reason. */
 #include <math.h>
 #include <string.h>
 
@@ -125,7 +125,8 @@ static void declare_pair(const param *w, const param *file, int64_t rank, arena 
     up.part = PART_LORA_B, up.transposed = false, up.cols = rank;
     up.name = beside(a, file->name, ".lora_B");
     up.init = (param_init){.kind = INIT_ZEROS};
-    up.split = (param_split){.kind = split->kind, .runs = split->runs};
+    up.split = (param_split){.kind = split->kind, .per_head = split->per_head, .runs = split->runs};
+    down.split.per_head = split->per_head;
     if (split->kind == SPLIT_COLS) {
         down.split = param_split_cols();
         up.split = (param_split){.per_head = true};
@@ -182,13 +183,23 @@ status model_declare_adapted(const model_config *mc, const model_adapters *ad, p
 
 /* ---- recording ---- */
 
-val model_adapt(model_rec *r, model_part part, int l, val x, val y) {
-    if (!r->adapters || !r->adapters->rank) return y;
+bool model_adapters_of(model_rec *r, model_part part, int l, val *a, val *b) {
+    *a = *b = VAL_NONE;
+    if (!r->adapters || !r->adapters->rank) return false;
     model_config files = as_in_files(r->mc);
     char name[MODEL_NAME_BYTES];
     model_part_name(&files, part, l, name);
-    val a = model_named(r, name, ".lora_A.weight"), b = model_named(r, name, ".lora_B.weight");
-    if (a == VAL_NONE) return y;
+    *a = model_named(r, name, ".lora_A.weight");
+    *b = model_named(r, name, ".lora_B.weight");
+    return *a != VAL_NONE;
+}
+
+val model_adapt(model_rec *r, model_part part, int l, val x, val y) {
+    char name[MODEL_NAME_BYTES];
+    val a, b;
+    if (!model_adapters_of(r, part, l, &a, &b)) return y;
+    model_config files = as_in_files(r->mc);
+    model_part_name(&files, part, l, name);
     if (r->adapters->dropout > 0) x = graph_dropout_copy(r->g, x, r->adapters->dropout);
     val narrow = graph_linear(r->g, x, a, VAL_NONE);
     graph_name(r->g, narrow, "%s.lora_A", name);

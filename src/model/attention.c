@@ -1,6 +1,7 @@
 /* The attention branch of a layer.
  *
- * Reading order: model_attention; project, place, page_attention or sequence_attention; model_cross_attention. */
+ * Reading order: model_attention; project, place, page_attention or sequence_attention; model_cross_attention.
+ * latent_attention.c is another kind. */
 #include <stdio.h>
 
 #include "model/parts.h"
@@ -34,7 +35,7 @@ static qkv_vals project(model_rec *r, const layer_spec *k, val x) {
 
 static val rotate(model_rec *r, const attention_layer *a, val x, val table, int64_t heads) {
     rope_spec s = model_rope(r->mc, a->local);
-    return graph_rope(r->g, x, a->causal ? r->pos : r->source.pos, table, (int)heads, (int)a->D,
+    return graph_rope(r->g, x, a->causal ? r->pos : r->source.pos, table, (int)heads, (int)a->D, 0,
                       s.rotary_dim, a->interleaved);
 }
 
@@ -91,14 +92,13 @@ static val cache_of(model_rec *r, int l, char which, int64_t rows, int64_t all, 
     return cache;
 }
 
-/* Appends fresh rows [B*T, K*D] to the layer's cache of keys or values, a head after the other. */
-static val cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
+val model_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
     int64_t slots = r->slots ? r->slots : r->B;
     val cache = cache_of(r, l, which, r->B * K * r->Tmax, slots * K * r->Tmax, D, &r->cache_bytes);
     return graph_kv_store(r->g, cache, fresh, r->qpos, r->B, (int)K, r->T, r->Tmax);
 }
 
-static val page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
+val model_page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh) {
     bool turned = which == 'k';
     int page = r->paged.page;
     int64_t rows = r->paged.pages * K * (turned ? D : page);
@@ -106,18 +106,15 @@ static val page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, va
     return graph_page_store(r->g, cache, fresh, r->at, (int)K, page, turned);
 }
 
-static val page_attention(model_rec *r, int l, const attention_layer *a, const qkv_vals *p) {
-    op_paged spec = {.page = r->paged.page,
-                     .H = (int)a->H,
-                     .K = (int)a->K,
-                     .D = (int)a->D,
-                     .Dv = (int)a->D,
-                     .window = (int)a->window,
-                     .scale = (float)a->scale,
-                     .softcap = (float)a->softcap};
-    val k = page_cached(r, l, 'k', a->K, a->D, p->k);
-    val v = page_cached(r, l, 'v', a->K, a->D, p->v);
-    return graph_page_attention(r->g, &spec, p->q, k, v, r->pages, r->place);
+op_paged model_paged_spec(const model_rec *r, const attention_layer *a) {
+    return (op_paged){.page = r->paged.page,
+                      .H = (int)a->H,
+                      .K = (int)a->K,
+                      .D = (int)a->D,
+                      .Dv = (int)a->Dv,
+                      .window = (int)a->window,
+                      .scale = (float)a->scale,
+                      .softcap = (float)a->softcap};
 }
 
 /* Tq queries of each sequence and Tk keys, without limits of what they see. */
@@ -129,13 +126,27 @@ static op_attention spec_of(const model_rec *r, const attention_layer *a, int Tq
                           .H = (int)a->H,
                           .K = (int)a->K,
                           .D = (int)a->D,
-                          .Dv = (int)a->D,
+                          .Dv = (int)a->Dv,
                           .scale = (float)a->scale,
                           .softcap = (float)a->softcap,
                           .dropout = (float)r->mc->attn_pdrop,
                           .by_head = from_cache,
                           .all_heads = (int)a->H * graph_tp(r->g),
                           .first_head = (int)a->H * graph_tp_rank(r->g)};
+}
+
+op_attention model_attention_spec(const model_rec *r, const attention_layer *a) {
+    op_attention spec = spec_of(r, a, r->T, r->Tmax > 0 ? r->Tmax : r->T, r->Tmax > 0);
+    spec.window = (int)a->window;
+    spec.causal = true;
+    return spec;
+}
+
+static val page_attention(model_rec *r, int l, const attention_layer *a, const qkv_vals *p) {
+    op_paged spec = model_paged_spec(r, a);
+    val k = model_page_cached(r, l, 'k', a->K, a->D, p->k);
+    val v = model_page_cached(r, l, 'v', a->K, a->D, p->v);
+    return graph_page_attention(r->g, &spec, p->q, k, v, r->pages, r->place);
 }
 
 /* An encoder's tokens see each other, wherever they are. */
@@ -152,12 +163,10 @@ static val source_attention(model_rec *r, const attention_layer *a, qkv_vals p) 
 static val sequence_attention(model_rec *r, int l, const attention_layer *a, qkv_vals p) {
     if (!a->causal) return source_attention(r, a, p);
     if (r->Tmax > 0) {
-        p.k = cached(r, l, 'k', a->K, a->D, p.k);
-        p.v = cached(r, l, 'v', a->K, a->D, p.v);
+        p.k = model_cached(r, l, 'k', a->K, a->D, p.k);
+        p.v = model_cached(r, l, 'v', a->K, a->D, p.v);
     }
-    op_attention spec = spec_of(r, a, r->T, r->Tmax > 0 ? r->Tmax : r->T, r->Tmax > 0);
-    spec.window = (int)a->window;
-    spec.causal = true;
+    op_attention spec = model_attention_spec(r, a);
     graph_seen seen = {.start = r->start,
                        .end = VAL_NONE,
                        .qpos = r->qpos,
@@ -165,11 +174,15 @@ static val sequence_attention(model_rec *r, int l, const attention_layer *a, qkv
     return graph_attention(r->g, &spec, p.q, p.k, p.v, &seen);
 }
 
-val model_attention(model_rec *r, int l, const layer_spec *k, val x) {
+static val heads_attention(model_rec *r, int l, const layer_spec *k, val x) {
     const attention_layer *a = &k->attn;
     qkv_vals p = project(r, k, x);
     place(r, k, &p);
-    val o = r->paged.page ? page_attention(r, l, a, &p) : sequence_attention(r, l, a, p);
+    return r->paged.page ? page_attention(r, l, a, &p) : sequence_attention(r, l, a, p);
+}
+
+val model_attention(model_rec *r, int l, const layer_spec *k, val x) {
+    val o = k->attn.kv_rank ? model_latent_attention(r, l, k, x) : heads_attention(r, l, k, x);
     graph_name(r->g, o, "layers.%d.attention", l);
     return model_out_product(r, PART_O, k->stored, o);
 }

@@ -42,7 +42,7 @@ static const struct {
 
 /* Options of which null means "none", or "derived", rather than "as usual". */
 static const char nullable[] =
-    "num_key_value_heads head_dim intermediate_size sliding_window clip_qkv "
+    "num_key_value_heads head_dim intermediate_size sliding_window clip_qkv q_lora_rank "
     "attn_logit_softcapping final_logit_softcapping pad_token_id";
 
 bool config_key_special(const char *key) {

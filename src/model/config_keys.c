@@ -117,6 +117,7 @@ void model_config_defaults(model_config *mc, const model_family *f) {
                          .expert_layers = 1,
                          .router_group_best = 1,
                          .routed_scaling_factor = 1.0,
+                         .mtp_loss_weight = 0.3,
                          .norm_weights = NORM_WEIGHTS_W,
                          .scale_emb = 1.0,
                          .pad_token_id = -1,

@@ -295,11 +295,61 @@ static status not_multiple(const char *key, int64_t a, const char *of, int64_t b
     return at_key(e, of);
 }
 
+/* Options that do not go with latent attention, since keys are never made one by one in generation. */
+static status check_latents(const model_config *mc, err *e) {
+    const struct {
+        const char *key;
+        bool set;
+        const char *why;
+    } others[] = {
+        {"qk_norm", mc->qk_norm != QK_NORM_NONE,
+         "keys are not made one by one when a model writes"},
+        {"clip_qkv", mc->clip_qkv > 0, "keys are not made one by one when a model writes"},
+        {"partial_rotary_factor", mc->partial_rotary_factor != 1,
+         "qk_rope_head_dim says how much of a key is rotated"},
+        {"num_encoder_layers", mc->num_encoder_layers > 0,
+         "an encoder's keys are read by another stack"},
+        {"position_type", mc->positions == POSITIONS_RELATIVE,
+         "its cache has no place for biases by distance"},
+    };
+    for (int i = 0; i < ARRAY_LEN(others); i++) {
+        if (!others[i].set) continue;
+        err_set(e, ST_USAGE, "%s does not go with latent attention (kv_lora_rank): %s",
+                others[i].key, others[i].why);
+        err_hint(e, "leave %s out", others[i].key);
+        return at_key(e, others[i].key);
+    }
+    return ST_OK;
+}
+
+/* Widths of latent attention, of which head_dim is the sum. All heads have keys of their own. */
+static status derive_latents(model_config *mc, err *e) {
+    const char *missing = mc->qk_nope_head_dim == 0   ? "qk_nope_head_dim"
+                          : mc->qk_rope_head_dim == 0 ? "qk_rope_head_dim"
+                                                      : NULL;
+    if (missing) {
+        err_set(e, ST_USAGE, "latent attention (kv_lora_rank) needs %s", missing);
+        err_hint(e, "published models have qk_nope_head_dim=128 and qk_rope_head_dim=64");
+        return at_key(e, missing);
+    }
+    if (mc->kv_lora_rank + mc->qk_rope_head_dim > OP_MAX_HEAD_DIM) {
+        err_set(e, ST_USAGE, "kv_lora_rank %ld and qk_rope_head_dim %ld are together more than %d",
+                (long)mc->kv_lora_rank, (long)mc->qk_rope_head_dim, OP_MAX_HEAD_DIM);
+        return at_key(e, "kv_lora_rank");
+    }
+    if (mc->v_head_dim == 0) mc->v_head_dim = mc->qk_nope_head_dim;
+    mc->head_dim = mc->qk_nope_head_dim + mc->qk_rope_head_dim;
+    mc->num_key_value_heads = mc->num_attention_heads;
+    mc->num_key_value_heads_of = mc->num_attention_heads_of;
+    return check_latents(mc, e);
+}
+
 static status check_heads(model_config *mc, err *e) {
     if (mc->num_key_value_heads == 0) {
         mc->num_key_value_heads = mc->num_attention_heads;
         mc->num_key_value_heads_of = mc->num_attention_heads_of;
     }
+    if (mc->kv_lora_rank > 0) TRY(derive_latents(mc, e));
     if (mc->head_dim == 0 && mc->num_attention_heads_of) {
         err_set(e, ST_USAGE, "numbers of heads differ by layer, so head_dim must be given");
         err_hint(e, "for example model.head_dim=64");
@@ -320,10 +370,12 @@ static status check_heads(model_config *mc, err *e) {
 }
 
 static status check_rotary(const model_config *mc, err *e) {
-    bool whole = mc->positions == POSITIONS_ROTARY && mc->partial_rotary_factor >= 1;
+    bool whole = mc->positions == POSITIONS_ROTARY && mc->partial_rotary_factor >= 1 &&
+                 mc->kv_lora_rank == 0;
     if (mc->logn_length > 0 && !whole) {
         err_set(e, ST_USAGE, "logn_attn_length is of queries that are rotated as a whole");
-        err_hint(e, "use position_type: rotary and partial_rotary_factor: 1, or leave it out");
+        err_hint(e, "use position_type: rotary, partial_rotary_factor: 1 and no kv_lora_rank, or "
+                    "leave it out");
         return at_key(e, "logn_attn_length");
     }
     if (mc->logn_length == 1) {
@@ -333,7 +385,13 @@ static status check_rotary(const model_config *mc, err *e) {
     }
     if (mc->positions != POSITIONS_ROTARY) return ST_OK;
     rope_spec s = model_rope(mc, false);
-    if (mc->partial_rotary_factor >= 1 && mc->head_dim % 2 != 0) {
+    if (mc->kv_lora_rank > 0 && mc->qk_rope_head_dim % 2 != 0) {
+        err_set(e, ST_USAGE, "qk_rope_head_dim %ld is odd, rotary positions need pairs",
+                (long)mc->qk_rope_head_dim);
+        err_hint(e, "use %ld", (long)mc->qk_rope_head_dim + 1);
+        return at_key(e, "qk_rope_head_dim");
+    }
+    if (mc->kv_lora_rank == 0 && mc->partial_rotary_factor >= 1 && mc->head_dim % 2 != 0) {
         err_set(e, ST_USAGE, "head_dim %ld is odd, rotary positions need pairs",
                 (long)mc->head_dim);
         err_hint(e, "use %ld", (long)mc->head_dim + 1);
@@ -446,6 +504,11 @@ static status check_encoder(const model_config *mc, err *e) {
                 "a decoder that looks at an encoder has its branches one after the other");
         err_hint(e, "use residual_type: sequential");
         return at_key(e, "residual_type");
+    }
+    if (mc->num_nextn_predict_layers > 0) {
+        err_set(e, ST_USAGE, "modules that predict further tokens do not go with an encoder");
+        err_hint(e, "leave num_nextn_predict_layers out");
+        return at_key(e, "num_nextn_predict_layers");
     }
     if (mc->num_experts > 0 && mc->router_aux_loss_coef > 0) {
         err_set(e, ST_USAGE,

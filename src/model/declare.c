@@ -21,6 +21,13 @@ static const char *const other_names[PART_COUNT] = {
     [PART_ATTN_OUT_NORM] = "model.layers.%d.attention_out_layernorm",
     [PART_MLP_NORM] = "model.layers.%d.pre_feedforward_layernorm",
     [PART_MLP_OUT_NORM] = "model.layers.%d.post_feedforward_layernorm",
+    [PART_Q] = "model.layers.%d.self_attn.q_proj",
+    [PART_Q_A] = "model.layers.%d.self_attn.q_a_proj",
+    [PART_Q_A_NORM] = "model.layers.%d.self_attn.q_a_layernorm",
+    [PART_Q_B] = "model.layers.%d.self_attn.q_b_proj",
+    [PART_KV_A] = "model.layers.%d.self_attn.kv_a_proj_with_mqa",
+    [PART_KV_A_NORM] = "model.layers.%d.self_attn.kv_a_layernorm",
+    [PART_KV_B] = "model.layers.%d.self_attn.kv_b_proj",
     [PART_Q_NORM] = "model.layers.%d.self_attn.q_norm",
     [PART_K_NORM] = "model.layers.%d.self_attn.k_norm",
     [PART_GATE] = "model.layers.%d.mlp.gate_proj",
@@ -34,6 +41,11 @@ static const char *const other_names[PART_COUNT] = {
     [PART_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
     [PART_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj",
     [PART_SHARED_SCALE] = "model.layers.%d.mlp.shared_expert_gate",
+    /* as in DeepSeek-V3's files */
+    [PART_AHEAD_EMBED_NORM] = "model.layers.%d.enorm",
+    [PART_AHEAD_NORM] = "model.layers.%d.hnorm",
+    [PART_AHEAD_JOIN] = "model.layers.%d.eh_proj",
+    [PART_AHEAD_HEAD_NORM] = "model.layers.%d.shared_head.norm",
 };
 
 /* As the family writes it for stored layer l, with %d for the layer; NULL: it has none. */
@@ -192,13 +204,37 @@ static void declare_qk_norm(declaring *d, model_part part, const attention_layer
     add_norm(d, part, full ? heads * a->D : a->D, order);
 }
 
+/* Every tensor-parallel rank makes the latents of x, for its own heads: a summand of the gradient. */
+static void declare_latent(declaring *d, const attention_layer *a, model_part down, model_part norm,
+                           model_part up, int64_t shared, int64_t up_width) {
+    int64_t C = d->mc->hidden_size, R = down == PART_Q_A ? a->q_rank : a->kv_rank;
+    param whole = {.split = {.per_head = true}}, weight = whole;
+    add_matrix(d, down, R + shared, C, INIT_ROLE_IN, whole);
+    if (a->qkv_bias) add_bias(d, down, R + shared, whole);
+    weight.rows = 1, weight.cols = R, weight.rank = 1, weight.init.kind = INIT_ONES;
+    add(d, norm, ".weight", weight);
+    param heads = {.split = param_split_rows(up_width, a->H)};
+    add_matrix(d, up, up_width, R, INIT_ROLE_IN, heads);
+}
+
+static void declare_latents(declaring *d, const attention_layer *a) {
+    int64_t HD = a->H * a->D;
+    param heads = {.split = param_split_rows(HD, a->H)};
+    if (a->q_rank > 0)
+        declare_latent(d, a, PART_Q_A, PART_Q_A_NORM, PART_Q_B, 0, HD);
+    else
+        add_matrix(d, PART_Q, HD, d->mc->hidden_size, INIT_ROLE_IN, heads);
+    declare_latent(d, a, PART_KV_A, PART_KV_A_NORM, PART_KV_B, a->shared,
+                   a->H * (a->D - a->shared + a->Dv));
+}
+
 static void declare_attention(declaring *d, const attention_layer *a) {
-    declare_qkv(d, a);
+    a->kv_rank > 0 ? declare_latents(d, a) : declare_qkv(d, a);
     if (a->qk_norm != QK_NORM_NONE) {
         declare_qk_norm(d, PART_Q_NORM, a, a->H);
         declare_qk_norm(d, PART_K_NORM, a, a->K);
     }
-    add_matrix(d, PART_O, d->mc->hidden_size, a->H * a->D, INIT_ROLE_ATTN_OUT, inputs_shared());
+    add_matrix(d, PART_O, d->mc->hidden_size, a->H * a->Dv, INIT_ROLE_ATTN_OUT, inputs_shared());
     if (a->out_bias) add_bias(d, PART_O, d->mc->hidden_size, (param){0});
 }
 
@@ -303,7 +339,7 @@ static void declare_experts(declaring *d, const mlp_layer *m) {
     add_matrix(d, PART_ROUTER, m->E, C, INIT_ROLE_IN, summand());
     if (m->router_bias)
         add(d, PART_ROUTER_BIAS, "",
-            (param){.rows = 1, .cols = m->E, .rank = 1, .init.kind = INIT_ZEROS});
+            (param){.rows = 1, .cols = m->E, .rank = 1, .init.kind = INIT_ZEROS, .by_rule = true});
     param_experts_begin(d->s, both);
     for (d->expert = 0; d->expert < m->E; d->expert += (int)n) {
         if (gated) add_matrix(d, PART_EXPERT_GATE, n * m->F, C, INIT_ROLE_IN, in);
@@ -329,6 +365,15 @@ static void declare_layer(declaring *d, const layer_spec *k) {
     if (k->norm_in && !k->norm_shared) add_norm(d, PART_MLP_NORM, C, (param){0});
     k->mlp.E ? declare_experts(d, &k->mlp) : declare_mlp(d, &k->mlp);
     if (k->norm_out) add_norm(d, PART_MLP_OUT_NORM, C, (param){0});
+}
+
+static void declare_module(declaring *d, const layer_spec *k) {
+    int64_t C = d->mc->hidden_size;
+    add_norm(d, PART_AHEAD_HEAD_NORM, C, (param){0});
+    declare_layer(d, k);
+    add_matrix(d, PART_AHEAD_JOIN, C, 2 * C, INIT_ROLE_IN, (param){0});
+    add_norm(d, PART_AHEAD_NORM, C, (param){0});
+    add_norm(d, PART_AHEAD_EMBED_NORM, C, (param){0});
 }
 
 static void declare_head(declaring *d) {
@@ -380,9 +425,16 @@ model_layer_range model_chunk(const model_config *mc, int chunks, int i) {
 void model_declare_layers(const model_config *mc, model_layer_range layers, param_store *s) {
     declaring d = {.mc = mc, .s = s, .stored = -1};
     bool begins = layers.first == 0, ends = layers.end == model_layers(mc);
+    bool ahead = ends && mc->num_nextn_predict_layers > 0; /* modules read the embedding, too */
     int repeat = (int)mc->block_repeat;
     if (ends) declare_head(&d);
     if (model_head_is_table(mc) && (begins || ends)) declare_embed(&d);
+    for (int l = model_blocks(mc) - 1; ends && l >= model_layers(mc); l--) {
+        layer_spec k = model_layer(mc, l);
+        d.stored = k.stored;
+        declare_module(&d, &k);
+    }
+    d.stored = -1;
     if (ends) add_norm(&d, PART_FINAL_NORM, mc->hidden_size, (param){0});
     int encoder = (int)mc->num_encoder_layers;
     for (int l = (layers.end - 1) / repeat; l >= layers.first / repeat; l--) {
@@ -396,7 +448,7 @@ void model_declare_layers(const model_config *mc, model_layer_range layers, para
     }
     d.stored = -1;
     if (begins) declare_positions(&d);
-    if (begins && !model_head_is_table(mc)) declare_embed(&d);
+    if ((begins || ahead) && !model_head_is_table(mc)) declare_embed(&d);
 }
 
 void model_declare(const model_config *mc, param_store *s) {
@@ -413,10 +465,22 @@ int64_t model_embedding_params(const model_config *mc, const param_store *s) {
     return n;
 }
 
+bool model_param_is_ahead(const model_config *mc, const param *p) {
+    return p->layer >= mc->num_hidden_layers;
+}
+
+int64_t model_ahead_params(const model_config *mc, const param_store *s) {
+    int64_t n = 0;
+    for (int i = 0; i < param_count(s); i++)
+        if (model_param_is_ahead(mc, param_at(s, i))) n += param_whole_elems(param_at(s, i));
+    return n;
+}
+
 int64_t model_active_params(const model_config *mc, const param_store *s) {
     int64_t n = 0, of_experts = 0;
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
+        if (model_param_is_ahead(mc, p)) continue;
         *(model_part_of_expert(p->part) ? &of_experts : &n) += param_whole_elems(p);
     }
     return of_experts ? n + of_experts / mc->num_experts * mc->num_experts_per_tok : n;
@@ -448,7 +512,7 @@ static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
 }
 
 static status check_ranks(const model_config *mc, int tp, err *e) {
-    for (int l = 0; l < model_layers(mc) && tp > 1; l++) {
+    for (int l = 0; l < model_blocks(mc) && tp > 1; l++) {
         layer_spec k = model_layer(mc, l);
         TRY(check_layer_ranks(&k, l, tp, e));
     }

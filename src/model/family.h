@@ -36,6 +36,12 @@ typedef enum model_part {
     PART_K,
     PART_V,
     PART_O,
+    PART_Q_A, /* latent attention: what queries are made of, its norm, and what makes them of it */
+    PART_Q_A_NORM,
+    PART_Q_B,
+    PART_KV_A, /* the same of keys and values; the last rows make the part that all heads share */
+    PART_KV_A_NORM,
+    PART_KV_B,
     PART_CROSS_NORM, /* attention to the encoder: as those of attention */
     PART_CROSS_OUT_NORM,
     PART_CROSS_Q,
@@ -58,7 +64,11 @@ typedef enum model_part {
     PART_SHARED_UP,
     PART_SHARED_DOWN,
     PART_SHARED_SCALE, /* whose product with a token says how much that part counts */
-    PART_LORA_A,       /* adapters (adapters.c), named after the matrix beside which they stand */
+    PART_AHEAD_EMBED_NORM, /* of a module of multi-token prediction (ahead.c): of the token's embedding */
+    PART_AHEAD_NORM,       /* of the hidden state */
+    PART_AHEAD_JOIN,       /* of both, side by side */
+    PART_AHEAD_HEAD_NORM, /* before the head */
+    PART_LORA_A, /* adapters (adapters.c), named after the matrix beside which they stand */
     PART_LORA_B,
     PART_COUNT
 } model_part;
@@ -179,10 +189,13 @@ typedef enum model_task {
     TASK_LOGITS, /* "logits" [n,V], fp32, of the rows that the input "rows" [n,1] names */
     TASK_SCORE,  /* nll [n,1] of the "targets" [n,1] after the rows that "rows" [n,1] names */
     TASK_FILL, /* fills the cache; "y" [1,C] has the row that "rows" [1,1] names, before the head */
-    TASK_BODY, /* "y" [B*T,C]: the rows as the last layer leaves them */
+    /* "y" [B*T,C]: the rows as the last layer leaves them. With layers model_layers + k .. + k + 1, the
+     * k-th module of multi-token prediction, from 0 on: "x" [B*T,C] is such a "y" of the model or of
+     * the module before, "ids" are the tokens k + 1 places further on */
+    TASK_BODY,
     TASK_TEACH, /* "logits" [B*T,V], fp32, of all rows */
-    TASK_HEAD, /* "logits" [B*T,V], fp32, of the rows "x" [B*T,C] that TASK_BODY gave: final norm and
-                  head */
+    TASK_HEAD,  /* "logits" [B*T,V], fp32, of the rows "x" [B*T,C] that TASK_BODY of the same layers
+                  gave: norm and head */
     TASK_ENCODE, /* an encoder: keys and values for attention to it go to the cache; "y" [B*S,C], what it made */
 } model_task;
 
@@ -284,6 +297,9 @@ void model_record(model_rec *r);
 uint32_t model_random_ops_before(int layer);
 /* Bytes of SPACE_STATE that B cached sequences of Tmax tokens need on one of tp ranks. */
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt);
+/* What the first `modules` modules of multi-token prediction need behind that. */
+int64_t model_ahead_cache_bytes(const model_config *mc, int tp, int modules, int B, int Tmax,
+                                dtype dt);
 /* The same for keys and values of B sources of Smax tokens; 0 without an encoder. They lie behind those of
  * the decoder's own tokens. */
 int64_t model_source_cache_bytes(const model_config *mc, int tp, int B, int Smax, dtype dt);
@@ -291,7 +307,12 @@ int64_t model_source_cache_bytes(const model_config *mc, int tp, int B, int Smax
 /* Parameters of the token and position tables and of the head: what "non-embedding" counts leave
  * out. */
 int64_t model_embedding_params(const model_config *mc, const param_store *s);
-/* Parameters that a token goes through: all but those of the experts that it does not pick. */
+/* Whether it belongs to a module of multi-token prediction; how many parameters these have together,
+ * beside the embedding and the head that they share. */
+bool model_param_is_ahead(const model_config *mc, const param *p);
+int64_t model_ahead_params(const model_config *mc, const param_store *s);
+/* Parameters that a token goes through: all but those of modules, and of the experts that it does not
+ * pick. */
 int64_t model_active_params(const model_config *mc, const param_store *s);
 
 #endif

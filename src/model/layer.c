@@ -6,6 +6,10 @@ int model_layers(const model_config *mc) {
     return (int)(mc->num_hidden_layers * mc->block_repeat);
 }
 
+int model_blocks(const model_config *mc) {
+    return model_layers(mc) + (int)mc->num_nextn_predict_layers;
+}
+
 int model_encoder_layers(const model_config *mc) {
     return (int)(mc->num_encoder_layers * mc->block_repeat);
 }
@@ -14,16 +18,30 @@ static int64_t of_layer(const int64_t *of, int64_t all, int l) {
     return of ? of[l] : all;
 }
 
-/* What the scores of stored layer l are multiplied by. */
+/* What the scores of stored layer l are multiplied by. YaRN of DeepSeek: by the square of a factor of its own, too
+ * (DeepseekV3Attention of transformers). */
 static double score_scale(const model_config *mc, int l) {
     double width = mc->query_pre_attn_scalar > 0 ? mc->query_pre_attn_scalar : (double)mc->head_dim;
-    double scale = mc->scale_attn_weights ? 1.0 / sqrt(width) : 1.0;
+    double scale = mc->scale_attn_weights ? 1.0 / sqrt(width) : 1.0, factor = 1;
+    if (mc->kv_lora_rank > 0) {
+        rope_spec s = model_rope(mc, false);
+        factor = rope_score_factor(&s);
+    }
+    scale *= factor * factor;
     return mc->scale_attn_by_layer ? scale / (l + 1) : scale;
+}
+
+static void add_latents(const model_config *mc, attention_layer *a) {
+    a->K = a->H;
+    a->kv_rank = mc->kv_lora_rank;
+    a->q_rank = mc->q_lora_rank;
+    a->shared = mc->qk_rope_head_dim;
+    a->Dv = mc->v_head_dim;
 }
 
 static attention_layer attention_of(const model_config *mc, int l) {
     int64_t window = of_layer(mc->sliding_window_of, mc->sliding_window, l);
-    return (attention_layer){
+    attention_layer a = {
         .H = of_layer(mc->num_attention_heads_of, mc->num_attention_heads, l),
         .K = of_layer(mc->num_key_value_heads_of, mc->num_key_value_heads, l),
         .kv_copies = 1,
@@ -41,7 +59,15 @@ static attention_layer attention_of(const model_config *mc, int l) {
         .softcap = mc->attn_softcap,
         .clip = mc->clip_qkv,
         .window = window,
+        .Dv = mc->head_dim,
     };
+    if (mc->kv_lora_rank > 0) add_latents(mc, &a);
+    return a;
+}
+
+int64_t model_cache_cols(const attention_layer *a, int tp) {
+    if (a->kv_rank > 0) return a->kv_rank + a->shared;
+    return model_local_kv_heads(a, tp) * (a->D + a->Dv);
 }
 
 static op_router router_of(const model_config *mc) {
@@ -76,7 +102,11 @@ static mlp_layer mlp_of(const model_config *mc, int l) {
 }
 
 layer_spec model_layer(const model_config *mc, int l) {
-    int stored = l / (int)mc->block_repeat;
+    int stored = l / (int)mc->block_repeat, like = stored, layers = model_layers(mc);
+    if (l >= layers) {
+        stored = (int)mc->num_hidden_layers + l - layers;
+        like = (int)mc->num_hidden_layers - 1;
+    }
     double branch = 1.0;
     if (mc->scale_depth > 0) branch = mc->scale_depth / sqrt((double)mc->num_hidden_layers);
     return (layer_spec){
@@ -87,8 +117,8 @@ layer_spec model_layer(const model_config *mc, int l) {
         .norm_shared = mc->residual == RESIDUAL_PARALLEL_SHARED,
         .parallel = mc->residual != RESIDUAL_SEQUENTIAL,
         .branch_scale = branch,
-        .attn = attention_of(mc, stored),
-        .mlp = mlp_of(mc, stored),
+        .attn = attention_of(mc, like),
+        .mlp = mlp_of(mc, like),
     };
 }
 
@@ -112,8 +142,10 @@ int64_t model_plain_tokens(const model_config *mc) {
 }
 
 rope_spec model_rope(const model_config *mc, bool local) {
+    double share = (double)mc->head_dim * mc->partial_rotary_factor;
     return (rope_spec){.theta = local ? mc->rope_local_theta : mc->rope_theta,
-                       .rotary_dim = (int)((double)mc->head_dim * mc->partial_rotary_factor),
+                       .rotary_dim =
+                           (int)(mc->kv_lora_rank ? mc->qk_rope_head_dim : (int64_t)share),
                        .max_positions = mc->max_position_embeddings,
                        .logn_length = mc->logn_length,
                        .scaling = local ? (rope_scaling){0} : mc->rope};

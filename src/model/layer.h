@@ -1,10 +1,9 @@
 /* What one layer computes, as a record: the options of the config, resolved for layer l. The
  * forward pass (transformer.c) and the parameters (declare.c) are made from these records. Families
- * only choose options and names. Further kinds of attention (latent attention) are further members
- * here.
+ * only choose options and names.
  *
  *   x [B*T,C]  the residual stream       H  query heads          F  width of the feed-forward part
- *   C          hidden_size               K  key/value heads      D  width of one head
+ *   C          hidden_size               K  key/value heads      D  width of one head, of queries and keys
  *                                        E  experts              k  of these, those of a token */
 #ifndef MODEL_LAYER_H
 #define MODEL_LAYER_H
@@ -26,6 +25,10 @@ typedef struct attention_layer {
     double softcap;   /* scores s become c tanh(s / c); 0: not */
     double clip;      /* queries, keys and values are limited to this; 0: not */
     int64_t window;   /* a query sees so many keys, its own included; 0: all before it */
+    /* Latent attention (latent_attention.c); kv_rank 0: there is none. */
+    int64_t kv_rank, q_rank; /* widths of the latents; q_rank 0: queries are a product of x */
+    int64_t shared; /* columns of a key, its last, that all heads share: D - shared are its own */
+    int64_t Dv;     /* width of a value; D but in latent attention */
 } attention_layer;
 
 typedef struct mlp_layer {
@@ -55,13 +58,25 @@ typedef struct layer_spec {
     mlp_layer mlp;
 } layer_spec;
 
+enum { MODEL_MOST_AHEAD = 16 }; /* num_nextn_predict_layers */
 /* How many layers run: num_hidden_layers * block_repeat. */
 int model_layers(const model_config *mc);
 /* Of these, the first so many are the encoder's; 0: there is none. */
 int model_encoder_layers(const model_config *mc);
-layer_spec model_layer(const model_config *mc, int l);
 /* The token with which a decoder that looks at an encoder begins. */
 int32_t model_decoder_start(const model_config *mc);
+/* All layers, and the blocks of the modules of multi-token prediction (ahead.c) behind them. */
+int model_blocks(const model_config *mc);
+/* Of layer l; from model_layers on of a module's block, which has the options of the last layer. */
+layer_spec model_layer(const model_config *mc, int l);
+/* Key/value heads of one of tp ranks. Where there are fewer heads than ranks, each rank has one,
+ * which others have, too. */
+static inline int64_t model_local_kv_heads(const attention_layer *a, int tp) {
+    return a->K > tp ? a->K / tp : 1;
+}
+/* Columns of a token in the cache of a layer: of all key heads and value heads that one of tp ranks
+ * has, or of the latent and the shared part of keys. */
+int64_t model_cache_cols(const attention_layer *a, int tp);
 /* Whether a language model's head is the embedding. */
 static inline bool model_head_is_table(const model_config *mc) {
     return mc->tie_word_embeddings && !mc->num_labels;

@@ -20,16 +20,12 @@ void model_experts_name(const model_config *mc, int l, const char *end, char out
 void model_pack_name(const model_config *mc, model_part first, int l, const char *end,
                      char out[MODEL_NAME_BYTES]);
 
-/* Key/value heads of one of tp ranks. Where there are fewer heads than ranks, each rank has one,
- * which others have, too. */
-static inline int64_t model_local_kv_heads(const attention_layer *a, int tp) {
-    return a->K > tp ? a->K / tp : 1;
-}
-
 /* Recording: y is the product of x and the matrix of that part in stored layer l. Returns y plus
  * what the adapters of that matrix add; y itself where it has none. Called before tensor-parallel
  * ranks sum y. */
 val model_adapt(model_rec *r, model_part part, int l, val x, val y);
+/* The two matrices of those adapters; false: there are none. */
+bool model_adapters_of(model_rec *r, model_part part, int l, val *a, val *b);
 /* The parameter or pack NAME + SUFFIX as a value of the recording; VAL_NONE: the model has none. */
 val model_named(model_rec *r, const char *name, const char *suffix);
 /* The weight of a part; VAL_NONE: the model has none. */
@@ -44,9 +40,37 @@ val model_out_product(model_rec *r, model_part part, int l, val x);
 bool model_norm_offset(const model_config *mc);
 /* The norm of a part. width: of one group, 0 for whole rows. */
 val model_norm(model_rec *r, model_part part, int l, val x, int64_t width);
+/* Embeddings of ids [B*T,1] on all ranks, with learned positions where the model has some; pos
+ * VAL_NONE: without. */
+val model_embed(model_rec *r, val ids, val pos);
+/* A block of the residual stream. */
+val model_record_block(model_rec *r, int l, val x);
+
+/* ---- modules of multi-token prediction (ahead.c); l is that of a module's block ---- */
+
+/* This program belongs to a run that trains the modules, and it is the one that has them. */
+bool model_trains_modules(const model_rec *r);
+bool model_trains_ahead(const model_rec *r);
+/* The norm before the head behind block l: the final norm, or a module's. */
+val model_head_norm(model_rec *r, int l, val x);
+/* What goes into a module's block: h is the norm's output before it, ids are the tokens to embed. */
+val model_join(model_rec *r, int l, val h, val ids);
+/* All modules behind h; out[D] gets the outputs of their norms. */
+void model_record_ahead(model_rec *r, val h, val *out);
+
 /* The branches of layer l, which is k with the heads and widths of this rank: what each adds to the residual stream, before norms after
  * it and scales. x: what model_record's block gives it, already handed to all tensor-parallel ranks. */
 val model_attention(model_rec *r, int l, const layer_spec *k, val x);
+/* Latent attention, before its output product. */
+val model_latent_attention(model_rec *r, int l, const layer_spec *k, val x);
+/* Appends fresh rows [B*T, K*D] to the layer's cache of keys or values, a head after the other; the
+ * same of a cache of pages. which: 'k' or 'v'. */
+val model_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh);
+val model_page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh);
+/* What the attention ops are told of this recording, and of a layer with the heads and widths of this
+ * rank. */
+op_attention model_attention_spec(const model_rec *r, const attention_layer *a);
+op_paged model_paged_spec(const model_rec *r, const attention_layer *a);
 /* Attention of a decoder's layer to what the encoder made. */
 val model_cross_attention(model_rec *r, int l, const layer_spec *k, val x);
 /* Puts the keys and values that this layer's attention to the encoder reads into its cache (TASK_ENCODE). */

@@ -146,6 +146,39 @@
     "norm_topk_prob": false, "vocab_size": 50304, "max_position_embeddings": 4096, \
     "rms_norm_eps": 1e-5, "rope_theta": 10000, "tie_word_embeddings": false, "clip_qkv": null})
 
+/* ---- latent attention: DeepSeek (config.json of deepseek-ai on Hugging Face), and who took its form (Moonlight and
+ * Kimi K2 of moonshotai, which are DeepSeek-V3 in other sizes; MiniCPM3-4B of openbmb) ---- */
+
+#define YARN(BY, FROM, SLOW, MSCALE) {"rope_type": "yarn", "factor": BY, \
+    "original_max_position_embeddings": FROM, "beta_fast": SLOW, "beta_slow": 1, \
+    "mscale": MSCALE, "mscale_all_dim": MSCALE}
+
+#define DEEPSEEK_V2_LITE(YARN) PRESET_JSON({"model_type": "deepseek_v2", "num_hidden_layers": 27, \
+    "hidden_size": 2048, "num_attention_heads": 16, "intermediate_size": 10944, \
+    "moe_intermediate_size": 1408, "n_routed_experts": 64, "n_shared_experts": 2, \
+    "num_experts_per_tok": 6, "first_k_dense_replace": 1, "q_lora_rank": null, \
+    "kv_lora_rank": 512, "topk_method": "greedy", "routed_scaling_factor": 1.0, \
+    "vocab_size": 102400, "max_position_embeddings": 163840, "rms_norm_eps": 1e-6, \
+    "rope_theta": 10000, "rope_scaling": YARN, \
+    "tie_word_embeddings": false})
+
+/* layers, width, heads, dense width, expert width, experts, shared, of a token, dense layers, rank of
+ * queries, groups, groups kept, scale of experts, vocabulary, context, base, epsilon */
+#define DEEPSEEK_V3(L, C, H, F, FE, E, S, TOP, DENSE, RANK, G, KEPT, SCALE, V, T, THETA, EPS, ...) \
+    PRESET_JSON({"model_type": "deepseek_v3", "num_hidden_layers": L, "hidden_size": C, \
+    "num_attention_heads": H, "intermediate_size": F, "moe_intermediate_size": FE, \
+    "n_routed_experts": E, "n_shared_experts": S, "num_experts_per_tok": TOP, \
+    "first_k_dense_replace": DENSE, "q_lora_rank": RANK, "kv_lora_rank": 512, "n_group": G, \
+    "topk_group": KEPT, "routed_scaling_factor": SCALE, "norm_topk_prob": true, \
+    "vocab_size": V, "max_position_embeddings": T, "rope_theta": THETA, "rms_norm_eps": EPS, \
+    "tie_word_embeddings": false __VA_OPT__(,) __VA_ARGS__})
+
+#define MINICPM3 PRESET_JSON({"model_type": "minicpm3", "num_hidden_layers": 62, \
+    "hidden_size": 2560, "num_attention_heads": 40, "intermediate_size": 6400, \
+    "q_lora_rank": 768, "kv_lora_rank": 256, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, \
+    "v_head_dim": 64, "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256, \
+    "vocab_size": 73448, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, \
+    "rope_theta": 10000, "tie_word_embeddings": true})
 /* ---- T5: an encoder and a decoder ---- */
 
 /* layers of each, width, heads, width of a head, feed-forward width */
@@ -284,6 +317,14 @@ static const struct {
     {"qwen3-235b-a22b", QWEN3_MOE(94, 4096, 64, 4, 1536, 128, 8)},
     {"mixtral-8x7b", MIXTRAL(32, 4096, 32, 8, 14336, 32768)},
     {"olmoe-1b-7b", OLMOE},
+    {"deepseek-v2-lite", DEEPSEEK_V2_LITE(YARN(40, 4096, 32, 0.707))},
+    {"deepseek-v3", DEEPSEEK_V3(61, 7168, 128, 18432, 2048, 256, 1, 8, 3, 1536, 8, 4, 2.5, 129280,
+                                163840, 10000, 1e-6, "rope_scaling": YARN(40, 4096, 32, 1.0))},
+    {"moonlight-16b-a3b", DEEPSEEK_V3(27, 2048, 16, 11264, 1408, 64, 2, 6, 1, null, 1, 1, 2.446,
+                                      163840, 8192, 50000, 1e-5)},
+    {"kimi-k2", DEEPSEEK_V3(61, 7168, 64, 18432, 2048, 384, 1, 8, 1, 1536, 1, 1, 2.827, 163840,
+                            131072, 50000, 1e-6, "rope_scaling": YARN(32, 4096, 1, 1.0))},
+    {"minicpm3-4b", MINICPM3},
     {"t5-small", T5(6, 512, 8, 64, 2048)},
     {"t5-base", T5(12, 768, 12, 64, 3072)},
     {"t5-large", T5(24, 1024, 16, 64, 4096)},

@@ -90,6 +90,11 @@ double rope_amplitude(const rope_spec *s) {
     return longrope_amplitude(c, scaling_factor(s), original_length(s));
 }
 
+double rope_score_factor(const rope_spec *s) {
+    bool scaled = s->scaling.kind == ROPE_YARN && s->scaling.mscale_all_dim > 0;
+    return scaled ? yarn_mscale(scaling_factor(s), s->scaling.mscale_all_dim) : 1;
+}
+
 double rope_frequencies(const rope_spec *s, int64_t length, double *out) {
     const rope_scaling *c = &s->scaling;
     int half = s->rotary_dim / 2;

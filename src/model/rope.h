@@ -44,6 +44,8 @@ typedef struct rope_spec {
 
 /* The factor of all cosines and sines: 1, except with YaRN and longrope. */
 double rope_amplitude(const rope_spec *s);
+/* What scores of latent attention are multiplied by, twice: 1, except with YaRN and mscale_all_dim. */
+double rope_score_factor(const rope_spec *s);
 /* The frequencies, in radians per position, for sequences of `length` tokens: out[rotary_dim / 2].
  * Returns the amplitude. */
 double rope_frequencies(const rope_spec *s, int64_t length, double *out);

@@ -1,7 +1,8 @@
 /* The transformer that every family's options describe: one forward pass.
  *
  * Reading order: model_record (inputs, embedding, blocks, head), block (the order of norms and
- * residuals); attention.c and feed_forward.c, the two branches of a block. Parameters: declare.c. */
+ * residuals); attention.c and feed_forward.c, the two branches of a block; ahead.c, the modules that
+ * predict further tokens. Parameters: declare.c. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,9 +52,14 @@ static val block(model_rec *r, int l, val x) {
     return graph_add(r->g, x, branch(r, &k, PART_MLP_OUT_NORM, model_feed_forward(r, l, &k, in)));
 }
 
+/* The last block that is recorded, and one. */
+static int blocks_end(const model_rec *r) {
+    return model_trains_ahead(r) ? model_blocks(r->mc) : r->layers.end;
+}
+
 static void make_rope(model_rec *r) {
     bool used[2] = {false, false};
-    for (int l = r->layers.first; l < r->layers.end; l++) {
+    for (int l = r->layers.first; l < blocks_end(r); l++) {
         attention_layer a = model_layer(r->mc, l).attn;
         if (a.rotary) used[a.local] = true;
     }
@@ -70,6 +76,16 @@ static void make_rope(model_rec *r) {
         if (s.logn_length > 0 && s.logn_length < positions)
             r->rope_q[i] = rope_table(r->g, of_queries[i], &s, positions, true);
     }
+}
+
+/* Of the first `blocks` blocks; those of an encoder have none. */
+static int64_t cache_bytes(const model_config *mc, int tp, int blocks, int B, int Tmax, dtype dt) {
+    int64_t cols = 0;
+    for (int l = model_encoder_layers(mc); l < blocks; l++) {
+        attention_layer a = model_layer(mc, l).attn;
+        cols += model_cache_cols(&a, tp);
+    }
+    return (int64_t)B * Tmax * cols * (int64_t)dtype_bytes(dt);
 }
 
 static void make_source_inputs(model_rec *r, bool encodes, bool decodes) {
@@ -92,7 +108,8 @@ static void make_inputs(model_rec *r) {
     bool decodes = r->task != TASK_ENCODE;
     if (E) make_source_inputs(r, r->layers.first < E, decodes);
     bool begins = E ? decodes : r->layers.first == 0;
-    r->ids = begins ? graph_input(r->g, "ids", DT_I32, N, 1) : VAL_NONE;
+    bool embeds = begins || blocks_end(r) > model_layers(r->mc);
+    r->ids = embeds ? graph_input(r->g, "ids", DT_I32, N, 1) : VAL_NONE;
     r->pos = decodes ? graph_input(r->g, "pos", DT_I32, N, 1) : VAL_NONE;
     r->start = r->document_mask ? graph_input(r->g, "start", DT_I32, N, 1) : VAL_NONE;
     r->qpos = r->Tmax > 0 ? graph_input(r->g, "qpos", DT_I32, r->B, 1) : VAL_NONE;
@@ -103,17 +120,18 @@ static void make_inputs(model_rec *r) {
     }
     int64_t slots = r->slots ? r->slots : r->B;
     dtype dt = r->cache_f16 ? DT_F16 : graph_get_options(r->g)->dt;
-    r->cache_bytes = 0;
+    r->cache_bytes =
+        cache_bytes(r->mc, graph_tp(r->g), r->layers.first, r->paged.pages, r->paged.page, dt);
     r->cross_bytes = model_cache_bytes(r->mc, graph_tp(r->g), (int)slots, r->Tmax, dt);
     make_rope(r);
 }
 
-static val embed(model_rec *r, val ids, val pos) {
+val model_embed(model_rec *r, val ids, val pos) {
     const model_config *mc = r->mc;
     int32_t fixed = mc->family->pad_row_fixed ? (int32_t)mc->pad_token_id : -1;
     val x = graph_embed_part(r->g, model_weight(r, PART_EMBED, -1), mc->vocab_size, ids, fixed);
     x = graph_scale(r->g, x, (float)mc->scale_emb);
-    if (mc->positions == POSITIONS_LEARNED) {
+    if (pos != VAL_NONE && mc->positions == POSITIONS_LEARNED) {
         val table = model_weight(r, PART_POSITIONS, -1);
         val p = graph_embed_part(r->g, table, mc->max_position_embeddings, pos, -1);
         x = graph_add(r->g, x, p);
@@ -142,31 +160,81 @@ static val take_over(model_rec *r) {
 static void hand_over(model_rec *r, val y) {
     graph_output(r->g, y, "y");
     graph_root(r->g, y, "grad.y");
-    /* the head, in the last chunk, has written its gradient before the embedding adds to it */
-    if (r->layers.first == 0 && model_head_is_table(r->mc))
-        graph_grad_has_begun(r->g, model_weight(r, PART_EMBED, -1));
+    /* the head or a module, in the last chunk, has written its gradient before the embedding adds to it */
+    bool shared = model_head_is_table(r->mc) || model_trains_modules(r);
+    if (r->layers.first == 0 && shared) graph_grad_has_begun(r->g, model_weight(r, PART_EMBED, -1));
 }
 
-static void record_loss(model_rec *r, val x, val w, val bias) {
+/* What all heads share: that of the model, and those of its modules. */
+typedef struct head {
+    val w, bias, targets;
+    val teacher; /* of the model's; VAL_NONE: it has none */
+} head;
+
+static head open_head(model_rec *r) {
+    char name[MODEL_NAME_BYTES];
+    model_part_name(r->mc, PART_HEAD, -1, name);
+    model_part part = r->mc->tie_word_embeddings ? PART_EMBED : PART_HEAD;
+    return (head){.w = model_weight(r, part, -1),
+                  .bias = r->mc->head_bias ? model_named(r, name, ".bias") : VAL_NONE,
+                  .teacher = VAL_NONE};
+}
+
+/* What the head multiplies: the output of the norm before it, h. */
+static val head_input(model_rec *r, val h) {
+    const model_config *mc = r->mc;
+    if (mc->num_encoder_layers) h = graph_dropout(r->g, h, (float)mc->embd_pdrop);
+    if (mc->scale_decoder_outputs)
+        h = graph_scale(r->g, h, (float)(1 / sqrt((double)mc->hidden_size)));
+    if (mc->dim_model_base == 0) return h;
+    return graph_scale(r->g, h, (float)((double)mc->dim_model_base / (double)mc->hidden_size));
+}
+
+static val record_nll(model_rec *r, const head *k, val h, float weight, float z_loss) {
     graph_head_spec spec = {.chunk_rows = r->chunk_rows,
-                            .z_loss = r->z_loss,
+                            .z_loss = z_loss,
+                            .weight = weight,
                             .softcap = (float)r->mc->final_softcap,
                             .vocab = r->mc->vocab_size};
-    int64_t rows = r->task == TASK_SCORE ? r->n_logits : (int64_t)r->B * r->T;
-    val targets = graph_input(r->g, "targets", DT_I32, rows, 1);
-    bool deferred = r->task == TASK_NLL;
-    val nll;
-    if (r->lesson.weight > 0) {
+    val x = head_input(r, h);
+    if (k->teacher != VAL_NONE) {
         spec.distill = r->lesson.weight, spec.temperature = r->lesson.temperature;
-        val teacher = graph_input(r->g, "teacher", DT_F32, rows, r->mc->vocab_size);
-        nll = graph_head_distill(r->g, &spec, x, w, bias, targets, teacher);
-    } else
-        nll = deferred ? graph_head_nll(r->g, &spec, x, w, bias, targets)
-                       : graph_head_ce(r->g, &spec, x, w, bias, targets);
+        return graph_head_distill(r->g, &spec, x, k->w, k->bias, k->targets, k->teacher);
+    }
+    return r->task == TASK_NLL ? graph_head_nll(r->g, &spec, x, k->w, k->bias, k->targets)
+                               : graph_head_ce(r->g, &spec, x, k->w, k->bias, k->targets);
+}
+
+/* Losses of the modules, of whose norms h[D] are the outputs. */
+static void record_losses_ahead(model_rec *r, head k, const val *h) {
+    int D = (int)r->mc->num_nextn_predict_layers;
+    val targets = k.targets;
+    for (int i = 0; i < D; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "nll.%d", i + 1);
+        k.targets = graph_ahead(r->g, h[i], targets, r->start, r->T, i + 1, -1);
+        val nll = record_nll(r, &k, h[i], (float)(r->mc->mtp_loss_weight / D), 0);
+        graph_name(r->g, nll, "%s", name);
+        graph_output(r->g, nll, name);
+    }
+}
+
+/* Heads come last, since each must be the last use of what it reads. */
+static void record_loss(model_rec *r, val h) {
+    val ahead[MODEL_MOST_AHEAD];
+    if (model_trains_ahead(r)) model_record_ahead(r, h, ahead);
+    int64_t rows = r->task == TASK_SCORE ? r->n_logits : (int64_t)r->B * r->T;
+    head k = open_head(r);
+    k.targets = graph_input(r->g, "targets", DT_I32, rows, 1);
+    if (r->lesson.weight > 0)
+        k.teacher = graph_input(r->g, "teacher", DT_F32, rows, r->mc->vocab_size);
+    val nll = record_nll(r, &k, h, 1, r->z_loss);
+    k.teacher = VAL_NONE;
     graph_name(r->g, nll, "nll");
     graph_output(r->g, nll, "nll");
+    if (model_trains_ahead(r)) record_losses_ahead(r, k, ahead);
     model_balance(r);
-    if (deferred) graph_root(r->g, nll, "grad.nll");
+    if (r->task == TASK_NLL) graph_root(r->g, nll, "grad.nll");
 }
 
 /* What a head of labels says of chosen rows. In training its gradient comes from outside. */
@@ -196,33 +264,32 @@ static void record_head(model_rec *r, val x) {
         graph_output(r->g, x, "y");
         return;
     }
-    x = model_norm(r, PART_FINAL_NORM, -1, x, 0);
-    if (mc->num_encoder_layers) x = graph_dropout(r->g, x, (float)mc->embd_pdrop);
-    if (mc->scale_decoder_outputs)
-        x = graph_scale(r->g, x, (float)(1 / sqrt((double)mc->hidden_size)));
-    if (mc->dim_model_base > 0)
-        x = graph_scale(r->g, x, (float)((double)mc->dim_model_base / (double)mc->hidden_size));
-    val w = model_weight(r, mc->tie_word_embeddings ? PART_EMBED : PART_HEAD, -1);
-    char head[MODEL_NAME_BYTES];
-    model_part_name(mc, PART_HEAD, -1, head);
-    val bias = mc->head_bias ? model_named(r, head, ".bias") : VAL_NONE;
+    val h = model_head_norm(r, r->layers.end - 1, x);
     if (r->task != TASK_LOGITS && r->task != TASK_TEACH && r->task != TASK_HEAD) {
-        record_loss(r, x, w, bias);
+        record_loss(r, h);
         return;
     }
+    x = head_input(r, h);
     if (r->task == TASK_LOGITS)
         x = graph_take_rows(r->g, x, graph_input(r->g, "rows", DT_I32, r->n_logits, 1));
-    val logits = graph_linear_exact(r->g, x, w, bias);
+    head k = open_head(r);
+    val logits = graph_linear_exact(r->g, x, k.w, k.bias);
     logits = graph_tp_cols(r->g, logits, mc->vocab_size);
     graph_output(r->g, graph_softcap(r->g, logits, (float)mc->final_softcap), "logits");
 }
 
-static val blocks(model_rec *r, int first, int end, val x) {
-    for (int l = first; l < end; l++) {
-        graph_block_begin(r->g, l);
-        x = block(r, l, x);
-        graph_block_end(r->g);
-    }
+/* What goes into the first block, or the first of a decoder. */
+static val record_input(model_rec *r) {
+    if (r->layers.first <= model_encoder_layers(r->mc)) return model_embed(r, r->ids, r->pos);
+    val x = take_over(r);
+    if (r->layers.first < model_layers(r->mc)) return x;
+    return model_join(r, r->layers.first, model_head_norm(r, r->layers.first - 1, x), r->ids);
+}
+
+val model_record_block(model_rec *r, int l, val x) {
+    graph_block_begin(r->g, l);
+    x = block(r, l, x);
+    graph_block_end(r->g);
     return x;
 }
 
@@ -230,8 +297,8 @@ static val blocks(model_rec *r, int first, int end, val x) {
  * their ends, too (Raffel et al. 2020, section 2.1). */
 static void encode(model_rec *r) {
     if (r->mc->positions == POSITIONS_RELATIVE) r->relative[0] = model_relative(r, true);
-    val x = embed(r, r->source.ids, r->source.pos);
-    x = blocks(r, 0, model_encoder_layers(r->mc), x);
+    val x = model_embed(r, r->source.ids, r->source.pos);
+    for (int l = 0; l < model_encoder_layers(r->mc); l++) x = model_record_block(r, l, x);
     x = model_norm(r, PART_ENCODER_NORM, -1, x, 0);
     r->source.made = graph_tp_in(r->g, graph_dropout(r->g, x, (float)r->mc->embd_pdrop));
 }
@@ -258,14 +325,14 @@ static void choose_layers(model_rec *r) {
 void model_record(model_rec *r) {
     bool chosen = r->task != TASK_LM && r->task != TASK_NLL;
     CHECK(!chosen || !graph_get_options(r->g)->sequence_parallel, "rows are of whole sequences");
+    choose_layers(r);
     if (r->task == TASK_HEAD) {
         record_head(r,
                     graph_input(r->g, "x", graph_get_options(r->g)->dt, r->T, r->mc->hidden_size));
         return;
     }
-    choose_layers(r);
     r->load = VAL_NONE;
-    for (int l = r->layers.first; l < r->layers.end; l++)
+    for (int l = r->layers.first; l < blocks_end(r); l++)
         r->n_routers += model_layer(r->mc, l).mlp.E > 0;
     make_inputs(r);
     int E = model_encoder_layers(r->mc), first = r->layers.first < E ? E : r->layers.first;
@@ -275,8 +342,8 @@ void model_record(model_rec *r) {
         return;
     }
     if (r->mc->positions == POSITIONS_RELATIVE) r->relative[1] = model_relative(r, false);
-    val x = first == E ? embed(r, r->ids, r->pos) : take_over(r);
-    x = blocks(r, first, r->layers.end, x);
+    val x = record_input(r);
+    for (int l = first; l < r->layers.end; l++) x = model_record_block(r, l, x);
     if (r->layers.end < model_layers(r->mc) || r->task == TASK_BODY)
         hand_over(r, x);
     else
@@ -284,12 +351,13 @@ void model_record(model_rec *r) {
 }
 
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt) {
-    int64_t cols = 0;
-    for (int l = model_encoder_layers(mc); l < model_layers(mc); l++) {
-        attention_layer a = model_layer(mc, l).attn;
-        cols += 2 * model_local_kv_heads(&a, tp) * a.D;
-    }
-    return (int64_t)B * Tmax * cols * (int64_t)dtype_bytes(dt);
+    return cache_bytes(mc, tp, model_layers(mc), B, Tmax, dt);
+}
+
+int64_t model_ahead_cache_bytes(const model_config *mc, int tp, int modules, int B, int Tmax,
+                                dtype dt) {
+    return cache_bytes(mc, tp, model_layers(mc) + modules, B, Tmax, dt) -
+           cache_bytes(mc, tp, model_layers(mc), B, Tmax, dt);
 }
 
 int64_t model_source_cache_bytes(const model_config *mc, int tp, int B, int Smax, dtype dt) {

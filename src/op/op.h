@@ -97,6 +97,15 @@ typedef struct op_paged {
     float scale, softcap;
 } op_paged;
 
+/* Of products and keys of latent attention. */
+typedef struct op_heads {
+    int32_t heads;
+    int32_t D, Dv;   /* LATENT_KV: columns of a head's key without position, and of its value */
+    int32_t in, out; /* HEADWISE, this and the next */
+    int32_t tail, step, first;
+    bool turned, zero;
+} op_heads;
+
 /* Of a router of experts. */
 typedef struct op_router {
     int32_t experts, k; /* E, and how many a token goes through */
@@ -143,9 +152,13 @@ typedef union op_attr {
         mesh_axis axis;
     } norm; /* rmsnorm, layernorm, and these with _ranks */
     struct {
+        int32_t T, by, otherwise;
+    } ahead;
+    struct {
         int32_t heads; /* leading heads of the row that are rotated; the rest of the row passes
                           through */
         int32_t head_dim, rotary_dim;
+        int32_t first;    /* element of a head with which the rotated ones begin */
         bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + rotary_dim/2) */
     } rope;
     op_attention attention;
@@ -169,6 +182,7 @@ typedef union op_attr {
     struct {
         int64_t chunk_rows;         /* rows of logits that exist at a time; 0 = automatic */
         float z_loss;               /* coefficient of mean(logsumexp^2) */
+        float weight;               /* of the objective; for the only head of a program 1 */
         float softcap;              /* of the logits; 0: none */
         float distill, temperature; /* HEAD_DISTILL: weight of the teacher, and of both softmaxes */
         bool with_grad; /* HEAD_CE: dx (out 2) and dw (din 1) are made in the forward pass */
@@ -186,6 +200,7 @@ typedef union op_attr {
         int32_t B, T, Tmax, K; /* K heads, of which each row has its part */
     } kv;
     op_paged paged; /* page_store, page_attention */
+    op_heads heads; /* latent_kv, headwise */
     op_router router;
     op_experts experts; /* expert_linear */
     uint8_t raw[64];

@@ -59,7 +59,7 @@ bool optim_pattern_matches(const char *pattern, const char *name) {
 
 void optim_decay_mask(const param_store *s, const char *const *no_decay, int n, bool *decay) {
     for (int i = 0; i < param_count(s); i++) {
-        decay[i] = true;
+        decay[i] = !param_at(s, i)->by_rule;
         for (int k = 0; k < n; k++)
             if (optim_pattern_matches(no_decay[k], param_at(s, i)->name)) decay[i] = false;
     }

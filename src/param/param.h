@@ -81,6 +81,7 @@ typedef struct param {
     int rank;           /* 2: a matrix, 1: a vector; in files, too */
     bool transposed;    /* files hold [in,out] (GPT-2) */
     bool table;         /* rows are looked up: token and position embeddings */
+    bool by_rule;       /* training moves it by a rule, not by its gradient: it does not decay */
     param_order order;
     int64_t heads, head_dim, rotary; /* what `order` needs to know */
     int64_t experts; /* whose matrices are one tensor, one behind the other; 0: it is one matrix */

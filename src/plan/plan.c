@@ -113,7 +113,9 @@ static void lay_out_cache(plan *p) {
                                                     s->score.tok, s->compute));
         if (s->serve.rows)
             *most = larger(
-                *most, model_cache_bytes(&s->model, plan_tp(s), s->serve.pages, s->serve.page, dt));
+                *most, model_cache_bytes(&s->model, plan_tp(s), s->serve.pages, s->serve.page, dt) +
+                           model_ahead_cache_bytes(&s->model, plan_tp(s), s->serve.ahead,
+                                                   s->serve.pages, s->serve.page, dt));
     }
 }
 

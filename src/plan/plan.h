@@ -136,7 +136,9 @@ typedef enum plan_use {
     USE_SCORE,
     USE_WRITE, /* of the scorer's writer */
     USE_BODY,  /* of the engine, with the rows of engine_rows_at */
-    USE_HEAD
+    USE_HEAD,
+    USE_AHEAD_BODY, /* the same of its module of multi-token prediction */
+    USE_AHEAD_HEAD
 } plan_use;
 
 /* All that decides what a program computes. Uses with equal signatures share one program. A member

@@ -163,9 +163,12 @@ static plan_signature write_signature(const plan_spec *s) {
     return g;
 }
 
-/* Rows of texts of any kind, over a cache of pages; or the head for some of them. */
-static plan_signature serve_signature(const plan_spec *s, int rows, bool body) {
+/* Rows of texts of any kind, over a cache of pages; or the head for some of them. ahead: of the first
+ * module behind the layers. */
+static plan_signature serve_signature(const plan_spec *s, int rows, bool body, bool ahead) {
     plan_signature g = common(s, 0);
+    int layers = model_layers(&s->model);
+    if (ahead) g.layers = (model_layer_range){layers, layers + 1};
     g.task = body ? TASK_BODY : TASK_HEAD;
     g.B = 1;
     g.T = rows;
@@ -217,7 +220,13 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
         case USE_BODY:
         case USE_HEAD: {
             int rows = engine_rows_at(&s->serve, number, use == USE_BODY);
-            if (rows) *out = serve_signature(s, rows, use == USE_BODY);
+            if (rows) *out = serve_signature(s, rows, use == USE_BODY, false);
+            return rows > 0;
+        }
+        case USE_AHEAD_BODY:
+        case USE_AHEAD_HEAD: {
+            int rows = engine_ahead_rows_at(&s->serve, number, use == USE_AHEAD_BODY);
+            if (rows) *out = serve_signature(s, rows, use == USE_AHEAD_BODY, true);
             return rows > 0;
         }
     }
@@ -277,10 +286,11 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
 
 static const char *use_name(plan_use use) {
     static const char *const names[] = {
-        [USE_TRAIN] = "training",  [USE_VALID] = "validation", [USE_LOOK] = "reference or teacher",
-        [USE_PREFILL] = "prefill", [USE_DECODE] = "decode",    [USE_LOGITS] = "logits",
-        [USE_ENCODE] = "encoding", [USE_FILL] = "context",     [USE_SCORE] = "scoring",
-        [USE_WRITE] = "writing",   [USE_BODY] = "serving",     [USE_HEAD] = "serving head"};
+        [USE_TRAIN] = "training",    [USE_VALID] = "validation",      [USE_LOOK] = "other model",
+        [USE_PREFILL] = "prefill",   [USE_DECODE] = "decode",         [USE_LOGITS] = "logits",
+        [USE_ENCODE] = "encoding",   [USE_FILL] = "context",          [USE_SCORE] = "scoring",
+        [USE_WRITE] = "writing",     [USE_BODY] = "serving",          [USE_HEAD] = "serving head",
+        [USE_AHEAD_BODY] = "module", [USE_AHEAD_HEAD] = "module head"};
     return names[use];
 }
 
@@ -350,6 +360,10 @@ static status record_phase(plan *p, const plan_spec *s, err *e) {
     TRY(add(p, s, USE_WRITE, 0, e));
     for (int i = 0; engine_rows_at(&s->serve, i, true); i++) TRY(add(p, s, USE_BODY, i, e));
     for (int i = 0; engine_rows_at(&s->serve, i, false); i++) TRY(add(p, s, USE_HEAD, i, e));
+    for (int i = 0; engine_ahead_rows_at(&s->serve, i, true); i++)
+        TRY(add(p, s, USE_AHEAD_BODY, i, e));
+    for (int i = 0; engine_ahead_rows_at(&s->serve, i, false); i++)
+        TRY(add(p, s, USE_AHEAD_HEAD, i, e));
     return add(p, s, USE_DECODE, 0, e);
 }
 
@@ -381,7 +395,7 @@ status plan_record_programs(plan *p, err *e) {
 
 static bool has_experts(const model_config *mc) {
     bool any = false;
-    for (int l = 0; l < model_layers(mc); l++) any = any || model_layer(mc, l).mlp.E > 0;
+    for (int l = 0; l < model_blocks(mc); l++) any = any || model_layer(mc, l).mlp.E > 0;
     return any;
 }
 
@@ -445,5 +459,9 @@ engine *plan_engine(const plan *p, const tok *t) {
     for (int body = 0; body < 2; body++)
         for (int i = 0; engine_rows_at(size, i, body); i++)
             engine_set_program(en, i, body, plan_prog(p, body ? USE_BODY : USE_HEAD, i));
+    for (int body = 0; body < 2; body++)
+        for (int i = 0; engine_ahead_rows_at(size, i, body); i++)
+            engine_set_ahead_program(en, i, body,
+                                     plan_prog(p, body ? USE_AHEAD_BODY : USE_AHEAD_HEAD, i));
     return en;
 }

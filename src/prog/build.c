@@ -39,6 +39,15 @@ val graph_take_rows(graph *g, val x, val rows) {
     return emit(g, OP_TAKE_ROWS, NULL, (val[]){x, rows}, 2, -1);
 }
 
+val graph_ahead(graph *g, val like, val x, val start, int T, int by, int32_t otherwise) {
+    op_attr attr = {.ahead = {.T = T, .by = by, .otherwise = otherwise}};
+    return emit(g, OP_AHEAD, &attr, (val[]){like, x, start}, 3, -1);
+}
+
+val graph_concat(graph *g, val a, val b) {
+    return emit(g, OP_CONCAT, NULL, (val[]){a, b}, 2, -1);
+}
+
 val graph_linear(graph *g, val x, val w, val bias) {
     op_attr attr = {.linear = {.by_row = g->opt.by_row, .rounds = g->opt.rounds}};
     return emit(g, OP_LINEAR, &attr, (val[]){x, w, bias}, 3, -1);
@@ -105,10 +114,11 @@ val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols
     return emit(g, OP_LAYERNORM_RANKS, &attr, (val[]){x, w, b}, 3, -1);
 }
 
-val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
-               bool interleaved) {
+val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int first,
+               int rotary_dim, bool interleaved) {
     op_attr attr = {.rope = {.heads = heads,
                              .head_dim = head_dim,
+                             .first = first,
                              .rotary_dim = rotary_dim,
                              .interleaved = interleaved}};
     return emit(g, OP_ROPE, &attr, (val[]){x, pos, table}, 3, is_temporary(g, x) ? 0 : -1);
@@ -121,6 +131,16 @@ val graph_attention(graph *g, const op_attention *spec, val q, val k, val v,
     if (!g->opt.train) attr.attention.dropout = 0;
     return emit(g, OP_ATTENTION, &attr,
                 (val[]){q, k, v, seen->start, seen->qpos, seen->end, seen->bias}, 7, -1);
+}
+
+val graph_latent_kv(graph *g, const op_heads *spec, val kv, val rope) {
+    op_attr attr = {.heads = *spec};
+    return emit(g, OP_LATENT_KV, &attr, (val[]){kv, rope}, 2, -1);
+}
+
+val graph_headwise(graph *g, const op_heads *spec, val x, val w) {
+    op_attr attr = {.heads = *spec};
+    return emit(g, OP_HEADWISE, &attr, (val[]){x, w}, 2, -1);
 }
 
 static val act(graph *g, val x, act_kind kind, float c) {
@@ -210,18 +230,19 @@ val graph_tp_rows(graph *g, val x) {
 
 /* ---- the head ---- */
 
-/* The head is the first use of its parameters in a step: it writes their gradients. */
+/* The first head is the first use of its parameters in a step: it writes their gradients. */
 void graph_write_param_grad(graph *g, op_rec *r, int i) {
     val dw = r->in[i] == VAL_NONE ? VAL_NONE : g->value[r->in[i]].param_grad;
     if (dw == VAL_NONE) return;
     r->din[i] = dw;
-    r->acc_param |= (uint8_t)(1u << i);
+    *(g->value[dw].written ? &r->acc : &r->acc_param) |= (uint8_t)(1u << i);
     g->value[dw].written = true;
 }
 
 static op_attr head_attr(const graph_head_spec *s) {
     return (op_attr){.head = {.chunk_rows = s->chunk_rows,
                               .z_loss = s->z_loss,
+                              .weight = s->weight,
                               .softcap = s->softcap,
                               .distill = s->distill,
                               .temperature = s->temperature}};

@@ -169,6 +169,10 @@ val graph_embed(graph *g, val table, val ids, int32_t no_grad_id);
 val graph_embed_part(graph *g, val table, int64_t rows, val ids, int32_t no_grad_id);
 /* Rows of an activation, by their numbers; a negative one gives zeros. */
 val graph_take_rows(graph *g, val x, val rows);
+/* ids of `by` rows later, within sequences of T rows and, with `start`, within documents; where there
+ * is none `otherwise`. */
+val graph_ahead(graph *g, val like, val x, val start, int T, int by, int32_t otherwise);
+val graph_concat(graph *g, val a, val b); /* columns side by side */
 val graph_linear(graph *g, val x, val w, val bias);
 /* The same as fp32, whatever the program's dtype. */
 val graph_linear_exact(graph *g, val x, val w, val bias);
@@ -184,9 +188,10 @@ val graph_rmsnorm_ranks(graph *g, val x, val w, float eps, bool unit_offset, int
                         int copies);
 val graph_layernorm(graph *g, val x, val w, val b, float eps, int width);
 val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols, int copies);
-/* Rotates the first `heads` heads of each row in place. */
-val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int rotary_dim,
-               bool interleaved);
+/* Rotates the first `heads` heads of each row in place: of each the elements [first, first +
+ * rotary_dim). */
+val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int first,
+               int rotary_dim, bool interleaved);
 /* What ATTENTION knows of queries beside their numbers; VAL_NONE: nothing. */
 typedef struct graph_seen {
     val start, end; /* which keys each query sees */
@@ -197,6 +202,9 @@ static const graph_seen GRAPH_SEES_ALL = {VAL_NONE, VAL_NONE, VAL_NONE, VAL_NONE
 /* Without dropout where the graph does not train. */
 val graph_attention(graph *g, const op_attention *spec, val q, val k, val v,
                     const graph_seen *seen);
+/* Latent attention (LATENT_KV): keys of all heads, behind them their values. */
+val graph_latent_kv(graph *g, const op_heads *spec, val kv, val rope);
+val graph_headwise(graph *g, const op_heads *spec, val x, val w); /* without gradient */
 val graph_act(graph *g, val x, act_kind kind);
 val graph_softcap(graph *g, val x, float cap); /* returns x if cap is 0 */
 val graph_clamp(graph *g, val x, float limit); /* returns x if limit is 0 */
@@ -213,6 +221,7 @@ val graph_dropout_copy(graph *g, val x, float p);
 typedef struct graph_head_spec {
     int64_t chunk_rows; /* 0: automatic */
     float z_loss, softcap;
+    float weight; /* of the loss, in its gradients; for the only head of a program 1 */
     float distill, temperature; /* of graph_head_distill */
     int64_t vocab;              /* of all ranks */
 } graph_head_spec;
@@ -228,7 +237,7 @@ val graph_head_nll(graph *g, const graph_head_spec *spec, val x, val w, val bias
 val graph_kv_store(graph *g, val cache, val src, val qpos, int B, int K, int T, int Tmax);
 /* The same for a cache of pages: row n goes to place at[n] of it (PAGE_STORE); turned: of keys. */
 val graph_page_store(graph *g, val cache, val src, val at, int K, int page, bool turned);
-/* Attention of rows of several sequences with such caches (PAGE_ATTENTION). */
+/* Attention of rows of several sequences with such caches (PAGE_ATTENTION); v may be VAL_NONE. */
 val graph_page_attention(graph *g, const op_paged *spec, val q, val k, val v, val pages, val place);
 
 /* ---- experts; attributes of all: r->experts is E ---- */

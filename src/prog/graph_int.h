@@ -129,8 +129,8 @@ void graph_set_cost(graph *g, op_rec *r, const op_cost *cost);
 /* An op without operands yet. */
 op_rec graph_empty_op(op_kind kind, op_entry entry, op_phase phase, int32_t block);
 
-/* build.c. Lets r make the gradient of the parameter in[i], before any other op of a step: r writes
- * it in the first micro-batch, and adds to it in the others. */
+/* build.c. Lets r, part of a head, make the gradient of the parameter in[i]. The first such op of a step
+ * writes it in the first micro-batch, and adds to it in the others; further ones add. */
 void graph_write_param_grad(graph *g, op_rec *r, int i);
 /* Gathers the rows of all tensor-parallel ranks, of a value that needs no gradient. */
 val graph_tp_rows(graph *g, val x);

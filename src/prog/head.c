@@ -66,7 +66,6 @@ static op_rec product_backward(const head *h, const op_rec *f, op_entry entry, v
     return r;
 }
 
-/* The first chunk writes gradients of parameters, the others add to them. */
 static void chunk_gradients(const head *h, op_rec made, val dlogits) {
     if (h->dx != VAL_NONE) {
         op_rec r = product_backward(h, &made, ENTRY_BWD_INPUT, dlogits);
@@ -76,7 +75,6 @@ static void chunk_gradients(const head *h, op_rec made, val dlogits) {
     op_rec r = product_backward(h, &made, ENTRY_BWD_WEIGHT, dlogits);
     for (int i = 1; i < 3; i++) graph_write_param_grad(h->g, &r, i);
     if (r.din[1] == VAL_NONE && r.din[2] == VAL_NONE) return;
-    if (h->n0 > 0) r.acc = r.acc_param, r.acc_param = 0;
     graph_append(h->g, &r);
     graph_fix_grads(h->g, h->g->n_ops - 1);
 }
@@ -114,6 +112,7 @@ static head head_of(graph *g, const graph_head_spec *s, val x, val w, val bias, 
     h.dx = h.dnll = VAL_NONE;
     h.attr.head.chunk_rows = s->chunk_rows;
     h.attr.head.z_loss = s->z_loss, h.attr.head.softcap = s->softcap;
+    h.attr.head.weight = s->weight;
     h.attr.head.dt = t.dt;
     h.attr.head.all_rows = (int32_t)s->vocab, h.attr.head.first = (int32_t)part.first;
     h.nll = whole(g, t.dt == DT_F64 ? DT_F64 : DT_F32, t.rows, 1);

@@ -1,5 +1,6 @@
 #include "train/batch.h"
 
+#include <stdio.h>
 #include <string.h>
 
 batch_rows batch_rows_new(arena *a, int B, int T, bool start, const model_config *mc) {
@@ -104,27 +105,33 @@ batch_rows batch_rows_from(const batch_rows *r, int first) {
 
 batch_ports batch_ports_of(const prog *p) {
     if (!p) return (batch_ports){0};
-    return (batch_ports){.p = p,
-                         .ids = prog_find_port(p, "ids"),
-                         .targets = prog_find_port(p, "targets"),
-                         .pos = prog_find_port(p, "pos"),
-                         .start = prog_find_port(p, "start"),
-                         .source = prog_find_port(p, "source"),
-                         .source_pos = prog_find_port(p, "source_pos"),
-                         .source_start = prog_find_port(p, "source_start"),
-                         .source_end = prog_find_port(p, "source_end"),
-                         .seen_start = prog_find_port(p, "seen_start"),
-                         .seen_end = prog_find_port(p, "seen_end"),
-                         .nll = prog_find_port(p, "nll"),
-                         .d_nll = prog_find_port(p, "grad.nll"),
-                         .last = prog_find_port(p, "rows"),
-                         .score = prog_find_port(p, "logits"),
-                         .d_score = prog_find_port(p, "grad.logits"),
-                         .teacher = prog_find_port(p, "teacher"),
-                         .x = prog_find_port(p, "x"),
-                         .y = prog_find_port(p, "y"),
-                         .d_x = prog_find_port(p, "grad.x"),
-                         .d_y = prog_find_port(p, "grad.y")};
+    batch_ports io = {.p = p,
+                      .ids = prog_find_port(p, "ids"),
+                      .targets = prog_find_port(p, "targets"),
+                      .pos = prog_find_port(p, "pos"),
+                      .start = prog_find_port(p, "start"),
+                      .source = prog_find_port(p, "source"),
+                      .source_pos = prog_find_port(p, "source_pos"),
+                      .source_start = prog_find_port(p, "source_start"),
+                      .source_end = prog_find_port(p, "source_end"),
+                      .seen_start = prog_find_port(p, "seen_start"),
+                      .seen_end = prog_find_port(p, "seen_end"),
+                      .nll = prog_find_port(p, "nll"),
+                      .d_nll = prog_find_port(p, "grad.nll"),
+                      .last = prog_find_port(p, "rows"),
+                      .score = prog_find_port(p, "logits"),
+                      .d_score = prog_find_port(p, "grad.logits"),
+                      .teacher = prog_find_port(p, "teacher"),
+                      .x = prog_find_port(p, "x"),
+                      .y = prog_find_port(p, "y"),
+                      .d_x = prog_find_port(p, "grad.x"),
+                      .d_y = prog_find_port(p, "grad.y")};
+    for (int k = 0; k < MODEL_MOST_AHEAD; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "nll.%d", k + 1);
+        io.ahead[k] = prog_find_port(p, name);
+    }
+    return io;
 }
 
 void batch_put(const batch_ports *io, int frame, const batch_rows *rows) {
@@ -154,11 +161,19 @@ void batch_put_score_grads(const batch_ports *io, int frame, const batch_rows *r
     prog_put(io->p, frame, io->d_score, stored);
 }
 
-double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows) {
-    prog_get(io->p, frame, io->nll, rows->nll);
+static double take_sum(const batch_ports *io, int frame, prog_port port, float *to) {
+    prog_get(io->p, frame, port, to);
     double sum = 0;
-    for (int64_t i = 0; i < io->nll.rows; i++) sum += rows->nll[i];
+    for (int64_t i = 0; i < port.rows; i++) sum += to[i];
     return sum;
+}
+
+double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows) {
+    return take_sum(io, frame, io->nll, rows->nll);
+}
+
+double batch_take_ahead(const batch_ports *io, int frame, int number, const batch_rows *rows) {
+    return take_sum(io, frame, io->ahead[number], rows->d_nll);
 }
 
 double batch_row_logp(const batch_rows *r, const float *nll, int b) {

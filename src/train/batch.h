@@ -54,9 +54,10 @@ typedef struct batch_ports {
     const prog *p; /* NULL: there is no such program, and there are no ports */
     prog_port ids, targets, pos, start, nll, d_nll;
     prog_port source, source_pos, source_start, source_end, seen_start, seen_end;
-    prog_port last, score, d_score; /* of a head of labels; score also of a teacher */
-    prog_port teacher;              /* of a student's head: its teacher's logits */
-    prog_port x, y, d_x, d_y;       /* activations between chunks, and their gradients */
+    prog_port ahead[MODEL_MOST_AHEAD]; /* nll of modules of multi-token prediction */
+    prog_port last, score, d_score;    /* of a head of labels; score also of a teacher */
+    prog_port teacher;                 /* of a student's head: its teacher's logits */
+    prog_port x, y, d_x, d_y;          /* activations between chunks, and their gradients */
 } batch_ports;
 
 batch_ports batch_ports_of(const prog *p); /* p may be NULL */
@@ -69,6 +70,8 @@ void batch_take_scores(const batch_ports *io, int frame, const batch_rows *rows)
 void batch_put_score_grads(const batch_ports *io, int frame, const batch_rows *rows);
 /* Copies the losses to rows->nll; returns their sum, added in double from first to last. */
 double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows);
+/* The sum of the losses of module `number`, from 0 on. rows->d_nll is the room. */
+double batch_take_ahead(const batch_ports *io, int frame, int number, const batch_rows *rows);
 /* log p of row b, from the nll [B,T] of its targets, added in double from first to last. */
 double batch_row_logp(const batch_rows *rows, const float *nll, int b);
 /* Forward: the activations of `chunk` become the input of `next`. Backward: the gradient of that

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,6 +95,11 @@ status events_step(session *s, const step_result *r, err *e) {
         json_f32(share * plan_model_flops(u->plan)), "hfu",
         json_f32(share * plan_hardware_flops(u->plan)), "step_ms", json_f32(seconds * 1e3),
         "data_wait_ms", json_f32((double)r->wait_ns / 1e6));
+    for (int k = 0; k < execute_modules(s); k++) {
+        char name[24];
+        snprintf(name, sizeof name, "mtp_loss_%d", k + 1);
+        json_object_set_new(o, name, json_f32(execute_mean_ahead(r, k)));
+    }
     if (u->objective->marks) put_trained(o, s, r);
     if (u->objective->values)
         put_accuracy(o, s, r->sums);

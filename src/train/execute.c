@@ -43,6 +43,14 @@ double execute_mean_loss(const step_result *r) {
     return r->count > 0 ? r->loss_sum / (double)r->count : 0.0;
 }
 
+int execute_modules(const session *s) {
+    return (int)s->setup.models[s->stage.number].num_nextn_predict_layers;
+}
+
+double execute_mean_ahead(const step_result *r, int module) {
+    return r->count > 0 ? r->ahead_sum[module] / (double)r->count : 0.0;
+}
+
 op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
     setup *u = &s->setup;
     return (op_run){.dev = u->dev,
@@ -150,6 +158,8 @@ static void sum_over_ranks(session *s, step_result *r, bool ahead) {
         r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
     } else
         r->loss_sum = peers_sum_samples(&u->peers, r->loss_sum);
+    for (int k = 0; k < execute_modules(s); k++)
+        r->ahead_sum[k] = peers_sum_samples(&u->peers, r->ahead_sum[k]);
     if (u->objective->loss) peers_sum_counts(&u->peers, r->sums, SUM_COUNT, "rewards");
     if (s->watches && u->c->guard.repeated > 0)
         r->repeated_tokens = peers_sum_count(&u->peers, r->repeated_tokens, "repeated tokens");
@@ -339,6 +349,9 @@ static void take_loss(session *s, const step_entry *t, step_result *r) {
         add_fixed_loss(s, sum, r);
     else
         r->loss_sum += sum;
+    for (int k = 0; k < execute_modules(s); k++)
+        r->ahead_sum[k] +=
+            batch_take_ahead(execute_ports_of(&s->stage, t), t->frame, k, &s->stage.rows);
     keep_nll(s, t->micro_batch);
     if (s->watches && s->setup.c->guard.repeated > 0)
         r->repeated_tokens += count_repeated(&s->stage);

@@ -26,7 +26,8 @@ typedef struct step_source {
 } step_source;
 
 typedef struct step_result {
-    double loss_sum;           /* sum of losses over `count` targets or samples, of all ranks */
+    double loss_sum; /* sum of losses over `count` targets or samples, of all ranks */
+    double ahead_sum[MODEL_MOST_AHEAD]; /* the same of each module of multi-token prediction */
     int64_t loss_fixed;        /* deterministic mode: the same sum in fixed point (op/fixed.h) */
     int64_t targets;           /* unmasked targets, of all ranks */
     int64_t count;             /* of targets or samples: the loss is their mean (objective.h) */
@@ -57,6 +58,10 @@ status execute_step(session *s, const step_source *from, step_times *times, step
                     err *e) ATH_MUST_USE;
 /* The step's loss; 0 where nothing was counted. */
 double execute_mean_loss(const step_result *r);
+/* Modules of multi-token prediction that are trained. */
+int execute_modules(const session *s);
+/* That of a module, as it is in what is minimised: divided by all of the step's targets. */
+double execute_mean_ahead(const step_result *r, int module);
 /* The step's targets, of sequences that are learned. */
 int64_t execute_trained(const session *s, const step_result *r);
 /* Moves s->at past the step. Not called for a step from which the run goes back (WATCH_REWIND). */

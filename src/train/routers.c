@@ -17,12 +17,13 @@ static prog_port port_of(const prog *p, const char *what, int layer) {
 
 routing_ports routing_ports_of(arena *a, const plan *p) {
     const model_config *mc = &p->spec.model;
-    routing_ports io = {.item = ARENA_ARRAY(a, router_ports, model_layers(mc)),
+    routing_ports io = {.item = ARENA_ARRAY(a, router_ports, model_blocks(mc)),
                         .row = ARENA_ARRAY(a, float, 3 * mc->num_experts)};
     for (int c = 0; c < plan_chunks(p); c++) {
         const prog *program = plan_prog(p, USE_TRAIN, c);
         model_layer_range range = model_chunk(mc, plan_chunks(p), c);
-        for (int l = range.first; program && l < range.end; l++) {
+        int end = range.end == model_layers(mc) ? model_blocks(mc) : range.end;
+        for (int l = range.first; program && l < end; l++) {
             if (model_layer(mc, l).mlp.E == 0) continue;
             router_ports one = {.layer = l, .chunk = c, .p = program};
             one.tally = port_of(program, "tally", l), one.counts = port_of(program, "counts", l);
@@ -39,13 +40,17 @@ static int64_t *sums_of(const routers *r, int i, int what) {
 }
 
 void routers_init(routers *r, arena *a, const model_config *mc) {
-    int layers = model_layers(mc), E = (int)mc->num_experts;
+    int blocks = model_blocks(mc), E = (int)mc->num_experts;
     *r = (routers){.E = E,
                    .k = (int)mc->num_experts_per_tok,
-                   .repeat = (int)mc->block_repeat,
-                   .layer = ARENA_ARRAY(a, int, layers)};
-    for (int l = 0; l < layers; l++)
-        if (model_layer(mc, l).mlp.E > 0) r->layer[r->n++] = l;
+                   .layer = ARENA_ARRAY(a, int, blocks),
+                   .stored = ARENA_ARRAY(a, int, blocks)};
+    for (int l = 0; l < blocks; l++) {
+        layer_spec k = model_layer(mc, l);
+        if (k.mlp.E == 0) continue;
+        r->stored[r->n] = k.stored;
+        r->layer[r->n++] = l;
+    }
     r->sum = ARENA_ARRAY(a, int64_t, r->n * ROUTERS_SUMS * E);
     r->share = ARENA_ARRAY(a, double, r->n *E);
     r->unused = ARENA_ARRAY(a, int64_t, r->n * E);
@@ -101,7 +106,7 @@ bool routers_have_bias(const model_config *mc) {
 static int64_t picks_of_block(const routers *r, int block, int e) {
     int64_t picks = 0;
     for (int i = 0; i < r->n; i++)
-        if (r->layer[i] / r->repeat == block) picks += sums_of(r, i, ROUTERS_PICKS)[e];
+        if (r->stored[i] == block) picks += sums_of(r, i, ROUTERS_PICKS)[e];
     return picks;
 }
 

@@ -13,7 +13,7 @@
 #include "plan/plan.h"
 #include "train/ranks/peers.h"
 
-/* One layer with experts. */
+/* One layer with experts, or module of multi-token prediction. */
 typedef struct router_ports {
     int layer, chunk;
     const prog *p;
@@ -33,8 +33,8 @@ enum { ROUTERS_PICKS, ROUTERS_PROBS, ROUTERS_ENTROPY, ROUTERS_SUMS };
 /* Of a run. n 0: the model has no experts. */
 typedef struct routers {
     int n, E, k;
-    int repeat;      /* layers that run one block, with one bias */
     int *layer;      /* [n] */
+    int *stored;     /* [n] whose bias it has: layers that run one block share it */
     int64_t *sum;    /* [n][ROUTERS_SUMS][E] of the step; probs and entropy in fixed point */
     double *share;   /* [n][E] share of the picks, as a mean that forgets steps long ago */
     int64_t *unused; /* [n][E] steps since a token picked it last */

@@ -85,6 +85,10 @@ static status read_model(setup *u, const config *c, model_config *out, err *e) {
     status st = hf_config_read(u->a, o, u->tok ? tok_vocab_size(u->tok) : 0, out, e);
     json_decref(o);
     TRY(locate_error(c, st, e));
+    /* modules are not adapted, and predict no labels */
+    if (c->lora.rank > 0 || out->num_labels) out->num_nextn_predict_layers = 0;
+    bool said = json_object_get(c->model, "num_nextn_predict_layers");
+    if (out->from && !said) TRY(hf_settle_ahead(out, out->from, e));
     TRY(vocabulary_settle(c, u->tok, out, e));
     TRY(check_vocab(u, c, out, e));
     return check_length(c, out, e);
@@ -217,7 +221,7 @@ static int samples_up(int n, int sequences) {
     return (n / sequences + 1) * sequences;
 }
 
-/* Refuses what does not work together: an objective with its own loss and z_loss; more chunks than
+/* Refuses what does not work together: an objective with its own loss, and z_loss or modules; more chunks than
  * layers; micro-batches that are not whole samples. */
 static status check_parts(const setup *u, err *e) {
     int64_t layers = u->models[0].num_hidden_layers;
@@ -225,6 +229,13 @@ static status check_parts(const setup *u, err *e) {
         config_error(u->c, e, "optim.z_loss", "train.objective=%s has no z_loss",
                      u->objective->name);
         return err_hint(e, "leave optim.z_loss out");
+    }
+    if (u->objective->loss && u->models[0].num_nextn_predict_layers > 0) {
+        config_error(
+            u->c, e, "train.objective",
+            "train.objective=%s does not train the modules of model.num_nextn_predict_layers",
+            u->objective->name);
+        return err_hint(e, "model.num_nextn_predict_layers=0 leaves them out");
     }
     if (u->c->parallel.virtual > layers) {
         config_error(u->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
@@ -419,6 +430,7 @@ static status open_reference(setup *u, err *e) {
     status st = hf_config_read(u->a, o, 0, &u->reference.config, e);
     json_decref(o);
     if (st != ST_OK) return err_context(e, "train.reference");
+    u->reference.config.num_nextn_predict_layers = 0; /* it only says log-probabilities */
     return check_reference(u, &u->reference.config, e);
 }
 

@@ -182,6 +182,7 @@ static engine_size random_size(lab *l) {
     s.seqs = 1 + draw(l, s.rows < 12 ? s.rows : 12);
     s.logits = s.seqs + draw(l, 5);
     s.draft = draw(l, 2) ? s.logits : 0;
+    s.ahead = l->m.config.num_nextn_predict_layers > 0;
     s.pages = 1 + least + draw(l, 3) * draw(l, 2 * least);
     return s;
 }
@@ -277,7 +278,8 @@ static void check_model(const char *name) {
 
 static void test_crowds(void **state) {
     (void)state;
-    static const char *const names[] = {"llama-gqa-tied", "gpt2-tanh-tied", "gemma2", "smollm3"};
+    static const char *const names[] = {"llama-gqa-tied", "gpt2-tanh-tied", "gemma2", "smollm3",
+                                        "llama-ahead"};
     for (int i = 0; i < ARRAY_LEN(names); i++) check_model(names[i]);
 }
 

@@ -81,15 +81,18 @@ static void check_other_order(const char *path, const char *precision, int longe
                      a->r[REQUESTS - 1 - 2 * i].loglik, some[i].loglik);
 }
 
-/* A token's score is off by the rounding of activations: 8 bits of mantissa in bf16. */
-static void check_precision(const char *path, const char *precision, double most, int longest,
-                            const asked *exact) {
+/* A token's score is off by the rounding of activations: 8 bits of mantissa in bf16. What is rounded
+ * can pick another expert, so a few of the requests may be off by more then. */
+static void check_precision(const char *path, const char *precision, double most, int may_exceed,
+                            int longest, const asked *exact) {
+    int exceed = 0;
     asked *a = malloc(sizeof *a);
     *a = *exact;
     score_as(path, precision, longest, 64 << 20, a->r, REQUESTS);
     for (int i = 0; i < REQUESTS; i++) {
         double off = fabs(a->r[i].loglik - exact->r[i].loglik) / a->r[i].n_scored;
-        if (off > most) fail_msg("%s, %s, request %d: off by %g", path, precision, i, off);
+        exceed += !(off <= most);
+        if (exceed > may_exceed) fail_msg("%s, %s, request %d: off by %g", path, precision, i, off);
     }
     check_other_order(path, precision, longest, a);
     free(a);
@@ -99,8 +102,7 @@ static void check_model(const char *path) {
     err e = {0};
     open_model m;
     assert_int_equal(open_model_read(&m, path, 2, &e), ST_OK);
-    /* What is rounded can pick another expert. */
-    double more = m.config.num_experts > 0 ? 4 : 1;
+    int may_exceed = m.config.num_experts > 0 ? REQUESTS / 8 : 0;
     int vocab = (int)m.config.vocab_size, longest = (int)m.config.max_position_embeddings;
     if (longest > LONGEST) longest = LONGEST;
     open_model_close(&m);
@@ -121,8 +123,8 @@ static void check_model(const char *path) {
         if (a->r[i].nll && sum != a->r[i].loglik) fail_msg("%s, request %d: terms", path, i);
     }
     check_other_order(path, "fp32", longest, a);
-    check_precision(path, "bf16", 0.15 * more, longest, a);
-    check_precision(path, "fp16", 0.015 * more, longest, a);
+    check_precision(path, "bf16", 0.15, may_exceed, longest, a);
+    check_precision(path, "fp16", 0.015, may_exceed, longest, a);
     free(a);
 }
 

@@ -18,7 +18,14 @@ static const char *const MODELS[] = {
     "\"num_attention_heads\":4,\"max_position_embeddings\":32}",
     "{\"model_type\":\"mobilellm\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":3,"
     "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":40,"
-    "\"max_position_embeddings\":32,\"share_embedding\":true,\"block_repeat\":2}"};
+    "\"max_position_embeddings\":32,\"share_embedding\":true,\"block_repeat\":2}",
+    "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":4,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":40,"
+    "\"max_position_embeddings\":32,\"num_nextn_predict_layers\":2}",
+    "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":24,\"num_hidden_layers\":3,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":40,\"block_repeat\":"
+    "2,"
+    "\"max_position_embeddings\":32,\"num_nextn_predict_layers\":1,\"tie_word_embeddings\":true}"};
 
 typedef struct lab {
     arena *a;
@@ -77,7 +84,9 @@ static double check_chunk(lab *l, int chunks, int i) {
     for (int k = 0; k < param_count(own); k++) l->uses[param_number_in_whole(own, k)]++;
     const prog *p = record(l, layers, own);
     bool first = i == 0, last = i == chunks - 1;
-    assert_true(has(p, "ids") == first && has(p, "x") == !first && has(p, "grad.x") == !first);
+    bool ahead = last && l->mc.num_nextn_predict_layers > 0; /* modules embed tokens */
+    assert_true(has(p, "nll.1") == ahead && has(p, "ids") == (first || ahead) &&
+                has(p, "x") == !first && has(p, "grad.x") == !first);
     assert_true(has(p, "nll") == last && has(p, "y") == !last && has(p, "grad.y") == !last);
     assert_true(has(p, "targets") == last && has(p, "pos"));
     const prog_stats *st = prog_get_stats(p);
@@ -85,7 +94,7 @@ static double check_chunk(lab *l, int chunks, int i) {
 }
 
 static void check(lab *l, int chunks) {
-    bool tied = l->mc.tie_word_embeddings && chunks > 1;
+    bool shared = l->mc.tie_word_embeddings || l->mc.num_nextn_predict_layers > 0;
     memset(l->uses, 0, sizeof *l->uses * (size_t)param_count(l->whole));
     double flops = 0;
     int next = 0;
@@ -98,7 +107,7 @@ static void check(lab *l, int chunks) {
     }
     assert_int_equal(next, model_all_layers(&l->mc).end);
     for (int k = 0; k < param_count(l->whole); k++) {
-        bool both = tied && param_at(l->whole, k)->part == PART_EMBED;
+        bool both = shared && chunks > 1 && param_at(l->whole, k)->part == PART_EMBED;
         assert_int_equal(l->uses[k], both ? 2 : 1);
     }
     const prog_stats *all = prog_get_stats(record(l, model_all_layers(&l->mc), l->whole));

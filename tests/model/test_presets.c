@@ -58,6 +58,11 @@ static const struct {
     {"qwen3-235b-a22b", 235093634560, 94, 40960},
     {"mixtral-8x7b", 46702792704, 32, 32768},
     {"olmoe-1b-7b", 6919161856, 16, 4096},
+    {"deepseek-v2-lite", 15706484224, 27, 163840},
+    {"deepseek-v3", 671026419200, 61, 163840},
+    {"moonlight-16b-a3b", 15960110208, 27, 8192},
+    {"kimi-k2", 1026408232448, 61, 131072},
+    {"minicpm3-4b", 4073875968, 62, 32768},
     {"t5-small", 60506624, 12, 512},
     {"t5-base", 222903552, 24, 512},
     {"t5-large", 737668096, 48, 512},
@@ -147,6 +152,35 @@ static void test_counts(void **state) {
         int64_t tables = mc.vocab_size * (mc.tie_word_embeddings ? 1 : 2) + positions;
         if (mc.head_bias) embedding -= mc.vocab_size;
         assert_true(embedding == tables * mc.hidden_size);
+        arena_free(a);
+    }
+}
+
+/* What a token goes through: both tables, all norms, the experts that it picks, routers with
+ * their biases. Counts of DeepSeek-V3 without these biases (transformers has them as buffers) and
+ * without the last norm come to 37,552,275,456. */
+static void test_active(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t active;
+    } rows[] = {
+        {"mixtral-8x7b", 12879925248},     {"olmoe-1b-7b", 1282017280},
+        {"qwen3-30b-a3b", 3353032704},     {"qwen3-235b-a22b", 22190763520},
+        {"deepseek-v2-lite", 2661150208},  {"deepseek-v3", 37552275456 + 58 * 256 + 7168},
+        {"moonlight-16b-a3b", 2914776192}, {"kimi-k2", 32861500928},
+        {"minicpm3-4b", 4073875968},
+    };
+    for (int i = 0; i < ARRAY_LEN(rows); i++) {
+        arena *a = arena_new("presets");
+        model_config mc;
+        open_preset(a, rows[i].name, NULL, NULL, &mc);
+        param_store *s = param_store_new(a, DT_F32);
+        model_declare(&mc, s);
+        int64_t n = model_active_params(&mc, s);
+        if (n != rows[i].active)
+            fail_msg("%s: %ld of a token instead of %ld", rows[i].name, (long)n,
+                     (long)rows[i].active);
         arena_free(a);
     }
 }
@@ -251,9 +285,10 @@ static void test_fewer_layers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),       cmocka_unit_test(test_all_are_listed),
-        cmocka_unit_test(test_untied),       cmocka_unit_test(test_options),
-        cmocka_unit_test(test_fewer_layers), cmocka_unit_test(test_written),
+        cmocka_unit_test(test_counts),         cmocka_unit_test(test_active),
+        cmocka_unit_test(test_all_are_listed), cmocka_unit_test(test_untied),
+        cmocka_unit_test(test_options),        cmocka_unit_test(test_fewer_layers),
+        cmocka_unit_test(test_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

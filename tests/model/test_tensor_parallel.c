@@ -23,8 +23,11 @@ static const char *const names[] = {"gpt2-tanh-tied",
                                     "openelm",
                                     "mobilellm-shared",
                                     "minicpm",
+                                    "llama-ahead",
                                     "mixtral",
-                                    "qwen2-moe"};
+                                    "qwen2-moe",
+                                    "deepseek-v2-groups",
+                                    "deepseek-v3"};
 
 /* Sizes that divide over 4 ranks, a vocabulary that does not, and dropout everywhere. */
 static model_config config_for(arena *a, const char *name, int64_t kv_heads) {

@@ -59,6 +59,32 @@ static void cases_TAKE_ROWS(case_list *l) {
     }
 }
 
+/* A row that lies a whole sequence further on, and several; with bounds of documents. */
+static void cases_AHEAD(case_list *l) {
+    static const int32_t sizes[][3] = {{1, 1, 1}, {2, 7, 1}, {3, 5, 2}, {2, 9, 9}, {7, 300, 3}};
+    for (int i = 0; i < 2 * ARRAY_LEN(sizes); i++) {
+        const int32_t *s = sizes[i / 2];
+        op_case *c = case_add(l, OP_AHEAD);
+        c->attr.ahead.T = s[1], c->attr.ahead.by = s[2], c->attr.ahead.otherwise = i % 3 - 1;
+        LABEL(c, "ahead B=%d T=%d by=%d start=%d", s[0], s[1], s[2], i % 2);
+        c->in[0] = (slot){ACTIVATION, 1, 1, 0, 0};
+        c->in[1] = (slot){TARGETS, s[0] * s[1], 1, 40, 0};
+        if (i % 2) c->in[2] = (slot){STARTS, s[0] * s[1], 1, s[1], 0};
+    }
+}
+
+static void cases_CONCAT(case_list *l) {
+    static const int64_t sizes[][3] = {
+        {1, 1, 1}, {3, 5, 16}, {7, 33, 2}, {33, 64, 65}, {70, 257, 40}};
+    for (int i = 0; i < ARRAY_LEN(sizes); i++) {
+        const int64_t *s = sizes[i];
+        op_case *c = case_add(l, OP_CONCAT);
+        LABEL(c, "concat N=%d A=%d B=%d", (int)s[0], (int)s[1], (int)s[2]);
+        c->in[0] = (slot){ACTIVATION, s[0], s[1], 0, 0};
+        c->in[1] = (slot){ACTIVATION, s[0], s[2], 0, 0};
+    }
+}
+
 static void cases_LINEAR(case_list *l) {
     static const int64_t sizes[][3] = {{1, 1, 1},     {1, 64, 64},   {3, 5, 7},    {17, 33, 65},
                                        {64, 64, 64},  {5, 257, 129}, {70, 96, 31}, {2, 16, 300},
@@ -199,6 +225,51 @@ static void cases_ROPE(case_list *l) {
         c->in[0] = (slot){ACTIVATION, s[0], s[1] * s[2] + s[4], 0, 0};
         c->in[1] = (slot){INTEGERS, s[0], 1, 40, 0};
         c->in[2] = (slot){ANGLES, 40, s[3], 0, 0};
+    }
+    /* The same where the rotated part is the last of a head, or in its middle. */
+    for (int i = 0, n = l->n; i < n; i++) {
+        if (l->items[i].kind != OP_ROPE) continue;
+        op_case *c = case_add(l, OP_ROPE);
+        *c = l->items[i];
+        int32_t rest = c->attr.rope.head_dim - c->attr.rope.rotary_dim;
+        c->attr.rope.first = i % 4 < 2 ? rest : rest / 2;
+        snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), " from %d",
+                 c->attr.rope.first);
+    }
+}
+
+/* Tokens, heads, columns of a key without position and of a value, columns that heads share. */
+static void cases_LATENT_KV(case_list *l) {
+    static const int32_t sizes[][5] = {{1, 1, 1, 1, 1},    {5, 3, 8, 8, 4},     {9, 2, 17, 5, 3},
+                                       {33, 4, 16, 32, 8}, {130, 5, 24, 20, 7}, {7, 1, 65, 0, 16}};
+    for (int i = 0; i < ARRAY_LEN(sizes); i++) {
+        const int32_t *s = sizes[i];
+        op_case *c = case_add(l, OP_LATENT_KV);
+        c->attr.heads = (op_heads){.heads = s[1], .D = s[2], .Dv = s[3]};
+        LABEL(c, "latent_kv N=%d H=%d D=%d Dv=%d rope=%d", s[0], s[1], s[2], s[3], s[4]);
+        c->in[0] = (slot){ACTIVATION, s[0], s[1] * (s[2] + s[3]), 0, 0};
+        c->in[1] = (slot){ACTIVATION, s[0], s[4], 0, 0};
+    }
+}
+
+/* Tokens, heads, columns in and out, tail; rows of w from head to head beyond those used, before them. */
+static void cases_HEADWISE(case_list *l) {
+    static const int32_t sizes[][7] = {{1, 1, 1, 1, 0, 0, 0},     {3, 2, 5, 7, 2, 3, 1},
+                                       {2, 3, 16, 64, 8, 16, 0},  {40, 4, 33, 65, 0, 5, 5},
+                                       {67, 3, 48, 20, 17, 0, 0}, {1, 4, 128, 300, 32, 64, 0}};
+    for (int i = 0; i < 4 * ARRAY_LEN(sizes); i++) {
+        const int32_t *s = sizes[i / 4];
+        op_case *c = case_add(l, OP_HEADWISE);
+        op_heads a = {.heads = s[1], .in = s[2], .out = s[3], .tail = s[4], .first = s[6]};
+        a.turned = i % 2, a.zero = i & 2;
+        int32_t used = a.turned ? a.in : a.out;
+        a.step = i % 3 == 2 ? 0 : used + s[5];
+        c->attr.heads = a;
+        LABEL(c, "headwise N=%d H=%d %d to %d tail=%d zero=%d step=%d turned=%d", s[0], a.heads,
+              a.in, a.out, a.tail, a.zero, a.step, a.turned);
+        c->in[0] = (slot){ACTIVATION, s[0], a.heads * (a.in + a.tail), 0, 0};
+        c->in[1] = (slot){MATRIX, (a.heads - 1) * a.step + a.first + used + 2,
+                          a.turned ? a.out : a.in, 0, 0};
     }
 }
 
@@ -372,7 +443,7 @@ static void cases_HEAD_CE(case_list *l) {
         const int64_t *s = sizes[i / 4];
         op_case *c = case_add(l, OP_HEAD_CE);
         c->attr.head.chunk_rows = s[3], c->attr.head.with_grad = i % 2;
-        c->attr.head.z_loss = i & 2 ? 0.01f : 0;
+        c->attr.head.z_loss = i & 2 ? 0.01f : 0, c->attr.head.weight = i & 2 ? 0.3f : 1;
         LABEL(c, "head_ce N=%d C=%d V=%d chunk=%d grad=%d z=%d", (int)s[0], (int)s[1], (int)s[2],
               (int)s[3], i % 2, (i & 2) / 2);
         c->in[0] = (slot){ACTIVATION, s[0], s[1], 0, 0};
@@ -402,6 +473,7 @@ static void cases_HEAD_DISTILL(case_list *l) {
         op_case *c = case_add(l, OP_HEAD_DISTILL);
         c->attr.head.chunk_rows = s[3], c->attr.head.with_grad = i % 4 != 3;
         c->attr.head.z_loss = i % 2 ? 0.01f : 0, c->attr.head.softcap = i & 2 ? 1.3f : 0;
+        c->attr.head.weight = i & 2 ? 0.3f : 1;
         c->attr.head.distill = i % 3 ? 0.6f : 1.0f, c->attr.head.temperature = i % 5 ? 2.5f : 0.8f;
         LABEL(c, "head_distill N=%d C=%d V=%d chunk=%d %d", (int)s[0], (int)s[1], (int)s[2],
               (int)s[3], i);
@@ -438,7 +510,7 @@ static void cases_of_part(case_list *l, op_kind kind, bool grad, float softcap, 
         int64_t N = sizes[i][0], V = sizes[i][1];
         op_case *c = case_add(l, kind);
         c->attr.head.with_grad = grad, c->attr.head.softcap = softcap;
-        c->attr.head.z_loss = i % 2 ? 0.01f : 0;
+        c->attr.head.z_loss = i % 2 ? 0.01f : 0, c->attr.head.weight = i % 2 ? 0.3f : 1;
         c->attr.head.all_rows = (int32_t)(2 * V + 3), c->attr.head.first = (int32_t)(i % 3 * V / 2);
         LABEL(c, "%s N=%d V=%d first=%d grad=%d softcap=%g dnll=%d", op_classes[kind].name, (int)N,
               (int)V, (int)c->attr.head.first, grad, (double)softcap, dnll);
@@ -538,6 +610,12 @@ static void cases_PAGE_ATTENTION(case_list *l) {
         c->in[2] = (slot){i % 2 ? CACHE : ACTIVATION, pages * a.K * a.page, a.Dv, 0, 0};
         c->in[3] = (slot){DISTINCT, 3, sizes[i / 2].of_seq, pages, 0};
         c->in[4] = (slot){SEQ_PLACES, rows, 2, tokens, 0};
+        if (a.Dv > a.D) continue;
+        op_case *one = case_add(l, OP_PAGE_ATTENTION);
+        *one = l->items[l->n - 2];
+        one->in[2] = (slot){ABSENT, 0, 0, 0, 0};
+        snprintf(one->label + strlen(one->label), sizeof one->label - strlen(one->label),
+                 " in keys");
     }
 }
 

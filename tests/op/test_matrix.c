@@ -22,7 +22,7 @@ static double objective(side *s, const op_run *run) {
         if (tensor_get(&s->in[2].t, n) < 0) continue;
         sum += tensor_get(y, n) + (double)s->cs->attr.head.z_loss * lse * lse;
     }
-    return sum * (double)run->grad_scale;
+    return sum * (double)run->grad_scale * (double)s->cs->attr.head.weight;
 }
 
 static void check_slope(side *s, const op_run *run, int i, int64_t n, double gradient) {

@@ -8,16 +8,20 @@ enum { SEQS = 4, LONGEST = 330, MOST_ROWS = 90 };
 typedef struct shape {
     int page, H, K, D, Dv, window;
     float softcap;
-    int spare; /* pages that a sequence has room for beyond those it needs */
+    int spare;    /* pages that a sequence has room for beyond those it needs */
+    bool in_keys; /* a value is the first columns of its key */
 } shape;
 
 /* Odd sizes, and what models have: heads of 64 to 256, up to 16 and 24 queries for a key. */
 static const shape SHAPES[] = {
-    {32, 9, 3, 64, 64, 0, 0, 0},    {16, 4, 4, 80, 80, 50, 0, 0}, {8, 6, 1, 96, 96, 0, 1.5f, 0},
-    {32, 16, 1, 128, 128, 0, 0, 0}, {5, 3, 1, 33, 33, 37, 0, 0},  {32, 2, 2, 256, 256, 0, 0, 0},
-    {64, 8, 2, 64, 48, 200, 0, 0},  {1, 2, 1, 20, 12, 131, 0, 0}, {256, 12, 4, 8, 40, 0, 0.5f, 0},
-    {7, 24, 1, 16, 16, 129, 0, 0},  {32, 65, 1, 32, 32, 0, 0, 0}, {16, 40, 8, 32, 32, 90, 0, 0},
-    {32, 2, 1, 8, 8, 0, 0, 19000},
+    {32, 9, 3, 64, 64, 0, 0, 0, false},     {16, 4, 4, 80, 80, 50, 0, 0, false},
+    {8, 6, 1, 96, 96, 0, 1.5f, 0, false},   {32, 16, 1, 128, 128, 0, 0, 0, false},
+    {5, 3, 1, 33, 33, 37, 0, 0, false},     {32, 2, 2, 256, 256, 0, 0, 0, false},
+    {64, 8, 2, 64, 48, 200, 0, 0, false},   {1, 2, 1, 20, 12, 131, 0, 0, false},
+    {256, 12, 4, 8, 40, 0, 0.5f, 0, false}, {7, 24, 1, 16, 16, 129, 0, 0, false},
+    {32, 65, 1, 32, 32, 0, 0, 0, false},    {16, 40, 8, 32, 32, 90, 0, 0, false},
+    {32, 2, 1, 8, 8, 0, 0, 19000, false},   {32, 16, 1, 144, 128, 0, 0, 0, true},
+    {5, 7, 1, 33, 20, 37, 0, 0, true},      {16, 6, 2, 24, 24, 0, 1.5f, 0, true},
 };
 
 /* A cache with the beginnings of some sequences. */
@@ -34,7 +38,7 @@ typedef struct place {
     int32_t seq, pos;
 } place;
 
-/* What token `pos` of a sequence has in column i of its queries, keys or values. */
+/* What token `pos` of a sequence has in column i of its queries (0), keys (1) or values (2). */
 static double number(int which, place p, int64_t i) {
     return uniform((uint64_t)(which * SEQS + p.seq + 7), p.pos * 20000 + i, which ? 1.0 : 1.4);
 }
@@ -119,6 +123,7 @@ static buf attend(const world *w, const place *at, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         tensor_set(&to.t, 2 * i, at[i].seq), tensor_set(&to.t, 2 * i + 1, at[i].pos);
     op_call c = {.attr = &attr, .in = {q.t, w->k.t, w->v.t, w->pages.t, to.t}};
+    if (w->sh->in_keys) c.in[2] = (tensor){0};
     run_call(&c, w->d, OP_PAGE_ATTENTION, w->dt, false, &o);
     buf_free(&q), buf_free(&to);
     return o;
@@ -157,7 +162,8 @@ static void formula(const world *w, place p, int64_t h, double *o) {
     for (int32_t j = low; j <= p.pos; j++) {
         sum += weight[j] = exp(weight[j] - max);
         for (int64_t d = 0; d < s->Dv; d++)
-            o[d] += weight[j] * stored(w, 2, (place){p.seq, j}, kv * s->Dv + d);
+            o[d] += weight[j] * stored(w, s->in_keys ? 1 : 2, (place){p.seq, j},
+                                       kv * (s->in_keys ? s->D : s->Dv) + d);
     }
     for (int64_t d = 0; d < s->Dv; d++) o[d] /= sum;
 }

@@ -250,6 +250,7 @@ static void test_rope_angle(void **state) {
 static op_case head(int N, int C, int V, int chunk, float z_loss) {
     op_case c = {.label = "head_ce", .kind = OP_HEAD_CE};
     c.attr.head.chunk_rows = chunk, c.attr.head.z_loss = z_loss, c.attr.head.with_grad = true;
+    c.attr.head.weight = 1;
     c.in[0] = (slot){ACTIVATION, N, C, 0, 0};
     c.in[1] = (slot){MATRIX, V, C, 0, 0};
     c.in[2] = (slot){TARGETS, N, 1, V, 0};

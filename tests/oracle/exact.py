@@ -14,12 +14,13 @@ import torch
 import transformers
 from transformers import AutoConfig, modeling_rope_utils
 
+import ahead
 import experts
 import reference
 
 
 FAMILIES = ["gpt2", "gpt_neox", "phi", "olmo", "olmo2", "llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3",
-            "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"]
+            "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "minicpm3"]
 STORED_NAMES = {"gpt_neox": {"lm_head.weight": "embed_out.weight"}}  # where files and transformers' modules differ
 EMBEDDING = re.compile(r"\b(embed_tokens|token_embeddings|embed_in|wte|wpe)\.")
 
@@ -56,7 +57,7 @@ def new_model(config, dtype=torch.float32):
     if cls is None:
         config._attn_implementation = config._experts_implementation = "eager"
         cls = transformers.AutoModelForCausalLM._model_mapping[type(config)]
-    return cls(config).to(dtype).eval()
+    return ahead.add_modules(cls(config)).to(dtype).eval()
 
 
 def copy_of(model, dtype=torch.float32):
@@ -106,6 +107,13 @@ def fill(model, rng, embedding=0.15, matrix=0.15):
             else:
                 x = 1.0 + 0.12 * x
             p.copy_(torch.from_numpy(x))
+        for _, b in choosing_biases(model):
+            b.copy_(torch.from_numpy(0.2 * rng.standard_normal(tuple(b.shape))))
+
+
+def choosing_biases(model):
+    """Of DeepSeek-V3's routers: stored, and without gradient."""
+    return [(n, b) for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")]
 
 
 def draw_ids(rng, rows, length, vocab):
@@ -138,18 +146,20 @@ def f32(tensor):
 def gradients(model):
     stored = STORED_NAMES.get(model.config.model_type, {})
     grads = {stored.get(n, n): p.grad for n, p in model.named_parameters()}
+    grads |= {n: torch.zeros_like(b) for n, b in choosing_biases(model)}
     return {"grad." + n: f32(g) for n, g in experts.to_files(model.config.model_type, grads).items()}
 
 
 def golden(model, ids, balance=experts.balance):
-    """Logits, loss and every gradient of ids[B,T+1]; where there are experts, that of their balance is in the gradients."""
+    """Logits (those of modules, too), loss and every gradient of ids[B,T+1]; gradients are of all that is minimised."""
     inputs, targets = split(ids)
     model.zero_grad(set_to_none=True)
     logits = logits_of(model, inputs)
     assert logits.dtype == next(model.parameters()).dtype
     loss = loss_of(logits, targets)
-    (loss + balance(model, inputs)).backward()
-    return dict(ids=ids, logits=f32(logits), loss=f32(loss.reshape(1)), **gradients(model))
+    (loss + balance(model, inputs) + ahead.loss_ahead(model, inputs, targets, targets.numel())).backward()
+    further = {f"logits.{k}": f32(x) for k, x in enumerate(ahead.logits_ahead(model, inputs), 1)} if ahead.depth_of(model.config) else {}
+    return dict(ids=ids, logits=f32(logits), loss=f32(loss.reshape(1)), **further, **gradients(model))
 
 
 def greedy(model, prompt, n):

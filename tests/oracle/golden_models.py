@@ -3,7 +3,7 @@
 Nothing is a multiple of a vector width, H != K where the family allows, windows are shorter than T, vocabularies odd.
 """
 
-from transformers import (Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig,
+from transformers import (DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MiniCPM3Config, MistralConfig, MixtralConfig,
                           Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
 
 from reference import Config
@@ -192,6 +192,10 @@ MODELS = [
             max_position_embeddings=96, rms_norm_eps=1e-5, rope_scaling=None, rope_theta=10000.0, hidden_act="silu",
             scale_emb=2.5, scale_depth=1.4, dim_model_base=16, initializer_range=0.1, use_cache=True,
             torch_dtype="float32", transformers_version="4.36.0", **ENDS), 2, 26, 42),
+    ("llama-ahead",
+     LlamaConfig(num_hidden_layers=2, hidden_size=28, num_attention_heads=4, num_key_value_heads=2, head_dim=10,
+                 intermediate_size=38, vocab_size=83, max_position_embeddings=96, rope_parameters=rope(),
+                 athanor=dict(num_nextn_predict_layers=2, mtp_loss_weight=0.4), **ENDS), 2, 23, 47),
     ("mixtral",
      MixtralConfig(num_hidden_layers=2, hidden_size=30, num_attention_heads=6, num_key_value_heads=2, head_dim=14,
                    intermediate_size=26, vocab_size=91, max_position_embeddings=96, num_local_experts=5,
@@ -211,11 +215,51 @@ MODELS = [
                     num_experts=6, num_experts_per_tok=4, norm_topk_prob=True, mlp_only_layers=[1],
                     router_aux_loss_coef=0.3, tie_word_embeddings=True, rope_parameters=rope(theta=1000000.0), **ENDS),
      2, 26, 46),
+    ("qwen3-moe-ahead",
+     Qwen3MoeConfig(num_hidden_layers=2, hidden_size=26, num_attention_heads=3, num_key_value_heads=1, head_dim=12,
+                    intermediate_size=40, moe_intermediate_size=14, vocab_size=79, max_position_embeddings=96,
+                    num_experts=4, num_experts_per_tok=2, norm_topk_prob=True, mlp_only_layers=[0],
+                    router_aux_loss_coef=0.0, tie_word_embeddings=True, rope_parameters=rope(theta=1000000.0),
+                    athanor=dict(num_nextn_predict_layers=1, mtp_loss_weight=0.25), **ENDS), 2, 24, 48),
+    ("deepseek-v2",
+     DeepseekV2Config(num_hidden_layers=3, hidden_size=36, num_attention_heads=3, intermediate_size=40, q_lora_rank=None,
+                      kv_lora_rank=10, qk_nope_head_dim=8, qk_rope_head_dim=6, v_head_dim=9, n_routed_experts=5,
+                      n_shared_experts=2, num_experts_per_tok=2, moe_intermediate_size=11, first_k_dense_replace=1,
+                      vocab_size=89, max_position_embeddings=96, rope_parameters=rope(
+                          "yarn", factor=4.0, original_max_position_embeddings=24, beta_fast=4.0, beta_slow=1.0,
+                          mscale=0.707, mscale_all_dim=0.5), **ENDS), 2, 27, 48),
+    ("deepseek-v2-groups",
+     DeepseekV2Config(num_hidden_layers=2, hidden_size=32, num_attention_heads=4, intermediate_size=30, q_lora_rank=14,
+                      kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=11, n_routed_experts=6,
+                      n_shared_experts=1, num_experts_per_tok=3, moe_intermediate_size=13, n_group=3, topk_group=2,
+                      topk_method="group_limited_greedy", routed_scaling_factor=1.7, attention_bias=True, vocab_size=83,
+                      max_position_embeddings=96, tie_word_embeddings=True, rope_parameters=rope(), **ENDS), 2, 26, 49),
+    ("deepseek-v3",
+     DeepseekV3Config(num_hidden_layers=3, hidden_size=30, num_attention_heads=5, num_key_value_heads=5,
+                      intermediate_size=38, q_lora_rank=17, kv_lora_rank=13, qk_nope_head_dim=5, qk_rope_head_dim=6,
+                      v_head_dim=8, n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=3, moe_intermediate_size=14,
+                      n_group=4, topk_group=2, routed_scaling_factor=1.5, first_k_dense_replace=1, vocab_size=91,
+                      max_position_embeddings=96, pad_token_id=4, rope_parameters=rope(
+                          "yarn", factor=4.0, original_max_position_embeddings=24, beta_fast=4.0, beta_slow=1.0,
+                          mscale=1.0, mscale_all_dim=1.0), **ENDS), 2, 28, 80),
+    ("deepseek-v3-ahead",
+     DeepseekV3Config(num_hidden_layers=2, hidden_size=26, num_attention_heads=3, num_key_value_heads=3,
+                      intermediate_size=33, q_lora_rank=None, kv_lora_rank=9, qk_nope_head_dim=7, qk_rope_head_dim=4,
+                      v_head_dim=5, n_routed_experts=5, n_shared_experts=2, num_experts_per_tok=2, moe_intermediate_size=12,
+                      n_group=1, topk_group=1, routed_scaling_factor=2.3, first_k_dense_replace=1, vocab_size=73,
+                      max_position_embeddings=96, tie_word_embeddings=True, rope_parameters=rope(),
+                      num_nextn_predict_layers=2, athanor=dict(mtp_loss_weight=0.4), **ENDS), 2, 23, 53),
+    ("minicpm3",
+     MiniCPM3Config(num_hidden_layers=3, hidden_size=36, num_attention_heads=4, num_key_value_heads=4, intermediate_size=46,
+                    q_lora_rank=15, kv_lora_rank=11, qk_nope_head_dim=6, qk_rope_head_dim=8, v_head_dim=7, scale_emb=2.5,
+                    scale_depth=1.4, dim_model_base=16, vocab_size=87, max_position_embeddings=96,
+                    rope_parameters=rope(), **ENDS), 2, 25, 51),
 ]
 
 # Standard deviations of embeddings and of other matrices, where not 0.15: a tied head else repeats the last token.
 SCALES = {name: dict(embedding=0.15, matrix=0.25) for name, *_ in MODELS[6:]} | {
     name: dict(embedding=0.04, matrix=0.25) for name in ("gemma2", "gemma3", "gemma3-pattern", "minicpm")} | {
+    "minicpm3": dict(embedding=0.06, matrix=0.3)} | {
     name: dict(embedding=0.15, matrix=0.18) for name in ("mobilellm-shared", "qwen2-window")}
 # Lengths of the documents of one row; attention inside each only. (Lengths decide the frequencies of some scalings.)
 PACKED = {
@@ -224,10 +268,12 @@ PACKED = {
     "phi": [10, 1, 13], "olmo-clip-tied": [7, 15], "olmo2": [12, 11], "smollm3": [5, 17, 4], "smollm3-window": [16, 1, 11],
     "qwen1": [9, 14], "qwen2-window": [19, 3, 12], "qwen3-tied": [8, 15], "gemma2": [17, 2, 13], "gemma3": [20, 1, 12],
     "openelm": [14, 9], "mobilellm-shared": [6, 16], "minicpm": [11, 2, 10], "mistral": [14, 10],
+    "llama-ahead": [9, 2, 1, 12],
+    "deepseek-v2": [9, 1, 14], "deepseek-v3": [8, 17], "deepseek-v3-ahead": [10, 1, 2, 7],
 }
 # Ten steps of AdamW.
 CURVES = ["gpt2-tanh-tied", "gpt2-erf-untied", "llama-gqa-tied", "llama-bias-untied", "llama-rope3-mqa", "neox-parallel",
-          "openelm"]
+          "openelm", "minicpm3", "deepseek-v3"]
 # Prompts must lie beyond the length where the frequencies change (longrope), or all tokens below it (dynamic).
 PROMPT_LENGTHS = {"llama-longrope": 12, "qwen1-beyond": 42}
 GREEDY_END = {"gpt2-tanh-tied": 24, "gpt2-erf-untied": 40, "llama-dynamic": 30, "qwen1-beyond": 80}

@@ -70,7 +70,8 @@ static void random_sizes(lab *l, json_t *o, const model_family *f) {
 static bool has_experts(const json_t *o) {
     const char *type = json_string_value(json_object_get(o, "model_type"));
     return strcmp(type, "mixtral") == 0 || strcmp(type, "olmoe") == 0 ||
-           strcmp(type, "qwen2_moe") == 0 || strcmp(type, "qwen3_moe") == 0;
+           strcmp(type, "qwen2_moe") == 0 || strcmp(type, "qwen3_moe") == 0 ||
+           strncmp(type, "deepseek", 8) == 0;
 }
 
 static void random_option(lab *l, json_t *o) {

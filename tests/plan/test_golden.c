@@ -301,15 +301,19 @@ static void test_curve(void **state) {
         double f32 = curve_distance(golden_names[m], DT_F32);
         if (f32 < 0) continue;
         n++;
+        assert_true(f32 < CURVE);
+        if (strncmp(golden_names[m], "deepseek", 8) == 0) {
+            print_message("%s: curve fp32 %.2e\n", golden_names[m], f32);
+            continue; /* rounding to 16 bits chooses other experts, in PyTorch, too */
+        }
         double bf16 = curve_distance(golden_names[m], DT_BF16);
         double f16 = curve_distance(golden_names[m], DT_F16);
         print_message("%s: curve fp32 %.2e, bf16 %.2e, fp16 %.2e\n", golden_names[m], f32, bf16,
                       f16);
-        assert_true(f32 < CURVE);
         assert_true(bf16 < CURVE_BF16);
         assert_true(f16 < CURVE_F16);
     }
-    assert_int_equal(n, 7);
+    assert_int_equal(n, golden_models() < ARRAY_LEN(golden_names) ? 7 : 9);
 }
 
 /* The gradients of one step, without the gaps between them. Dropout on, so that recomputed masks

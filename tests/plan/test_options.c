@@ -51,7 +51,8 @@ static void set_layers(lab *l, json_t *o, const char *key, int64_t lo, int64_t n
 static void set_experts(lab *l, json_t *o) {
     const char *type = json_string_value(json_object_get(o, "model_type"));
     bool always = strcmp(type, "mixtral") == 0 || strcmp(type, "olmoe") == 0 ||
-                  strcmp(type, "qwen2_moe") == 0 || strcmp(type, "qwen3_moe") == 0;
+                  strcmp(type, "qwen2_moe") == 0 || strcmp(type, "qwen3_moe") == 0 ||
+                  strncmp(type, "deepseek", 8) == 0;
     if (!always && choose(l, 3) > 0) return;
     static const char *const routers[] = {"softmax", "sigmoid"};
     int experts = choose(l, 2) ? 3 : 4;
@@ -66,10 +67,29 @@ static void set_experts(lab *l, json_t *o) {
     json_object_set_new(o, "num_shared_experts", json_integer(choose(l, 3)));
     json_object_set_new(o, "shared_expert_intermediate_size", json_integer(choose(l, 2) * 11));
     set_flag(l, o, "shared_expert_gate");
+    if (strncmp(type, "deepseek", 8) == 0) json_object_set_new(o, "router_groups", json_integer(0));
     if (experts == 3 || choose(l, 2)) return;
     json_object_set_new(o, "router_groups", json_integer(2));
     json_object_set_new(o, "router_groups_kept", json_integer(2));
     json_object_set_new(o, "router_group_best", json_integer(1 + choose(l, 2)));
+}
+
+/* Latent attention, without what does not go with it. */
+static void set_latents(lab *l, json_t *o) {
+    const char *type = json_string_value(json_object_get(o, "model_type"));
+    bool usual = strncmp(type, "deepseek", 8) == 0 || strcmp(type, "minicpm3") == 0;
+    if ((choose(l, 3) == 0) == usual) {
+        if (usual) json_object_set_new(o, "kv_lora_rank", json_integer(0));
+        return;
+    }
+    json_object_set_new(o, "kv_lora_rank", json_integer(5 + choose(l, 4)));
+    json_object_set_new(o, "q_lora_rank", json_integer(choose(l, 2) * 7));
+    json_object_set_new(o, "qk_nope_head_dim", json_integer(1 + choose(l, 5)));
+    json_object_set_new(o, "qk_rope_head_dim", json_integer(2 + 2 * choose(l, 2)));
+    json_object_set_new(o, "v_head_dim", json_integer(choose(l, 7)));
+    json_object_set_new(o, "partial_rotary_factor", json_integer(1));
+    json_object_set_new(o, "qk_norm", json_string("none"));
+    json_object_set_new(o, "clip_qkv", json_integer(0));
 }
 
 static json_t *random_config(lab *l, const model_family *f) {
@@ -115,14 +135,19 @@ static json_t *random_config(lab *l, const model_family *f) {
     set_num(l, o, "scale_depth", 1.4);
     set_num(l, o, "scale_emb", 3);
     set_num(l, o, "query_pre_attn_scalar", 9);
+    set_latents(l, o);
     const char *place = json_string_value(json_object_get(o, "position_type"));
-    if (json_number_value(json_object_get(o, "partial_rotary_factor")) == 1.0 && place &&
+    bool latent = json_integer_value(json_object_get(o, "kv_lora_rank")) > 0;
+    if (!latent && json_number_value(json_object_get(o, "partial_rotary_factor")) == 1.0 && place &&
         strcmp(place, "rotary") == 0)
         json_object_set_new(o, "logn_attn_length", json_integer(choose(l, 2) * 5));
     set_flag(l, o, "scale_attn_weights");
     set_flag(l, o, "scale_attn_by_inverse_layer_idx");
     json_object_set_new(o, "dim_model_base", json_integer(choose(l, 2) * 12));
     json_object_set_new(o, "block_repeat", json_integer(1 + choose(l, 2)));
+    if (choose(l, 2))
+        json_object_set_new(o, "num_nextn_predict_layers", json_integer(1 + choose(l, 2)));
+    set_num(l, o, "mtp_loss_weight", 0.7);
     return o;
 }
 
@@ -165,7 +190,13 @@ static void feed(const prog *p, int from, int n, const int32_t *ids) {
     }
 }
 
-/* The mean of nll, and its gradient. */
+static double sum_of(const float *nll) {
+    double sum = 0;
+    for (int i = 0; i < T; i++) sum += nll[i];
+    return sum;
+}
+
+/* What is minimised, and its gradient: the mean of nll, and those of modules by their weight. */
 static double loss(lab *l, const int32_t *ids) {
     const prog *p = plan_prog(l->p, USE_TRAIN, 0);
     feed(p, 0, T, ids);
@@ -173,9 +204,14 @@ static double loss(lab *l, const int32_t *ids) {
     for (int i = 0; i < T; i++) targets[i] = ids[i + 1];
     op_run run = {.dev = l->dev, .first_micro = true, .grad_scale = 1.0f / T};
     prog_replay(p, PROG_ALL, &run);
-    const float *nll = prog_at(p, "nll");
-    double sum = 0;
-    for (int i = 0; i < T; i++) sum += nll[i];
+    const model_config *mc = &l->p->spec.model;
+    double sum = sum_of(prog_at(p, "nll"));
+    for (int k = 1; k <= mc->num_nextn_predict_layers; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "nll.%d", k);
+        sum +=
+            mc->mtp_loss_weight / (double)mc->num_nextn_predict_layers * sum_of(prog_at(p, name));
+    }
     return sum / T;
 }
 

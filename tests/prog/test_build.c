@@ -127,8 +127,9 @@ static void test_head(void **state) {
     assert_true(r->din[1] == l.g->value[w].param_grad && r->din[3] == l.g->value[b].param_grad);
     assert_int_equal(r->acc_param, 2 | 8);
     assert_true(l.g->value[r->din[1]].written && l.g->value[r->din[3]].written);
-    graph_head_ce(l.g, &(graph_head_spec){0}, x, w, VAL_NONE, targets);
-    assert_int_equal(last_op(&l)->acc_param, 2);
+    graph_head_ce(l.g, &(graph_head_spec){.weight = 0.5f}, x, w, VAL_NONE, targets);
+    assert_true(last_op(&l)->acc == 2 && last_op(&l)->acc_param == 0); /* a second head adds */
+    assert_true(last_op(&l)->attr.head.weight == 0.5f);
     assert_true(last_op(&l)->din[3] == VAL_NONE);
     lab_close(&l);
 }

@@ -98,7 +98,7 @@ static op_attention one_head_spec(float dropout) {
 static val attention(lab *l, val x, float dropout) {
     graph *g = l->g;
     open_rope(l);
-    val qkv = graph_rope(g, linear(l, x, 8), l->pos, l->rope, 3, 2, 2, false);
+    val qkv = graph_rope(g, linear(l, x, 8), l->pos, l->rope, 3, 2, 0, 2, false);
     op_attention s = one_head_spec(dropout);
     val o = graph_attention(g, &s, graph_view(g, qkv, 0, 4), graph_view(g, qkv, 4, 2),
                             graph_view(g, qkv, 6, 2), &GRAPH_SEES_ALL);
@@ -167,7 +167,8 @@ static void record(lab *l, body_fn body, recompute_policy policy, bool tied) {
     val x = with_input(l, graph_embed(l->g, table, ids, l->no_grad_id), "before", "grad.before");
     x = with_input(l, body(l, x), "behind", "grad.behind");
     if (l->ends & AUX_LOSS) x = with_aux_loss(l, x);
-    graph_head_spec head = {.chunk_rows = 4, .z_loss = z_loss(l), .softcap = tied ? 1.5f : 0};
+    graph_head_spec head = {
+        .chunk_rows = 4, .z_loss = z_loss(l), .weight = 1, .softcap = tied ? 1.5f : 0};
     val y = norm(l, x), w = tied ? table : weight(l, V, C);
     val bias = tied ? VAL_NONE : weight(l, 1, V);
     val nll =
@@ -448,7 +449,7 @@ static val normed_heads(lab *l, val x, int heads, bool center) {
     val w = weight(l, 1, 2);
     val y = center ? graph_layernorm(l->g, x, w, VAL_NONE, 1e-3f, 2)
                    : graph_rmsnorm(l->g, x, w, 1e-3f, true, 2);
-    return graph_rope(l->g, y, l->pos, l->rope, heads, 2, 2, false);
+    return graph_rope(l->g, y, l->pos, l->rope, heads, 2, 0, 2, false);
 }
 /* Norms of heads of views, capped scores in a window, limits and factors. */
 static val capped_transformer(lab *l, val x) {
@@ -531,6 +532,18 @@ static val rows_taken(lab *l, val x) {
     return graph_add(l->g, x, graph_take_rows(l->g, x, rows));
 }
 
+/* Columns of two values side by side; of a value and itself. */
+static val columns_joined(lab *l, val x) {
+    for (int i = 0; i < 2; i++) {
+        graph_block_begin(l->g, i);
+        val both = graph_concat(l->g, norm(l, x), i ? x : linear(l, x, 2));
+        val twice = graph_concat(l->g, both, both);
+        x = graph_add(l->g, x, linear(l, twice, C));
+        graph_block_end(l->g);
+    }
+    return x;
+}
+
 static void test_hand_made(void **state) {
     (void)state;
     static const struct {
@@ -551,7 +564,8 @@ static void test_hand_made(void **state) {
                   {"skip over blocks", skip_over_blocks, true},
                   {"adds only", adds_only, false},
                   {"products added", products_added, false},
-                  {"rows taken", rows_taken, true}};
+                  {"rows taken", rows_taken, true},
+                  {"columns joined", columns_joined, true}};
     for (int i = 0; i < ARRAY_LEN(graphs); i++)
         for (int tied = 0; tied < 2; tied++) {
             for (unsigned k = 1; k < ALL_ENDS; k++)

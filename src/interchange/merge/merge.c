@@ -204,6 +204,7 @@ static status measure(const merging *m, int i, json_t **out, err *e) {
 /* Where a layer lies among all, for parameters that change over the layers. */
 static double place_of(const merging *m, const param *p) {
     int64_t layers = m->first->config.num_hidden_layers;
+    if (p->layer >= layers) return 1; /* a module behind the last */
     return p->layer < 0 || layers < 2 ? 0 : (double)p->layer / (double)(layers - 1);
 }
 

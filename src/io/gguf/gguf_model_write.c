@@ -168,6 +168,7 @@ static status writer_prepare(writer *w, const gguf_model_source *src, quant_type
         return err_hint(e, "a folder of Hugging Face has: --to hf");
     }
     TRY(gguf_config_for(src->config, &w->file, e));
+    w->file.num_nextn_predict_layers = 0; /* as llama.cpp's converter leaves them out */
     w->params = param_store_new(w->a, DT_F32);
     model_declare(&w->file, w->params);
     w->rows = gguf_rows_new(w->a, &w->file, src->config, src->store);

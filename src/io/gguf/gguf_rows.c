@@ -19,6 +19,7 @@ gguf_rows gguf_rows_new(arena *a, const model_config *file, const model_config *
     r.layer = ARENA_ARRAY(a, struct gguf_rows_layer, hf->num_hidden_layers + 1);
     for (int i = 0; i < param_count(store); i++) {
         const param *p = param_at(store, i);
+        if (model_param_is_ahead(hf, p)) continue; /* files hold the model without its modules */
         struct gguf_rows_layer *in = &r.layer[p->layer + 1];
         in->part[p->part][param_is_bias(p)] = p;
         if (model_part_of_expert(p->part)) take_expert(a, in, p, hf->num_experts);

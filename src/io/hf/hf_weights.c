@@ -211,6 +211,70 @@ status hf_config_read(arena *a, const json_t *obj, int64_t vocab_if_auto, model_
     return ST_OK;
 }
 
+/* ---- modules of multi-token prediction ---- */
+
+/* Of a tensor of layer N: "...layers.N.eh_proj.weight", which a module has; NULL: it has none.
+ * *rest: what stands behind "layers.N.". */
+static const st_view *find_join(const st_reader *r, const char *name, const char **rest) {
+    const char *at = strstr(name, "layers.");
+    if (!at) return NULL;
+    at += strlen("layers.");
+    size_t digits = strspn(at, "0123456789");
+    if (!digits || at[digits] != '.') return NULL;
+    *rest = at + digits + 1;
+    char join[512];
+    snprintf(join, sizeof join, "%.*seh_proj.weight", (int)(*rest - name), name);
+    return st_find(r, join);
+}
+
+int hf_count_ahead(const st_reader *r, const model_config *mc) {
+    int n = 0;
+    for (; n < mc->num_nextn_predict_layers; n++) {
+        char name[64];
+        snprintf(name, sizeof name, "model.layers.%d.eh_proj.weight",
+                 (int)mc->num_hidden_layers + n);
+        if (!hf_find_view(r, name)) break;
+    }
+    return n;
+}
+
+status hf_settle_ahead(model_config *mc, const char *dir, err *e) {
+    st_reader *r;
+    if (mc->num_nextn_predict_layers == 0) return ST_OK;
+    TRY(st_open(&r, dir, e));
+    mc->num_nextn_predict_layers = hf_count_ahead(r, mc);
+    st_close(r);
+    return ST_OK;
+}
+
+/* What the files hold of a matrix; NULL: it is no parameter of its own. */
+static const st_view *view_of_part(const param_store *whole, const hf_weight *list, int part) {
+    for (int i = 0; i < param_count(whole); i++)
+        if (param_at(whole, i)->part == part && param_at(whole, i)->rank == 2) return list[i].v;
+    return NULL;
+}
+
+/* Published modules repeat embedding and head, which they share with the model. */
+static status check_copy(const st_reader *r, const st_view *v, const char *rest,
+                         const param_store *whole, const hf_weight *list, bool *fine, err *e) {
+    const st_view *shared = NULL;
+    if (strcmp(rest, "embed_tokens.weight") == 0)
+        shared = view_of_part(whole, list, PART_EMBED);
+    else if (strcmp(rest, "shared_head.head.weight") == 0) {
+        shared = view_of_part(whole, list, PART_HEAD);
+        if (!shared) shared = view_of_part(whole, list, PART_EMBED);
+    }
+    *fine = shared != NULL;
+    if (!shared) return ST_OK;
+    bool differs;
+    TRY(hf_head_differs(r, v, shared, &differs, e));
+    if (!differs) return ST_OK;
+    err_at(e, ST_FORMAT, v->path, "%s differs from %s, which modules share", v->name, shared->name);
+    return err_hint(e, "set num_nextn_predict_layers to 0, to have the model without its modules");
+}
+
+/* ---- tensors that are no parameters ---- */
+
 /* A stored head of a tied model is fine when it equals the embedding. */
 static status check_extra(const st_reader *r, const st_view *v, const st_view *table, err *e) {
     if (is_head(v->name)) {
@@ -245,8 +309,12 @@ static status find_weights(const param_store *s, const st_reader *r, int64_t voc
         const st_view *v = st_get(r, i);
         bool head = new_head && (is_head(v->name) || ends_in(v->name, "score.weight") ||
                                  ends_in(v->name, "lm_head.bias"));
-        if (!wanted[i] && !head && !is_buffer(v->name) && !is_of_images(v->name))
-            st = check_extra(r, v, list[0].v, e);
+        if (wanted[i] || head || is_buffer(v->name) || is_of_images(v->name)) continue;
+        const char *rest;
+        const st_view *join = find_join(r, v->name, &rest);
+        bool fine = join && !wanted[join - first]; /* of a module that is not asked for */
+        if (join && !fine) st = check_copy(r, v, rest, whole, list, &fine, e);
+        if (st == ST_OK && !fine) st = check_extra(r, v, list[0].v, e);
     }
     free(wanted);
     return st;

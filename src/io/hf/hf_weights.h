@@ -20,8 +20,8 @@ typedef struct hf_weight {
 
 /* Finds the tensor of every parameter of the whole model (param_store_whole): list[i] is that of
  * parameter i. ST_FORMAT names a tensor that is missing or has another shape. So does it one that
- * is no parameter, except buffers that files are known to hold, and a head that equals the
- * embedding. */
+ * is no parameter, except buffers that files are known to hold, a head that equals the
+ * embedding, modules of multi-token prediction that the store does not have, and what modules repeat. */
 status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list,
                        err *e) ATH_MUST_USE;
 /* Whether a head is stored that differs from the embedding `table`. */
@@ -36,6 +36,11 @@ status hf_config_read(arena *a, const json_t *obj, int64_t vocab_if_auto, model_
 /* A tensor by its name, or by one that differs in a prefix that other tools leave out or add; NULL:
  * there is none. */
 const st_view *hf_find_view(const st_reader *r, const char *name);
+/* How many of the modules of multi-token prediction that the config names are stored: transformers
+ * leaves them out of what it writes, and keeps the config's word of them. */
+int hf_count_ahead(const st_reader *r, const model_config *mc);
+/* Leaves out of mc the modules that the folder does not hold. */
+status hf_settle_ahead(model_config *mc, const char *dir, err *e) ATH_MUST_USE;
 /* Elements [first, first + n) of what is stored. */
 status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, dtype dt,
                       err *e) ATH_MUST_USE;

@@ -23,7 +23,7 @@ typedef struct head {
     const op_call *c;
     tensor dx, dw, dbias; /* data NULL: not wanted */
     bool add_dx;
-    const tensor *dnll;    /* NULL: run->grad_scale for every row */
+    const tensor *dnll;    /* NULL: run->grad_scale * weight for every row */
     const tensor *teacher; /* NULL: there is none */
     /* workspace */
     float *logits, *dx_chunk;
@@ -53,7 +53,7 @@ V_INLINE void head_row(const head *h, int64_t n, float *logits, bool grad, dtype
         memset(logits, 0, (size_t)(V * v_element_bytes(dt)));
         return;
     }
-    float s = h->dnll ? *f32_at(h->dnll, n) : c->run->grad_scale;
+    float s = h->dnll ? *f32_at(h->dnll, n) : c->run->grad_scale * c->attr->head.weight;
     float scale = s * (float)(1.0 + 2.0 * (double)c->attr->head.z_loss * lse) / sum;
     float d_target;
     if (cap > 0.0f) {
@@ -86,7 +86,8 @@ V_INLINE void distill_row(const head *h, int64_t n, float *logits, bool grad, dt
         memset(logits, 0, (size_t)(V * v_element_bytes(dt)));
         return;
     }
-    double s = (double)c->run->grad_scale, z = (double)c->attr->head.z_loss;
+    double s = (double)(c->run->grad_scale * c->attr->head.weight),
+           z = (double)c->attr->head.z_loss;
     l.by = (float)(s * (1.0 - (double)w + 2.0 * z * lse) / l.sum);
     l.by_q = (float)(s * (double)(w * T) / l.sum_q);
     l.by_t = (float)(s * (double)(w * T) / l.sum_t);

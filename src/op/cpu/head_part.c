@@ -74,7 +74,8 @@ V_INLINE void grad_row(const op_call *c, int64_t n, int64_t target, joined k, dt
         memset(to, 0, (size_t)(V * v_element_bytes(dt)));
         return;
     }
-    float s = c->in[3].data ? *f32_row(&c->in[3], n) : c->run->grad_scale;
+    float each = c->run->grad_scale * c->attr->head.weight;
+    float s = c->in[3].data ? *f32_row(&c->in[3], n) : each;
     float cap = c->attr->head.softcap;
     float scale = s * (float)(1.0 + 2.0 * (double)c->attr->head.z_loss * k.lse) / k.sum;
     float at_target = at >= 0 ? logits[at] : 0.0f;

@@ -17,6 +17,8 @@
     X(HEAD_STATS, head_stats)                                                                      \
     X(HEAD_GRAD, head_grad)                                                                        \
     X(ATTENTION, attention)                                                                        \
+    X(LATENT_KV, latent_kv)                                                                        \
+    X(HEADWISE, headwise)                                                                          \
     X(PAGE_STORE, page_store)                                                                      \
     X(PAGE_ATTENTION, page_attention)                                                              \
     X(RMSNORM, rmsnorm)                                                                            \

@@ -61,6 +61,10 @@ V_INLINE int64_t query_floats(const op_attr *at) {
 V_INLINE int64_t block_floats(const op_attr *at) {
     return LINES * (LINE + query_floats(at));
 }
+/* Floats of a thread: a block, and the values of a piece where they are but a part of the keys. */
+V_INLINE int64_t thread_floats(const op_attr *at, bool in_keys) {
+    return block_floats(at) + (in_keys ? PIECE * part_floats(at) : 0);
+}
 V_INLINE int64_t tile_rows(const op_attr *at) {
     return att_max(LINES / group_of(at), 1);
 }
@@ -141,8 +145,21 @@ static const char *next_keys(const page_task *k, const int32_t *pages, int64_t j
     return (const char *)keys->data + block * at->paged.D * keys->ld * v_element_bytes(keys->dt);
 }
 
-/* Finds the keys and values that any row of the tile sees. */
-static void find_pages(page_task *k) {
+/* Makes rows of the values of n keys that are the first elements of these, from `from` on. Many lines read
+ * them then, so that it costs little. */
+static void turn_values(const page_task *k, int64_t from, int64_t n, char *to) {
+    const tensor *t = &k->c->in[1];
+    int64_t Dv = k->c->attr->paged.Dv;
+    for (int64_t d = 0; d < Dv; d++, from += t->ld)
+        for (int64_t i = 0; i < n; i++)
+            if (t->dt == DT_F32)
+                ((float *)(void *)to)[i * Dv + d] = ((const float *)t->data)[from + i];
+            else
+                ((uint16_t *)(void *)to)[i * Dv + d] = ((const uint16_t *)t->data)[from + i];
+}
+
+/* Finds the keys and values that any row of the tile sees. room: for values that are in keys. */
+static void find_pages(page_task *k, char *room) {
     const op_call *c = k->c;
     const op_attr *at = c->attr;
     const tensor *keys = &c->in[1], *values = &c->in[2], *table = &c->in[3];
@@ -159,11 +176,18 @@ static void find_pages(page_task *k) {
             k->key[k->n_vectors] = (int16_t)(j - base + i);
             k->n[k->n_vectors] = (int16_t)att_min(VW, page - slot - i);
         }
-        const char *first = (const char *)values->data +
-                            (block * page + slot) * values->ld * v_element_bytes(values->dt);
+        const char *first = room;
+        int64_t step = values->data ? values->ld : at->paged.Dv;
+        if (values->data) {
+            first = (const char *)values->data +
+                    (block * page + slot) * step * v_element_bytes(values->dt);
+        } else {
+            turn_values(k, block * at->paged.D * keys->ld + slot, n, room);
+            room += n * step * v_element_bytes(keys->dt);
+        }
         k->run_key[k->n_runs] = j - base;
-        k->runs[k->n_runs++] = (page_rows){
-            .data = first, .step = values->ld, .rows = n, .next = next_keys(k, pages, j)};
+        k->runs[k->n_runs++] =
+            (page_rows){.data = first, .step = step, .rows = n, .next = next_keys(k, pages, j)};
         j += n;
     }
 }
@@ -202,7 +226,7 @@ static void score_lines(const page_task *k, const page_block *b, int64_t line, i
     int64_t ld = query_floats(at), W = page_vectors(b->n), v = 0, end = k->n_vectors;
     page_product p = {.a = b->q + line * ld, .c = b->s + line * LINE, .ld = ld, .dt = t->dt};
     page_rows keys = {.data = t->data, .step = t->ld, .rows = at->paged.D};
-    keys.next = at->paged.D == at->paged.Dv ? k->c->in[2].data : t->data;
+    keys.next = at->paged.D == at->paged.Dv && k->c->in[2].data ? k->c->in[2].data : t->data;
     while (end > 0 && k->key[end - 1] >= b->seen[line + L - 1].high) end--;
     while (v < end) {
         int64_t whole = v;
@@ -284,7 +308,7 @@ static void soften_block(const page_task *k, const page_block *b) {
 
 /* Finds the rows of values of keys [from, to): pieces of pages, or pairs. */
 static void find_values(const page_task *k, page_block *b, int64_t from, int64_t to) {
-    int64_t n = 0, i = 0, j = from, bytes = v_element_bytes(k->c->in[2].dt);
+    int64_t n = 0, i = 0, j = from, bytes = v_element_bytes(k->c->in[1].dt);
     if (b->from == from && b->to == to) return;
     while (j < to) {
         while (j >= k->run_key[i] + k->runs[i].rows) i++;
@@ -311,7 +335,7 @@ static void mix_lines(const page_task *k, page_block *b, int64_t line, int L, in
     int64_t ld = part_floats(k->c->attr), Dv = k->c->attr->paged.Dv, W = page_vectors(b->n);
     int64_t wide = Dv / (W * VW) * (W * VW);
     page_product p = {
-        .a = b->s + line * LINE, .c = b->o + line * ld, .ld = ld, .n = VW, .dt = k->c->in[2].dt};
+        .a = b->s + line * LINE, .c = b->o + line * ld, .ld = ld, .n = VW, .dt = k->c->in[1].dt};
     if (from >= to) return;
     find_values(k, b, from, to);
     if (wide > 0) page_mix(&p, b->rows, b->n_rows, 0, wide, L, (int)W);
@@ -381,7 +405,7 @@ static void attend_block(const page_task *k, page_block *b) {
 
 static void attend_task(page_task *k, float *room) {
     int64_t line = 0, end = k->lines;
-    find_pages(k);
+    find_pages(k, (char *)(room + block_floats(k->c->attr)));
     while (line < end && view_of_line(k, line).high <= 0) line++;
     while (line < end && view_of_line(k, end - 1).low >= PIECE) end--;
     for (; line < end; line += LINES) {
@@ -454,7 +478,7 @@ static void attend(const page_job *job, page_unit u, int64_t piece, int64_t slot
     k.kv = u.kv, k.kv_first = first, k.kv_end = end, k.piece = t->first + piece;
     k.parts = job->parts + (slot + piece * k.lines) * part_floats(c->attr);
     k.max = job->max + slot + piece, k.sum = job->sum + slot + piece;
-    attend_task(&k, job->rooms + omp_get_thread_num() * block_floats(c->attr));
+    attend_task(&k, job->rooms + omp_get_thread_num() * thread_floats(c->attr, !c->in[2].data));
 }
 
 /* Task `number` of the wave from u to `end`. The kv heads of a piece follow each other: their keys
@@ -524,8 +548,8 @@ static int64_t room_for(const op_attr *at, int64_t columns, int threads) {
 
 static void page_attention_workspace(const op_infer *io, int64_t ws[3]) {
     int64_t room = room_for(io->attr, io->in[3].cols, dev_threads(io->dev));
-    int64_t floats =
-        room * (part_floats(io->attr) + 2) + dev_threads(io->dev) * block_floats(io->attr);
+    int64_t floats = room * (part_floats(io->attr) + 2) +
+                     dev_threads(io->dev) * thread_floats(io->attr, io->in[2].rows == 0);
     ws[0] = floats * (int64_t)sizeof(float) + (io->in[0].rows + 1) * (int64_t)sizeof(page_tile);
 }
 

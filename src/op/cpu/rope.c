@@ -41,11 +41,13 @@ V_INLINE void rotate_row(const op_call *c, const tensor *x, const tensor *y, int
     int32_t p = ((const int32_t *)pos->data)[i * pos->ld];
     const float *row = (const float *)table->data + p * table->ld;
     for (int64_t h = 0; h < heads; h++) {
+        int64_t at = h * D + c->attr->rope.first;
+        copy_part(x, y, i, h * D, at - h * D, add, dt);
         if (c->attr->rope.interleaved)
-            rotate_neighbours(x, y, i, h * D, R / 2, row, sign, add, dt);
+            rotate_neighbours(x, y, i, at, R / 2, row, sign, add, dt);
         else
-            rotate_halves(x, y, i, h * D, R / 2, row, sign, add, dt);
-        copy_part(x, y, i, h * D + R, D - R, add, dt);
+            rotate_halves(x, y, i, at, R / 2, row, sign, add, dt);
+        copy_part(x, y, i, at + R, (h + 1) * D - at - R, add, dt);
     }
     copy_part(x, y, i, heads * D, y->cols - heads * D, add, dt);
 }

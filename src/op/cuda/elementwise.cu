@@ -1,4 +1,4 @@
-/* ADD, SCALE, COPY and BIAS: y = c x + z + bias, with c = 1, or without z or the bias. FILL: y = c. DROPOUT: y =
+/* ADD, SCALE, COPY and BIAS: y = c x + z + bias, with c = 1, or without z or the bias. CONCAT: two copies. FILL: y = c. DROPOUT: y =
  * x keep / (1-p) + z, by the draws of op/dropout.h. A number read (with z two; FILL: none) and one written, one FLOP
  * (DROPOUT: 11 integer products for four numbers); where the result is added, one more read. */
 #include "op/cuda/column_sums.h"
@@ -121,6 +121,33 @@ static void scale_bwd(const op_call *c) {
 const op_impl CUDA_IMPL(ADD) = {scale_fwd, NULL, NULL, NULL};
 const op_impl CUDA_IMPL(SCALE) = {scale_fwd, scale_bwd, NULL, NULL};
 const op_impl CUDA_IMPL(COPY) = {scale_fwd, scale_bwd, NULL, NULL};
+
+static tensor columns(const tensor *t, int64_t first, int64_t n) {
+    tensor part = *t;
+    part.data = (STORE *)t->data + first;
+    part.cols = n;
+    return part;
+}
+
+static void concat_fwd(const op_call *c) {
+    const tensor none = {0};
+    for (int i = 0; i < 2; i++) {
+        tensor part = columns(&c->out[0], i ? c->in[0].cols : 0, c->in[i].cols);
+        scale(c, &c->in[i], &none, &part, false);
+    }
+}
+
+static void concat_bwd(const op_call *c) {
+    const tensor none = {0}, *dy = &c->dout[0];
+    for (int i = 0; i < 2; i++) {
+        const tensor *dx = &c->din[i];
+        if (!dx->data) continue;
+        tensor part = columns(dy, i ? dy->cols - dx->cols : 0, dx->cols);
+        scale(c, &part, &none, dx, op_accumulates(c, i));
+    }
+}
+
+const op_impl CUDA_IMPL(CONCAT) = {concat_fwd, concat_bwd, NULL, NULL};
 
 static void bias_fwd(const op_call *c) {
     const tensor *x = &c->in[0], *bias = &c->in[1], *y = &c->out[0];

@@ -5,7 +5,7 @@
  *   dlogits_v = s ((1 + 2 z lse) softmax_v - [v = target]), with softcap times 1 - (logits_v / c)^2
  *   dx = dlogits w;  dw += dlogits^T x;  dbias += column sums of dlogits
  *
- * s is run->grad_scale in HEAD_CE, dnll of the row in HEAD_NLL, and 0 where the target is negative.
+ * s is run->grad_scale * weight in HEAD_CE, dnll of the row in HEAD_NLL, and 0 where the target is negative.
  *
  * The products are cuBLASLt's, 2 N V C FLOPs each. Between them one kernel, a block for each row: it
  * reads the logits once for maximum and sum together (Milakov & Gimelshein 2018), and a second time,
@@ -20,7 +20,7 @@ typedef struct head_args {
     mat targets, nll, lse, dnll;
     int64_t V, ld;
     const run_numbers *run;
-    float cap, z_loss;
+    float cap, z_loss, weight;
     int32_t grad;
 } head_args;
 
@@ -80,7 +80,8 @@ KERNEL(head_rows, head_args, HEAD_THREADS) {
         if (a->lse.p) *f32_row_of(a->lse, n) = lse;
     }
     if (!a->grad) return;
-    float s = target < 0 ? 0.0f : a->dnll.p ? *f32_row_of(a->dnll, n) : a->run->grad_scale;
+    float each = a->run->grad_scale * a->weight;
+    float s = target < 0 ? 0.0f : a->dnll.p ? *f32_row_of(a->dnll, n) : each;
     float scale = s * (1.0f + 2.0f * a->z_loss * lse) / sum;
     for (int64_t first = 0; first < a->ld; first += step) {
         int64_t v = first + (int64_t)thread_x() * HEAD_STEP;
@@ -102,7 +103,7 @@ typedef struct head {
     const op_call *c;
     tensor dx, dw, dbias; /* data NULL: not wanted */
     bool add_dx;
-    const tensor *dnll; /* NULL: run->grad_scale for every row */
+    const tensor *dnll; /* NULL: run->grad_scale * weight for every row */
     /* workspace */
     float *logits, *parts;
     void *product;
@@ -186,7 +187,8 @@ static void head_softmax(const head *h, int64_t n0, int64_t rows, bool grad) {
     a.targets = rows_from(&c->in[2], n0);
     a.nll = rows_from(&c->out[0], n0), a.lse = rows_from(&c->out[1], n0);
     if (h->dnll) a.dnll = rows_from(h->dnll, n0);
-    a.z_loss = c->attr->head.z_loss, a.run = cuda_numbers(c->run->dev), a.grad = grad;
+    a.z_loss = c->attr->head.z_loss, a.weight = c->attr->head.weight,
+    a.run = cuda_numbers(c->run->dev), a.grad = grad;
     uint32_t threads = GPU_WARP;
     while (threads < HEAD_THREADS && (int64_t)threads * HEAD_STEP < V) threads *= 2;
     launch(c, &head_rows, (gpu_grid){(uint32_t)rows, 1, 1, threads, 0}, &a);

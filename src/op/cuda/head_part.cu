@@ -16,7 +16,7 @@ typedef struct part_args {
     int32_t cols, ranks;
     int32_t first, all_rows;
     const run_numbers *run;
-    float cap, z_loss;
+    float cap, z_loss, weight;
     int32_t write; /* y is wanted, and not there already */
 } part_args;
 
@@ -109,7 +109,7 @@ KERNEL(head_grad, part_args, PART_THREADS) {
     if (!a->write) return;
     const float *x = f32_row_of(a->x, n);
     STORE *y = row_of(a->y, n);
-    float given = a->dnll.p ? *f32_row_of(a->dnll, n) : a->run->grad_scale;
+    float given = a->dnll.p ? *f32_row_of(a->dnll, n) : a->run->grad_scale * a->weight;
     float scale = target < 0 ? 0.0f : given, each = scale * (1 + 2 * a->z_loss * lse);
     int32_t threads = (int32_t)threads_x();
     for (int32_t v = (int32_t)thread_x(); v - (int32_t)thread_x() < a->cols;
@@ -136,7 +136,7 @@ static part_args part_open(const op_call *c) {
     part_args a = {.x = mat_of(x), .targets = mat_of(&c->in[1]), .y = mat_of(&c->out[0])};
     a.rows = x->rows, a.cols = (int32_t)x->cols;
     a.first = c->attr->head.first, a.all_rows = c->attr->head.all_rows;
-    a.cap = c->attr->head.softcap, a.z_loss = c->attr->head.z_loss;
+    a.cap = c->attr->head.softcap, a.z_loss = c->attr->head.z_loss, a.weight = c->attr->head.weight;
     return a;
 }
 

@@ -62,7 +62,8 @@ typedef struct paged_args {
     mat q, k, v, pages, place, o;
     int32_t H, K, D, Dv, page, window;
     float scale, softcap;
-    int32_t narrow; /* the caches are f16, whatever STORE is */
+    int32_t narrow;  /* the caches are f16, whatever STORE is */
+    int32_t in_keys; /* there are no values but the first columns of keys */
     int32_t pieces,
         chunks;    /* of the longest sequence; blocks that share the queries of a kv head */
     int64_t first; /* the launch's first row */
@@ -93,6 +94,12 @@ GPU_FN float cached(const paged_args *a, mat m, int64_t i) {
 /* Of position j: the page's blocks of a head that lie before the one of kv. */
 GPU_FN int64_t block_of(const paged_args *a, const paged_view *v, int32_t j, int32_t kv) {
     return (int64_t)v->pages[j / a->page] * a->K + kv;
+}
+
+/* Column c of a value; without values of their own, of the key. */
+GPU_FN float value_of(const paged_args *a, int64_t block, int32_t slot, int32_t c) {
+    if (a->in_keys) return cached(a, a->k, (block * a->D + c) * a->k.ld + slot);
+    return cached(a, a->v, (block * a->page + slot) * a->v.ld + c);
 }
 
 GPU_FN float score_of(const paged_args *a, float qk) {
@@ -158,8 +165,7 @@ KERNEL(paged_attend, paged_args, THREADS) {
     for (int32_t c = (int32_t)thread_x(); c < a->Dv; c += (int32_t)threads_x()) {
         float sum[HEADS] = {0};
         for (int32_t j = from; j < to; j++) {
-            int64_t at = (block_of(a, &v, j, kv) * a->page + j % a->page) * a->v.ld + c;
-            float value = cached(a, a->v, at);
+            float value = value_of(a, block_of(a, &v, j, kv), j % a->page, c);
             UNROLL
             for (int h = 0; h < HEADS; h++)
                 if (h < heads) sum[h] += s[h * KEYS + j - from] * value;
@@ -237,6 +243,7 @@ static void page_attention_fwd(const op_call *c) {
     a.H = at->H, a.K = at->K, a.D = at->D, a.Dv = at->Dv, a.page = at->page;
     a.window = at->window, a.scale = at->scale, a.softcap = at->softcap;
     a.narrow = c->in[1].dt == DT_F16 && sizeof(STORE) > sizeof(uint16_t);
+    a.in_keys = !c->in[2].data;
     a.pieces = pieces_of_longest(c->attr, c->in[3].cols);
     a.chunks = (at->H / at->K + HEADS - 1) / HEADS;
     a.part_o = c->ws;

@@ -11,6 +11,7 @@ typedef struct rope_args {
     const float *table;
     int64_t rows, table_rows;
     int32_t heads, head_dim, half; /* pairs of a head */
+    int32_t begin;                 /* column of a head with which they begin */
     int32_t interleaved, wide, add;
     int32_t turns,
         units; /* of a row: units that turn, and all; of VEC numbers, or one, or a pair */
@@ -59,7 +60,8 @@ GPU_FN void turn_neighbours(const rope_args *a, const float *cs, const STORE *x,
 GPU_FN int32_t still_column(const rope_args *a, int32_t i) {
     int32_t rest = a->head_dim - 2 * a->half;
     if (i >= a->heads * rest) return a->heads * a->head_dim + i - a->heads * rest;
-    return i / rest * a->head_dim + 2 * a->half + i % rest;
+    int32_t c = i % rest;
+    return i / rest * a->head_dim + (c < a->begin ? c : c + 2 * a->half);
 }
 
 KERNEL(rope_rows, rope_args, PIECE_THREADS) {
@@ -78,7 +80,7 @@ KERNEL(rope_rows, rope_args, PIECE_THREADS) {
     int32_t pos = *i32_row_of(a->pos, n), in_head = a->turns / a->heads;
     kernel_check(pos >= 0 && pos < a->table_rows, "finds a position outside the table");
     const float *cs = a->table + (int64_t)pos * 2 * a->half;
-    int32_t head = u / in_head * a->head_dim, j = u % in_head;
+    int32_t head = u / in_head * a->head_dim + a->begin, j = u % in_head;
     if (a->interleaved)
         turn_neighbours(a, cs, x + head, y + head, j * (a->wide ? VEC / 2 : 1));
     else
@@ -92,7 +94,7 @@ static bool is_rope_wide(const op_call *c, const tensor *x, const tensor *y, int
     const op_attr *at = c->attr;
     int32_t apart = at->rope.interleaved ? 2 * half : half;
     return is_wide(x) && is_wide(y) && is_wide(&c->in[2]) && apart % VEC == 0 &&
-           at->rope.head_dim % VEC == 0;
+           at->rope.head_dim % VEC == 0 && at->rope.first % VEC == 0;
 }
 
 static void rotate(const op_call *c, const tensor *x, const tensor *y, float sign, bool add) {
@@ -101,7 +103,7 @@ static void rotate(const op_call *c, const tensor *x, const tensor *y, float sig
     a.table = c->in[2].data, a.table_rows = c->in[2].rows;
     a.rows = x->rows;
     a.heads = at->rope.heads, a.head_dim = at->rope.head_dim, a.half = at->rope.rotary_dim / 2;
-    a.interleaved = at->rope.interleaved, a.add = add, a.sign = sign;
+    a.begin = at->rope.first, a.interleaved = at->rope.interleaved, a.add = add, a.sign = sign;
     a.wide = is_rope_wide(c, x, y, a.half);
     int32_t per = a.wide ? VEC : 1, still = (int32_t)x->cols - a.heads * 2 * a.half;
     a.turns = a.heads * (a.wide && a.interleaved ? 2 * a.half / VEC : a.half / per);

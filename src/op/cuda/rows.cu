@@ -1,4 +1,4 @@
-/* EMBED and TAKE_ROWS: rows of a table, or of an activation, by number. Backward: the sum of the rows of
+/* EMBED and TAKE_ROWS: rows of a table, or of an activation, by number. AHEAD: numbers of later rows. Backward: the sum of the rows of
  * dy that took the same row, in order of n, so that the bits do not depend on how blocks run.
  *
  * Forward: a number read and one written. Backward, in five steps (N places, C columns):
@@ -73,6 +73,20 @@ KERNEL(rows_stored, rows_args, PIECE_THREADS) {
         if (c + k < a->cols) y[k] = v[k];
 }
 #endif
+
+typedef struct ahead_args {
+    mat x, start, y;
+    int64_t rows, T, by;
+    int32_t otherwise;
+} ahead_args;
+
+KERNEL(ahead, ahead_args, PIECE_THREADS) {
+    int64_t n = (int64_t)block_x() * threads_x() + thread_x();
+    if (n >= a->rows) return;
+    bool there = n % a->T + a->by < a->T;
+    if (there && a->start.p) there = *i32_row_of(a->start, n) == *i32_row_of(a->start, n + a->by);
+    ((int32_t *)a->y.p)[n * a->y.ld] = there ? *i32_row_of(a->x, n + a->by) : a->otherwise;
+}
 
 /* ---- backward ---- */
 
@@ -258,4 +272,13 @@ static void take_rows_workspace(const op_infer *io, int64_t ws[3]) {
 
 const op_impl CUDA_IMPL(EMBED) = {take, NULL, embed_bwd_weight, embed_workspace};
 const op_impl CUDA_IMPL(TAKE_ROWS) = {take, take_rows_bwd, NULL, take_rows_workspace};
+
+static void ahead_fwd(const op_call *c) {
+    ahead_args a = {.x = mat_of(&c->in[1]), .y = mat_of(&c->out[0]), .rows = c->out[0].rows};
+    if (c->in[2].data) a.start = mat_of(&c->in[2]);
+    a.T = c->attr->ahead.T, a.by = c->attr->ahead.by, a.otherwise = c->attr->ahead.otherwise;
+    launch(c, &ahead, (gpu_grid){blocks_for(a.rows, PIECE_THREADS), 1, 1, PIECE_THREADS, 0}, &a);
+}
+
+const op_impl CUDA_IMPL(AHEAD) = {ahead_fwd, NULL, NULL, NULL};
 #endif

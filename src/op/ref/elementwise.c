@@ -1,4 +1,4 @@
-/* ADD, COPY, SCALE, BIAS and FILL, element by element. */
+/* ADD, COPY, SCALE, CONCAT, BIAS and FILL, element by element. */
 #include "op/ref/ref.h"
 
 /* y = a + b. */
@@ -39,6 +39,32 @@ static void scale_bwd(const op_call *c) {
 
 const op_impl REF_IMPL(SCALE) = {scale_fwd, scale_bwd, NULL, NULL};
 const op_impl REF_IMPL(COPY) = {scale_fwd, scale_bwd, NULL, NULL};
+
+/* CONCAT: y = [a | b]; da and db are columns of dy. */
+static tensor columns(const tensor *t, int64_t first, int64_t n) {
+    tensor part = *t;
+    part.data = row_of(t, 0) + first;
+    part.cols = n;
+    return part;
+}
+
+static void concat_fwd(const op_call *c) {
+    for (int i = 0; i < 2; i++) {
+        tensor part = columns(&c->out[0], i ? c->in[0].cols : 0, c->in[i].cols);
+        scale_rows(c, &c->in[i], NULL, &part, 1, false);
+    }
+}
+
+static void concat_bwd(const op_call *c) {
+    for (int i = 0; i < 2; i++) {
+        const tensor *dx = &c->din[i], *dy = &c->dout[0];
+        if (!dx->data) continue;
+        tensor part = columns(dy, i ? dy->cols - dx->cols : 0, dx->cols);
+        scale_rows(c, &part, NULL, dx, 1, op_accumulates(c, i));
+    }
+}
+
+const op_impl REF_IMPL(CONCAT) = {concat_fwd, concat_bwd, NULL, NULL};
 
 /* y = x + bias; dbias = column sums of dy. x and y may be the same memory. */
 static void bias_fwd(const op_call *c) {

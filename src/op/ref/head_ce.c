@@ -2,7 +2,7 @@
  *
  *   logits = x w^T + bias, with softcap c: c tanh(logits / c)
  *   lse = log sum_v exp(logits_v);  nll = lse - logits[target]
- *   objective of HEAD_CE = s sum_n (nll + z lse^2), s = run->grad_scale
+ *   objective of HEAD_CE = s sum_n (nll + z lse^2), s = run->grad_scale * weight
  *   dlogits_v = s ((1 + 2 z lse) softmax_v - [v = target]), with softcap times 1 - (logits_v / c)^2
  *   dx = dlogits w;  dw = dlogits^T x;  dbias = column sums of dlogits
  *
@@ -19,7 +19,7 @@ typedef struct head {
     const op_call *c;
     tensor dx, dw, dbias; /* data NULL: not wanted */
     bool add_dx;
-    const tensor *dnll;    /* NULL: run->grad_scale for every row */
+    const tensor *dnll;    /* NULL: run->grad_scale * weight for every row */
     const tensor *teacher; /* NULL: there is none */
 } head;
 
@@ -69,7 +69,8 @@ static bool makes_gradients(const head *h) {
 
 static ACC grad_of_row(const head *h, int64_t n) {
     if (int_at(&h->c->in[2], n) < 0) return 0;
-    return h->dnll ? (ACC)*real_row_of(h->dnll, n) : (ACC)h->c->run->grad_scale;
+    if (h->dnll) return (ACC)*real_row_of(h->dnll, n);
+    return (ACC)h->c->run->grad_scale * (ACC)h->c->attr->head.weight;
 }
 
 /* Fills row n's logits, lse and nll; turns the logits into dlogits where gradients are made. */

@@ -31,7 +31,8 @@ static void grad_row(const op_call *c, int64_t n, int64_t target, ACC lse) {
     const REAL *logits = real_row_of(&c->in[0], n);
     STORE *d = row_of(&c->out[0], n);
     ACC cap = c->attr->head.softcap;
-    ACC given = c->in[3].data ? (ACC)*real_row_of(&c->in[3], n) : (ACC)c->run->grad_scale;
+    ACC given = (ACC)c->run->grad_scale * (ACC)c->attr->head.weight;
+    if (c->in[3].data) given = (ACC)*real_row_of(&c->in[3], n);
     ACC s = target < 0 ? 0 : given;
     ACC scale = s * (1 + 2 * (ACC)c->attr->head.z_loss * lse);
     for (int64_t v = 0; v < c->in[0].cols; v++) {

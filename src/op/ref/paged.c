@@ -61,6 +61,13 @@ static ACC score(const op_call *c, const STORE *q, int64_t block, int64_t slot) 
     return cap > 0 ? cap * tanh(sum / cap) : sum;
 }
 
+/* Element d of a value; without values of their own, of the key. */
+static REAL value(const op_call *c, int64_t block, int64_t slot, int64_t d) {
+    const tensor *v = &c->in[2];
+    if (v->data) return cached(c, v, (block * c->attr->paged.page + slot) * v->ld + d);
+    return cached(c, &c->in[1], (block * c->attr->paged.D + d) * c->in[1].ld + slot);
+}
+
 static void attend_row(const op_call *c, int64_t n, int64_t h) {
     const op_attr *at = c->attr;
     const int32_t *place = (const int32_t *)c->in[4].data + n * c->in[4].ld;
@@ -81,8 +88,7 @@ static void attend_row(const op_call *c, int64_t n, int64_t h) {
         }
         ACC p = r_exp(s - max);
         sum += p;
-        for (int64_t d = 0; d < Dv; d++)
-            acc[d] += p * (ACC)cached(c, &c->in[2], (block * page + j % page) * c->in[2].ld + d);
+        for (int64_t d = 0; d < Dv; d++) acc[d] += p * (ACC)value(c, block, j % page, d);
     }
     for (int64_t d = 0; d < Dv; d++) o[d] = store(sum == 0 ? 0 : acc[d] / sum);
 }

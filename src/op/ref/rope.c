@@ -6,16 +6,17 @@
 
 static void rotate_head(const op_attr *at, const REAL *cs, ACC sign, const STORE *x, STORE *y,
                         bool add) {
-    int half = at->rope.rotary_dim / 2;
+    int half = at->rope.rotary_dim / 2, first = at->rope.first;
     for (int i = 0; i < half; i++) {
-        int i1 = at->rope.interleaved ? 2 * i : i;
-        int i2 = at->rope.interleaved ? 2 * i + 1 : i + half;
+        int i1 = first + (at->rope.interleaved ? 2 * i : i);
+        int i2 = first + (at->rope.interleaved ? 2 * i + 1 : i + half);
         ACC x1 = load(x[i1]), x2 = load(x[i2]);
         ACC co = cs[i], si = sign * (ACC)cs[half + i];
         put(y + i1, x1 * co - x2 * si, add);
         put(y + i2, x2 * co + x1 * si, add);
     }
-    for (int i = 2 * half; i < at->rope.head_dim; i++) put(y + i, load(x[i]), add);
+    for (int i = 0; i < first; i++) put(y + i, load(x[i]), add);
+    for (int i = first + 2 * half; i < at->rope.head_dim; i++) put(y + i, load(x[i]), add);
 }
 
 static void rotate(const op_call *c, const tensor *x, const tensor *y, ACC sign, bool add) {

@@ -1,4 +1,4 @@
-/* y[n,:] = x[rows[n],:], or 0. Backward: dx[m,:] = sum over n with rows[n] = m of dy[n,:]. */
+/* TAKE_ROWS: y[n,:] = x[rows[n],:], or 0. Backward: dx[m,:] = sum over n with rows[n] = m of dy[n,:]. */
 #include <string.h>
 
 #include "op/ref/ref.h"
@@ -40,3 +40,16 @@ static void take_rows_workspace(const op_infer *io, int64_t ws[3]) {
 }
 
 const op_impl REF_IMPL(TAKE_ROWS) = {take_rows_fwd, take_rows_bwd, NULL, take_rows_workspace};
+
+/* AHEAD: y[n] = x[n + by] of the same sequence and document, or a number of its own. */
+static void ahead_fwd(const op_call *c) {
+    const tensor *x = &c->in[1], *start = &c->in[2], *y = &c->out[0];
+    int64_t T = c->attr->ahead.T, by = c->attr->ahead.by;
+    for (int64_t n = 0; n < y->rows; n++) {
+        bool there = n % T + by < T;
+        if (there && start->data) there = int_at(start, n) == int_at(start, n + by);
+        ((int32_t *)y->data)[n * y->ld] = there ? int_at(x, n + by) : c->attr->ahead.otherwise;
+    }
+}
+
+const op_impl REF_IMPL(AHEAD) = {ahead_fwd, NULL, NULL, NULL};

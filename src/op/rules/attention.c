@@ -1,4 +1,4 @@
-/* Rules of attention. */
+/* Rules of attention, and of what latent attention has beside it. */
 #include "op/rules/rules.h"
 
 /* Visible (query, key) pairs of one head of one sequence, as far as known when recording: queries
@@ -114,9 +114,12 @@ status infer_PAGE_ATTENTION(op_infer *io, err *e) {
     TRY(expect_cols(io, 0, (int64_t)at->paged.H * at->paged.D, "H*D", e));
     TRY(expect_cols(io, 1, at->paged.page, "page", e));
     TRY(expect_cols(io, 2, at->paged.Dv, "Dv", e));
-    int64_t pages = io->in[2].rows / at->paged.page / at->paged.K;
-    TRY(expect_rows(io, 2, pages * at->paged.K * at->paged.page, "whole pages", e));
-    TRY(expect_rows(io, 1, pages * at->paged.K * at->paged.D, "those of as many pages as v", e));
+    int64_t pages = io->in[1].rows / at->paged.D / at->paged.K;
+    TRY(expect_rows(io, 1, pages * at->paged.K * at->paged.D, "whole pages", e));
+    TRY(expect_rows(io, 2, pages * at->paged.K * at->paged.page, "those of as many pages as k", e));
+    if (!given(io, 2) && at->paged.Dv > at->paged.D)
+        return err_set(e, ST_USAGE, "page_attention: keys of %d columns hold no values of %d",
+                       (int)at->paged.D, (int)at->paged.Dv);
     TRY(expect_cache_dtype(io, 1, e));
     TRY(expect_dtype(io, 2, io->in[1].dt, e));
     TRY(expect_dtype(io, 3, DT_I32, e));
@@ -127,5 +130,36 @@ status infer_PAGE_ATTENTION(op_infer *io, err *e) {
     /* As if every row saw half of what its sequence has room for. */
     double keys = (double)io->in[3].cols * at->paged.page / 2;
     io->fwd.flops = 2.0 * elements(&io->in[0]) / at->paged.D * keys * (at->paged.D + at->paged.Dv);
+    return ST_OK;
+}
+
+status infer_LATENT_KV(op_infer *io, err *e) {
+    const op_heads *at = &io->attr->heads;
+    TRY(expect_positive(io, "heads", at->heads, e));
+    TRY(expect_positive(io, "D", at->D, e));
+    if (at->Dv < 0) return err_set(e, ST_USAGE, "latent_kv: Dv is %d", (int)at->Dv);
+    TRY(expect_cols(io, 0, (int64_t)at->heads * (at->D + at->Dv), "heads*(D+Dv)", e));
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(same_rows(io, 1, 0, e));
+    set_out(io, 0, act_dt(io), io->in[0].rows, at->heads * (at->D + at->Dv + io->in[1].cols));
+    io->bwd_input.flops = elements(&io->out[0]);
+    return ST_OK;
+}
+
+status infer_HEADWISE(op_infer *io, err *e) {
+    const op_heads *at = &io->attr->heads;
+    int64_t rows = at->turned ? at->in : at->out;
+    TRY(expect_positive(io, "heads", at->heads, e));
+    TRY(expect_positive(io, "in", at->in, e));
+    TRY(expect_positive(io, "out", at->out, e));
+    TRY(expect_cols(io, 0, (int64_t)at->heads * (at->in + at->tail), "heads*(in+tail)", e));
+    TRY(expect_cols(io, 1, at->turned ? at->out : at->in, at->turned ? "out" : "in", e));
+    TRY(expect_matrix(io, 1, e));
+    if (at->tail < 0 || at->first < 0 || at->step < 0 ||
+        (at->heads - 1) * (int64_t)at->step + at->first + rows > io->in[1].rows)
+        return err_set(e, ST_USAGE, "headwise: w has %lld rows, too few for %d heads",
+                       (long long)io->in[1].rows, (int)at->heads);
+    set_out(io, 0, act_dt(io), io->in[0].rows, (int64_t)at->heads * (at->out + at->tail));
+    io->fwd.flops = 2.0 * (double)io->in[0].rows * at->heads * at->in * at->out;
     return ST_OK;
 }

@@ -23,6 +23,13 @@ status infer_COPY(op_infer *io, err *e) {
     return ST_OK;
 }
 
+status infer_CONCAT(op_infer *io, err *e) {
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(same_rows(io, 0, 1, e));
+    set_out(io, 0, act_dt(io), io->in[0].rows, io->in[0].cols + io->in[1].cols);
+    return ST_OK;
+}
+
 status infer_ACT(op_infer *io, err *e) {
     act_kind kind = io->attr->act.kind;
     if ((kind == ACT_SOFTCAP || kind == ACT_CLAMP) && !(io->attr->act.c > 0))
@@ -79,6 +86,9 @@ status infer_ROPE(op_infer *io, err *e) {
         return err_set(e, ST_USAGE,
                        "rope: rotary_dim is %lld but must be even and at most head_dim %lld",
                        (long long)rotary, (long long)dim);
+    if (io->attr->rope.first < 0 || io->attr->rope.first + rotary > dim)
+        return err_set(e, ST_USAGE, "rope: %lld columns from %d on are no part of a head of %lld",
+                       (long long)rotary, (int)io->attr->rope.first, (long long)dim);
     if (heads * dim > io->in[0].cols)
         return err_set(e, ST_USAGE, "rope: %lld heads of %lld need %lld columns but x has %lld",
                        (long long)heads, (long long)dim, (long long)(heads * dim),

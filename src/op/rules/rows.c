@@ -23,6 +23,20 @@ status infer_TAKE_ROWS(op_infer *io, err *e) {
     return ST_OK;
 }
 
+status infer_AHEAD(op_infer *io, err *e) {
+    int64_t T = io->attr->ahead.T, by = io->attr->ahead.by;
+    TRY(expect_positive(io, "T", T, e));
+    TRY(expect_positive(io, "by", by, e));
+    TRY(expect_numbers(io, 1, "the size of an id", e));
+    TRY(expect_numbers(io, 2, "the size of a position", e));
+    TRY(same_rows(io, 2, 1, e));
+    if (io->in[1].rows % T)
+        return err_set(e, ST_USAGE, "ahead: %lld rows are no whole sequences of %lld",
+                       (long long)io->in[1].rows, (long long)T);
+    set_out(io, 0, DT_I32, io->in[1].rows, 1);
+    return ST_OK;
+}
+
 status infer_KV_STORE(op_infer *io, err *e) {
     int64_t B = io->attr->kv.B, T = io->attr->kv.T, Tmax = io->attr->kv.Tmax, K = io->attr->kv.K;
     TRY(expect_positive(io, "B", B, e));
