@@ -24,21 +24,10 @@ const char *model_source_kind_name(model_source_kind k) {
 
 /* ---- Hugging Face folders ---- */
 
-/* Weights in blocks of fp8 are numbers like others once they are read; any other quantisation is
- * not. */
-static status check_quantization(const model_source *s, bool *has, err *e) {
-    const json_t *q = json_object_get(s->keys, "quantization_config");
-    *has = q && !json_is_null(q);
-    return *has && !config_fp8_blocks(q) ? config_refuse_quantised(q, e) : ST_OK;
-}
-
 static status read_config(model_source *s, const char *const *ignore, int n_ignore, err *e) {
-    bool fp8;
-    TRY(check_quantization(s, &fp8, e));
     json_t *list = json_array(), *o = json_pack("{s:o}", "ignore_keys", list);
     json_object_set_new(o, "from", json_string_nocheck(s->path)); /* a path may be any bytes */
     for (int i = 0; i < n_ignore; i++) json_array_append_new(list, json_string_nocheck(ignore[i]));
-    if (fp8) json_array_append_new(list, json_string("quantization_config"));
     status st = hf_config_read(s->a, o, 0, &s->config, e);
     json_decref(o);
     const char *key = e && strncmp(e->where, "model.", 6) == 0 ? e->where + 6 : NULL;

@@ -94,7 +94,7 @@ def main():
         with tempfile.TemporaryDirectory() as work:
             worst = max(worst, check(sys.argv[1], seed, Path(work)))
     print("worst", worst)
-    sys.exit(worst > LIMIT)
+    sys.exit(int(worst > LIMIT))
 
 
 if __name__ == "__main__":

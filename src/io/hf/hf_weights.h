@@ -9,13 +9,16 @@
 
 #include "base/arena.h"
 #include "io/checkpoint/held.h"
+#include "io/safetensors/fp8.h"
 #include "model/config.h"
 
 /* A parameter as a folder stores it. */
 typedef struct hf_weight {
     const st_view *v;
-    const st_view *scale; /* fp8: NAME_scale_inv, the factors of its blocks (fp8.h); else NULL */
-    const float *mean;    /* every row behind those that are stored; NULL: all are stored */
+    const st_view
+        *scale;        /* fp8: NAME_scale_inv or NAME_scale, the factors of its blocks; else NULL */
+    fp8_grid grid;     /* of these */
+    const float *mean; /* every row behind those that are stored; NULL: all are stored */
 } hf_weight;
 
 /* Finds the tensor of every parameter of the whole model (param_store_whole): list[i] is that of
