@@ -188,7 +188,7 @@ typedef struct prompts {
 
 /* Text as the source's tokenizer has it, then ids at random. */
 static void make_prompts(const model_source *s, prompts *p) {
-    int64_t V = s->config.vocab_size, ctx = s->config.max_position_embeddings;
+    int64_t V = s->config.vocab_size, ctx = model_plain_tokens(&s->config);
     p->T = (int)(ctx < PROMPT_TOK ? ctx : PROMPT_TOK);
     int64_t most = MOST_LOGITS_BYTES / (p->T * V * (int64_t)sizeof(float));
     p->n = (int)(most > MOST_PROMPTS ? MOST_PROMPTS : most < 1 ? 1 : most);

@@ -32,9 +32,14 @@ static status read_weights(open_model *m, const char *dir, err *e) {
     json_object_set_new(from, "from", json_string_nocheck(dir)); /* a path may be any bytes */
     if (m->adapter.vocab) /* it may know more tokens than its base model */
         json_object_set_new(from, "vocab_size", json_integer(m->adapter.vocab));
-    status st = model_config_read(m->a, from, 0, &m->config, e);
+    status st = hf_config_read(m->a, from, 0, &m->config, e);
     json_decref(from);
     if (st != ST_OK) return st;
+    if (m->config.from_unties)
+        log_warn("%s stores a head that differs from the embedding: it is used, although "
+                 "config.json says that they "
+                 "are tied",
+                 dir);
     if (m->adapter.vocab > m->config.vocab_size) m->config.vocab_size = m->adapter.vocab;
     TRY(read_tokenizer(m, dir, e));
     if (m->adapter.dir)

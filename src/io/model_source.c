@@ -24,42 +24,16 @@ const char *model_source_kind_name(model_source_kind k) {
 
 /* ---- Hugging Face folders ---- */
 
-/* Weights in blocks of fp8 are numbers like others once they are read; any other quantisation is
- * not. */
-static status check_quantization(const model_source *s, bool *has, err *e) {
-    const json_t *q = json_object_get(s->keys, "quantization_config");
-    *has = q && !json_is_null(q);
-    return *has && !config_fp8_blocks(q) ? config_refuse_quantised(q, e) : ST_OK;
-}
-
-static status read_config(model_source *s, const char *const *ignore, int n_ignore, bool untie,
-                          err *e) {
-    bool fp8;
-    TRY(check_quantization(s, &fp8, e));
+static status read_config(model_source *s, const char *const *ignore, int n_ignore, err *e) {
     json_t *list = json_array(), *o = json_pack("{s:o}", "ignore_keys", list);
     json_object_set_new(o, "from", json_string_nocheck(s->path)); /* a path may be any bytes */
     for (int i = 0; i < n_ignore; i++) json_array_append_new(list, json_string_nocheck(ignore[i]));
-    if (fp8) json_array_append_new(list, json_string("quantization_config"));
-    if (untie) json_object_set_new(o, "tie_word_embeddings", json_false());
-    status st = model_config_read(s->a, o, 0, &s->config, e);
+    status st = hf_config_read(s->a, o, 0, &s->config, e);
     json_decref(o);
     const char *key = e && strncmp(e->where, "model.", 6) == 0 ? e->where + 6 : NULL;
     if (st != ST_OK && key && strstr(e->hint, "ignore_keys"))
         err_hint(e, "if it changes nothing, name it: --ignore-key %s", key);
     return st;
-}
-
-/* The flag is often wrong: what is stored decides. */
-static status check_head(const model_source *s, bool *untie, err *e) {
-    const model_family *f = s->config.family;
-    char head_name[256], table_name[256];
-    snprintf(head_name, sizeof head_name, "%s.weight", f->names[PART_HEAD]);
-    snprintf(table_name, sizeof table_name, "%s.weight", f->names[PART_EMBED]);
-    const st_view *head = hf_find_view(s->folder, head_name);
-    const st_view *table = hf_find_view(s->folder, table_name);
-    *untie = false;
-    if (!s->config.tie_word_embeddings || !head || !table) return ST_OK;
-    return hf_head_differs(s->folder, head, table, untie, e);
 }
 
 static status fill_from_folder(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
@@ -134,16 +108,12 @@ static void settle_modules(model_source *s) {
 }
 
 static status open_folder(model_source *s, const char *const *ignore, int n_ignore, err *e) {
-    bool untie;
     TRY(config_read_object(path_join(s->a, s->path, "config.json"), &s->keys, e));
-    TRY(read_config(s, ignore, n_ignore, false, e));
+    TRY(read_config(s, ignore, n_ignore, e));
     TRY(st_open(&s->folder, s->path, e));
-    TRY(check_head(s, &untie, e));
-    if (untie) {
+    if (s->config.from_unties)
         strbuf_puts(&s->notes, "The head is stored and differs from the embedding: it is kept as a "
                                "head of its own, although config.json says that they are tied.\n");
-        TRY(read_config(s, ignore, n_ignore, true, e));
-    }
     settle_modules(s);
     s->order = hf_order_of(s->path);
     declare(s);

@@ -40,10 +40,10 @@ static qkv_vals project(model_rec *r, const layer_spec *k, val x) {
     return p;
 }
 
-static val rotate(model_rec *r, const attention_layer *a, val x, int64_t heads) {
+static val rotate(model_rec *r, const attention_layer *a, val x, val table, int64_t heads) {
     rope_spec s = model_rope(r->mc, a->local);
-    return graph_rope(r->g, x, a->causal ? r->pos : r->source.pos, r->rope[a->local], (int)heads,
-                      (int)a->D, 0, s.rotary_dim, a->interleaved);
+    return graph_rope(r->g, x, a->causal ? r->pos : r->source.pos, table, (int)heads, (int)a->D, 0,
+                      s.rotary_dim, a->interleaved);
 }
 
 /* Norm of queries or keys, of which `copies` successive ranks have the same. */
@@ -68,9 +68,11 @@ static val norm_heads(model_rec *r, const layer_spec *k, model_part part, val x,
 static void place(model_rec *r, const layer_spec *k, qkv_vals *p) {
     const attention_layer *a = &k->attn;
     float clip = (float)a->clip;
-    if (a->qk_norm == QK_NORM_NONE && p->all != VAL_NONE && !a->gate) {
+    const val table = r->rope[a->local], of_queries = r->rope_q[a->local];
+    bool one_table = !a->rotary || of_queries == table;
+    if (a->qk_norm == QK_NORM_NONE && p->all != VAL_NONE && !a->gate && one_table) {
         p->all = graph_clamp(r->g, p->all, clip);
-        if (a->rotary) p->all = rotate(r, a, p->all, a->H + a->K);
+        if (a->rotary) p->all = rotate(r, a, p->all, table, a->H + a->K);
         split_qkv(r, a, p);
         return;
     }
@@ -83,8 +85,8 @@ static void place(model_rec *r, const layer_spec *k, qkv_vals *p) {
     p->k = graph_clamp(r->g, p->k, clip);
     p->v = graph_clamp(r->g, p->v, clip);
     if (!a->rotary) return;
-    p->q = rotate(r, a, p->q, a->H);
-    p->k = rotate(r, a, p->k, a->K);
+    p->q = rotate(r, a, p->q, of_queries, a->H);
+    p->k = rotate(r, a, p->k, table, a->K);
 }
 
 /* The layer's cache of keys or values: `rows` of it belong to this program, `all` to the layer. */

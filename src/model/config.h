@@ -72,6 +72,8 @@ typedef struct model_config {
     const char *const *labels; /* [num_labels] names of the classes; NULL: they have none */
     const char *from;          /* folder whose weights training starts from, or NULL */
     int64_t from_vocab;        /* its vocabulary: where the model's is larger, rows are added */
+    bool
+        from_unties; /* its config.json ties the head to the embedding, and what it stores differs */
     int64_t from_labels; /* its num_labels: where the model's differs, the head is a new one */
 } model_config;
 

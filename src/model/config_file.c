@@ -28,15 +28,16 @@ static const char inert[] =
     "num_beams num_beam_groups diversity_penalty temperature top_k top_p typical_p "
     "repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size "
     "bad_words_ids num_return_sequences remove_invalid_values exponential_decay_length_penalty "
-    "suppress_tokens begin_suppress_tokens";
+    "suppress_tokens begin_suppress_tokens quantization_config";
 
 /* Switches of published configs that change the function, each with the only setting we compute. */
 static const struct {
     const char *key;
     bool only;
-} switches[] = {{"scale_attn_weights", true},   {"scale_attn_by_inverse_layer_idx", false},
-                {"add_cross_attention", false}, {"use_bidirectional_attention", false},
-                {"use_mrope", false},           {"tie_encoder_decoder", false},
+} switches[] = {{"add_cross_attention", false},
+                {"use_bidirectional_attention", false},
+                {"use_mrope", false},
+                {"tie_encoder_decoder", false},
                 {"is_encoder_decoder", false}};
 
 /* Options of which null means "none", or "derived", rather than "as usual". */
@@ -269,29 +270,38 @@ static status check_switched_windows(const json_t *base, const model_family *f, 
     return ST_OK;
 }
 
-bool config_fp8_blocks(const json_t *q) {
-    const char *method = json_string_value(json_object_get(q, "quant_method"));
+static bool is_word(const json_t *o, const char *key, const char *word) {
+    const char *said = json_string_value(json_object_get(o, key));
+    return said && strcmp(said, word) == 0;
+}
+
+/* compressed-tensors: groups of layers, each with numbers of its own. */
+static bool groups_are_fp8(const json_t *groups) {
+    const char *name;
+    json_t *group;
+    json_object_foreach((json_t *)groups, name, group) {
+        const json_t *w = json_object_get(group, "weights");
+        if (!is_word(w, "type", "float") || json_integer_value(json_object_get(w, "num_bits")) != 8)
+            return false;
+    }
+    return json_object_size(groups) > 0;
+}
+
+bool config_is_fp8(const json_t *q) {
     const char *fmt = json_string_value(json_object_get(q, "fmt"));
-    const json_t *size = json_object_get(q, "weight_block_size");
-    if (!method || strcmp(method, "fp8") != 0 || (fmt && strcmp(fmt, "e4m3") != 0)) return false;
-    if (!size || json_is_null(size)) return true; /* the tensors say it */
-    for (size_t i = 0; i < 2; i++)
-        if (json_integer_value(json_array_get(size, i)) != 128) return false;
-    return json_array_size(size) == 2;
+    if (is_word(q, "quant_method", "fp8")) return !fmt || strcmp(fmt, "e4m3") == 0;
+    if (is_word(q, "quant_method", "modelopt")) return is_word(q, "quant_algo", "FP8");
+    if (is_word(q, "quant_method", "compressed-tensors"))
+        return groups_are_fp8(json_object_get(q, "config_groups"));
+    return is_word(q, "quant_method", "fbgemm_fp8");
 }
 
 status config_refuse_quantised(const json_t *q, err *e) {
     const char *method = json_string_value(json_object_get(q, "quant_method"));
-    if (config_fp8_blocks(q)) {
-        err_set(e, ST_FORMAT, "the weights are in blocks of fp8, which only an import reads");
-        err_hint(e, "`athanor import FOLDER -o NEW` makes a folder of bf16 of it");
-    } else {
-        bool fp8 = method && strcmp(method, "fp8") == 0;
-        err_set(e, ST_FORMAT, "the weights are quantised by '%s'%s, which is not read",
-                method ? method : "(no method)",
-                fp8 ? " other than e4m3 in blocks of 128 x 128" : "");
-        err_hint(e, "import the original in bf16, f16, f32 or fp8 blocks, or a GGUF file");
-    }
+    bool fp8 = method && strcmp(method, "fp8") == 0;
+    err_set(e, ST_FORMAT, "the weights are quantised by '%s'%s, which is not read",
+            method ? method : "(no method)", fp8 ? " other than e4m3" : "");
+    err_hint(e, "take the original in bf16, f16, f32 or fp8 (e4m3), or a GGUF file");
     return err_where(e, "model.quantization_config");
 }
 
@@ -300,7 +310,10 @@ static status check_keys(json_t *first, const json_t *base, const model_family *
     json_t *v;
     json_object_foreach((json_t *)base, key, v) {
         if (json_is_null(v)) continue;
-        if (strcmp(key, "quantization_config") == 0) return config_refuse_quantised(v, e);
+        if (strcmp(key, "quantization_config") == 0) {
+            if (!config_is_fp8(v)) return config_refuse_quantised(v, e);
+            continue;
+        }
         if (!family_has_key(f, key, v)) {
             err_set(e, ST_USAGE,
                     "config.json has the key '%s', which %s models of other tools do not have", key,

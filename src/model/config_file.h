@@ -42,9 +42,10 @@ status config_read_labels(arena *a, const json_t *all, model_config *mc, err *e)
 /* id2label and label2id, which say the number of labels in transformers, and problem_type. */
 void config_put_head(const model_config *mc, json_t *o);
 
-/* Whether a quantization_config means fp8 (E4M3) in blocks of 128 x 128, which an import reads. */
-bool config_fp8_blocks(const json_t *q);
-/* The error for a model whose weights are quantised in any way that is not read at this place. */
+/* Whether a quantization_config means weights in fp8 (E4M3) with factors (io/safetensors/fp8.h): numbers like others once they
+ * are read. Activations, which other programs may round to fp8 as well, are not. */
+bool config_is_fp8(const json_t *q);
+/* The error for a model whose weights are quantised in another way. */
 status config_refuse_quantised(const json_t *q, err *e);
 
 /* Checks a published config.json. Every key must be one that other readers of the family know, by

@@ -112,6 +112,7 @@ void model_config_defaults(model_config *mc, const model_family *f) {
                          .partial_rotary_factor = 1.0,
                          .rope_theta = 1e4,
                          .rope_layers = 1,
+                         .scale_attn_weights = true,
                          .num_experts_per_tok = 2,
                          .expert_layers = 1,
                          .linear_num_key_heads = 16,

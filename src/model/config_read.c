@@ -395,6 +395,19 @@ static status check_heads(model_config *mc, err *e) {
 }
 
 static status check_rotary(const model_config *mc, err *e) {
+    bool whole = mc->positions == POSITIONS_ROTARY && mc->partial_rotary_factor >= 1 &&
+                 mc->kv_lora_rank == 0;
+    if (mc->logn_length > 0 && !whole) {
+        err_set(e, ST_USAGE, "logn_attn_length is of queries that are rotated as a whole");
+        err_hint(e, "use position_type: rotary, partial_rotary_factor: 1 and no kv_lora_rank, or "
+                    "leave it out");
+        return at_key(e, "logn_attn_length");
+    }
+    if (mc->logn_length == 1) {
+        err_set(e, ST_USAGE, "logn_attn_length is 1, whose logarithm divides nothing");
+        err_hint(e, "use the length that the model was trained on");
+        return at_key(e, "logn_attn_length");
+    }
     if (mc->positions != POSITIONS_ROTARY) return ST_OK;
     rope_spec s = model_rope(mc, false);
     if (mc->kv_lora_rank > 0 && mc->qk_rope_head_dim % 2 != 0) {

@@ -83,7 +83,7 @@ json_t *model_config_extensions(const model_config *mc) {
     if (json_object_get(o, "attention_bias")) /* or this would follow from it */
         json_object_set_new(o, "qkv_bias", json_boolean(mc->qkv_bias));
     rope_spec rope = model_rope(mc, false);
-    if (f->no_rope_scaling && mc->rope.kind != ROPE_PLAIN)
+    if (f->no_rope_scaling && mc->rope.kind != ROPE_PLAIN && mc->rope.kind != f->own_scaling)
         json_object_set_new(o, "rope_scaling", rope_json(&rope, false));
     return o;
 }

@@ -103,6 +103,7 @@ typedef struct model_family {
                                they are not these */
     const char *lists;    /* options of `keys` that config.json can give for each layer */
     bool no_rope_scaling; /* its config.json has no rope_scaling */
+    rope_kind own_scaling;   /* but says this kind by keys of its own */
     const char *activations; /* space-separated words of hidden_act */
     const char
         *names[PART_COUNT]; /* of tensors, without ".weight"; %d is the stored layer, a second
@@ -201,7 +202,8 @@ typedef enum model_task {
      * k-th module of multi-token prediction, from 0 on: "x" [B*T,C] is such a "y" of the model or of
      * the module before, "ids" are the tokens k + 1 places further on */
     TASK_BODY,
-    TASK_HEAD, /* "logits" [B*T,V], fp32, of the rows "x" [B*T,C] that TASK_BODY of the same layers
+    TASK_TEACH, /* "logits" [B*T,V], fp32, of all rows */
+    TASK_HEAD,  /* "logits" [B*T,V], fp32, of the rows "x" [B*T,C] that TASK_BODY of the same layers
                   gave: norm and head */
     TASK_ENCODE, /* an encoder: keys and values for attention to it go to the cache; "y" [B*S,C], what it made */
 } model_task;
@@ -236,6 +238,12 @@ typedef struct model_routing {
     double capacity_factor;
 } model_routing;
 
+/* How a model learns from the logits of another (HEAD_DISTILL). */
+typedef struct model_lesson {
+    float weight; /* of the other's share in the loss; 0: there is none */
+    float temperature;
+} model_lesson;
+
 /* What is to be recorded: B sequences of T tokens. With a cache, as for generation, keys and values
  * of earlier tokens are in SPACE_STATE: for each layer [B,K,Tmax,D] of keys, then of values. */
 typedef struct model_rec {
@@ -261,6 +269,7 @@ typedef struct model_rec {
     int64_t chunk_rows; /* rows of logits that the loss makes at a time; 0: automatic */
     float z_loss;       /* weight of the squared log-partition in the loss */
     model_routing routing;
+    model_lesson lesson; /* of TASK_LM in training */
     int64_t sample_rows; /* TASK_NLL: rows of each sample over which the loss is a mean; 0: one */
     /* made by model_record, for its own use */
     val ids, pos, start, qpos, span, at, place, pages;
@@ -271,6 +280,7 @@ typedef struct model_rec {
     } source;
     val relative[2];     /* biases by distance: of the encoder, of the decoder */
     val rope[2];         /* tables of global and local layers */
+    val rope_q[2];       /* those of their queries: others, or the same */
     int64_t cache_bytes; /* given to layers so far */
     int64_t cross_bytes; /* the same for keys and values of sources, which lie behind */
     int n_routers;       /* of these layers */
@@ -289,6 +299,7 @@ typedef struct model_rec {
  *                                   of its source each token sees, from .. to (a document, without padding)
  *            "seen_start", "seen_end" [B*T,1]    of a decoder: which tokens of the source each token sees
  *            "targets"              of the chunk with the last layer, TASK_LM, TASK_NLL, TASK_SCORE
+ *            "teacher" [B*T,V]      of the chunk with the last layer, with a lesson: another model's logits
  *            "rows"                 of TASK_LOGITS, TASK_SCORE, TASK_FILL
  *            "counts.L" [1,E]       of layer L with BALANCE_GLOBAL, before the backward: how many tokens of
  *                                   the step picked each expert

@@ -18,16 +18,17 @@ static int64_t of_layer(const int64_t *of, int64_t all, int l) {
     return of ? of[l] : all;
 }
 
-/* YaRN of DeepSeek: scores are multiplied by the square of a factor of its own (DeepseekV3Attention of
- * transformers). */
-static double score_scale(const model_config *mc) {
+/* What the scores of stored layer l are multiplied by. YaRN of DeepSeek: by the square of a factor of its own, too
+ * (DeepseekV3Attention of transformers). */
+static double score_scale(const model_config *mc, int l) {
     double width = mc->query_pre_attn_scalar > 0 ? mc->query_pre_attn_scalar : (double)mc->head_dim;
-    double factor = 1;
+    double scale = mc->scale_attn_weights ? 1.0 / sqrt(width) : 1.0, factor = 1;
     if (mc->kv_lora_rank > 0) {
         rope_spec s = model_rope(mc, false);
         factor = rope_score_factor(&s);
     }
-    return factor * factor / sqrt(width);
+    scale *= factor * factor;
+    return mc->scale_attn_by_layer ? scale / (l + 1) : scale;
 }
 
 static void add_latents(const model_config *mc, attention_layer *a) {
@@ -54,7 +55,7 @@ static attention_layer attention_of(const model_config *mc, int l) {
                   of_layer(mc->rope_layers_of, mc->rope_layers, l) != 0,
         .interleaved = mc->rope_interleaved,
         .local = window > 0 && mc->rope_local_theta > 0,
-        .scale = score_scale(mc),
+        .scale = score_scale(mc, l),
         .softcap = mc->attn_softcap,
         .clip = mc->clip_qkv,
         .window = window,
@@ -153,11 +154,18 @@ int64_t model_max_tokens(const model_config *mc) {
     return reach > (double)most && reach < 1e9 ? (int64_t)reach : most;
 }
 
+int64_t model_plain_tokens(const model_config *mc) {
+    int64_t most = mc->max_position_embeddings, from = mc->rope.original_max_position_embeddings;
+    if (mc->rope.kind == ROPE_DOUBLING && from < most) most = from;
+    return mc->logn_length > 0 && mc->logn_length < most ? mc->logn_length : most;
+}
+
 rope_spec model_rope(const model_config *mc, bool local) {
     double share = (double)mc->head_dim * mc->partial_rotary_factor;
     return (rope_spec){.theta = local ? mc->rope_local_theta : mc->rope_theta,
                        .rotary_dim =
                            (int)(mc->kv_lora_rank ? mc->qk_rope_head_dim : (int64_t)share),
                        .max_positions = mc->max_position_embeddings,
+                       .logn_length = mc->logn_length,
                        .scaling = local ? (rope_scaling){0} : mc->rope};
 }

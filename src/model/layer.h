@@ -110,6 +110,8 @@ static inline problem_kind model_problem(const model_config *mc) {
 /* The longest sequence: max_position_embeddings, or what scaled rotary positions reach beyond it.
  */
 int64_t model_max_tokens(const model_config *mc);
+/* The longest sequence in which neither `doubling` nor logn_attn_length changes anything. */
+int64_t model_plain_tokens(const model_config *mc);
 /* Rotary positions. Some models have two kinds of layers: those with a window (local) have a base
  * of their own and are not scaled. */
 rope_spec model_rope(const model_config *mc, bool local);

@@ -1,6 +1,6 @@
 /* Frequencies and the table (see rope.h); the keys are in rope_json.c.
  *
- * Frequencies are a function of the length of a pass only for ROPE_DYNAMIC and ROPE_LONGROPE. A
+ * Frequencies are a function of the length of a pass only for ROPE_DYNAMIC, ROPE_DOUBLING and ROPE_LONGROPE. A
  * table serves one program, and its rows are that length: in training the sequence, in cached
  * generation the whole cache, from the first token on. So tokens written one at a time get the
  * values of one forward pass over the full length. transformers instead starts with the short
@@ -60,15 +60,22 @@ static double longrope_amplitude(const rope_scaling *c, double factor, double or
     return factor <= 1 ? 1 : sqrt(1 + log(factor) / log(original));
 }
 
+static double original_length(const rope_spec *s) {
+    int64_t given = s->scaling.original_max_position_embeddings;
+    return (double)(given > 0 ? given : s->max_positions);
+}
+
 /* NTK: the base grows so that the slowest frequency reaches the length. */
 static double dynamic_theta(const rope_spec *s, int64_t length) {
     double max = (double)s->max_positions, n = fmax((double)length, max), f = s->scaling.factor;
     return s->theta * pow(f * n / max - (f - 1), s->rotary_dim / (s->rotary_dim - 2.0));
 }
 
-static double original_length(const rope_spec *s) {
-    int64_t given = s->scaling.original_max_position_embeddings;
-    return (double)(given > 0 ? given : s->max_positions);
+/* The same in steps: for up to 2, 4, 8 ... times the trained length. */
+static double doubling_theta(const rope_spec *s, int64_t length) {
+    double times = (double)length / original_length(s);
+    double alpha = times > 1 ? exp2(ceil(log2(times)) + 1) - 1 : 1;
+    return s->theta * pow(alpha, s->rotary_dim / (s->rotary_dim - 2.0));
 }
 
 static double scaling_factor(const rope_spec *s) {
@@ -92,11 +99,14 @@ double rope_frequencies(const rope_spec *s, int64_t length, double *out) {
     const rope_scaling *c = &s->scaling;
     int half = s->rotary_dim / 2;
     double original = original_length(s), factor = scaling_factor(s);
-    double theta = c->kind == ROPE_DYNAMIC ? dynamic_theta(s, length) : s->theta;
+    double theta = c->kind == ROPE_DYNAMIC    ? dynamic_theta(s, length)
+                   : c->kind == ROPE_DOUBLING ? doubling_theta(s, length)
+                                              : s->theta;
     for (int i = 0; i < half; i++) out[i] = pow(theta, -2.0 * i / s->rotary_dim);
     switch (c->kind) {
         case ROPE_PLAIN:
-        case ROPE_DYNAMIC: break;
+        case ROPE_DYNAMIC:
+        case ROPE_DOUBLING: break;
         case ROPE_LINEAR:
             for (int i = 0; i < half; i++) out[i] /= factor;
             break;
@@ -112,7 +122,14 @@ double rope_frequencies(const rope_spec *s, int64_t length, double *out) {
     return rope_amplitude(s);
 }
 
+double rope_query_factor(const rope_spec *s, int64_t position) {
+    bool beyond = s->logn_length > 0 && position >= s->logn_length;
+    return beyond ? log((double)position + 1) / log((double)s->logn_length) : 1;
+}
+
 typedef struct rope_fill {
+    rope_spec spec;
+    bool queries;
     int64_t rows;
     int rotary_dim;
     dtype dt;
@@ -122,10 +139,11 @@ typedef struct rope_fill {
 static void fill_table(void *dst, const void *ctx) {
     const rope_fill *f = ctx;
     int half = f->rotary_dim / 2;
-    for (int64_t p = 0; p < f->rows; p++)
+    for (int64_t p = 0; p < f->rows; p++) {
+        double amplitude = f->amplitude * (f->queries ? rope_query_factor(&f->spec, p) : 1);
         for (int i = 0; i < half; i++) {
             double angle = (double)p * f->freq[i];
-            double c = f->amplitude * cos(angle), s = f->amplitude * sin(angle);
+            double c = amplitude * cos(angle), s = amplitude * sin(angle);
             int64_t at = p * f->rotary_dim + i;
             if (f->dt == DT_F64) {
                 ((double *)dst)[at] = c;
@@ -135,13 +153,15 @@ static void fill_table(void *dst, const void *ctx) {
                 ((float *)dst)[at + half] = (float)s;
             }
         }
+    }
 }
 
-val rope_table(graph *g, const char *name, const rope_spec *s, int64_t rows) {
+val rope_table(graph *g, const char *name, const rope_spec *s, int64_t rows, bool queries) {
     dtype dt = graph_get_options(g)->dt == DT_F64 ? DT_F64 : DT_F32;
     CHECK(s->rotary_dim % 2 == 0 && s->rotary_dim / 2 <= HALF_MAX, "%d rotary columns",
           s->rotary_dim);
-    rope_fill f = {.rows = rows, .rotary_dim = s->rotary_dim, .dt = dt};
+    rope_fill f = {
+        .spec = *s, .queries = queries, .rows = rows, .rotary_dim = s->rotary_dim, .dt = dt};
     f.amplitude = rope_frequencies(s, rows, f.freq);
     return graph_const(g, name, dt, rows, f.rotary_dim, fill_table, &f, sizeof f);
 }

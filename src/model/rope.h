@@ -2,7 +2,7 @@
  * cosines and sines that the rope op reads, and their keys in config.json.
  *
  * Sources: linear, Chen et al. 2023; dynamic NTK, as in transformers, but a function of the length
- * of the pass alone; llama3, Dubey et al. 2024; YaRN, Peng et al. 2023; longrope, Ding et al. 2024.
+ * of the pass alone; doubling, the same of Qwen 1, whose base grows in steps; llama3, Dubey et al. 2024; YaRN, Peng et al. 2023; longrope, Ding et al. 2024.
  */
 #ifndef MODEL_ROPE_H
 #define MODEL_ROPE_H
@@ -16,6 +16,7 @@ typedef enum rope_kind {
     ROPE_PLAIN,
     ROPE_LINEAR,
     ROPE_DYNAMIC,
+    ROPE_DOUBLING,
     ROPE_LLAMA3,
     ROPE_YARN,
     ROPE_LONGROPE,
@@ -37,6 +38,7 @@ typedef struct rope_spec {
     double theta;          /* the base: frequency i is theta^(-2i / rotary_dim) before scaling */
     int rotary_dim;        /* elements of a head that are rotated, two for each frequency */
     int64_t max_positions; /* of the config: beyond this length dynamic and longrope scale */
+    int64_t logn_length;   /* of queries; 0: none (rope_query_factor) */
     rope_scaling scaling;
 } rope_spec;
 
@@ -48,9 +50,13 @@ double rope_score_factor(const rope_spec *s);
  * Returns the amplitude. */
 double rope_frequencies(const rope_spec *s, int64_t length, double *out);
 
+/* What a query at this position, 0 for the first, is multiplied by: log(position + 1) / log(logn_length) beyond
+ * that length, so that attention over more keys stays as sharp as over so many (Su 2021; Qwen 1). */
+double rope_query_factor(const rope_spec *s, int64_t position);
+
 /* A constant [rows, rotary_dim]: cosines, then sines, of positions 0..rows-1; f64 in f64 programs.
- */
-val rope_table(graph *g, const char *name, const rope_spec *s, int64_t rows);
+ * queries: with their factor. */
+val rope_table(graph *g, const char *name, const rope_spec *s, int64_t rows, bool queries);
 
 /* Reads rope_scaling {type|rope_type, factor, ...} of transformers 4 or rope_parameters of 5, with
  * one object for all layers. Lists go to the arena. *theta and *partial (partial_rotary_factor)

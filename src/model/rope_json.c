@@ -22,6 +22,7 @@ static const struct {
     [ROPE_PLAIN] = {"default", "", ""},
     [ROPE_LINEAR] = {"linear", "factor", "factor"},
     [ROPE_DYNAMIC] = {"dynamic", "factor", "factor"},
+    [ROPE_DOUBLING] = {"doubling", "", "original_max_position_embeddings"},
     [ROPE_LLAMA3] = {"llama3", "factor low_freq_factor high_freq_factor",
                      "factor low_freq_factor high_freq_factor"},
     [ROPE_YARN] = {"yarn",
@@ -74,7 +75,7 @@ static status read_kind(const json_t *o, const char *key, rope_kind *kind, err *
     if (near >= 0)
         err_hint(e, "nearest: %s", names[near]);
     else
-        err_hint(e, "use default, linear, dynamic, llama3, yarn or longrope");
+        err_hint(e, "use default, linear, dynamic, doubling, llama3, yarn or longrope");
     return at_field(e, key, field);
 }
 
@@ -207,7 +208,8 @@ static const char *bad_shape(const rope_spec *s) {
     double original =
         (double)(c->original_max_position_embeddings > 0 ? c->original_max_position_embeddings
                                                          : s->max_positions);
-    if (c->kind == ROPE_DYNAMIC && s->rotary_dim <= 2) return "needs more than 2 rotated columns";
+    if ((c->kind == ROPE_DYNAMIC || c->kind == ROPE_DOUBLING) && s->rotary_dim <= 2)
+        return "needs more than 2 rotated columns";
     if (c->kind == ROPE_YARN && s->theta <= 1) return "needs a rope_theta above 1";
     if (c->kind == ROPE_LLAMA3 && c->high_freq_factor <= c->low_freq_factor)
         return "needs a high_freq_factor above low_freq_factor";
@@ -253,8 +255,8 @@ json_t *rope_json(const rope_spec *s, bool with_theta) {
     if (with_theta) json_object_set_new(o, "rope_theta", json_f64(s->theta));
     int64_t original = c->original_max_position_embeddings > 0 ? c->original_max_position_embeddings
                                                                : s->max_positions;
-    bool needs_original =
-        c->kind == ROPE_LLAMA3 || c->kind == ROPE_YARN || c->kind == ROPE_LONGROPE;
+    bool needs_original = c->kind == ROPE_DOUBLING || c->kind == ROPE_LLAMA3 ||
+                          c->kind == ROPE_YARN || c->kind == ROPE_LONGROPE;
     if (needs_original)
         json_object_set_new(o, "original_max_position_embeddings", json_integer(original));
     for (int i = 0; i < ARRAY_LEN(numbers); i++) {

@@ -65,12 +65,17 @@ static void make_rope(model_rec *r) {
         if (a.rotary && model_layer(r->mc, l).linear.Hv == 0) used[a.local] = true;
     }
     static const char *const names[] = {"rope_table", "rope_table_local"};
+    static const char *const of_queries[] = {"rope_table_queries", "rope_table_local_queries"};
     for (int i = 0; i < 2; i++) {
         rope_spec s = model_rope(r->mc, i);
         int64_t positions = r->Tmax > r->T ? r->Tmax : r->T;
         if (r->S > positions) positions = r->S;
         if (r->positions) positions = r->positions;
-        r->rope[i] = used[i] ? rope_table(r->g, names[i], &s, positions) : VAL_NONE;
+        r->rope[i] = r->rope_q[i] = VAL_NONE;
+        if (!used[i]) continue;
+        r->rope[i] = r->rope_q[i] = rope_table(r->g, names[i], &s, positions, false);
+        if (s.logn_length > 0 && s.logn_length < positions)
+            r->rope_q[i] = rope_table(r->g, of_queries[i], &s, positions, true);
     }
 }
 
@@ -176,6 +181,7 @@ static void hand_over(model_rec *r, val y) {
 /* What all heads share: that of the model, and those of its modules. */
 typedef struct head {
     val w, bias, targets;
+    val teacher; /* of the model's; VAL_NONE: it has none */
 } head;
 
 static head open_head(model_rec *r) {
@@ -183,7 +189,8 @@ static head open_head(model_rec *r) {
     model_part_name(r->mc, PART_HEAD, -1, name);
     model_part part = r->mc->tie_word_embeddings ? PART_EMBED : PART_HEAD;
     return (head){.w = model_weight(r, part, -1),
-                  .bias = r->mc->head_bias ? model_named(r, name, ".bias") : VAL_NONE};
+                  .bias = r->mc->head_bias ? model_named(r, name, ".bias") : VAL_NONE,
+                  .teacher = VAL_NONE};
 }
 
 /* What the head multiplies: the output of the norm before it, h. */
@@ -203,6 +210,10 @@ static val record_nll(model_rec *r, const head *k, val h, float weight, float z_
                             .softcap = (float)r->mc->final_softcap,
                             .vocab = r->mc->vocab_size};
     val x = head_input(r, h);
+    if (k->teacher != VAL_NONE) {
+        spec.distill = r->lesson.weight, spec.temperature = r->lesson.temperature;
+        return graph_head_distill(r->g, &spec, x, k->w, k->bias, k->targets, k->teacher);
+    }
     return r->task == TASK_NLL ? graph_head_nll(r->g, &spec, x, k->w, k->bias, k->targets)
                                : graph_head_ce(r->g, &spec, x, k->w, k->bias, k->targets);
 }
@@ -228,7 +239,10 @@ static void record_loss(model_rec *r, val h) {
     int64_t rows = r->task == TASK_SCORE ? r->n_logits : (int64_t)r->B * r->T;
     head k = open_head(r);
     k.targets = graph_input(r->g, "targets", DT_I32, rows, 1);
+    if (r->lesson.weight > 0)
+        k.teacher = graph_input(r->g, "teacher", DT_F32, rows, r->mc->vocab_size);
     val nll = record_nll(r, &k, h, 1, r->z_loss);
+    k.teacher = VAL_NONE;
     graph_name(r->g, nll, "nll");
     graph_output(r->g, nll, "nll");
     if (model_trains_ahead(r)) record_losses_ahead(r, k, ahead);
@@ -264,7 +278,7 @@ static void record_head(model_rec *r, val x) {
         return;
     }
     val h = model_head_norm(r, r->layers.end - 1, x);
-    if (r->task != TASK_LOGITS && r->task != TASK_HEAD) {
+    if (r->task != TASK_LOGITS && r->task != TASK_TEACH && r->task != TASK_HEAD) {
         record_loss(r, h);
         return;
     }

@@ -195,11 +195,12 @@ typedef union op_attr {
         int64_t all_rows, first_row, all_cols, first_col;
     } dropout;
     struct {
-        int64_t chunk_rows; /* rows of logits that exist at a time; 0 = automatic */
-        float z_loss;       /* coefficient of mean(logsumexp^2) */
-        float weight;       /* of the objective; for the only head of a program 1 */
-        float softcap;      /* of the logits; 0: none */
-        bool with_grad;     /* HEAD_CE: dx (out 2) and dw (din 1) are made in the forward pass */
+        int64_t chunk_rows;         /* rows of logits that exist at a time; 0 = automatic */
+        float z_loss;               /* coefficient of mean(logsumexp^2) */
+        float weight;               /* of the objective; for the only head of a program 1 */
+        float softcap;              /* of the logits; 0: none */
+        float distill, temperature; /* HEAD_DISTILL: weight of the teacher, and of both softmaxes */
+        bool with_grad; /* HEAD_CE: dx (out 2) and dw (din 1) are made in the forward pass */
         /* HEAD_STATS, HEAD_GRAD: size of the whole vocabulary, and the id of this rank's logit 0. */
         int32_t all_rows, first;
         dtype dt; /* HEAD_GRAD: of dlogits */

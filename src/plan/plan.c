@@ -196,13 +196,14 @@ static param_store *new_store(plan *p, const plan_spec *s) {
     return store;
 }
 
-/* A head whose loss is computed outside of the program reads weights in the format of activations
- * only (HEAD_NLL). */
+/* A head whose loss is computed outside of the program, or has a teacher, reads weights in the format of activations
+ * only (HEAD_NLL, HEAD_DISTILL). */
 static bool is_deferred_head(const plan *p, const param *q) {
     bool head =
         q->part == PART_HEAD || (q->part == PART_EMBED && p->phase[0].model.tie_word_embeddings);
     bool deferred = false;
-    for (int i = 0; i < p->n_phases; i++) deferred = deferred || p->phase[i].deferred_loss;
+    for (int i = 0; i < p->n_phases; i++)
+        deferred = deferred || p->phase[i].deferred_loss || p->phase[i].lesson.weight > 0;
     return head && deferred;
 }
 

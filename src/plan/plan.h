@@ -99,6 +99,7 @@ typedef struct plan_spec {
     int64_t chunk_rows; /* rows of logits that the head makes at a time; 0: automatic */
     float z_loss;
     model_routing routing; /* of training programs */
+    model_lesson lesson;   /* of training programs; the first of the others is the teacher */
     int64_t host_bytes;    /* what the caller will hold outside the arena (rows read ahead, ...) */
     /* Weights that stay in a file (param_store_map); NULL: none do. */
     param_locate_fn locate;
@@ -163,6 +164,7 @@ typedef struct plan_signature {
     int64_t chunk_rows;
     float z_loss;
     model_routing routing;
+    model_lesson lesson;
     double rope_theta; /* of the phase */
     bool grads_in_frame;
     bool head_elsewhere; /* on another stage */

@@ -86,6 +86,7 @@ static plan_signature train_signature(const plan_spec *s, int chunk) {
     else
         g.z_loss = s->z_loss;
     g.routing = s->routing;
+    g.lesson = s->lesson;
     return g;
 }
 
@@ -198,6 +199,7 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
         case USE_LOOK:
             if (!s->train_B || number >= s->n_others) return false;
             *out = lm_signature(s, 1 + number, rows_of(s, s->train_B));
+            if (s->lesson.weight > 0) out->task = TASK_TEACH;
             return true;
         case USE_PREFILL:
             if (!s->cache_tok || !pass_length(s->prefill_T, number)) return false;
@@ -250,8 +252,9 @@ static bool is_same(const plan_signature *a, const plan_signature *b) {
            a->routing.balance == b->routing.balance && a->routing.z_loss == b->routing.z_loss &&
            a->routing.tallies == b->routing.tallies &&
            a->routing.capacity_factor == b->routing.capacity_factor &&
-           a->rope_theta == b->rope_theta && a->grads_in_frame == b->grads_in_frame &&
-           a->head_elsewhere == b->head_elsewhere;
+           a->lesson.weight == b->lesson.weight &&
+           a->lesson.temperature == b->lesson.temperature && a->rope_theta == b->rope_theta &&
+           a->grads_in_frame == b->grads_in_frame && a->head_elsewhere == b->head_elsewhere;
 }
 
 static plan_program *find(const plan *p, const plan_signature *g) {
@@ -290,7 +293,7 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
 
 static const char *use_name(plan_use use) {
     static const char *const names[] = {
-        [USE_TRAIN] = "training",    [USE_VALID] = "validation",      [USE_LOOK] = "reference",
+        [USE_TRAIN] = "training",    [USE_VALID] = "validation",      [USE_LOOK] = "other model",
         [USE_PREFILL] = "prefill",   [USE_DECODE] = "decode",         [USE_LOGITS] = "logits",
         [USE_ENCODE] = "encoding",   [USE_FILL] = "context",          [USE_SCORE] = "scoring",
         [USE_WRITE] = "writing",     [USE_BODY] = "serving",          [USE_HEAD] = "serving head",
@@ -321,6 +324,7 @@ static status record(plan *p, const plan_spec *s, const plan_signature *g, prog 
                    .chunk_rows = g->chunk_rows,
                    .z_loss = g->z_loss,
                    .routing = g->routing,
+                   .lesson = g->lesson,
                    .sample_rows = (s->learned     ? s->learned
                                    : s->sequences ? s->sequences
                                                   : 1) *

@@ -252,7 +252,9 @@ static op_attr head_attr(const graph_head_spec *s) {
     return (op_attr){.head = {.chunk_rows = s->chunk_rows,
                               .z_loss = s->z_loss,
                               .weight = s->weight,
-                              .softcap = s->softcap}};
+                              .softcap = s->softcap,
+                              .distill = s->distill,
+                              .temperature = s->temperature}};
 }
 
 /* HEAD_CE reads weights in the format of the activations only. */
@@ -261,16 +263,30 @@ static bool in_parts(const graph *g, val x, val w) {
     return graph_tp(g) > 1 || g->value[w].t.dt != g->value[x].t.dt;
 }
 
-val graph_head_ce(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets) {
-    if (in_parts(g, x, w)) return graph_head_parts(g, s, graph_tp_in(g, x), w, bias, targets);
+static val head_with_gradients(graph *g, op_kind kind, const graph_head_spec *s, const val *in,
+                               int n_in) {
     op_attr attr = head_attr(s);
     attr.head.with_grad = g->opt.train;
-    op_rec *r = graph_emit(g, OP_HEAD_CE, &attr, (val[]){x, w, targets, bias}, 4, -1);
+    op_rec *r = graph_emit(g, kind, &attr, in, n_in, -1);
     if (!r) return VAL_NONE;
     for (int i = 1; i <= 3; i += 2) graph_write_param_grad(g, r, i);
     val nll = r->out[0];
     graph_fix_grads(g, g->n_ops - 1);
     return nll;
+}
+
+val graph_head_ce(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets) {
+    if (in_parts(g, x, w)) return graph_head_parts(g, s, graph_tp_in(g, x), w, bias, targets);
+    return head_with_gradients(g, OP_HEAD_CE, s, (val[]){x, w, targets, bias}, 4);
+}
+
+val graph_head_distill(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets,
+                       val teacher) {
+    if (in_parts(g, x, w)) {
+        graph_fail(g, ST_USAGE, "a student's head is whole, and in the format of activations");
+        return VAL_NONE;
+    }
+    return head_with_gradients(g, OP_HEAD_DISTILL, s, (val[]){x, w, targets, bias, teacher}, 5);
 }
 
 val graph_head_nll(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets) {

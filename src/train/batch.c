@@ -121,6 +121,7 @@ batch_ports batch_ports_of(const prog *p) {
                       .last = prog_find_port(p, "rows"),
                       .score = prog_find_port(p, "logits"),
                       .d_score = prog_find_port(p, "grad.logits"),
+                      .teacher = prog_find_port(p, "teacher"),
                       .x = prog_find_port(p, "x"),
                       .y = prog_find_port(p, "y"),
                       .d_x = prog_find_port(p, "grad.x"),

@@ -55,7 +55,8 @@ typedef struct batch_ports {
     prog_port ids, targets, pos, start, nll, d_nll;
     prog_port source, source_pos, source_start, source_end, seen_start, seen_end;
     prog_port ahead[MODEL_MOST_AHEAD]; /* nll of modules of multi-token prediction */
-    prog_port last, score, d_score;    /* of a head of labels */
+    prog_port last, score, d_score;    /* of a head of labels; score also of a teacher */
+    prog_port teacher;                 /* of a student's head: its teacher's logits */
     prog_port x, y, d_x, d_y;          /* activations between chunks, and their gradients */
 } batch_ports;
 

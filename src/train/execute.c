@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "op/clip.h"
 #include "step/pipeline.h"
+#include "train/distill.h"
 #include "train/guard/suspects.h"
 
 void execute_complete(const stage *g, const loader *l, uint64_t first_sample) {
@@ -268,6 +269,12 @@ const batch_ports *execute_ports_of(const stage *g, const step_entry *t) {
     return t->model ? &g->looks[t->model - 1] : &g->chunks[t->chunk];
 }
 
+void execute_put(dev *d, const stage *g, const step_entry *t) {
+    const batch_ports *io = execute_ports_of(g, t);
+    batch_put(io, t->frame, &g->rows);
+    distill_give(d, g->looks, io, t->frame, g->now->distill.top_k, g->best);
+}
+
 /* The first program of a micro-batch has its samples read; the others get the same rows. Between the chunks of a stage of a
  * pipeline come other micro-batches, so each has them read. */
 static status fill(session *s, const step_source *from, const step_entry *t, step_times *times,
@@ -275,7 +282,7 @@ static status fill(session *s, const step_source *from, const step_entry *t, ste
     trace_micro_batch(s->trace, t->micro_batch);
     bool first = t->chunk == 0 && (t->counting || t->model == (s->stage.parts.looks > 0));
     if (first || s->stage.parts.pipe) TRY(read_rows(s, from, t, times, r, e));
-    batch_put(execute_ports_of(&s->stage, t), t->frame, &s->stage.rows);
+    execute_put(s->setup.dev, &s->stage, t);
     if (t->model == 0) routers_give(&s->routers, &s->stage.routing, t->chunk, t->frame);
     return ST_OK;
 }

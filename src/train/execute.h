@@ -100,6 +100,8 @@ int execute_pass_rows(const stage *g);
  * g->rows from `first` on: execute_pass_rows of them. All ranks that share the weights call it
  * together; rows NULL: this rank only helps. */
 void execute_look(setup *u, const stage *g, int first, objective_row *rows);
+/* Gives an entry's program its inputs: the rows, and what a teacher has said of them. */
+void execute_put(dev *d, const stage *g, const step_entry *t);
 /* Does the copy between two chunks of a STEP_PASS_ON or STEP_PASS_BACK. */
 void execute_pass_on(dev *d, const stage *g, const step_entry *t);
 /* Does what a STEP_RECEIVE, STEP_RECEIVED or STEP_SEND says. */

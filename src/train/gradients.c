@@ -8,6 +8,7 @@
 #include "io/npy.h"
 #include "run/config/config_device.h"
 #include "train/guard/react.h"
+#include "train/distill.h"
 #include "train/routers.h"
 
 /* What one batch holds: ids [B,T+1]; or sources [B,S] and what the decoder is to write [B,T]. */
@@ -168,6 +169,17 @@ static void replay(const setup *u, const batch_ports *io, op_run *run, int64_t t
     if (l.scale != 1.0) divide_gradients(u, l.scale);
 }
 
+static status hear_teacher(const setup *u, const batch_ports *io, const batch_rows *rows,
+                           const op_run *run, err *e) {
+    int64_t k = u->c->distill.top_k;
+    batch_ports teacher = batch_ports_of(plan_prog(u->plan, USE_LOOK, 0));
+    TRY(distill_load(u, u->plan->model[1].store, e));
+    batch_put(&teacher, 0, rows);
+    prog_replay(teacher.p, PROG_ALL, run);
+    distill_give(u->dev, &teacher, io, 0, k, ARENA_ARRAY(u->a, float, (int)k));
+    return ST_OK;
+}
+
 static status run_batch(setup *u, const dump_batch *d, const char *out_file, double *loss, err *e) {
     if (u->models[0].num_labels) {
         err_at(e, ST_USAGE, "--dump-grads",
@@ -188,8 +200,12 @@ static status run_batch(setup *u, const dump_batch *d, const char *out_file, dou
                       .optim = optim_find("adamw"),
                       .recompute = (recompute_policy)u->c->train.recompute,
                       .z_loss = (float)u->c->optim.z_loss,
+                      .lesson = distill_lesson(u->c),
+                      .others = &u->reference,
+                      .n_others = u->c->distill.teacher != NULL,
                       .routing = setup_routing(u->c),
                       .chunk_rows = u->c->train.head_chunk_rows};
+    if (spec.n_others) TRY(distill_open(u, e));
     TRY(lora_plan(&u->lora, u->dev, &u->models[0], &spec, 1, e));
     TRY(plan_new(&u->plan, u->dev, &spec, e));
     TRY(plan_check_fits(u->plan, u->c->train.memory_limit, e));
@@ -199,6 +215,7 @@ static status run_batch(setup *u, const dump_batch *d, const char *out_file, dou
     batch_rows rows = rows_of(u->a, &u->models[0], d);
     batch_put(&io, 0, &rows);
     op_run run = {.dev = u->dev, .seed = (uint64_t)u->c->train.seed, .first_micro = true};
+    if (spec.n_others) TRY(hear_teacher(u, &io, &rows, &run, e));
     replay(u, &io, &run, d->targets);
     *loss = batch_take_nll(&io, 0, &rows) / (double)d->targets;
     TRY(check_finite(u, &io, &run, *loss, e));

@@ -11,6 +11,7 @@
 #include "data/order/prefetch.h"
 #include "run/folder.h"
 #include "train/batch.h"
+#include "train/distill.h"
 #include "train/vocabulary.h"
 
 /* ---- model ---- */
@@ -81,7 +82,7 @@ static status read_model(setup *u, const config *c, model_config *out, err *e) {
         return check_length(c, out, e);
     }
     json_t *o = model_object(u, c);
-    status st = model_config_read(u->a, o, u->tok ? tok_vocab_size(u->tok) : 0, out, e);
+    status st = hf_config_read(u->a, o, u->tok ? tok_vocab_size(u->tok) : 0, out, e);
     json_decref(o);
     TRY(locate_error(c, st, e));
     /* modules are not adapted, and predict no labels */
@@ -177,6 +178,10 @@ status setup_open_tokenizer(setup *u, stage_data *data, err *e) {
     if (u->c->tokenizer) TRY(tok_load(&u->tok, u->c->tokenizer, e));
     model_config first;
     TRY(read_model(u, u->c, &first, e));
+    if (first.from_unties && setup_leads(u))
+        log_warn("%s stores a head that differs from the embedding: both are trained, although "
+                 "config.json says that they are tied",
+                 first.from);
     u->added_tokens = vocabulary_added(u->c, u->tok, &first);
     lora_learn_tokens(&u->lora, u->c, u->added_tokens);
     TRY(check_head(u, &first, e));
@@ -391,6 +396,11 @@ model_routing setup_routing(const config *c) {
                            .capacity_factor = c->train.router.capacity_factor};
 }
 
+/* Whether the plan has a second model: a reference or a teacher. */
+static bool has_other(const setup *u) {
+    return u->c->distill.teacher || (u->objective->reference && !u->knows_reference);
+}
+
 static plan_spec spec_of(const setup *u, int stage) {
     const course_stage *k = &u->course->stage[stage];
     const config *c = k->c;
@@ -409,7 +419,8 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .learned = u->objective->learned,
                        .deferred_loss = u->objective->loss != NULL,
                        .others = &u->reference,
-                       .n_others = u->objective->reference && !u->knows_reference,
+                       .n_others = has_other(u),
+                       .lesson = distill_lesson(c),
                        .valid_B = c->data.valid || u->objective->kl ? k->B : 0,
                        .cache_tok = cache_tok(u),
                        .source_tok = cache_tok(u),
@@ -472,7 +483,7 @@ static status open_reference(setup *u, err *e) {
     }
     json_t *o = json_object();
     json_object_set_new(o, "from", json_string_nocheck(dir));
-    status st = model_config_read(u->a, o, 0, &u->reference.config, e);
+    status st = hf_config_read(u->a, o, 0, &u->reference.config, e);
     json_decref(o);
     if (st != ST_OK) return err_context(e, "train.reference");
     u->reference.config.num_nextn_predict_layers = 0; /* it only says log-probabilities */
@@ -487,7 +498,7 @@ static status choose_optimizer(setup *u, err *e) {
 }
 
 status setup_make_plan(setup *u, err *e) {
-    TRY(open_reference(u, e));
+    TRY(u->c->distill.teacher ? distill_open(u, e) : open_reference(u, e));
     TRY(choose_optimizer(u, e));
     int n = u->course->n_stages;
     plan_spec *specs = ARENA_ARRAY(u->a, plan_spec, n);
@@ -534,7 +545,8 @@ status setup_make_reference(const setup *u, param_store *store, const model_conf
 }
 
 status setup_load_reference(const setup *u, const model_config *initial, err *e) {
-    if (!u->objective->reference || u->knows_reference) return ST_OK;
+    if (!has_other(u)) return ST_OK;
+    if (u->c->distill.teacher) return distill_load(u, u->plan->model[1].store, e);
     return setup_make_reference(u, u->plan->model[1].store, initial, e);
 }
 

@@ -73,6 +73,7 @@ static void make_ways(stage *g, const setup *u) {
     g->learned = ARENA_ARRAY(a, objective_row, g->B);
     g->d_logp = ARENA_ARRAY(a, double, g->B);
     g->marks = ARENA_ARRAY(a, uint8_t, g->T);
+    g->best = ARENA_ARRAY(a, float, (int)g->now->distill.top_k);
 }
 
 /* The largest contribution to a gradient that fixed-point sums can hold. micro_batches: of all

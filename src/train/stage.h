@@ -73,6 +73,7 @@ typedef struct stage {
     pass_table *passes;       /* [n_passes] programs that run between steps */
     int n_passes;
     uint8_t *marks;    /* [T] memory for suspects_count_repeated */
+    float *best;       /* [distill.top_k] memory for distill_give */
     float fixed_limit; /* deterministic mode: largest contribution to a gradient (op/fixed.h) */
     arena *mem;        /* holds tables, ports and rows; emptied when the part changes */
 } stage;

@@ -33,8 +33,8 @@ train_refused() {
 }
 
 # A switch that changes the function of a published model is not passed over.
-train_refused 2 scale_attn_by_inverse_layer_idx model.scale_attn_by_inverse_layer_idx c.yaml \
-    "$gpt2_model" model.scale_attn_by_inverse_layer_idx=true
+train_refused 2 add_cross_attention model.add_cross_attention c.yaml \
+    "$gpt2_model" model.add_cross_attention=true
 train_refused 2 "activation 'mish'" model.hidden_act c.yaml model.hidden_act=mish
 
 # A device that there is not. A plan needs none.

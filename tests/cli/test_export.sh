@@ -125,12 +125,13 @@ refused 3 "gptq"
 expect 3 generate bad --ids 1,2 # nor is it called a key that might be ignored
 has err "quantised by 'gptq'"
 lacks err ignore_keys
-fp8='"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}'
+fp8='"quantization_config": {"quant_method": "fp8", "fmt": "e5m2"}'
 damaged; sed -i "s/\"model_type\"/$fp8, \"model_type\"/" bad/config.json
 expect 3 generate bad --ids 1,2
-has err "athanor import FOLDER"
-sed -i "s/\[128, 128\]/[64, 128]/" bad/config.json
-refused 3 "blocks of 128 x 128"
+has err "other than e4m3"
+refused 3 "other than e4m3"
+sed -i "s/e5m2/e4m3/" bad/config.json # its tensors are plain
+expect 0 generate bad --ids 1,2 --max-new 1
 damaged; echo '[]' >bad/config.json
 refused 3 "bad/config.json"
 has err "fetch it again"

@@ -54,4 +54,24 @@ has start '"from": "third/checkpoints/step-1"'
 # A tokenizer that the config names is the config's.
 expect 0 train from.yaml run=fourth tokenizer=char.json train.steps=1
 lacks err "tokenizer: that of"
+
+# ---- a config.json that ties the ends, beside a head that differs: what is stored decides ----
+expect 0 train c.yaml run=own model.tie_word_embeddings=false train.steps=4
+cp -r own/checkpoints/step-4 tied
+sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' tied/config.json
+rm -rf tied/state
+for model in own tied; do
+    expect 0 generate $model --ids 3,1,4 --max-new 8 --temperature 0 --json
+    ids_of ids out >$model.ids
+    expect 0 train from.yaml model.from=$model tokenizer=char.json run=from-$model train.steps=2
+done
+has err "tied stores a head that differs from the embedding"
+cmp own.ids tied.ids || fail "another text than with the head that is stored"
+results step from-own >with
+results step from-tied | cmp - with || fail "other steps than with the head that is stored"
+expect 0 train from.yaml model.from=tied tokenizer=char.json run=from-tied train.steps=4
+expect 0 import tied -o imported --json
+has out "a head of its own"
+expect 3 train from.yaml model.from=tied tokenizer=char.json run=refused model.tie_word_embeddings=true train.steps=2
+has err "leave tie_word_embeddings out"
 finish

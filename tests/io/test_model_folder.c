@@ -27,19 +27,21 @@ static void test_blocks(void **state) {
     static float out[R * N];
     const float scale[4] = {1, 2, 4, 8};
     memset(bits, 0x38, sizeof bits);
-    fp8_blocks_to_f32(out, bits, (const uint8_t *)scale, DT_F32, N, 0, R * N);
+    fp8_grid g = {(const uint8_t *)scale, DT_F32, 128, 128, 2};
+    fp8_blocks_to_f32(out, bits, &g, N, 0, R * N);
     for (int r = 0; r < R; r++)
         for (int c = 0; c < N; c++)
             assert_float_equal(out[r * N + c], scale[r / 128 * 2 + c / 128], 0);
     float part[300];
-    fp8_blocks_to_f32(part, bits, (const uint8_t *)scale, DT_F32, N, 127 * N + 77, 300);
+    fp8_blocks_to_f32(part, bits, &g, N, 127 * N + 77, 300);
     assert_memory_equal(part, out + 127 * N + 77, sizeof part);
     uint16_t halves[5] = {0}; /* from an odd address */
     for (int i = 0; i < 4; i++) {
         uint16_t half = f32_to_bf16(scale[i]);
         memcpy((uint8_t *)halves + 1 + 2 * i, &half, sizeof half);
     }
-    fp8_blocks_to_f32(part, bits, (const uint8_t *)halves + 1, DT_BF16, N, 127 * N + 77, 300);
+    g.scale = (const uint8_t *)halves + 1, g.dt = DT_BF16;
+    fp8_blocks_to_f32(part, bits, &g, N, 127 * N + 77, 300);
     assert_memory_equal(part, out + 127 * N + 77, sizeof part);
 }
 

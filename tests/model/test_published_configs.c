@@ -198,8 +198,8 @@ static const struct {
     const char *name, *change, *where;
 } refused[] = {
     /* what changes the function in a way that is not computed */
-    {"gpt2", "{\"scale_attn_by_inverse_layer_idx\": true}", "scale_attn_by_inverse_layer_idx"},
-    {"gpt2", "{\"scale_attn_weights\": false}", "scale_attn_weights"},
+    {"smollm2-135m", "{\"scale_attn_by_inverse_layer_idx\": true}",
+     "scale_attn_by_inverse_layer_idx"},
     {"gpt2", "{\"add_cross_attention\": true}", "add_cross_attention"},
     {"gpt2", "{\"pruned_heads\": {\"0\": [1]}}", "pruned_heads"},
     {"gemma-3-270m", "{\"use_bidirectional_attention\": true}", "use_bidirectional_attention"},
@@ -451,14 +451,14 @@ static void test_qwen_lengths(void **state) {
     (void)state;
     static const struct {
         const char *change;
-        int64_t most;
+        int64_t ntk, logn;
     } cases[] = {
-        {"{\"seq_length\": 2048}", 2048},
-        {"{\"seq_length\": 2048, \"use_dynamic_ntk\": false}", 2048},
-        {"{\"seq_length\": 2048, \"use_logn_attn\": false}", 2048},
-        {"{\"seq_length\": 2048, \"use_dynamic_ntk\": null, \"use_logn_attn\": null}", 2048},
-        {"{\"seq_length\": 2048, \"use_dynamic_ntk\": false, \"use_logn_attn\": false}", 8192},
-        {"{\"seq_length\": 32768}", 8192},
+        {"{\"seq_length\": 2048}", 2048, 2048},
+        {"{\"seq_length\": 2048, \"use_dynamic_ntk\": false}", 0, 2048},
+        {"{\"seq_length\": 2048, \"use_logn_attn\": false}", 2048, 0},
+        {"{\"seq_length\": 2048, \"use_dynamic_ntk\": null, \"use_logn_attn\": null}", 2048, 2048},
+        {"{\"seq_length\": 2048, \"use_dynamic_ntk\": false, \"use_logn_attn\": false}", 0, 0},
+        {"{\"seq_length\": 32768}", 0, 0},
     };
     for (int i = 0; i < ARRAY_LEN(cases); i++) {
         arena *a = arena_new("lengths");
@@ -466,7 +466,10 @@ static void test_qwen_lengths(void **state) {
         err e = {0};
         if (read_changed("qwen-1_8b", cases[i].change, &mc, a, &e) != ST_OK)
             fail_msg("%s: %s", cases[i].change, e.message);
-        assert_int_equal(mc.max_position_embeddings, cases[i].most);
+        assert_int_equal(mc.max_position_embeddings, 8192);
+        assert_int_equal(mc.rope.kind, cases[i].ntk ? ROPE_DOUBLING : ROPE_PLAIN);
+        assert_int_equal(mc.rope.original_max_position_embeddings, cases[i].ntk);
+        assert_int_equal(mc.logn_length, cases[i].logn);
         arena_free(a);
     }
 }

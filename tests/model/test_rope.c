@@ -142,7 +142,7 @@ static const void *open_table(lab *l, const rope_spec *s, int64_t rows, dtype dt
     *l = (lab){.a = arena_new("rope")};
     assert_int_equal(dev_open(&l->dev, DEV_CPU, 1, NULL), ST_OK);
     graph *g = graph_new(l->a, &(graph_options){.dev = l->dev, .dt = dt});
-    val table = rope_table(g, "rope", s, rows);
+    val table = rope_table(g, "rope", s, rows, false);
     assert_int_equal(graph_rows(g, table), rows);
     assert_int_equal(graph_cols(g, table), s->rotary_dim);
     err e = {0};

@@ -575,6 +575,27 @@ static void cases_HEAD_CE(case_list *l) {
     }
 }
 
+/* With and without bias, softcap, gradients and z_loss. */
+static void cases_HEAD_DISTILL(case_list *l) {
+    static const int64_t sizes[][4] = {{1, 1, 2, 0},    {3, 5, 7, 1},      {17, 33, 65, 4},
+                                       {9, 20, 300, 0}, {33, 48, 257, 32}, {2, 6, 9001, 0}};
+    for (int i = 0; i < 4 * ARRAY_LEN(sizes); i++) {
+        const int64_t *s = sizes[i / 4];
+        op_case *c = case_add(l, OP_HEAD_DISTILL);
+        c->attr.head.chunk_rows = s[3], c->attr.head.with_grad = i % 4 != 3;
+        c->attr.head.z_loss = i % 2 ? 0.01f : 0, c->attr.head.softcap = i & 2 ? 1.3f : 0;
+        c->attr.head.weight = i & 2 ? 0.3f : 1;
+        c->attr.head.distill = i % 3 ? 0.6f : 1.0f, c->attr.head.temperature = i % 5 ? 2.5f : 0.8f;
+        LABEL(c, "head_distill N=%d C=%d V=%d chunk=%d %d", (int)s[0], (int)s[1], (int)s[2],
+              (int)s[3], i);
+        c->in[0] = (slot){ACTIVATION, s[0], s[1], 0, 0};
+        c->in[1] = (slot){MATRIX, s[2], s[1], 0, 2.0 / sqrt((double)s[1])};
+        c->in[2] = (slot){s[0] > 1 ? TARGETS : INTEGERS, s[0], 1, s[2], 0};
+        if (i % 3) c->in[3] = (slot){VECTOR, 1, s[2], 0, 0};
+        c->in[4] = (slot){VECTOR, s[0], s[2], 0, 3};
+    }
+}
+
 /* With and without bias and softcap. */
 static void cases_HEAD_NLL(case_list *l) {
     static const int64_t sizes[][4] = {{1, 1, 2, 0},     {3, 5, 7, 1},    {17, 33, 65, 4},

@@ -112,7 +112,8 @@ static inline void check_inputs_untouched(const trial *tr, const side *s) {
 static inline double cancelled_forward(const side *s) {
     op_kind kind = s->cs->kind;
     if (kind == OP_ACT) return max_abs(&s->in[0].t);
-    if (kind == OP_HEAD_CE || kind == OP_HEAD_NLL) return 0.5 * max_abs(&s->in[1].t);
+    if (kind == OP_HEAD_CE || kind == OP_HEAD_DISTILL || kind == OP_HEAD_NLL)
+        return 0.5 * max_abs(&s->in[1].t);
     return kind == OP_GATED ? max_abs(&s->in[0].t) * max_abs(&s->in[1].t) : 1e-30;
 }
 

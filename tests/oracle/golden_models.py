@@ -44,6 +44,10 @@ MODELS = [
     ("gpt2-erf-untied",
      GPT2Config(n_layer=2, n_embd=20, n_head=5, vocab_size=101, n_positions=40, layer_norm_epsilon=1e-4,
                 activation_function="gelu", tie_word_embeddings=False, **GPT2_FIXED), 2, 19, 12),
+    ("gpt2-scaled",
+     GPT2Config(n_layer=3, n_embd=20, n_head=2, vocab_size=89, n_positions=72, activation_function="gelu_new",
+                scale_attn_weights=False, scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True,
+                tie_word_embeddings=False, **GPT2_FIXED), 2, 21, 51),
     ("llama-gqa-tied",
      LlamaConfig(num_hidden_layers=2, hidden_size=36, num_attention_heads=6, num_key_value_heads=2,
                  intermediate_size=52, vocab_size=97, max_position_embeddings=64, rms_norm_eps=1e-5,
@@ -124,6 +128,12 @@ MODELS = [
             fp16=False, fp32=False, onnx_safe=None, softmax_in_fp32=False, use_cache_quantization=False,
             use_cache_kernel=False, attn_dropout_prob=0.0, emb_dropout_prob=0.0, initializer_range=0.02,
             tie_word_embeddings=False, tokenizer_class="QWenTokenizer", use_cache=True), 2, 26, 32),
+    ("qwen1-beyond",
+     Config(model_type="qwen", architectures=["QWenLMHeadModel"], num_hidden_layers=2, hidden_size=30,
+            num_attention_heads=3, kv_channels=10, intermediate_size=76, vocab_size=83, seq_length=40,
+            max_position_embeddings=80, layer_norm_epsilon=1e-6, rotary_emb_base=10000, rotary_pct=1.0, no_bias=True,
+            use_dynamic_ntk=True, use_logn_attn=True, scale_attn_weights=True, attn_dropout_prob=0.0,
+            emb_dropout_prob=0.0, initializer_range=0.02, tie_word_embeddings=False, use_cache=True), 2, 57, 52),
     ("qwen2-window",
      Qwen2Config(num_hidden_layers=4, hidden_size=36, num_attention_heads=6, num_key_value_heads=2,
                  intermediate_size=46, vocab_size=91, max_position_embeddings=96, use_sliding_window=True,
@@ -262,7 +272,7 @@ MODELS = [
 ]
 
 # Standard deviations of embeddings and of other matrices, where not 0.15: a tied head else repeats the last token.
-SCALES = {name: dict(embedding=0.15, matrix=0.25) for name, *_ in MODELS[5:]} | {
+SCALES = {name: dict(embedding=0.15, matrix=0.25) for name, *_ in MODELS[6:]} | {
     name: dict(embedding=0.04, matrix=0.25) for name in ("gemma2", "gemma3", "gemma3-pattern", "minicpm")} | {
     "minicpm3": dict(embedding=0.06, matrix=0.3)} | {
     name: dict(embedding=0.15, matrix=0.18) for name in ("mobilellm-shared", "qwen2-window")} | {
@@ -282,5 +292,5 @@ PACKED = {
 CURVES = ["gpt2-tanh-tied", "gpt2-erf-untied", "llama-gqa-tied", "llama-bias-untied", "llama-rope3-mqa", "neox-parallel",
           "openelm", "minicpm3", "deepseek-v3", "qwen3-next-tied"]
 # Prompts must lie beyond the length where the frequencies change (longrope), or all tokens below it (dynamic).
-PROMPT_LENGTHS = {"llama-longrope": 12}
-GREEDY_END = {"gpt2-tanh-tied": 24, "gpt2-erf-untied": 40, "llama-dynamic": 30}
+PROMPT_LENGTHS = {"llama-longrope": 12, "qwen1-beyond": 42}
+GREEDY_END = {"gpt2-tanh-tied": 24, "gpt2-erf-untied": 40, "llama-dynamic": 30, "qwen1-beyond": 80}

@@ -103,10 +103,13 @@ def scaled_rope(d, half):
 
 
 def gpt2(d):
+    scaled = not d.rare()
+    d.head_dim = d.head_dim if scaled else 4
     return GPT2Config(
         n_layer=d.layers, n_embd=d.width(), n_head=d.heads, n_inner=d.one(None, d.ffn), vocab_size=d.vocab,
         n_positions=CONTEXT, activation_function=d.one("gelu_new", "gelu", "relu"), layer_norm_epsilon=d.one(1e-5, 1e-3),
-        tie_word_embeddings=d.flag(), attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0, **d.ends())
+        tie_word_embeddings=d.flag(), attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0,
+        scale_attn_weights=scaled, scale_attn_by_inverse_layer_idx=d.rare(), reorder_and_upcast_attn=d.flag(), **d.ends())
 
 
 def nanogpt(d):
@@ -172,9 +175,9 @@ def smollm3(d):
 
 def qwen1(d):
     return Config(model_type="qwen", num_hidden_layers=d.layers, hidden_size=d.width(), num_attention_heads=d.heads,
-                  kv_channels=d.head_dim, intermediate_size=2 * d.ffn, vocab_size=d.vocab, seq_length=CONTEXT,
+                  kv_channels=d.head_dim, intermediate_size=2 * d.ffn, vocab_size=d.vocab, seq_length=d.one(CONTEXT, CONTEXT, 7),
                   max_position_embeddings=CONTEXT, layer_norm_epsilon=1e-6, rotary_emb_base=10000, rotary_pct=1.0,
-                  no_bias=True, use_dynamic_ntk=True, use_logn_attn=True, attn_dropout_prob=0.0, emb_dropout_prob=0.0,
+                  no_bias=True, use_dynamic_ntk=False, use_logn_attn=d.flag(), attn_dropout_prob=0.0, emb_dropout_prob=0.0,
                   tie_word_embeddings=False)
 
 

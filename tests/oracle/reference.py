@@ -231,12 +231,24 @@ class Qwen(Reference):
             ln_f=RmsNorm(c, eps))
         self.lm_head = linear(c, config.vocab_size)
 
+    def base(self, ids):
+        """The rotary base: it grows with a text beyond the trained length, in steps."""
+        c, length = self.config, ids.shape[1]
+        alpha = max(2 ** math.ceil(math.log2(length / c.seq_length) + 1) - 1, 1) if c.use_dynamic_ntk else 1
+        return c.rotary_emb_base * alpha ** (c.kv_channels / (c.kv_channels - 2))
+
+    def sharpen(self, q):
+        """[T,1]: what queries are multiplied by, 1 up to the trained length."""
+        c = self.config
+        factors = [math.log(i, c.seq_length) if c.use_logn_attn and i > c.seq_length else 1.0 for i in range(1, q.shape[-2] + 1)]
+        return torch.tensor(factors, dtype=q.dtype)[:, None]
+
     def logits(self, ids):
         c = self.config
         x = self.transformer.wte(ids)
         for b in self.transformer.h:
             q, k, v = (heads(part, c.kv_channels) for part in b.attn.c_attn(b.ln_1(x)).chunk(3, dim=-1))
-            q, k = rotate_halves(q, c.rotary_emb_base), rotate_halves(k, c.rotary_emb_base)
+            q, k = rotate_halves(q, self.base(ids)) * self.sharpen(q), rotate_halves(k, self.base(ids))
             x = x + b.attn.c_proj(attend(q, k, v))
             y = b.ln_2(x)
             x = x + b.mlp.c_proj(functional.silu(b.mlp.w2(y)) * b.mlp.w1(y))

@@ -157,6 +157,13 @@ static json_t *random_config(lab *l, const model_family *f) {
     set_num(l, o, "scale_emb", 3);
     set_num(l, o, "query_pre_attn_scalar", 9);
     set_latents(l, o);
+    const char *place = json_string_value(json_object_get(o, "position_type"));
+    bool latent = json_integer_value(json_object_get(o, "kv_lora_rank")) > 0;
+    if (!latent && json_number_value(json_object_get(o, "partial_rotary_factor")) == 1.0 && place &&
+        strcmp(place, "rotary") == 0)
+        json_object_set_new(o, "logn_attn_length", json_integer(choose(l, 2) * 5));
+    set_flag(l, o, "scale_attn_weights");
+    set_flag(l, o, "scale_attn_by_inverse_layer_idx");
     json_object_set_new(o, "dim_model_base", json_integer(choose(l, 2) * 12));
     json_object_set_new(o, "block_repeat", json_integer(1 + choose(l, 2)));
     if (choose(l, 2))

@@ -58,6 +58,13 @@ static status check_experts(const gguf_arch *arch, const model_config *mc, err *
     return with > 0 && with < model_layers(mc) ? differs(mc, "expert_layers", e) : ST_OK;
 }
 
+/* llama.cpp has no scaling of Qwen 1: its files end where that begins. */
+static void end_at_trained_length(model_config *mc) {
+    mc->max_position_embeddings = model_plain_tokens(mc);
+    if (mc->rope.kind == ROPE_DOUBLING) mc->rope = (rope_scaling){0};
+    mc->logn_length = 0;
+}
+
 status gguf_config_for(const model_config *mc, model_config *out, err *e) {
     const gguf_arch *arch = gguf_arch_find(mc->family->gguf_arch);
     if (!arch) {
@@ -70,6 +77,7 @@ status gguf_config_for(const model_config *mc, model_config *out, err *e) {
     out->names = gguf_part_names(arch->fused);
     out->gguf_order = true;
     out->rope_interleaved = arch->pairs;
+    end_at_trained_length(out);
     return resolve(arch, mc, out, e);
 }
 
@@ -312,21 +320,24 @@ static const char *model_difference(const model_config *a, const model_config *b
     const struct {
         const char *key;
         double a, b;
-    } fields[] = {{"vocab_size", (double)a->vocab_size, (double)b->vocab_size},
-                  {"hidden_size", (double)a->hidden_size, (double)b->hidden_size},
-                  {"num_hidden_layers", (double)a->num_hidden_layers, (double)b->num_hidden_layers},
-                  {"block_repeat", (double)a->block_repeat, (double)b->block_repeat},
-                  {"max_position_embeddings", (double)a->max_position_embeddings,
-                   (double)b->max_position_embeddings},
-                  {"position_type", a->positions, b->positions},
-                  {"norm_type", a->norm, b->norm},
-                  {"norm_weights", a->norm_weights, b->norm_weights},
-                  {"rms_norm_eps", a->norm_eps, b->norm_eps},
-                  {"tie_word_embeddings", a->tie_word_embeddings, b->tie_word_embeddings},
-                  {"head_bias", a->head_bias, b->head_bias},
-                  {"scale_emb", a->scale_emb, b->scale_emb},
-                  {"dim_model_base", (double)a->dim_model_base, (double)b->dim_model_base},
-                  {"final_logit_softcapping", a->final_softcap, b->final_softcap}};
+    } fields[] = {
+        {"vocab_size", (double)a->vocab_size, (double)b->vocab_size},
+        {"hidden_size", (double)a->hidden_size, (double)b->hidden_size},
+        {"num_hidden_layers", (double)a->num_hidden_layers, (double)b->num_hidden_layers},
+        {"block_repeat", (double)a->block_repeat, (double)b->block_repeat},
+        {"max_position_embeddings", (double)a->max_position_embeddings,
+         (double)b->max_position_embeddings},
+        {"position_type", a->positions, b->positions},
+        {"norm_type", a->norm, b->norm},
+        {"norm_weights", a->norm_weights, b->norm_weights},
+        {"rms_norm_eps", a->norm_eps, b->norm_eps},
+        {"tie_word_embeddings", a->tie_word_embeddings, b->tie_word_embeddings},
+        {"head_bias", a->head_bias, b->head_bias},
+        {"scale_attn_weights", a->scale_attn_weights, b->scale_attn_weights},
+        {"scale_attn_by_inverse_layer_idx", a->scale_attn_by_layer, b->scale_attn_by_layer},
+        {"scale_emb", a->scale_emb, b->scale_emb},
+        {"dim_model_base", (double)a->dim_model_base, (double)b->dim_model_base},
+        {"final_logit_softcapping", a->final_softcap, b->final_softcap}};
     for (int i = 0; i < ARRAY_LEN(fields); i++)
         if (fabs(fields[i].a - fields[i].b) > 1e-6 * fabs(fields[i].a)) return fields[i].key;
     return a->act == b->act && act_is_known(a) ? NULL : "hidden_act";

@@ -8,7 +8,6 @@
 
 #include "base/file_patch.h"
 #include "base/json.h"
-#include "io/safetensors/fp8.h"
 #include "model/family.h"
 
 /* Prefixes that other tools put before or leave out of the names. */
@@ -28,7 +27,8 @@ static bool is_of_images(const char *name) {
 static bool is_buffer(const char *name) {
     static const char *const ends[] = {
         ".attn.bias",          ".attn.masked_bias", ".attention.bias", ".attention.masked_bias",
-        "rotary_emb.inv_freq", "position_ids",      "cos_cached",      "sin_cached"};
+        "rotary_emb.inv_freq", "position_ids",      "cos_cached",      "sin_cached",
+        ".input_scale",        ".k_scale",          ".v_scale",        ".input_scale_ub"};
     size_t n = strlen(name);
     for (int i = 0; i < ARRAY_LEN(ends); i++) {
         size_t m = strlen(ends[i]);
@@ -87,30 +87,51 @@ static status check_shape(const param *p, const st_view *v, int64_t vocab, err *
 
 static status bad_scale(const st_view *v, const char *what, err *e) {
     err_set(e, ST_FORMAT, "tensor %s is stored as %s %s", v->name, v->format, what);
-    err_hint(e, "fp8 is read as E4M3 with F32 or BF16 factors of blocks of 128 x 128");
+    err_hint(
+        e, "fp8 is read as E4M3 with F32, BF16 or F16 factors of the matrix, of rows or of blocks");
     return err_where(e, "%s", v->path);
 }
 
 static status bad_factor(const st_view *s, int64_t i, double x, err *e) {
     err_set(e, ST_FORMAT, "tensor %s has the factor %g in row %lld", s->name, x,
-            (long long)(i / s->dims[1]));
+            (long long)(s->rank == 2 ? i / s->dims[1] : i));
     err_hint(e, "a factor is a finite number that is not negative: fetch the file again");
     return err_where(e, "%s", s->path);
 }
 
-/* The factors of a matrix that is stored in blocks of 8-bit floats. */
+/* How many of n elements share a factor, where there are so many factors: all of them, or a power of two, of which no two
+ * give the same number of blocks unless that is 1. */
+static bool find_block(int64_t n, int64_t factors, int64_t *block) {
+    *block = n;
+    if (factors == 1) return true;
+    for (*block = 1; *block < n; *block *= 2)
+        if ((n + *block - 1) / *block == factors) return true;
+    return false;
+}
+
+/* One factor for the matrix, one for each row, or one for each block. */
+static bool fit_grid(const st_view *v, const st_view *s, fp8_grid *g) {
+    int64_t down = s->rank > 0 ? s->dims[0] : 1, across = s->rank == 2 ? s->dims[1] : 1;
+    *g = (fp8_grid){.scale = s->data, .dt = s->dt, .across = across};
+    return v->rank == 2 && s->rank <= 2 &&
+           (s->dt == DT_F32 || s->dt == DT_BF16 || s->dt == DT_F16) &&
+           find_block(v->dims[0], down, &g->rows) && find_block(v->dims[1], across, &g->cols);
+}
+
+/* The factors of a matrix that is stored as 8-bit floats. */
 static status find_scale(const st_reader *r, hf_weight *w, err *e) {
+    static const char *const ends[] = {"_scale_inv", "_scale"};
     const st_view *v = w->v;
     if (strcmp(v->format, "F8_E4M3") != 0) return ST_OK;
-    char name[512];
-    snprintf(name, sizeof name, "%s_scale_inv", v->name);
-    w->scale = st_find(r, name);
-    if (!w->scale) return bad_scale(v, "without a tensor of factors (_scale_inv)", e);
+    for (int i = 0; i < ARRAY_LEN(ends) && !w->scale; i++) {
+        char name[512];
+        snprintf(name, sizeof name, "%s%s", v->name, ends[i]);
+        w->scale = st_find(r, name);
+    }
     const st_view *s = w->scale;
-    bool fits = v->rank == 2 && s->rank == 2 && (s->dt == DT_F32 || s->dt == DT_BF16) &&
-                s->dims[0] == (v->dims[0] + FP8_BLOCK - 1) / FP8_BLOCK &&
-                s->dims[1] == (v->dims[1] + FP8_BLOCK - 1) / FP8_BLOCK;
-    if (!fits) return bad_scale(v, "with factors of another shape or format", e);
+    if (!s) return bad_scale(v, "without a tensor of factors (_scale_inv or _scale)", e);
+    if (!fit_grid(v, s, &w->grid))
+        return bad_scale(v, "with factors of another shape or format", e);
     for (int64_t i = 0; i < s->numel; i++) {
         float x = fp8_factor(s->data, s->dt, i);
         if (!(x >= 0 && x <= FLT_MAX)) return bad_factor(s, i, (double)x, e);
@@ -123,8 +144,7 @@ status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, d
     float piece[1024];
     for (int64_t done = 0; done < n;) {
         int64_t take = n - done < ARRAY_LEN(piece) ? n - done : ARRAY_LEN(piece);
-        fp8_blocks_to_f32(piece, w->v->data, w->scale->data, w->scale->dt, w->v->dims[1],
-                          first + done, take);
+        fp8_blocks_to_f32(piece, w->v->data, &w->grid, w->v->dims[1], first + done, take);
         dtype_convert((char *)dst + (size_t)done * dtype_bytes(dt), dt, piece, DT_F32, take);
         done += take;
     }
@@ -176,6 +196,41 @@ status hf_head_differs(const st_reader *r, const st_view *head, const st_view *t
         TRY(hf_weight_read(&y, at, n, b, DT_F32, e));
         *differs = memcmp(a, b, sizeof *a * (size_t)n) != 0;
     }
+    return ST_OK;
+}
+
+/* The tensors of the head and the embedding, if both are stored. */
+static bool find_ends(const st_reader *r, const model_config *mc, const st_view **head,
+                      const st_view **table) {
+    const st_view **view[] = {head, table};
+    const model_part part[] = {PART_HEAD, PART_EMBED};
+    for (int i = 0; i < 2; i++) {
+        char name[256];
+        snprintf(name, sizeof name, "%s.weight", mc->family->names[part[i]]);
+        *view[i] = hf_find_view(r, name);
+    }
+    return *head && *table;
+}
+
+bool hf_has_own_head(const char *dir, const model_config *mc) {
+    const st_view *head, *table;
+    st_reader *r;
+    err unread;
+    bool differs = false;
+    if (!model_head_is_table(mc) || st_open(&r, dir, &unread) != ST_OK) return false;
+    if (find_ends(r, mc, &head, &table) &&
+        hf_head_differs(r, head, table, &differs, &unread) != ST_OK)
+        differs = false;
+    st_close(r);
+    return differs;
+}
+
+status hf_config_read(arena *a, const json_t *obj, int64_t vocab_if_auto, model_config *out,
+                      err *e) {
+    TRY(model_config_read(a, obj, vocab_if_auto, out, e));
+    bool said = json_object_get(obj, "tie_word_embeddings") != NULL;
+    out->from_unties = out->from && !said && hf_has_own_head(out->from, out);
+    if (out->from_unties) out->tie_word_embeddings = false;
     return ST_OK;
 }
 
@@ -251,8 +306,7 @@ static status check_extra(const st_reader *r, const st_view *v, const st_view *t
         if (!differs) return ST_OK;
         err_set(e, ST_FORMAT,
                 "%s is stored and differs from the embedding, but the config ties them", v->name);
-        err_hint(e, "set tie_word_embeddings to false in config.json, or in a copy that `athanor "
-                    "import` makes");
+        err_hint(e, "leave tie_word_embeddings out: what is stored then decides");
         return err_where(e, "%s", v->path);
     }
     err_set(e, ST_FORMAT, "tensor %s belongs to no parameter of this model", v->name);

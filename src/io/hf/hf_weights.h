@@ -9,13 +9,16 @@
 
 #include "base/arena.h"
 #include "io/checkpoint/held.h"
+#include "io/safetensors/fp8.h"
 #include "model/config.h"
 
 /* A parameter as a folder stores it. */
 typedef struct hf_weight {
     const st_view *v;
-    const st_view *scale; /* fp8: NAME_scale_inv, the factors of its blocks (fp8.h); else NULL */
-    const float *mean;    /* every row behind those that are stored; NULL: all are stored */
+    const st_view
+        *scale;        /* fp8: NAME_scale_inv or NAME_scale, the factors of its blocks; else NULL */
+    fp8_grid grid;     /* of these */
+    const float *mean; /* every row behind those that are stored; NULL: all are stored */
 } hf_weight;
 
 /* Finds the tensor of every parameter of the whole model (param_store_whole): list[i] is that of
@@ -27,6 +30,12 @@ status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list
 /* Whether a head is stored that differs from the embedding `table`. */
 status hf_head_differs(const st_reader *r, const st_view *head, const st_view *table, bool *differs,
                        err *e) ATH_MUST_USE;
+/* The same of a folder: whether what it stores as the head makes a model of its own, though config.json ties it to the
+ * embedding. What is stored decides, as in transformers. false: also where nothing can be read. */
+bool hf_has_own_head(const char *dir, const model_config *mc);
+/* model_config_read, with that rule where the object has `from` and does not say tie_word_embeddings itself. */
+status hf_config_read(arena *a, const json_t *obj, int64_t vocab_if_auto, model_config *out,
+                      err *e) ATH_MUST_USE;
 /* A tensor by its name, or by one that differs in a prefix that other tools leave out or add; NULL:
  * there is none. */
 const st_view *hf_find_view(const st_reader *r, const char *name);

@@ -34,14 +34,16 @@ static status gpt2_from_hf(json_t *o, int64_t layers, bool file, err *e) {
 static void gpt2_to_hf(const model_config *mc, json_t *o) {
     hf_write(mc, o,
              "n_embd n_layer n_head n_positions n_ctx n_inner activation_function "
-             "layer_norm_epsilon embd_pdrop attn_pdrop resid_pdrop");
+             "layer_norm_epsilon embd_pdrop attn_pdrop resid_pdrop scale_attn_weights "
+             "scale_attn_by_inverse_layer_idx");
 }
 
 const model_family family_gpt2 = {
     .model_type = "gpt2",
     .architecture = "GPT2LMHeadModel",
     .classifier = "GPT2ForSequenceClassification",
-    .keys = MODEL_KEYS_OF_ALL "intermediate_size rms_norm_eps embd_pdrop attn_pdrop resid_pdrop",
+    .keys = MODEL_KEYS_OF_ALL "intermediate_size rms_norm_eps embd_pdrop attn_pdrop resid_pdrop "
+                              "scale_attn_weights scale_attn_by_inverse_layer_idx",
     .numbers = "layer_norm_epsilon",
     .own_keys = "bias",
     .inert_keys = "n_ctx", /* beside n_positions, which counts */

@@ -1,11 +1,12 @@
-/* HEAD_CE and HEAD_NLL: the head of a language model, a chunk of rows at a time.
+/* HEAD_CE, HEAD_NLL and HEAD_DISTILL: the head of a language model, a chunk of rows at a time.
  *
  *   logits = x w^T + bias (f32), capped;  lse, nll;  logits become dlogits in place;
  *   dx = dlogits w;  dw += dlogits^T x;  dbias += column sums of dlogits
  *
  * Without softcap the sum of exponentials leaves them in place of the logits, and dlogits is a
  * multiple. With softcap the logits stay, because its slope is made from them, and the exponentials
- * are computed twice.
+ * are computed twice. So are those of HEAD_DISTILL, whose formulas are in ref/head_ce.c: of these logits, of
+ * these over the temperature, and of the teacher's.
  *
  * In bf16 and f16 storage dlogits is rounded over its own logits, so that all three products run on
  * operands of that format. FLOPs 6 N V C with gradients: HEAD_CE in its forward pass, HEAD_NLL in its
@@ -22,7 +23,8 @@ typedef struct head {
     const op_call *c;
     tensor dx, dw, dbias; /* data NULL: not wanted */
     bool add_dx;
-    const tensor *dnll; /* NULL: run->grad_scale * weight for every row */
+    const tensor *dnll;    /* NULL: run->grad_scale * weight for every row */
+    const tensor *teacher; /* NULL: there is none */
     /* workspace */
     float *logits, *dx_chunk;
     void *gemm;
@@ -62,6 +64,41 @@ V_INLINE void head_row(const head *h, int64_t n, float *logits, bool grad, dtype
         row_scale(logits, logits, V, scale, dt);
     }
     s_put(logits, target, d_target, dt);
+}
+
+/* Row n of a student. */
+V_INLINE void distill_row(const head *h, int64_t n, float *logits, bool grad, dtype dt) {
+    const op_call *c = h->c;
+    int64_t V = c->in[1].rows;
+    const float *teacher = f32_at(h->teacher, n);
+    int32_t target = ((const int32_t *)c->in[2].data)[n * c->in[2].ld];
+    CHECK(target < V, "head: target %d is outside the vocabulary of %lld", target, (long long)V);
+    float cap = c->attr->head.softcap, w = c->attr->head.distill, T = c->attr->head.temperature;
+    if (cap > 0.0f) row_cap(logits, V, cap);
+    row_lesson l = {.max = row_max(logits, V), .max_t = row_max(teacher, V), .per_T = 1.0f / T};
+    double kl = row_compare(logits, teacher, V, &l), lse = (double)l.max + log(l.sum);
+    float at_target = target >= 0 ? logits[target] : 0.0f;
+    double loss = (1.0 - (double)w) * (lse - (double)at_target) + (double)(w * T * T) * kl;
+    if (c->out[0].data) *f32_at(&c->out[0], n) = target >= 0 ? (float)loss : 0.0f;
+    if (c->out[1].data) *f32_at(&c->out[1], n) = (float)lse;
+    if (!grad) return;
+    if (target < 0) {
+        memset(logits, 0, (size_t)(V * v_element_bytes(dt)));
+        return;
+    }
+    double s = (double)(c->run->grad_scale * c->attr->head.weight),
+           z = (double)c->attr->head.z_loss;
+    l.by = (float)(s * (1.0 - (double)w + 2.0 * z * lse) / l.sum);
+    l.by_q = (float)(s * (double)(w * T) / l.sum_q);
+    l.by_t = (float)(s * (double)(w * T) / l.sum_t);
+    l.per_cap = cap > 0.0f ? 1.0f / cap : 0.0f;
+    vf d = row_taught(v_set1(at_target), v_set1(teacher[target]), (float)s * (1.0f - w), &l);
+    FOR_VECTORS(V, j, left)
+    put_upto(
+        logits, j,
+        row_taught(get_upto(logits, j, left, DT_F32), get_upto(teacher, j, left, DT_F32), 0.0f, &l),
+        left, dt);
+    s_put(logits, target, d[0], dt);
 }
 
 static int64_t align64(int64_t bytes) {
@@ -162,8 +199,12 @@ static void run_chunks(head h) {
         int64_t rows = N - n0 < chunk ? N - n0 : chunk;
         make_logits(&h, n0, rows);
 #pragma omp parallel for num_threads(loop_threads(c, rows *V)) schedule(static)
-        for (int64_t r = 0; r < rows; r++)
-            WITH_DTYPE(x->dt, head_row, &h, n0 + r, h.logits + r * V, grad);
+        for (int64_t r = 0; r < rows; r++) {
+            if (h.teacher)
+                WITH_DTYPE(x->dt, distill_row, &h, n0 + r, h.logits + r * V, grad);
+            else
+                WITH_DTYPE(x->dt, head_row, &h, n0 + r, h.logits + r * V, grad);
+        }
         if (h.dx.data) head_dx(&h, n0, rows);
         if (h.dw.data) head_dw(&h, n0, rows);
         if (h.dbias.data) head_dbias(&h, n0, rows);
@@ -172,6 +213,12 @@ static void run_chunks(head h) {
 
 static void head_ce_fwd(const op_call *c) {
     head h = {.c = c};
+    if (c->attr->head.with_grad) h.dx = c->out[2], h.dw = c->din[1], h.dbias = c->din[3];
+    run_chunks(h);
+}
+
+static void head_distill_fwd(const op_call *c) {
+    head h = {.c = c, .teacher = &c->in[4]};
     if (c->attr->head.with_grad) h.dx = c->out[2], h.dw = c->din[1], h.dbias = c->din[3];
     run_chunks(h);
 }
@@ -200,4 +247,5 @@ static void head_workspace(const op_infer *io, int64_t ws[3]) {
 }
 
 const op_impl CPU_FN(cpu_head_ce) = {head_ce_fwd, NULL, NULL, head_workspace};
+const op_impl CPU_FN(cpu_head_distill) = {head_distill_fwd, NULL, NULL, head_workspace};
 const op_impl CPU_FN(cpu_head_nll) = {head_nll_fwd, head_nll_bwd, NULL, head_workspace};

@@ -10,6 +10,7 @@
 #define CPU_PRODUCTS(X)                                                                            \
     X(LINEAR, linear)                                                                              \
     X(HEAD_CE, head_ce)                                                                            \
+    X(HEAD_DISTILL, head_distill)                                                                    \
     X(HEAD_NLL, head_nll)
 #define CPU_OTHERS(X)                                                                              \
     X(BIAS, bias)                                                                                  \

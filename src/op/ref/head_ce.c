@@ -1,4 +1,4 @@
-/* HEAD_CE and HEAD_NLL: language-model head and cross-entropy, some rows of logits at a time.
+/* HEAD_CE, HEAD_NLL and HEAD_DISTILL: language-model head and cross-entropy, some rows of logits at a time.
  *
  *   logits = x w^T + bias, with softcap c: c tanh(logits / c)
  *   lse = log sum_v exp(logits_v);  nll = lse - logits[target]
@@ -6,6 +6,9 @@
  *   dlogits_v = s ((1 + 2 z lse) softmax_v - [v = target]), with softcap times 1 - (logits_v / c)^2
  *   dx = dlogits w;  dw = dlogits^T x;  dbias = column sums of dlogits
  *
+ * HEAD_DISTILL, with p and q the softmax of the teacher's and of these logits over T:
+ *   nll = (1-w) (lse - logits[target]) + w T^2 sum_v p_v log(p_v / q_v)
+ *   dlogits_v = s ((1-w + 2 z lse) softmax_v - (1-w) [v = target] + w T (q_v - p_v))
  *
  * For HEAD_NLL z = 0, and s of a row is the gradient of its nll. Workspace: the logits of one
  * chunk, then overwritten by dlogits. */
@@ -16,8 +19,49 @@ typedef struct head {
     const op_call *c;
     tensor dx, dw, dbias; /* data NULL: not wanted */
     bool add_dx;
-    const tensor *dnll; /* NULL: run->grad_scale * weight for every row */
+    const tensor *dnll;    /* NULL: run->grad_scale * weight for every row */
+    const tensor *teacher; /* NULL: there is none */
 } head;
+
+/* What a row has of its teacher. */
+typedef struct lesson {
+    const REAL *teacher;
+    ACC w, T;       /* attr.distill, attr.temperature; w 0: no teacher */
+    ACC lse, lse_q; /* of the teacher's logits and of these, over T */
+    ACC kl;
+} lesson;
+
+static ACC lse_over(const REAL *x, int64_t V, ACC T) {
+    ACC max = -INFINITY, sum = 0;
+    for (int64_t v = 0; v < V; v++) max = (ACC)x[v] > max ? (ACC)x[v] : max;
+    for (int64_t v = 0; v < V; v++) sum += (ACC)r_exp((REAL)(((ACC)x[v] - max) / T));
+    return max / T + log(sum);
+}
+
+static ACC prob_over(ACC x, ACC lse, ACC T) {
+    return (ACC)r_exp((REAL)(x / T - lse));
+}
+
+static lesson take_lesson(const head *h, int64_t n, const REAL *logits, int64_t V) {
+    if (!h->teacher) return (lesson){0};
+    lesson l = {.teacher = real_row_of(h->teacher, n),
+                .w = h->c->attr->head.distill,
+                .T = h->c->attr->head.temperature};
+    l.lse = lse_over(l.teacher, V, l.T);
+    l.lse_q = lse_over(logits, V, l.T);
+    for (int64_t v = 0; v < V; v++) {
+        ACC p = prob_over(l.teacher[v], l.lse, l.T);
+        if (p > 0) l.kl += p * ((ACC)(l.teacher[v] - logits[v]) / l.T - l.lse + l.lse_q);
+    }
+    return l;
+}
+
+/* d (w T^2 KL) / d logits_v */
+static ACC taught(const lesson *l, int64_t v, ACC logit) {
+    if (!l->teacher) return 0;
+    return l->w * l->T *
+           (prob_over(logit, l->lse_q, l->T) - prob_over(l->teacher[v], l->lse, l->T));
+}
 
 static bool makes_gradients(const head *h) {
     return h->dx.data || h->dw.data || h->dbias.data;
@@ -47,15 +91,18 @@ static void head_row(const head *h, int64_t n, REAL *logits) {
     ACC sum = 0;
     for (int64_t v = 0; v < V; v++) sum += (ACC)r_exp(logits[v] - max);
     ACC lse = (ACC)max + log(sum);
-    ACC nll = target < 0 ? 0 : lse - (ACC)logits[target];
+    lesson l = take_lesson(h, n, logits, V);
+    ACC nll = target < 0 ? 0 : (1 - l.w) * (lse - (ACC)logits[target]) + l.w * l.T * l.T * l.kl;
     if (c->out[0].data) *real_row_of(&c->out[0], n) = (REAL)nll;
     if (c->out[1].data) *real_row_of(&c->out[1], n) = (REAL)lse;
     if (!makes_gradients(h)) return;
     ACC s = grad_of_row(h, n);
-    ACC scale = s * (1 + 2 * (ACC)c->attr->head.z_loss * lse);
+    ACC scale = s * (1 - l.w + 2 * (ACC)c->attr->head.z_loss * lse);
     for (int64_t v = 0; v < V; v++) {
         ACC t = cap > 0 ? (ACC)logits[v] / cap : 0;
-        ACC d = scale * (ACC)r_exp((REAL)((ACC)logits[v] - lse)) - (v == target ? s : 0);
+        ACC d =
+            scale * (ACC)r_exp((REAL)((ACC)logits[v] - lse)) - (v == target ? s * (1 - l.w) : 0);
+        d += s * taught(&l, v, logits[v]);
         logits[v] = (REAL)(d * (1 - t * t));
     }
 }
@@ -117,6 +164,12 @@ static void head_ce_fwd(const op_call *c) {
     run_chunks(&h);
 }
 
+static void head_distill_fwd(const op_call *c) {
+    head h = {.c = c, .teacher = &c->in[4]};
+    if (c->attr->head.with_grad) h.dx = c->out[2], h.dw = c->din[1], h.dbias = c->din[3];
+    run_chunks(&h);
+}
+
 static void head_nll_fwd(const op_call *c) {
     run_chunks(&(head){.c = c});
 }
@@ -137,4 +190,5 @@ static void head_workspace(const op_infer *io, int64_t ws[3]) {
 }
 
 const op_impl REF_IMPL(HEAD_CE) = {head_ce_fwd, NULL, NULL, head_workspace};
+const op_impl REF_IMPL(HEAD_DISTILL) = {head_distill_fwd, NULL, NULL, head_workspace};
 const op_impl REF_IMPL(HEAD_NLL) = {head_nll_fwd, head_nll_bwd, NULL, head_workspace};

@@ -75,6 +75,20 @@ status infer_HEAD_CE(op_infer *io, err *e) {
     return ST_OK;
 }
 
+status infer_HEAD_DISTILL(op_infer *io, err *e) {
+    float w = io->attr->head.distill, t = io->attr->head.temperature;
+    if (!given(io, 4)) return err_set(e, ST_USAGE, "head_distill: there is no teacher");
+    TRY(expect_dtype(io, 4, real_dt(io), e));
+    TRY(same_rows(io, 0, 4, e));
+    TRY(expect_cols(io, 4, io->in[1].rows, "the number of rows of w", e));
+    if (!(w >= 0 && w <= 1) || !(t > 0))
+        return err_set(e, ST_USAGE, "head_distill: the weight is %g and the temperature %g",
+                       (double)w, (double)t);
+    TRY(infer_HEAD_CE(io, e));
+    io->fwd.flops += (io->attr->head.with_grad ? 12.0 : 8.0) * elements(&io->in[4]);
+    return ST_OK;
+}
+
 status infer_HEAD_NLL(op_infer *io, err *e) {
     TRY(infer_head(io, e));
     if (io->attr->head.z_loss != 0)

@@ -115,7 +115,7 @@ static void walk_entry(session *s, const step_entry *t, uint64_t first_sample, f
     switch (t->action) {
         case STEP_FILL:
             execute_fill(g, g->train, first_sample + (uint64_t)t->micro_batch * (uint64_t)g->B);
-            batch_put(io, t->frame, &g->rows);
+            execute_put(s->setup.dev, g, t);
             break;
         case STEP_FORWARD:
         case STEP_BACKWARD: prog_walk(io->p, t->first, t->end, &run, visit, f); break;

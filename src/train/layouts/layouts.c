@@ -69,7 +69,7 @@ static void shorten(config *c, int batch) {
 
 static status read_model(const layout_trial *t, arena *a, model_config *mc, err *e) {
     *mc = t->lora.gguf.config;
-    return t->lora.gguf.a ? ST_OK : model_config_read(a, t->c->model, 0, mc, e);
+    return t->lora.gguf.a ? ST_OK : hf_config_read(a, t->c->model, 0, mc, e);
 }
 
 /* Keeps the first layers only, if the model's config allows that: some configs list all layers, and

@@ -26,6 +26,7 @@ status origins_open(session *s, err *e) {
     }
     s->parents = json_array();
     TRY(add_model(s->parents, "base", from, e));
+    if (u->c->distill.teacher) return add_model(s->parents, "teacher", u->c->distill.teacher, e);
     return u->objective->reference ? add_model(s->parents, "reference", reference, e) : ST_OK;
 }
 
