@@ -252,9 +252,9 @@ static bool is_same(const plan_signature *a, const plan_signature *b) {
            a->routing.balance == b->routing.balance && a->routing.z_loss == b->routing.z_loss &&
            a->routing.tallies == b->routing.tallies &&
            a->routing.capacity_factor == b->routing.capacity_factor &&
-           a->lesson.weight == b->lesson.weight &&
-           a->lesson.temperature == b->lesson.temperature && a->rope_theta == b->rope_theta &&
-           a->grads_in_frame == b->grads_in_frame && a->head_elsewhere == b->head_elsewhere;
+           a->lesson.weight == b->lesson.weight && a->lesson.temperature == b->lesson.temperature &&
+           a->rope_theta == b->rope_theta && a->grads_in_frame == b->grads_in_frame &&
+           a->head_elsewhere == b->head_elsewhere;
 }
 
 static plan_program *find(const plan *p, const plan_signature *g) {

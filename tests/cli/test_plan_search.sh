@@ -7,10 +7,10 @@ train: {seq_len: 2048, global_batch_size: 256, precision: bf16, steps: 10}
 optim: {lr: 1e-4}
 cluster: h100-16
 Y
-expect 0 plan search m.yaml --runnable --write
+expect 0 plan search m.yaml --exact --write
 grep -q 'The first before the second: .* less time a step' out || fail "no reason: $(cat out)"
 grep -q 'm.best.yaml has the first' out || fail "no config"
-expect 0 plan search m.yaml --runnable --json
+expect 0 plan search m.yaml --exact --json
 best=$(field step_ms out)
 [ "$(grep -o '"step_ms": [0-9.]*' out | sed 's/.*: //' | sort -g | head -n 1)" = "$best" ] || fail "not the fastest first"
 expect 0 plan m.best.yaml --json
@@ -23,6 +23,6 @@ grep -q 'cannot run pipelines yet' out || fail "a sketch is not called one"
 
 expect 4 plan search llama-3.1-70b cluster=h100-8 train.global_batch_size=64
 grep -q 'GiB of each device' err || fail "$(cat err)"
-expect 2 plan search m.yaml train.global_batch_size=7 --runnable
+expect 2 plan search m.yaml train.global_batch_size=7 --exact
 expect 2 plan search m.yaml cluster=null
 grep -q 'cluster=h100-64' err || fail "$(cat err)"

@@ -137,7 +137,7 @@ static void test_cache_of_f16(void **state) {
         const int pieces[] = {7, 1, 1, 6, 1, 5, 1, 1, 1};
         lab_open(&l, golden_names[m], DT_F32, LONGEST, PREFILL_T);
         int64_t wide = l.g.p->region[REGION_CACHE].bytes;
-        assert_int_equal(wide, model_cache_bytes(&l.g.mc, 1, 1, LONGEST, DT_F32));
+        assert_int_equal(wide, model_cache_bytes(&l.g.mc, 1, 1, LONGEST, DT_F32, DT_F32));
         lab_close(&l);
         lab_open_with(&l, golden_names[m], DT_F32, LONGEST, PREFILL_T, true);
         int64_t states = model_cache_bytes(&l.g.p->spec.model, 1, 1, 0, DT_F32, DT_F32);

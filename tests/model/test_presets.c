@@ -236,7 +236,7 @@ static void test_latent_cache(void **state) {
         model_config mc;
         open_preset(a, models[i].name, NULL, NULL, &mc);
         for (int tp = 1; tp <= 8; tp *= 2)
-            assert_int_equal(model_cache_bytes(&mc, tp, 3, 100, DT_BF16),
+            assert_int_equal(model_cache_bytes(&mc, tp, 3, 100, DT_BF16, DT_BF16),
                              models[i].numbers * models[i].layers * 3 * 100 * 2);
         arena_free(a);
     }

@@ -45,7 +45,7 @@ static status search(finding *f, const cli_args *args, err *e) {
     search_spec what = {.base = f->p->spec,
                         .global_batch = f->c->train.global_batch_size,
                         .most = (int)most,
-                        .pipelines = !cli_has(args, "runnable")};
+                        .pipelines = !cli_has(args, "exact")};
     int64_t began = clock_now_ns();
     status st = search_layouts(&f->found, f->a, f->meta, &what, &f->on, e);
     f->seconds = clock_since_s(began);
@@ -68,10 +68,9 @@ static void print_json(const finding *f) {
     for (int i = 0; i < f->found.n; i++) {
         const search_found *x = &f->found.found[i];
         json_array_append_new(
-            best, json_pack("{s:o,s:o,s:{s:I,s:b},s:b,s:b}", "layout", layout_json(&x->layout),
-                            "time", clock_json(&x->result.time, &f->on), "memory", "peak_bytes",
-                            (json_int_t)x->result.memory_bytes, "fits", 1, "exact", (int)x->exact,
-                            "runnable", (int)(x->layout.pp == 1)));
+            best, json_pack("{s:o,s:o,s:{s:I,s:b},s:b}", "layout", layout_json(&x->layout), "time",
+                            clock_json(&x->result.time, &f->on), "memory", "peak_bytes",
+                            (json_int_t)x->result.memory_bytes, "fits", 1, "exact", (int)x->exact));
     }
     cli_print_json(json_pack("{s:o,s:i,s:i,s:i,s:f}", "best", best, "tried", f->found.tried,
                              "too_large", f->found.too_large, "impossible", f->found.unfit,
@@ -100,9 +99,7 @@ static void print_table(const finding *f) {
         strbuf_puts(&text, x->exact ? "\n" : " *\n");
         sketched |= !x->exact;
     }
-    if (sketched)
-        strbuf_puts(&text,
-                    "\n* reckoned from single layers; this version cannot run pipelines yet\n");
+    if (sketched) strbuf_puts(&text, "\n* reckoned from single layers, as all pipelines are\n");
     if (r->n > 1) {
         strbuf_puts(&text, "\nThe first before the second: ");
         search_explain(&r->found[0], &r->found[1], &text);
@@ -171,14 +168,14 @@ static status cmd_plan_search(const cli_args *args, err *e) {
 
 static const cli_option options[] = {
     {"most", "N", "layouts that are shown (5)"},
-    {"runnable", NULL, "only layouts that this version can run: no pipelines"},
+    {"exact", NULL, "only layouts that are planned and clocked as they would run: no pipelines"},
     {"write", NULL, "writes the config with the first layout: to -o, or NAME.best.yaml"},
     {0}};
 
 const cli_command command_plan_search = {
     .name = "plan search",
     .summary = "the best layouts of a model on a cluster, with reasons",
-    .usage = "CONFIG cluster=NAME [key=value...] [--most N] [--runnable] [--write] [-o OUT.yaml]",
+    .usage = "CONFIG cluster=NAME [key=value...] [--most N] [--exact] [--write] [-o OUT.yaml]",
     .run = cmd_plan_search,
     .options = options,
     .takes_output = true,
