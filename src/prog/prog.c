@@ -85,6 +85,21 @@ int prog_count_contributions(const prog *const *p, int n) {
     return most;
 }
 
+/* The shape of v; where a backward does not read v, that of `shape`. */
+static tensor shape_of(const graph *g, val v, val shape) {
+    val of = v != VAL_NONE ? v : shape;
+    return of != VAL_NONE ? g->value[of].t : (tensor){0};
+}
+
+/* What the rule says, or less: to the sum of a table's gradient that is there already, only the rows that were looked up are
+ * added, while a new one is written whole. */
+static double bytes_of(const graph *g, const op_rec *r) {
+    uint8_t table = op_classes[r->kind].looked_up & r->acc;
+    if (r->entry != ENTRY_BWD_WEIGHT || !table) return r->bytes;
+    tensor y = shape_of(g, r->out[0], r->shape_out[0]);
+    return (double)y.rows * (double)y.cols * (double)(dtype_bytes(y.dt) + 2 * sizeof(float));
+}
+
 static void collect_stats(graph *g, prog_stats *s) {
     int32_t n_forward = 0;
     for (int32_t i = 0; i < g->n_ops; i++) {
@@ -94,7 +109,7 @@ static void collect_stats(graph *g, prog_stats *s) {
                                             : &s->flops_backward;
         *flops += r->flops - r->flops_again;
         s->flops_recompute += r->flops_again;
-        s->bytes_moved += r->bytes;
+        s->bytes_moved += bytes_of(g, r);
         s->ops_recomputed += r->recomputed;
         if (r->phase == PHASE_F) n_forward = i + 1;
         if (r->ws_buf >= 0 && g->buf[r->ws_buf].bytes > s->workspace_peak_bytes)
@@ -157,21 +172,6 @@ const prog_stats *prog_get_stats(const prog *p) {
     return &p->stats;
 }
 
-/* The shape of v; where a backward does not read v, that of `shape`. */
-static tensor shape_of(const graph *g, val v, val shape) {
-    val of = v != VAL_NONE ? v : shape;
-    return of != VAL_NONE ? g->value[of].t : (tensor){0};
-}
-
-/* What the rule says, or less: to the sum of a table's gradient that is there already, only the rows that were looked up are
- * added, while a new one is written whole. */
-static double bytes_of(const op_rec *r, const prog_op *o) {
-    uint8_t table = op_classes[r->kind].looked_up & r->acc;
-    if (o->entry != ENTRY_BWD_WEIGHT || !table) return r->bytes;
-    return (double)o->out[0].rows * (double)o->out[0].cols *
-           (double)(dtype_bytes(o->out[0].dt) + 2 * sizeof(float));
-}
-
 prog_op prog_get_op(const prog *p, int i) {
     const graph *g = p->g;
     const op_rec *r = &g->op[i];
@@ -186,7 +186,7 @@ prog_op prog_get_op(const prog *p, int i) {
                  .flops = r->flops};
     for (int k = 0; k < OP_MAX_IN; k++) o.in[k] = shape_of(g, r->in[k], r->shape_in[k]);
     for (int k = 0; k < OP_MAX_OUT; k++) o.out[k] = shape_of(g, r->out[k], r->shape_out[k]);
-    o.bytes = bytes_of(r, &o);
+    o.bytes = bytes_of(g, r);
     return o;
 }
 

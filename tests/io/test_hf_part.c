@@ -60,9 +60,19 @@ static void test_every_run(void **state) {
     const param shapes[] = {
         {.rows = 12, .cols = 10, .rank = 2},
         {.rows = 12, .cols = 10, .rank = 2, .transposed = true},
-        {.rows = 24, .cols = 5, .rank = 2, .order = ROWS_BY_HEAD, .heads = 2, .head_dim = 4},
+        {.rows = 24,
+         .cols = 5,
+         .rank = 2,
+         .order = ROWS_BY_HEAD,
+         .heads = 2,
+         .part_rows = {4, 4, 4}},
         {.rows = 12, .cols = 4, .rank = 2, .order = ROWS_PAIRS, .head_dim = 6, .rotary = 4},
-        {.rows = 1, .cols = 24, .rank = 1, .order = ROWS_BY_HEAD, .heads = 2, .head_dim = 4},
+        {.rows = 1,
+         .cols = 24,
+         .rank = 1,
+         .order = ROWS_BY_HEAD,
+         .heads = 2,
+         .part_rows = {4, 4, 4}},
         {.rows = 1, .cols = 12, .rank = 1},
     };
     for (int i = 0; i < ARRAY_LEN(shapes); i++) {

@@ -126,7 +126,7 @@ static void check_case(dev *cpu, dev *twin, const op_case *cs, dtype dt) {
                   .fixed_limit = 1000,
                   .fixed_overflow = &overflow};
     op_impl on_twin = {fwd_on_twin, impl->bwd_input ? bwd_input_on_twin : NULL,
-                       impl->bwd_weight ? bwd_weight_on_twin : NULL, NULL};
+                       impl->bwd_weight ? bwd_weight_on_twin : NULL, impl->workspace};
     run.dev = cpu; /* where the harness gives a call to call_on_twin, at once */
     guest g = {.run = run, .twin = twin, .impl = impl, .s = &there};
     run_case(&here, impl, &run);

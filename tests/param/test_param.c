@@ -181,7 +181,7 @@ static void check_rows(const param *p, const int64_t *want) {
 static void test_file_rows(void **state) {
     (void)state;
     /* q, k, v of two heads of two rows; files: q, k, v of head 0, then of head 1 */
-    param by_head = {.rows = 12, .order = ROWS_BY_HEAD, .heads = 2, .head_dim = 2};
+    param by_head = {.rows = 12, .order = ROWS_BY_HEAD, .heads = 2, .part_rows = {2, 2, 2}};
     check_rows(&by_head, (const int64_t[]){0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11});
     /* two heads of five rows, of which four are rotated */
     param pairs = {.rows = 10, .order = ROWS_PAIRS, .heads = 2, .head_dim = 5, .rotary = 4};
