@@ -539,11 +539,18 @@ int64_t model_ahead_params(const model_config *mc, const param_store *s) {
     return n;
 }
 
+/* Neither of a layer nor a matrix at an end: positions, last norms, biases of heads, and those that only choose experts. */
+static bool is_left_out(const param *p) {
+    return p->part == PART_POSITIONS || p->part == PART_FINAL_NORM ||
+           p->part == PART_ENCODER_NORM || p->part == PART_ROUTER_BIAS ||
+           (p->part == PART_HEAD && p->rank == 1);
+}
+
 int64_t model_active_params(const model_config *mc, const param_store *s) {
     int64_t n = 0, of_experts = 0;
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
-        if (model_param_is_ahead(mc, p)) continue;
+        if (model_param_is_ahead(mc, p) || is_left_out(p)) continue;
         *(model_part_of_expert(p->part) ? &of_experts : &n) += param_whole_elems(p);
     }
     return of_experts ? n + of_experts / mc->num_experts * mc->num_experts_per_tok : n;

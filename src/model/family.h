@@ -327,8 +327,9 @@ int64_t model_embedding_params(const model_config *mc, const param_store *s);
  * beside the embedding and the head that they share. */
 bool model_param_is_ahead(const model_config *mc, const param *p);
 int64_t model_ahead_params(const model_config *mc, const param_store *s);
-/* Parameters that a token goes through: all but those of modules, and of the experts that it does not
- * pick. */
+/* Parameters that a token goes through, as published counts have them: the layers with the experts that it picks, the
+ * embedding and the head. Modules, position tables, the last norm, a head's bias and the biases that choose experts do not
+ * count. */
 int64_t model_active_params(const model_config *mc, const param_store *s);
 
 #endif
