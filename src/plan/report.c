@@ -95,7 +95,7 @@ static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
         err_where(e, "checkpoint.async");
         return err_hint(e, "set checkpoint.async=false: it saves without a copy in memory");
     }
-    if (B < p->spec.train_B && plan_frames(p) > 1) {
+    if (B < p->spec.train_B && plan_frames(p) > 1 && plan_stages(p) == 1) {
         err_where(e, "parallel.pp_schedule");
         return err_hint(e,
                         "set parallel.pp_schedule=1f1b: one micro-batch's activations at a time");

@@ -127,8 +127,10 @@ static void take_layout(config *c, const sketch_layout *l) {
 static status write_config(const finding *f, const cli_args *args, err *e) {
     config *c;
     char path[4096];
-    const char *in = path_base(args->inputs[0]), *dot = strrchr(in, '.');
-    snprintf(path, sizeof path, "%.*s.best.yaml", (int)(dot ? dot - in : (long)strlen(in)), in);
+    const char *in = path_base(args->inputs[0]);
+    size_t n = strlen(in);
+    if (n > 5 && strcmp(in + n - 5, ".yaml") == 0) n -= 5;
+    snprintf(path, sizeof path, "%.*s.best.yaml", (int)n, in);
     TRY(model_arg_load(args->inputs[0], args, &c, e));
     take_layout(c, &f->found.found[0].layout);
     char *text = config_to_yaml(c);

@@ -85,6 +85,12 @@ static status write_rows(const cli_args *args, const measured_rows *r, err *e) {
     return st;
 }
 
+static status check_used(const cli_args *args, const measured_rows *r, err *e) {
+    if (measured_judge(r).used > 0) return ST_OK;
+    err_at(e, ST_FORMAT, args->inputs[0], "none of its %d rows can be used", r->n);
+    return err_hint(e, "docs/planning.md says which columns and values rows need");
+}
+
 static status report(const cli_args *args, const measured_rows *r, const char *how, err *e) {
     measured_score s = measured_judge(r);
     if (args->json) {
@@ -112,7 +118,8 @@ static status cmd_plan_validate(const cli_args *args, err *e) {
     if (st == ST_OK) st = find_model(args, &r.c, &m, e);
     if (st == ST_OK) {
         measured_predict(&r, &m);
-        st = report(args, &r, "as it is", e);
+        st = check_used(args, &r, e);
+        if (st == ST_OK) st = report(args, &r, "as it is", e);
     }
     measured_free(&r);
     return st;
@@ -156,7 +163,8 @@ static status cmd_plan_fit(const cli_args *args, err *e) {
     if (st == ST_OK) {
         measured_model m = measured_start(&r.c);
         measured_fit(&r, &m, -1);
-        st = write_fit(args, &m, e);
+        st = check_used(args, &r, e);
+        if (st == ST_OK) st = write_fit(args, &m, e);
         if (holds) hold_out(&r, &m);
         if (st == ST_OK)
             st = report(args, &r,

@@ -119,6 +119,7 @@ static void update(ticking *k) {
     double began = k->now, all = 0, bytes = clock_update_bytes(k->p);
     if (k->ranks) agree(k);
     began = k->now;
+    if (param_units(s) == 0) k->now += roofline_stream(k->c, bytes); /* one rank alone */
     for (int u = 0; u < param_units(s); u++) all += (double)param_unit_at(s, u)->piece_n;
     for (int u = 0; u < param_units(s); u++) {
         const param_unit *unit = param_unit_at(s, u);

@@ -36,15 +36,12 @@ static void note(searching *k, const sketch *s, const sketch_layout *l) {
     k->out->found[k->out->n++] = f;
 }
 
-/* Schedules of a pipeline; those with several chunks a stage only where layers suffice. */
+/* The schedules of a pipeline that this program runs; those with several chunks a stage only where layers suffice. */
 static void try_schedules(searching *k, const sketch *s, sketch_layout l) {
     static const struct {
         schedule_kind kind;
         int chunks;
-    } ways[] = {{SCHEDULE_1F1B, 1},
-                {SCHEDULE_INTERLEAVED, 2},
-                {SCHEDULE_INTERLEAVED, 4},
-                {SCHEDULE_ZB_H1, 1}};
+    } ways[] = {{SCHEDULE_1F1B, 1}, {SCHEDULE_INTERLEAVED, 2}, {SCHEDULE_INTERLEAVED, 4}};
     for (int i = 0; i < (l.pp > 1 ? ARRAY_LEN(ways) : 1); i++) {
         l.schedule = ways[i].kind;
         l.chunks_of_stage = ways[i].chunks;

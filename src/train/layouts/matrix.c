@@ -139,16 +139,17 @@ typedef struct tolerances {
 
 /* Ordinary sums differ in their last bits. Adam divides by the gradient's size, so the update of a
  * gradient that is nearly zero may differ by much; in 16 bits a weight may be rounded to the
- * other neighbour. */
-static tolerances tolerances_of(const layout_way *way) {
-    if (way->precision != CONFIG_PRECISION_FP32) return (tolerances){1e-3, 1e-2};
+ * other neighbour, and gradients that travel in 16 bits (parallel.reduce_dtype) are. */
+static tolerances tolerances_of(const layout_trial *t, const layout_way *way) {
+    bool narrow = way->ordinary && t->c->parallel.reduce_dtype == CONFIG_REDUCE_BF16;
+    if (way->precision != CONFIG_PRECISION_FP32 || narrow) return (tolerances){1e-3, 1e-2};
     return (tolerances){way->ordinary ? 1e-4 : 1e-5, 1e-4};
 }
 
 layout_verdict layout_compare(const layout_trial *t, const layout *l, const layout_result *one,
                               const layout_result *r) {
     layout_verdict v = {.ok = true, .exact = l->tp == 1 && !r->way.ordinary};
-    tolerances most = v.exact ? (tolerances){0, 0} : tolerances_of(&r->way);
+    tolerances most = v.exact ? (tolerances){0, 0} : tolerances_of(t, &r->way);
     compare_weights(&v, t, one, r);
     compare_gradients(&v, t, one, r, most.norm);
     if (!v.exact && relative(one->steps[0].norm, r->steps[0].norm, 0) > most.loss)
