@@ -24,6 +24,10 @@ static void choose_of_list(arena *a, model_config *mc, const key_row *k,
 
 static status choose_layers(arena *a, const inherit_options *opt, model_config *mc, err *e) {
     if (!opt->layers) return ST_OK;
+    if (mc->num_encoder_layers) {
+        err_at(e, ST_USAGE, "--layers", "layers of an encoder and a decoder cannot be chosen");
+        return err_hint(e, "leave --layers out: --map chooses tokens");
+    }
     for (int i = 0; i < opt->n_layers; i++) {
         if (opt->layers[i] >= 0 && opt->layers[i] < mc->num_hidden_layers) continue;
         err_at(e, ST_USAGE, "--layers", "the model has no layer %lld, its layers are 0 to %lld",
@@ -109,6 +113,7 @@ static status choose_tokens(const inherit_options *opt, model_source *out, token
     }
     mc->vocab_size = t->n;
     if (mc->pad_token_id >= 0) mc->pad_token_id = new_id(t, mc->pad_token_id);
+    if (mc->decoder_start_id >= 0) mc->decoder_start_id = new_id(t, mc->decoder_start_id);
     out->keys = new_keys(out->keys, t);
     out->kind =
         MODEL_SOURCE_LLAMA2C; /* the files of a tokenizer that lie beside it are another's */
@@ -145,11 +150,18 @@ static st_tensor rows_of(arena *a, const st_tensor *in, const token_rows *t) {
     return out;
 }
 
+/* The larger model's layer that a layer is; modules behind the last layer stay behind it. */
+static int larger_layer(const model_source *larger, int layer, const inherit_options *opt) {
+    if (layer < 0 || !opt->layers) return layer;
+    if (layer < opt->n_layers) return (int)opt->layers[layer];
+    return layer - opt->n_layers + (int)larger->config.num_hidden_layers;
+}
+
 /* The larger model's tensor of the same name in the chosen layer. */
 static int find_larger(const model_source *larger, const param *p, const inherit_options *opt) {
+    int layer = larger_layer(larger, p->layer, opt);
     for (int i = 0; i < param_count(larger->params); i++) {
         const param *q = param_at(larger->params, i);
-        int layer = p->layer >= 0 && opt->layers ? (int)opt->layers[p->layer] : p->layer;
         if (q->part != p->part || q->layer != layer) continue;
         const char *a = strrchr(p->name, '.'), *b = strrchr(q->name, '.');
         if (strcmp(a ? a : p->name, b ? b : q->name) != 0) continue;

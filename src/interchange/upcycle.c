@@ -90,7 +90,9 @@ static status make_config(const model_source *dense, const upcycle_options *opt,
     mc.norm_topk_prob = true;
     mc.expert_layers = 1;
     mc.router_aux_loss_coef = 0.001;
-    if (strcmp(mc.family->model_type, "qwen3_moe") == 0)
+    mc.num_shared_experts = mc.shared_expert_intermediate_size = 0;
+    mc.shared_expert_gate = false;
+    if (strcmp(mc.family->model_type, "qwen3_moe") == 0 || mc.moe_intermediate_size > 0)
         mc.moe_intermediate_size = mc.intermediate_size;
     json_t *o = model_config_json(&mc, -1, -1, DT_F32);
     status st = model_config_read_file(dense->a, o, out, e);

@@ -308,7 +308,7 @@ typedef struct model_rec {
  *   training, between chunks: "grad.y" comes in and "grad.x" goes out */
 void model_record(model_rec *r);
 /* Random ops (dropout) in the layers before this one: random_ops_before of a chunk's graph. */
-uint32_t model_random_ops_before(int layer);
+uint32_t model_random_ops_before(const model_config *mc, int layer);
 /* Bytes of SPACE_STATE that B cached sequences of Tmax tokens need on one of tp ranks; dt: of keys and values; `activations`: of the program,
  * and so of states. */
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt,

@@ -153,11 +153,13 @@ val model_embed(model_rec *r, val ids, val pos) {
     return graph_dropout(r->g, x, (float)mc->embd_pdrop);
 }
 
-/* Dropout of the embedding; of a layer attention, and its two branches. */
+/* Dropout of the embedding; of a layer attention, unless it is linear, and its two branches. */
 enum { RANDOM_OPS_OF_EMBEDDING = 1, RANDOM_OPS_OF_LAYER = 3 };
 
-uint32_t model_random_ops_before(int layer) {
-    return layer == 0 ? 0 : (uint32_t)(RANDOM_OPS_OF_EMBEDDING + RANDOM_OPS_OF_LAYER * layer);
+uint32_t model_random_ops_before(const model_config *mc, int layer) {
+    uint32_t n = layer == 0 ? 0 : RANDOM_OPS_OF_EMBEDDING;
+    for (int l = 0; l < layer; l++) n += RANDOM_OPS_OF_LAYER - (model_layer(mc, l).linear.Hv > 0);
+    return n;
 }
 
 /* What the layers before this chunk made. */

@@ -275,6 +275,10 @@ prog *plan_prog(const plan *p, plan_use use, int number) {
 
 /* ---- recording ---- */
 
+static const model_config *config_of(const plan_spec *s, const plan_signature *g) {
+    return g->model ? &s->others[g->model - 1].config : &s->model;
+}
+
 static graph_options options_of(const plan *p, const plan_spec *s, const plan_signature *g) {
     return (graph_options){
         .dev = p->dev,
@@ -288,7 +292,7 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .fixed_grads = g->train && s->fixed_grads,
         .by_row = g->task == TASK_BODY || g->task == TASK_HEAD,
         .rounds = g->task == TASK_LOGITS || g->task == TASK_BODY || g->task == TASK_HEAD,
-        .random_ops_before = model_random_ops_before(g->layers.first)};
+        .random_ops_before = model_random_ops_before(config_of(s, g), g->layers.first)};
 }
 
 static const char *use_name(plan_use use) {
@@ -304,7 +308,7 @@ static const char *use_name(plan_use use) {
 static status record(plan *p, const plan_spec *s, const plan_signature *g, prog **out, err *e) {
     graph_options opt = options_of(p, s, g);
     model_rec r = {.g = graph_new(p->memory, &opt),
-                   .mc = g->model ? &s->others[g->model - 1].config : &s->model,
+                   .mc = config_of(s, g),
                    .params = p->model[g->model].store,
                    .adapters = &s->adapters,
                    .task = g->task,

@@ -96,6 +96,9 @@ status distill_open(setup *u, err *e) {
     TRY(open_source(u, &s, e));
     status st = check_tokenizer(u, &s, e);
     if (st == ST_OK) st = check_length(u, &s, e);
+    if (st == ST_OK && s.config.num_encoder_layers)
+        st = config_error(u->c, e, "distill.teacher",
+                          "the teacher has an encoder, and the student reads no source");
     if (st == ST_OK && s.config.num_labels)
         st = config_error(u->c, e, "distill.teacher",
                           "the teacher has a head of labels, and says nothing of the next token");

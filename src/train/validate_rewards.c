@@ -2,6 +2,7 @@
  * behind it. What a batch says of its sequences is kept until the end, since an estimate of the
  * divergence needs all of them. Sums are of integers: any number of ranks gets the same. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "train/events.h"
 
@@ -10,17 +11,32 @@ typedef struct tally {
     objective_row *rows; /* learned ones of whole samples */
     int samples;         /* so far, of this rank */
     int64_t kl;          /* sum of log ratios of the sequences that are not learned */
+    int labels;          /* of a head of rewards, else 0 */
+    float *
+        scores; /* [rows, labels] and their gradients behind them: the stage's own are those of the last batch */
 } tally;
 
+/* The next n rows keep their scores beyond the batch. */
+static void keep_scores(const tally *t, int64_t most, objective_row *row, int n) {
+    for (int i = 0; i < n; i++) {
+        float *own = t->scores + (row + i - t->rows) * t->labels;
+        memcpy(own, row[i].score, sizeof *own * (size_t)t->labels);
+        row[i].score = own;
+        row[i].d_score = own + most * t->labels;
+    }
+}
+
 /* A batch that is not this rank's needs only its help with gathering weights. */
-static void look(session *s, bool mine, tally *t) {
+static void look(session *s, bool mine, int64_t most, tally *t) {
     stage *g = &s->stage;
     const objective *o = s->setup.objective;
     int rows = execute_pass_rows(g), whole = g->B / o->sequences;
     uint64_t left = mine ? (t->n - t->first) / (uint64_t)o->sequences : 0;
     int samples = left < (uint64_t)whole ? (int)left : whole;
     if (mine) execute_fill(g, g->valid, t->first);
-    execute_look(&s->setup, g, 0, mine ? t->rows + t->samples * o->learned : NULL);
+    objective_row *next = t->rows + t->samples * o->learned;
+    execute_look(&s->setup, g, 0, mine ? next : NULL);
+    if (mine && t->labels) keep_scores(t, most, next, samples * o->learned);
     t->samples += samples;
     if (!o->kl) return;
     execute_look(&s->setup, g, rows, mine ? g->learned : NULL);
@@ -43,12 +59,14 @@ status validate_rewards(session *s, uint64_t batches, err *e) {
     const stage *g = &s->stage;
     const mesh *m = &s->setup.peers.m;
     uint64_t dp = (uint64_t)m->size[MESH_DP], own = (uint64_t)m->rank[MESH_DP];
-    tally t = {.n = loader_sequences(g->valid)};
+    tally t = {.n = loader_sequences(g->valid), .labels = g->rows.labels};
+    int64_t most = (int64_t)(batches / dp + 1) * g->B;
     int64_t sums[SUM_COUNT] = {0}, samples;
-    t.rows = xcalloc((size_t)((batches / dp + 1) * (uint64_t)g->B), sizeof *t.rows);
+    t.rows = xcalloc((size_t)most, sizeof *t.rows);
+    if (t.labels) t.scores = xcalloc((size_t)most * 2, sizeof *t.scores * (size_t)t.labels);
     for (uint64_t i = 0; i < batches; i += dp) {
         t.first = (i + own) * (uint64_t)g->B;
-        look(s, i + own < batches, &t);
+        look(s, i + own < batches, most, &t);
     }
     status st = loader_error(g->valid, e);
     if (st == ST_OK) {
@@ -56,5 +74,6 @@ status validate_rewards(session *s, uint64_t batches, err *e) {
         s->at.val_loss = objective_average(sums[SUM_LOSS], samples);
     }
     free(t.rows);
+    free(t.scores);
     return st == ST_OK ? events_valid_rewards(s, sums, e) : st;
 }

@@ -20,6 +20,7 @@ YAML
 # Four layers with dropout in every place that there is, and a validation, a sample and a saved
 # snapshot on the way.
 gpt2='model={model_type: gpt2, hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, vocab_size: auto, max_position_embeddings: 64, tie_word_embeddings: false, embd_pdrop: 0.1, attn_pdrop: 0.1, resid_pdrop: 0.1}'
+linear='model={model_type: llama, hidden_size: 32, num_hidden_layers: 4, linear_layers: [1, 0, 1, 1], linear_num_key_heads: 2, linear_num_value_heads: 4, linear_key_head_dim: 8, linear_value_head_dim: 8, linear_conv_kernel_dim: 4, num_attention_heads: 4, intermediate_size: 80, vocab_size: auto, max_position_embeddings: 64, attn_pdrop: 0.1, resid_pdrop: 0.1}'
 llama='model={model_type: llama, hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 80, vocab_size: auto, max_position_embeddings: 64, tie_word_embeddings: false}'
 works=(train.steps=4 eval.every=2 eval.batches=2 checkpoint.every=2 'sample={every: 2, prompts: ["the fire"], max_new: 6}')
 
@@ -276,6 +277,10 @@ whole=$(loss_of)
 for keys in parallel.virtual=3 "parallel.virtual=4 $afab" $afab; do
     [ "$(loss_of $keys)" = "$whole" ] || fail "the loss is not $whole"
 done
+
+# ---- linear layers have no dropout of attention ----
+expect 0 train c.yaml run=one --fresh "$linear"
+chunks "$linear" parallel.virtual=2
 
 # ---- what cannot be ----
 expect 2 train c.yaml run=no "$llama" parallel.virtual=5

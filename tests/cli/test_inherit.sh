@@ -43,6 +43,14 @@ awk -v n="$(grep -c . rows)" -v all="$(grep -o '"vocab_size": [0-9]*' run/checkp
     { t = int((FNR - 1) / n); k = (FNR - 1) % n; seen++; if (x[t * all + row[k]] != $1) bad = 1 }
     END { exit bad || seen < n || seen % n }' rows old new || fail "logits of tokens that stay differ"
 
+# Modules of multi-token prediction stay behind the last layer.
+expect 0 inherit "$golden/llama-ahead" -o ahead --layers 0
+expect 0 inherit "$golden/llama-ahead" -o same --layers 0,1
+expect 0 generate "$golden/llama-ahead" --ids 1,2,3 --max-new 8 --temperature 0
+cp out larger
+expect 0 generate same --ids 1,2,3 --max-new 8 --temperature 0
+cmp -s out larger || fail "all layers are another model"
+
 expect 2 inherit "$golden/llama-gqa-tied" -o none --layers 2
 has err 'no layer 2'
 expect 2 inherit "$golden/llama-gqa-tied" -o none

@@ -143,4 +143,12 @@ has err "has no gradient"
 expect 2 train c.yaml run=no train.global_batch_size=3 train.micro_batch_size=null
 has err "train.global_batch_size=4"
 [ ! -e no ] || fail "a refused run was begun"
+# ---- rewards: what validation says does not depend on how many sequences go through at a time ----
+val_loss=()
+for n in 2 8; do
+    expect 0 train c.yaml run=reward$n train.objective=reward model.num_labels=1 train.micro_batch_size=$n
+    val_loss+=("$(field val_loss <(event valid reward$n/metrics.jsonl))")
+done
+calc "(${val_loss[0]} - ${val_loss[1]})^2 < 1e-8" || fail "validated rewards differ with the micro-batch: ${val_loss[*]}"
+
 finish

@@ -29,6 +29,10 @@ expect 0 upcycle "$(sed -n 's/^run: *//p' tiny.yaml)" -o experts --experts 4
 sed 's/^run:.*/run: sparse/; s/^model:.*/model: {from: experts}/' tiny.yaml >sparse.yaml
 expect 0 train sparse.yaml train.steps=2
 
+# A dense model may name shared parts, which it has not.
+expect 0 train tiny.yaml train.steps=2 run=named --fresh model.num_shared_experts=1
+expect 0 upcycle named -o shared --experts 4
+
 expect 2 upcycle "$golden/gpt2-tanh-tied" -o none
 has err biases
 expect 2 upcycle "$golden/mixtral" -o none

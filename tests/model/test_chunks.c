@@ -56,7 +56,7 @@ static prog *record(lab *l, model_layer_range layers, const param_store *s) {
     graph_options opt = {.dev = l->dev,
                          .dt = DT_F32,
                          .train = true,
-                         .random_ops_before = model_random_ops_before(layers.first)};
+                         .random_ops_before = model_random_ops_before(&l->mc, layers.first)};
     model_rec r = {.g = graph_new(l->a, &opt),
                    .mc = &l->mc,
                    .params = s,

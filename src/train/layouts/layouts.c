@@ -72,6 +72,13 @@ static status read_model(const layout_trial *t, arena *a, model_config *mc, err 
     return t->lora.gguf.a ? ST_OK : hf_config_read(a, t->c->model, 0, mc, e);
 }
 
+static void note_pools(layout_trial *t) {
+    model_config mc;
+    err unread = {0};
+    t->pools = read_model(t, t->memory, &mc, &unread) == ST_OK && mc.num_experts > 0 &&
+               mc.router_aux_loss_coef > 0 && t->c->train.router.balance == BALANCE_MICRO;
+}
+
 /* Keeps the first layers only, if the model's config allows that: some configs list all layers, and
  * adapters are trained beside a model that is there. With fewer layers there are fewer chunks. */
 static void cut_depth(layout_trial *t, int depth) {
@@ -135,6 +142,7 @@ status layout_trial_new(layout_trial **out, const config *c, int depth, int batc
     if (st == ST_OK) {
         shorten(t->c, batch);
         cut_depth(t, depth);
+        note_pools(t);
         st = name_params(t, e);
     }
     if (st != ST_OK) {
@@ -216,7 +224,7 @@ static status own_config(config **out, const rank_job *j, err *e) {
     if (c->parallel.zero >= 2) c->parallel.pp_schedule = CONFIG_PP_1F1B; /* no other can be */
     c->train.recompute = j->l->recompute;
     c->train.deterministic = !j->way->ordinary;
-    if (j->way->ordinary && j->l->pp <= 1)
+    if (j->way->ordinary && j->l->pp <= 1 && !j->t->pools)
         c->train.micro_batch_size = c->train.global_batch_size / j->l->dp;
     if (c->train.precision.compute != j->way->precision)
         c->train.precision.arithmetic = CONFIG_ARITHMETIC_AUTO;

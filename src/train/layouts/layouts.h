@@ -33,9 +33,10 @@ int layout_precision(const config *c);
 /* What is trained: the model of a config with its first layers only, at full width, on short
  * sequences. */
 typedef struct layout_trial {
-    config *c; /* of the trial, in its own memory: a digest at every step */
-    lora lora; /* what it trains, if these are adapters */
-    int depth; /* layers */
+    config *c;  /* of the trial, in its own memory: a digest at every step */
+    lora lora;  /* what it trains, if these are adapters */
+    int depth;  /* layers */
+    bool pools; /* routers balance each micro-batch, which is the same in all layouts then */
     int n_params;
     const char **param; /* names */
     arena *memory;
