@@ -109,16 +109,12 @@ static model_part dense_part(int part) {
                                       : (model_part)part;
 }
 
-static bool is_bias(const param *p) {
-    size_t n = strlen(p->name);
-    return n > 5 && strcmp(p->name + n - 5, ".bias") == 0;
-}
-
 /* The number of the dense tensor that p is a copy of; -1: there is none. */
 static int find_dense(const param_store *dense, const param *p) {
     for (int i = 0; i < param_count(dense); i++) {
         const param *q = param_at(dense, i);
-        if (q->part == (int)dense_part(p->part) && q->layer == p->layer && is_bias(q) == is_bias(p))
+        if (q->part == (int)dense_part(p->part) && q->layer == p->layer &&
+            param_is_bias(q) == param_is_bias(p))
             return i;
     }
     return -1;

@@ -64,12 +64,12 @@ static status find_costs(const plan *p, const param_store *whole, double *cost, 
     model_record(&r);
     status st = prog_finish(&whole_prog, r.g, e);
     int repeat = (int)s->model.block_repeat;
-    bool seen =
-        false; /* a layer: what is outside of layers before the first one is the embedding */
+    /* What is outside of layers, before the first one, is the embedding. */
+    bool seen_layer = false;
     for (int i = 0; st == ST_OK && i < prog_get_stats(whole_prog)->ops; i++) {
         prog_op op = prog_get_op(whole_prog, i);
-        seen = seen || op.block >= 0;
-        bool embeds = !seen || strcmp(op.name, "embedding") == 0;
+        seen_layer = seen_layer || op.block >= 0;
+        bool embeds = !seen_layer || strcmp(op.name, "embedding") == 0;
         int layer = op.block >= 0 ? op.block / repeat : embeds ? 0 : n - 1;
         cost[layer < n ? layer : n - 1] += op.flops; /* modules stand behind the last layer */
     }

@@ -11,23 +11,24 @@ typedef struct tally {
     objective_row *rows; /* learned ones of whole samples */
     int samples;         /* so far, of this rank */
     int64_t kl;          /* sum of log ratios of the sequences that are not learned */
+    int64_t most;        /* rows that there is room for */
     int labels;          /* of a head of rewards, else 0 */
     float *
         scores; /* [rows, labels] and their gradients behind them: the stage's own are those of the last batch */
 } tally;
 
 /* The next n rows keep their scores beyond the batch. */
-static void keep_scores(const tally *t, int64_t most, objective_row *row, int n) {
+static void keep_scores(const tally *t, objective_row *row, int n) {
     for (int i = 0; i < n; i++) {
         float *own = t->scores + (row + i - t->rows) * t->labels;
         memcpy(own, row[i].score, sizeof *own * (size_t)t->labels);
         row[i].score = own;
-        row[i].d_score = own + most * t->labels;
+        row[i].d_score = own + t->most * t->labels;
     }
 }
 
 /* A batch that is not this rank's needs only its help with gathering weights. */
-static void look(session *s, bool mine, int64_t most, tally *t) {
+static void look(session *s, bool mine, tally *t) {
     stage *g = &s->stage;
     const objective *o = s->setup.objective;
     int rows = execute_pass_rows(g), whole = g->B / o->sequences;
@@ -36,7 +37,7 @@ static void look(session *s, bool mine, int64_t most, tally *t) {
     if (mine) execute_fill(g, g->valid, t->first);
     objective_row *next = t->rows + t->samples * o->learned;
     execute_look(&s->setup, g, 0, mine ? next : NULL);
-    if (mine && t->labels) keep_scores(t, most, next, samples * o->learned);
+    if (mine && t->labels) keep_scores(t, next, samples * o->learned);
     t->samples += samples;
     if (!o->kl) return;
     execute_look(&s->setup, g, rows, mine ? g->learned : NULL);
@@ -59,14 +60,15 @@ status validate_rewards(session *s, uint64_t batches, err *e) {
     const stage *g = &s->stage;
     const mesh *m = &s->setup.peers.m;
     uint64_t dp = (uint64_t)m->size[MESH_DP], own = (uint64_t)m->rank[MESH_DP];
-    tally t = {.n = loader_sequences(g->valid), .labels = g->rows.labels};
-    int64_t most = (int64_t)(batches / dp + 1) * g->B;
+    tally t = {.n = loader_sequences(g->valid),
+               .most = (int64_t)(batches / dp + 1) * g->B,
+               .labels = g->rows.labels};
     int64_t sums[SUM_COUNT] = {0}, samples;
-    t.rows = xcalloc((size_t)most, sizeof *t.rows);
-    if (t.labels) t.scores = xcalloc((size_t)most * 2, sizeof *t.scores * (size_t)t.labels);
+    t.rows = xcalloc((size_t)t.most, sizeof *t.rows);
+    if (t.labels) t.scores = xcalloc((size_t)t.most * 2, sizeof *t.scores * (size_t)t.labels);
     for (uint64_t i = 0; i < batches; i += dp) {
         t.first = (i + own) * (uint64_t)g->B;
-        look(s, i + own < batches, most, &t);
+        look(s, i + own < batches, &t);
     }
     status st = loader_error(g->valid, e);
     if (st == ST_OK) {

@@ -86,8 +86,9 @@ static status write_rows(const cli_args *args, const measured_rows *r, err *e) {
 }
 
 static status check_used(const cli_args *args, const measured_rows *r, err *e) {
-    if (measured_judge(r).used > 0) return ST_OK;
-    err_at(e, ST_FORMAT, args->inputs[0], "none of its %d rows can be used", r->n);
+    measured_score s = measured_judge(r);
+    if (s.used > 0) return ST_OK;
+    err_at(e, ST_FORMAT, args->inputs[0], "none of its %d rows can be used", s.rows);
     return err_hint(e, "docs/planning.md says which columns and values rows need");
 }
 

@@ -406,7 +406,7 @@ void CPU_FN(attention_bwd)(const op_call *c) {
     enum { ROWS = 256 }; /* rows of keys that are stored at a time */
     const op_attr *at = c->attr;
     if (c->din[ATTENTION_SINKS].data) sink_grads(c);
-    if (!c->din[0].data && !c->din[1].data && !c->din[2].data && !c->din[6].data) return;
+    if (!c->din[0].data && !c->din[1].data && !c->din[2].data && !c->din[BIAS].data) return;
     int64_t stride = bwd_layout(at, NULL, NULL), K = at->attention.K, Tk = at->attention.Tk;
     int64_t parts = bwd_parts(at), heads = at->attention.B * K, blocks = (Tk + ROWS - 1) / ROWS;
     int threads = att_threads(at, call_threads(c));
