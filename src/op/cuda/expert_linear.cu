@@ -11,9 +11,8 @@
  *   by row            attr.by_row, and few rows for each expert, as in decoding: a warp makes one column of up to 4 rows
  *                     of an expert, in one order of sums; w is read once for these, which is what limits it
  *
- * Plain and by row, w is read where it lies, 8 elements at a time (stored.h). */
-#include "op/cuda/store.h"
-#include "op/cuda/stored.h"
+ * Plain and by row, w is read where it lies, 8 elements at a time (weight.h). */
+#include "op/cuda/weight.h"
 #if !defined(CUDA_STORE_F32)
 #include "op/cuda/expert_mma.h"
 #endif
@@ -31,7 +30,7 @@ typedef struct expert_args {
     int64_t rows;              /* M */
     int32_t E, first, end, even;
     int32_t m, n, k;      /* m: of the weight gradient; k: of the others */
-    int32_t dt;           /* of w, where it is not STORE; else -1 */
+    int32_t dt;           /* of w, where it is not STORE; else WEIGHT_OWN */
     int32_t wide, w_wide; /* rows may be read 8 numbers at a time */
     int32_t w_turned, add;
 } expert_args;
@@ -70,23 +69,10 @@ GPU_FN expert_rows rows_of_tile(const expert_args *a, int64_t number, int32_t R)
 
 /* ---- by row ---- */
 
-/* Numbers [i, i + 8) of a row of n; those behind it are 0. */
-GPU_FN void read8(const STORE *row, int64_t i, int64_t n, int32_t wide, float out[STORED_STEP]) {
-    if (wide && i + STORED_STEP <= n) {
-        for (int j = 0; j < STORED_STEP; j += VEC) load_vec(out + j, row + i + j);
-        return;
-    }
-    for (int j = 0; j < STORED_STEP; j++) out[j] = i + j < n ? load(row[i + j]) : 0;
-}
-
-/* The same of row o of expert e's matrix, which has n columns. */
+/* Numbers [i, i + 8) of row o of expert e's matrix, which has n columns. */
 GPU_FN void w_read8(const expert_args *a, int32_t e, int64_t o, int64_t i, int64_t n,
                     float out[STORED_STEP]) {
-    const char *row = expert_w(a, e) + o * a->w_row_bytes;
-    if (a->dt < 0)
-        read8((const STORE *)row, i, n, a->w_wide, out);
-    else
-        stored_read8(a->dt, (const uint8_t *)row, n, i, out);
+    weight_read8(expert_w(a, e) + o * a->w_row_bytes, a->dt, i, n, a->w_wide, out);
 }
 
 KERNEL(expert_by_row, expert_args, EXPERT_ROW_WARPS *GPU_WARP) {
@@ -290,8 +276,9 @@ static expert_args expert_open(const op_call *c, expert_phase phase) {
     a.end = a.E, a.w_row_bytes = dtype_span_bytes(w->dt, w->ld);
     a.step = w->rows / a.E * a.w_row_bytes;
     a.even = lie_evenly(c->attr, &a.step);
-    a.dt = w->dt == x->dt ? -1 : (int32_t)w->dt;
-    a.w_wide = a.dt < 0 && is_wide(w) && (!c->attr->experts.at || a.step % 16 == 0) && a.even;
+    a.dt = w->dt == x->dt ? WEIGHT_OWN : (int32_t)w->dt;
+    a.w_wide =
+        a.dt == WEIGHT_OWN && is_wide(w) && (!c->attr->experts.at || a.step % 16 == 0) && a.even;
     int64_t I = w->cols, O = w->rows / a.E;
     a.a = mat_of(phase == EXPERT_FORWARD ? x : dy);
     a.wide = is_wide(phase == EXPERT_FORWARD ? x : dy);
