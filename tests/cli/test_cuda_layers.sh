@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Experts, latent attention, linear layers and a teacher on the emulated GPU: the losses and tokens of the CPU, and one digest
+# Experts, latent attention, linear layers, T5 and a teacher on the emulated GPU: the losses and tokens of the CPU, and one digest
 # over layouts. $1 is the program.
 . "$(dirname "$0")/lib.sh"
 . "$root/tests/cli/stages.sh"
@@ -68,6 +68,21 @@ both linear 1e-5 $short train.router.balance=sequence train.recompute=full
 both latents 5e-3 $short train.precision=bf16
 both linear 5e-3 $short train.precision=fp16
 both experts 1e-5 $short distill.teacher="$(echo teacher/checkpoints/step-*)" distill.weight=0.5 distill.temperature=2 distill.top_k=5
+
+# ---- an encoder and a decoder, with biases by distance ----
+sentinels=$(seq -s, -f '<extra_id_%g>' 0 29)
+expect 0 tok train text.txt -o t5.json --kind unigram --vocab-size 120 --special "<pad>,</s>,<unk>,$sentinels"
+awk '{ printf "{\"source\": \"%s %s %s\", \"target\": \"%s %s\"}\n", $1, $2, $3, $2, $1 }' text.txt | head -n 200 >train.jsonl
+cat >t5.yaml <<'YAML'
+model: {model_type: t5, hidden_size: 24, num_encoder_layers: 1, num_hidden_layers: 2, num_attention_heads: 2, head_dim: 16, intermediate_size: 32, vocab_size: auto, embd_pdrop: 0.1, attn_pdrop: 0.1, resid_pdrop: 0}
+tokenizer: t5.json
+data: {train: train.jsonl, valid: train.jsonl, template: plain}
+train: {steps: 20, seq_len: 24, source_len: 30, global_batch_size: 4, micro_batch_size: 2, precision: fp32}
+optim: {lr: 3.0e-3, weight_decay: 0, schedule: {kind: constant, warmup_steps: 2}}
+eval: {every: 20, batches: 1}
+YAML
+both t5 1e-5
+both t5 5e-3 train.steps=3 eval.every=0 train.precision=bf16
 
 # ---- one digest over layouts ----
 digests() { grep -o '"digest": "[^"]*"' "$1/metrics.jsonl"; }

@@ -83,8 +83,6 @@ static status attention_check_keys(const op_infer *io, err *e) {
 
 static status attention_check_bias(const op_infer *io, err *e) {
     if (!given(io, 6)) return ST_OK;
-    if (dev_get_kind(io->dev) == DEV_CUDA)
-        return err_set(e, ST_FAILED, "attention with a bias by distance has no kernel for GPUs");
     TRY(expect_cols(io, 6, io->attr->attention.H, "H", e));
     TRY(expect_dtype(io, 6, act_dt(io), e));
     int32_t zero = io->attr->attention.bias_zero;
