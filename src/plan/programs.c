@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "plan/plan_int.h"
+#include "step/pipeline.h"
 
 bool plan_grads_in_frame(const plan_spec *s) {
     bool in_slots = s->ranks && s->sharing.shards > 1 && s->sharing.zero >= 2;
@@ -78,7 +79,7 @@ static plan_signature train_signature(const plan_spec *s, int chunk) {
     g.train = true;
     g.recompute = s->recompute;
     g.layers = plan_layers_of(s, chunk);
-    g.head_elsewhere = s->pipe && g.layers.end < model_layers(&s->model);
+    g.head_elsewhere = s->pipe && !plan_has_chunk(s, chunks_of(s) - 1);
     if (s->model.num_labels)
         g = labels_signature(g);
     else if (s->deferred_loss)
@@ -285,6 +286,7 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .dt = s->compute,
         .train = g->train,
         .recompute = g->recompute,
+        .split_backward = g->train && s->pipe && s->pipe->splits,
         .mesh = s->ranks,
         /* generation is of few rows, which need not be a multiple of the ranks */
         .sequence_parallel = s->sequence_parallel && (g->task == TASK_LM || g->task == TASK_NLL),
@@ -414,9 +416,8 @@ static bool has_experts(const model_config *mc) {
 /* The unit of a table that first and last stage share; -1: this stage has none. */
 static int tied_unit(const plan *p) {
     const plan_spec *s = &p->spec;
-    int stages = plan_stages_of(s), stage = plan_stage_of(s);
-    if (stages == 1 || !model_head_is_table(&s->model) || (stage > 0 && stage < stages - 1))
-        return -1;
+    bool begins = plan_has_chunk(s, 0), ends = plan_has_chunk(s, chunks_of(s) - 1);
+    if (!s->pipe || !model_head_is_table(&s->model) || begins == ends) return -1;
     for (int i = 0; i < param_count(p->store); i++)
         if (param_at(p->store, i)->part == PART_EMBED) return param_at(p->store, i)->unit;
     CHECK(false, "a stage without its table");
