@@ -134,7 +134,7 @@ static status read_heads(reading *r) {
     int64_t key_length = r->heads > 0 ? r->hidden / r->heads : 0, value_length = key_length;
     TRY(gguf_arch_int(r->f, r->arch, "attention.key_length", &key_length, r->e));
     TRY(gguf_arch_int(r->f, r->arch, "attention.value_length", &value_length, r->e));
-    bool latent = r->arch->experts & GGUF_EXPERTS_DEEPSEEK;
+    bool latent = r->arch->experts & GGUF_LATENTS;
     if (r->heads < 1 || key_length < 1 || (key_length != value_length && !latent)) {
         err_set(r->e, ST_FORMAT, "%s: %lld heads of %lld columns, values of %lld are not possible",
                 r->f->meta->label, (long long)r->heads, (long long)key_length,
@@ -249,6 +249,7 @@ static void read_smollm3(reading *r) {
 /* What one architecture has alone. */
 static status read_own(reading *r) {
     const char *name = r->arch->name;
+    if (r->arch->experts & GGUF_LATENTS) TRY(gguf_latents_read(r->f, r->arch, r->o, r->e));
     if (r->arch->experts & GGUF_EXPERTS_DEEPSEEK)
         return gguf_deepseek_read(r->f, r->arch, r->layers, r->o, r->e);
     if (strncmp(name, "gemma", 5) == 0) return read_gemma(r);
