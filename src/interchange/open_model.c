@@ -246,6 +246,7 @@ plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
                       .prefill_T = PREFILL_T < cache_tok ? PREFILL_T : cache_tok,
                       .source_tok = m->source_tok ? m->source_tok : cache_tok,
                       .logits_T = logits_T,
+                      .exact_products = m->exact,
                       .adapters = m->adapter.adapters,
                       .score = m->score,
                       .serve = m->serve};

@@ -193,8 +193,9 @@ static void write_joined(const golden *g, const gguf_reader *r, const char *path
         if (strstr(key, ".attention.head_count_kv"))
             gguf_put_u32(&pairs, key, (uint32_t)mc->num_attention_heads);
         else if (strstr(key, "_length_mla"))
-            gguf_put_u32(&pairs, strstr(key, ".key") ? "deepseek2.attention.key_length"
-                                                     : "deepseek2.attention.value_length",
+            gguf_put_u32(&pairs,
+                         strstr(key, ".key") ? "deepseek2.attention.key_length"
+                                             : "deepseek2.attention.value_length",
                          (uint32_t)(strstr(key, ".key") ? mc->head_dim : mc->v_head_dim));
         else if (!strstr(key, ".attention.key_length") && !strstr(key, ".attention.value_length"))
             gguf_put_value(&pairs, key, &m->pairs[i].value);
@@ -204,7 +205,8 @@ static void write_joined(const golden *g, const gguf_reader *r, const char *path
     for (int64_t i = 0; i < gguf_count(r); i++) {
         const gguf_view *v = gguf_get(r, i);
         if (strstr(v->name, ".attn_v_b.")) continue;
-        t[n] = (gguf_tensor){.name = v->name, .type = v->format->type, .rank = v->rank, .data = v->data};
+        t[n] = (gguf_tensor){
+            .name = v->name, .type = v->format->type, .rank = v->rank, .data = v->data};
         memcpy(t[n].dims, v->dims, sizeof t[n].dims);
         int layer;
         if (strstr(v->name, ".attn_k_b.") && sscanf(v->name, "blk.%d.", &layer) == 1) {
@@ -365,10 +367,9 @@ static void test_layers_without_tensors(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families),
-                                       cmocka_unit_test(test_joined_latents),
-                                       cmocka_unit_test(test_latents_elsewhere),
-                                       cmocka_unit_test(test_damaged_files),
-                                       cmocka_unit_test(test_layers_without_tensors)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_families), cmocka_unit_test(test_joined_latents),
+        cmocka_unit_test(test_latents_elsewhere), cmocka_unit_test(test_damaged_files),
+        cmocka_unit_test(test_layers_without_tensors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

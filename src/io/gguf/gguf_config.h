@@ -20,9 +20,10 @@ typedef enum gguf_experts {
     GGUF_EXPERTS_MAY = 1,              /* there are some, in every layer, or none at all */
     GGUF_EXPERTS_OWN_WIDTH = 2,        /* their width is expert_feed_forward_length */
     GGUF_EXPERTS_NOT_RENORMALISED = 4, /* the weights of a token's experts do not sum to 1 */
-    GGUF_EXPERTS_SQUARE = 8, /* all heads together are as wide as the stream, also of keys */
+    GGUF_EXPERTS_SQUARE = 8,    /* all heads together are as wide as the stream, also of keys */
     GGUF_EXPERTS_DEEPSEEK = 16, /* as DeepSeek-V2 and V3 have them (gguf_deepseek.c) */
-    GGUF_LATENTS = 32, /* no word of experts: keys and values are made of latents (gguf_latents.c) */
+    GGUF_LATENTS =
+        32, /* no word of experts: keys and values are made of latents (gguf_latents.c) */
 } gguf_experts;
 
 typedef struct gguf_arch {

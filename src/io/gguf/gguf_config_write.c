@@ -56,7 +56,8 @@ static status check_layers(const gguf_arch *arch, const model_config *mc, err *e
             return differs(mc, k.attn.H == k.attn.K ? "head_dim" : "num_key_value_heads", e);
     }
     if (with > 0 && !arch->experts) return differs(mc, "num_experts", e);
-    if (with == 0 && arch->experts & ~(GGUF_EXPERTS_MAY | GGUF_LATENTS)) return differs(mc, "num_experts", e);
+    if (with == 0 && arch->experts & ~(GGUF_EXPERTS_MAY | GGUF_LATENTS))
+        return differs(mc, "num_experts", e);
     return with > 0 && with < model_layers(mc) ? differs(mc, "expert_layers", e) : ST_OK;
 }
 

@@ -130,8 +130,7 @@ static status check_tensors(const gguf_model *m, err *e) {
         st = err_set(e, ST_FORMAT, "there are %lld tensors for %lld layers",
                      (long long)gguf_count(m->file), (long long)m->config.num_hidden_layers);
     if (st == ST_OK) model_declare(&m->config, s);
-    for (int i = 0; i < param_count(s) && st == ST_OK; i++)
-        st = check_tensor(m, param_at(s, i), e);
+    for (int i = 0; i < param_count(s) && st == ST_OK; i++) st = check_tensor(m, param_at(s, i), e);
     if (st == ST_OK) st = check_no_other(m, s, a, e);
     arena_free(a);
     return st;
@@ -241,8 +240,7 @@ status gguf_model_load_rest(const gguf_model *m, const param_store *s, err *e) {
     status st = ST_OK;
     for (int i = 0; i < param_count(s) && st == ST_OK; i++) {
         const param *p = param_at(s, i);
-        if (!p->mapped && p->part < PART_LORA_A)
-            st = load_rest(m, &masters, i, &room, e);
+        if (!p->mapped && p->part < PART_LORA_A) st = load_rest(m, &masters, i, &room, e);
     }
     dev_room_free(&room);
     if (st == ST_OK) param_refresh_work(s);

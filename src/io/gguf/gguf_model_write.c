@@ -32,9 +32,8 @@ typedef struct matrix {
 } matrix;
 
 static status not_held(const matrix *m, int64_t row, err *e) {
-    err_at(e, ST_NONFINITE, m->p.name,
-           "tensor '%s', row %lld: a number is not finite or beyond %s", m->p.name, (long long)row,
-           m->format->name);
+    err_at(e, ST_NONFINITE, m->p.name, "tensor '%s', row %lld: a number is not finite or beyond %s",
+           m->p.name, (long long)row, m->format->name);
     return err_hint(e, "write F32 or BF16, or look where such weights come from");
 }
 
