@@ -44,7 +44,7 @@ def compare(athanor, name, tmp):
     made = subprocess.run([athanor, "import", out, "-o", back, "--json"], capture_output=True,
                           text=True)
     if made.returncode:
-        return made.stderr.strip()
+        return (made.stderr or made.stdout).strip()
     want, got = load_file(folder / "model.safetensors"), load_file(back / "model.safetensors")
     worst = max((float((got[k] - want[k]).abs().max()) for k in want if k in got), default=-1)
     missing = sorted(set(want) ^ set(got))

@@ -18,6 +18,7 @@ static const gguf_arch archs[] = {
     /*           pairs  fused  factors layer  w  ffn head  qkv   out   mlp   head  norm experts */
     {"llama",    true,  false, true,  false, 0, 1,  MAY,  MAY,  MAY,  MAY,  NO,   NO,   GGUF_EXPERTS_MAY},
     {"minicpm",  true,  false, true,  false, 0, 1,  MAY,  MAY,  MAY,  MAY,  NO,   NO, 0},
+    {"minicpm3", false, false, true,  false, 0, 1,  NO,   NO,   NO,   NO,   NO,   NO,   GGUF_LATENTS},
     {"smollm3",  true,  false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO, 0},
     {"olmo",     true,  false, false, true,  0, 1,  MAY,  NO,   NO,   NO,   NO,   NO, 0},
     {"olmo2",    false, false, false, false, 4, 1,  MUST, NO,   NO,   NO,   NO,   NO, 0},

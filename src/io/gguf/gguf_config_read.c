@@ -239,6 +239,13 @@ static status read_minicpm(reading *r) {
     return ST_OK;
 }
 
+/* llama.cpp has these numbers in its program. */
+static void read_minicpm3(reading *r) {
+    put_num(r, "scale_emb", 12);
+    put_num(r, "scale_depth", 1.4);
+    put_int(r, "dim_model_base", 256);
+}
+
 static void read_smollm3(reading *r) {
     json_t *list = json_array();
     for (int64_t l = 0; l < r->layers; l++)
@@ -254,6 +261,7 @@ static status read_own(reading *r) {
         return gguf_deepseek_read(r->f, r->arch, r->layers, r->o, r->e);
     if (strncmp(name, "gemma", 5) == 0) return read_gemma(r);
     if (strcmp(name, "minicpm") == 0) return read_minicpm(r);
+    if (strcmp(name, "minicpm3") == 0) read_minicpm3(r);
     if (strcmp(name, "smollm3") == 0) read_smollm3(r);
     if (strcmp(name, "olmo") == 0) {
         double clip = 0;

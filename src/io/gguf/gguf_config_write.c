@@ -44,6 +44,9 @@ static status check_layers(const gguf_arch *arch, const model_config *mc, err *e
     int with = 0;
     bool latents = arch->experts & GGUF_LATENTS;
     if (latents != (mc->kv_lora_rank > 0)) return differs(mc, "kv_lora_rank", e);
+    if (latents && mc->rope_interleaved != arch->pairs) return differs(mc, "rope_interleaved", e);
+    if (strcmp(arch->name, "minicpm3") == 0 && mc->q_lora_rank == 0)
+        return differs(mc, "q_lora_rank", e);
     if (arch->experts & GGUF_EXPERTS_DEEPSEEK) {
         const char *key = gguf_deepseek_lacks(mc);
         return key ? differs(mc, key, e) : ST_OK;

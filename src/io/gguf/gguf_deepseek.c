@@ -30,7 +30,6 @@ static int64_t first_with_experts(const model_config *mc) {
 const char *gguf_deepseek_lacks(const model_config *mc) {
     int64_t first = first_with_experts(mc);
     if (looks_lite(mc) && mc->q_lora_rank > 0) return "q_lora_rank";
-    if (!mc->rope_interleaved) return "rope_interleaved";
     if (fabs(mc->norm_eps / LATENT_EPS - 1) > 1e-9) return "rms_norm_eps";
     if (first == mc->num_hidden_layers) return "num_experts";
     for (int64_t l = first; l < mc->num_hidden_layers; l++)
