@@ -293,7 +293,8 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .grads_in_frame = g->train && g->grads_in_frame,
         .fixed_grads = g->train && s->fixed_grads,
         .by_row = g->task == TASK_BODY || g->task == TASK_HEAD,
-        .rounds = g->task == TASK_LOGITS || g->task == TASK_BODY || g->task == TASK_HEAD,
+        .rounds = !s->exact_products &&
+                  (g->task == TASK_LOGITS || g->task == TASK_BODY || g->task == TASK_HEAD),
         .random_ops_before = model_random_ops_before(config_of(s, g), g->layers.first)};
 }
 
