@@ -219,6 +219,9 @@ static void learn(engine *en, text *t) {
     if (!t->pace) return;
     if (right < 0) right = 0; /* it was cancelled before */
     draft_learn(t->pace, t->tried, right);
+    if (t->pace == &t->by_module) trial_learn(en, right > 0);
+    t->result.n_tried += t->tried;
+    t->result.n_right += right;
     en->load.drafted += t->tried;
     en->load.accepted += right;
     t->pace = NULL;
@@ -240,7 +243,7 @@ static int draft(engine *en, text *t, int most, int32_t *ids) {
     if (most > room) most = (int)room;
     if (most > DRAFT_MOST) most = DRAFT_MOST;
     if (most <= 0) return 0;
-    int n = draft_next_length(&t->by_text);
+    int n = en->size.from_text ? draft_next_length(&t->by_text) : 0;
     n = n > 0 ? draft_from_text(seq->id, seq->n, n < most ? n : most, ids) : 0;
     t->pace = &t->by_text;
     if (n == 0 && t->guess_at == seq->n) {

@@ -34,7 +34,10 @@ typedef struct engine_size {
     /* Tokens are tried in advance (draft.h) while a pass has at most so many rows of texts that are
      * being written, with those; 0: never. At most `logits`. */
     int draft;
-    bool ahead; /* the model's first module of multi-token prediction tries tokens, too */
+    bool from_text; /* what followed the same tokens earlier in the text is tried */
+    bool ahead;     /* the model's first module of multi-token prediction tries tokens, too */
+    /* The module is timed, and asked only while it saves time (engine_ahead.c). False: it is always asked. */
+    bool timed;
 } engine_size;
 
 /* For texts of up to `longest` tokens, `seqs` at a time, with a cache of about cache_bytes (which
@@ -66,7 +69,7 @@ void engine_free(engine *en); /* NULL is fine; running requests end without a ca
 typedef token_report engine_token;
 
 typedef struct engine_request {
-    generate_request rq;  /* logprobs and interrupt are not read; max_new 0: the prompt alone */
+    generate_request rq;  /* interrupt is not read; max_new 0: the prompt alone */
     bool prompt_logprobs; /* on_prompt is called for each token of the prompt but the first */
     /* Calls; each may be NULL. ctx is rq.ctx. A token of the prompt, with rq.n_top alternatives: its
      * number, from 1 on (the first has no probability). */
@@ -95,5 +98,22 @@ typedef struct engine_load {
     int64_t drafted, accepted; /* tokens tried in advance; those of them that were right */
 } engine_load;
 engine_load engine_get_load(const engine *en);
+
+/* What trying the module's tokens costs, as the last trial found: milliseconds of a pass with the next token of one
+ * text, of one with another token after it, and of the module. A share of right guesses above
+ * (tried_ms + module_ms) / plain_ms - 1 saves time. */
+typedef struct engine_cost {
+    double plain_ms, tried_ms, module_ms; /* 0: there was no trial yet */
+    double right;                         /* share of the module's guesses */
+    bool pays;
+} engine_cost;
+engine_cost engine_get_cost(const engine *en);
+
+/* ---- one text ---- */
+
+/* As generate_run, with all that the engine has; it must have nothing else to do. ST_OK with FINISH_INTERRUPT: the
+ * request's interrupt was set. */
+status engine_write(engine *en, const generate_request *rq, tok_ids *out, strbuf *text,
+                    generate_result *result, err *e) ATH_MUST_USE;
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "infer/engine_int.h"
 
 void pass_new(engine *en) {
@@ -179,8 +180,17 @@ static void take_row(engine *en, int n, float *logits) {
     }
 }
 
+/* All rows are those of one text that is being written. NULL: they are not. */
+static const text *only_writer(const engine *en) {
+    const text *t = en->n_running == 1 ? en->running[0] : NULL;
+    return t && t->done >= t->rq.rq.n_prompt ? t : NULL;
+}
+
 void pass_run(engine *en) {
     pass *p = &en->pass;
+    const text *alone = only_writer(en);
+    bool tried = alone && alone->pace == &alone->by_module;
+    int64_t began = clock_now_ns();
     const engine_program *body = run_body(en);
     for (int i = 0; i < p->n; i++) { /* rows of prompts are as good as they will be */
         if (p->pos[i] < p->of[i]->rq.rq.n_prompt) text_advance(en, p->of[i], p->pos[i] + 1);
@@ -188,6 +198,7 @@ void pass_run(engine *en) {
     for (int done = 0, n; done < p->n_wanted; done += n) {
         n = p->n_wanted - done < en->size.logits ? p->n_wanted - done : en->size.logits;
         float *logits = run_head(en, body, p->wanted + done, n);
+        if (alone) trial_time(en, p->n, tried, clock_now_ns() - began);
         for (int i = 0; i < n; i++)
             take_row(en, p->wanted[done + i], logits + (int64_t)i * en->limits.vocab);
     }

@@ -32,7 +32,9 @@ engine_size engine_size_for(const model_config *mc, dtype cache_dt, int longest,
                          .page = PAGE,
                          .pages = (int)pages + 1,
                          .draft = DRAFT_ROWS,
-                         .ahead = ahead};
+                         .from_text = true,
+                         .ahead = ahead,
+                         .timed = true};
 }
 
 model_pages engine_pages(const engine_size *size) {

@@ -183,6 +183,8 @@ static engine_size random_size(lab *l) {
     s.logits = s.seqs + draw(l, 5);
     s.draft = draw(l, 2) ? s.logits : 0;
     s.ahead = l->m.config.num_nextn_predict_layers > 0;
+    s.from_text = !s.ahead || draw(l, 2);
+    s.timed = draw(l, 2);
     s.pages = 1 + least + draw(l, 3) * draw(l, 2 * least);
     return s;
 }
@@ -504,6 +506,7 @@ static void test_drafts(void **state) {
     engine_load by[4];
     for (int k = 0; k < 4; k++) {
         size.draft = k ? 8 : 0;
+        size.from_text = true;
         engine_free(l->en);
         l->en = engine_new(l->m.dev, &size, &limits);
         for (int body = 0; body < 2; body++)
