@@ -122,7 +122,7 @@ static void share_pages(engine *en, text *t) {
     int64_t page = en->size.page, n_shared = 0;
     const generate_request *rq = &t->rq.rq;
     int32_t *held = table_of(en, t);
-    if (t->rq.prompt_logprobs || t->done != (int64_t)t->n_pages * page) return;
+    if (en->size.states || t->rq.prompt_logprobs || t->done != (int64_t)t->n_pages * page) return;
     for (; t->done + page < rq->n_prompt; t->done += page, n_shared += page) {
         int32_t before = t->n_pages ? held[t->n_pages - 1] : PAGE_NONE;
         int32_t found = pages_share(en->pages, before, rq->prompt + t->done);
@@ -143,7 +143,7 @@ static void leave_pages(engine *en, text *t) {
 void text_advance(engine *en, text *t, int64_t done) {
     int64_t page = en->size.page;
     int32_t *held = table_of(en, t);
-    for (int64_t i = t->done / page; i < done / page; i++) {
+    for (int64_t i = t->done / page; i < done / page && !en->size.states; i++) {
         const int32_t *ids = generation_ids(t->writing)->id + i * page;
         held[i] = pages_offer(en->pages, held[i], i ? held[i - 1] : PAGE_NONE, ids);
     }
@@ -166,7 +166,7 @@ static int64_t shared_tokens(const engine *en, const text *t, const text *u) {
 
 /* Of the running texts whose prompts are being read, the one from which t can take over most. */
 static void find_leader(const engine *en, text *t) {
-    if (t->rq.prompt_logprobs) return;
+    if (en->size.states || t->rq.prompt_logprobs) return;
     for (int i = 0; i < en->n_running; i++) {
         text *u = en->running[i];
         if (!is_reading(u)) continue;

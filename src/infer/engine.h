@@ -34,6 +34,9 @@ typedef struct engine_size {
     /* Tokens are tried in advance (draft.h) while a pass has at most so many rows of texts that are
      * being written, with those; 0: never. At most `logits`. */
     int draft;
+    /* The model has linear layers: each text that runs has a state beside its pages. What was read cannot be taken back
+     * from it, so nothing is tried, and no text begins where another has been. */
+    bool states;
     bool from_text; /* what followed the same tokens earlier in the text is tried */
     bool ahead;     /* the model's first module of multi-token prediction tries tokens, too */
     /* The module is timed, and asked only while it saves time (engine_ahead.c). False: it is always asked. */
@@ -41,9 +44,10 @@ typedef struct engine_size {
 } engine_size;
 
 /* For texts of up to `longest` tokens, `seqs` at a time, with a cache of about cache_bytes (which
- * hold one text of that length at least), numbers of cache_dt. */
-engine_size engine_size_for(const model_config *mc, dtype cache_dt, int longest, int seqs,
-                            int64_t cache_bytes);
+ * hold one text of that length at least), numbers of cache_dt, and of activations of `compute`. States of linear layers
+ * are planned for all texts that run. */
+engine_size engine_size_for(const model_config *mc, dtype cache_dt, dtype compute, int longest,
+                            int seqs, int64_t cache_bytes);
 /* The cache, as programs have it. */
 model_pages engine_pages(const engine_size *size);
 /* Rows for prompts in a pass, beside n rows of texts that are being written: half as many as these at least. */

@@ -40,7 +40,8 @@ typedef struct text {
 typedef struct pass {
     int n;
     int32_t *ids, *pos, *at, *place; /* [rows], place [rows, 2]: the inputs of TASK_BODY */
-    text **of;                       /* [rows] NULL: it has ended meanwhile */
+    int32_t *span; /* [seqs, 3] which rows of the pass each text has (DELTA_STATE) */
+    text **of;     /* [rows] NULL: it has ended meanwhile */
     int n_wanted;
     int32_t *wanted; /* rows whose logits are wanted, rising */
 } pass;
@@ -48,8 +49,8 @@ typedef struct pass {
 typedef struct engine_program {
     const prog *p;
     int rows;
-    prog_port ids, pos, at, place, pages, y; /* of TASK_BODY; a module has x, too */
-    prog_port x, logits;                     /* of TASK_HEAD */
+    prog_port ids, pos, at, place, pages, span, y; /* of TASK_BODY; a module has x, too */
+    prog_port x, logits;                           /* of TASK_HEAD */
 } engine_program;
 
 enum { ENGINE_MOST_SHAPES = 32 };

@@ -29,6 +29,12 @@ static status use_module(open_model *m, err *e) {
 status drafting_open(drafting *d, open_model *m, const char *word, int threads, err *e) {
     *d = (drafting){0};
     if (!word || strcmp(word, "auto") == 0) return ST_OK;
+    if (m->serve.states && strcmp(word, "none") != 0) {
+        err_at(e, ST_USAGE, "--draft",
+               "the model has linear layers (linear_layers), from whose states no token that was "
+               "tried can be taken back");
+        return err_hint(e, "give --draft none");
+    }
     if (strcmp(word, "mtp") == 0) return use_module(m, e);
     if (strcmp(word, "none") == 0) m->serve.draft = 0;
     if (strcmp(word, "none") == 0 || strcmp(word, "ngram") == 0) {

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "model/layer.h"
 
 enum { DEFAULT_CTX = 8192, DEFAULT_STREAMS = 16 };
 
@@ -71,13 +70,6 @@ static status read_template(served *s, const serve_model *m, err *e) {
     return ST_OK;
 }
 
-/* Pages hold keys and values of texts that come and go, and no states. */
-static status check_layers(const open_model *m, const char *path, err *e) {
-    if (!model_has_states(&m->config)) return ST_OK;
-    err_at(e, ST_USAGE, path, "%s has linear layers, whose states a server does not keep", path);
-    return err_hint(e, "athanor generate and athanor chat run it");
-}
-
 static status open_one(served *s, const serve_model *m, const serve_options *opt, err *e) {
     int ctx;
     strbuf route = {0};
@@ -86,7 +78,6 @@ static status open_one(served *s, const serve_model *m, const serve_options *opt
     s->route = route.data;
     TRY(open_model_read_on(&s->model, m->path, m->base, opt->threads, e));
     TRY(check_tokenizer(&s->model, m->path, e));
-    TRY(check_layers(&s->model, m->path, e));
     TRY(open_model_settings(&s->model, &s->settings, e));
     TRY(read_template(s, m, e));
     TRY(open_model_set_cache(&s->model, opt->cache, e));
