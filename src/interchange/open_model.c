@@ -227,7 +227,7 @@ static bool cache_is_f16(const open_model *m) {
 
 void open_model_set_engine(open_model *m, int longest, int seqs, int64_t cache_bytes) {
     dtype dt = cache_is_f16(m) ? DT_F16 : m->compute;
-    m->serve = engine_size_for(&m->config, dt, longest, seqs, cache_bytes);
+    m->serve = engine_size_for(&m->config, dt, m->compute, longest, seqs, cache_bytes);
 }
 
 /* Products of 16 bits read weights of the same format only. */

@@ -129,6 +129,7 @@ typedef struct op_router {
 typedef struct op_delta {
     int32_t B, T, Hk, Hv, Dk, Dv;
     float q_scale, k_scale;
+    bool by_row; /* DELTA_STATE: T rows of all sequences, each computed as if it were alone */
 } op_delta;
 
 /* Of the matrices of n experts. */
@@ -221,6 +222,7 @@ typedef union op_attr {
     op_delta delta;
     struct {
         int32_t B, T, W; /* taps */
+        bool by_row;     /* CONV_STATE: as of op_delta */
     } conv;
     uint8_t raw[72];
 } op_attr;

@@ -386,9 +386,10 @@ static status record_phase(plan *p, const plan_spec *s, err *e) {
 static status check_uses(const plan_spec *s, err *e) {
     bool encoder = s->model.num_encoder_layers > 0;
     if (s->serve.rows && (encoder || s->model.positions == POSITIONS_RELATIVE)) {
-        err_set(e, ST_USAGE, "a server's cache of pages does not go with %s",
+        err_set(e, ST_USAGE, "a cache of pages (serve, --draft) does not go with %s",
                 encoder ? "an encoder" : "position_type: relative");
-        return err_hint(e, "`athanor generate` and `athanor chat` run such a model");
+        return err_hint(e,
+                        "`athanor generate` and `athanor chat` run such a model without --draft");
     }
     if (s->score.tok && encoder)
         return err_set(e, ST_USAGE, "texts are not scored by a model with an encoder");
