@@ -24,12 +24,6 @@ status on_cluster_find(config *c, cluster *out, err *e) {
 }
 
 status on_cluster_take(config *c, cluster *out, err *e) {
-    if (c->parallel.pp > 1) {
-        config_error(c, e, "parallel.pp",
-                     "the time of a pipeline is not reckoned from a config yet");
-        return err_hint(
-            e, "athanor plan search compares pipelines; without a cluster, plan says their memory");
-    }
     TRY(on_cluster_find(c, out, e));
     TRY(on_cluster_ranks(c, out, e));
     if (!c->train.memory_limit) c->train.memory_limit = (int64_t)cluster_usable_bytes(out);
