@@ -15,6 +15,8 @@ void execute_complete(const stage *g, const loader *l, uint64_t first_sample) {
     const reference_set *known = l && l == g->valid ? g->valid_reference : g->train_reference;
     for (int b = 0; l && known && b < g->B; b++)
         g->rows.ref_logp[b] = reference_logp(known, l, first_sample + (uint64_t)b);
+    if (l && l == g->train && g->lessons)
+        lessons_take(g->lessons, l, first_sample, &g->rows, g->vocab);
     if (o->learned < o->sequences) batch_sort_rows(&g->rows, o->sequences);
     if (o->head) batch_find_last(&g->rows);
 }
@@ -272,7 +274,8 @@ const batch_ports *execute_ports_of(const stage *g, const step_entry *t) {
 void execute_put(dev *d, const stage *g, const step_entry *t) {
     const batch_ports *io = execute_ports_of(g, t);
     batch_put(io, t->frame, &g->rows);
-    distill_give(d, g->looks, io, t->frame, g->now->distill.top_k, g->best);
+    if (!io->tokens.bytes)
+        distill_give(d, g->looks, io, t->frame, g->now->distill.top_k, g->heap, g->best);
 }
 
 /* The first program of a micro-batch has its samples read; the others get the same rows. Between the chunks of a stage of a

@@ -73,7 +73,10 @@ static void make_ways(stage *g, const setup *u) {
     g->learned = ARENA_ARRAY(a, objective_row, g->B);
     g->d_logp = ARENA_ARRAY(a, double, g->B);
     g->marks = ARENA_ARRAY(a, uint8_t, g->T);
-    g->best = ARENA_ARRAY(a, float, (int)g->now->distill.top_k);
+    int k = lessons_stored(g->now, g->vocab), live = k ? 0 : (int)g->now->distill.top_k;
+    if (k) batch_rows_add_lessons(a, &g->rows, k);
+    g->heap = ARENA_ARRAY(a, float, live);
+    g->best = ARENA_ARRAY(a, int32_t, live);
 }
 
 /* The largest contribution to a gradient that fixed-point sums can hold. micro_batches: of all
@@ -92,6 +95,7 @@ void stage_enter_shape(stage *g, const setup *u, int number, int64_t batch) {
         plan_select(u->plan, number);
         g->number = number;
         g->now = k->c;
+        g->vocab = u->models[number].vocab_size;
         g->T = k->T;
         g->B = k->B;
         g->batch = 0;
@@ -120,6 +124,7 @@ status stage_open_data(stage *g, const setup *u, stage_data *d, int number, err 
 }
 
 static status check_references(const stage *g, const setup *u, int number, err *e) {
+    if (u->lessons) TRY(lessons_check(&u->lessons[number], g->train, e));
     if (!u->references) return ST_OK;
     TRY(reference_check(&u->references[number].train, g->train, e));
     return reference_check(&u->references[number].valid, g->valid, e);
@@ -138,6 +143,7 @@ static status enter_stage(stage *g, const setup *u, stage_data *d, const course_
         return u->c->stages.n ? err_context(e, "stage %s", k->name) : st;
     }
     stage_enter_shape(g, u, p->stage, p->batch);
+    g->lessons = u->lessons ? &u->lessons[p->stage] : NULL;
     if (u->references) {
         g->train_reference = &u->references[p->stage].train;
         g->valid_reference = &u->references[p->stage].valid;

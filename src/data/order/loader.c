@@ -218,6 +218,8 @@ status loader_open(loader **out, const loader_config *cfg, err *e) {
     l->seed = cfg->seed;
     l->document_mask = cfg->document_mask;
     l->shuffle = cfg->shuffle;
+    l->cut_once = cfg->cut_once;
+    l->in_turn = cfg->in_turn;
     l->values = cfg->values;
     l->parts = cfg->sequences ? cfg->sequences : 1;
     l->order = cfg->shuffle ? cfg->order : ORDER_SHUFFLE;

@@ -35,7 +35,7 @@ struct loader {
     int32_t *sentinels; /* of the rules */
     int32_t decoder_start;
     uint64_t seed;
-    bool document_mask, shuffle;
+    bool document_mask, shuffle, cut_once, in_turn;
     bool values;            /* labelled texts, one a row */
     int parts;              /* sequences of a sample: 1, or 2 in pairs */
     loader_packing packing; /* not PACKING_AUTO */

@@ -49,6 +49,9 @@ status stage_data_open(const stage_data *d, const config *c, int stage, loader *
  * once. Sequence numbers are those of the stage's own loader where samples are whole documents. */
 status stage_data_open_in_order(const stage_data *d, const config *c, int stage, loader **out,
                                 err *e) ATH_MUST_USE;
+/* The sequences of that loader, each once (loader_config.in_turn). */
+status stage_data_open_in_turn(const stage_data *d, const config *c, int stage, loader **out,
+                               err *e) ATH_MUST_USE;
 /* Sequences in one pass over the data of the first stage, for train.epochs; 0 when the config does
  * not set that. The record stays as it is. */
 status stage_data_count(const stage_data *d, const config *c, uint64_t *n, err *e) ATH_MUST_USE;
