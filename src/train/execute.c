@@ -236,6 +236,22 @@ static int64_t count_repeated(const stage *g) {
     return sum;
 }
 
+/* For a later round, by one of the ranks that have the losses. */
+static void note_losses(session *s, int micro_batch) {
+    stage *g = &s->stage;
+    const batch_rows *r = &g->rows;
+    if (g->noted.fd < 0 || s->setup.peers.m.rank[MESH_TP] > 0) return;
+    uint64_t first = stage_own_sample(&s->setup, &s->watch, s->at.step + 1);
+    first += (uint64_t)micro_batch * (uint64_t)g->B;
+    for (int b = 0; b < g->B; b++) {
+        int targets = 0;
+        for (int64_t i = (int64_t)b * r->T; i < (int64_t)(b + 1) * r->T; i++)
+            targets += r->targets[i] >= 0;
+        double loss = -batch_row_logp(r, r->nll, b) / (targets ? targets : 1);
+        if (targets) resample_note(&g->noted, g->train, first + (uint64_t)b, loss);
+    }
+}
+
 /* In the order of the data; a sequence that is not learned has no loss. */
 static void keep_nll(const session *s, int micro_batch) {
     const stage *g = &s->stage;
@@ -367,6 +383,7 @@ static void take_loss(session *s, const step_entry *t, step_result *r) {
         r->ahead_sum[k] +=
             batch_take_ahead(execute_ports_of(&s->stage, t), t->frame, k, &s->stage.rows);
     keep_nll(s, t->micro_batch);
+    note_losses(s, t->micro_batch);
     if (s->watches && s->setup.c->guard.repeated > 0)
         r->repeated_tokens += count_repeated(&s->stage);
 }

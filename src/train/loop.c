@@ -86,6 +86,10 @@ static uint64_t sample_of(const session *s, int micro_batch) {
 
 static status data_error(const session *s, err *e) {
     TRY(loader_error(s->stage.train, e));
+    if (s->stage.noted.fault.code != ST_OK) {
+        *e = s->stage.noted.fault;
+        return e->code;
+    }
     return lessons_check(s->stage.lessons, NULL, e);
 }
 

@@ -15,7 +15,8 @@ uint64_t stage_own_sample(const setup *u, const watch *w, int64_t step) {
 }
 
 void stage_init(stage *g) {
-    *g = (stage){.number = -1, .chat = {.stop = -1}, .mem = arena_new("part of a run")};
+    *g = (stage){
+        .number = -1, .chat = {.stop = -1}, .noted = {.fd = -1}, .mem = arena_new("part of a run")};
 }
 
 void stage_close(stage *g) {
@@ -29,6 +30,7 @@ void stage_leave(stage *g) {
     loader_close(g->train);
     loader_close(g->valid);
     free(g->nll);
+    resample_close(&g->noted);
     g->ahead = NULL;
     g->train = g->valid = NULL;
     g->nll = NULL;
@@ -130,12 +132,32 @@ static status check_references(const stage *g, const setup *u, int number, err *
     return reference_check(&u->references[number].valid, g->valid, e);
 }
 
+/* All ranks have drawn the same sequences, and note losses in one file, which rank 0 makes. */
+static status open_round(stage *g, const setup *u, const stage_data *d, int number, err *e) {
+    const course_stage *k = &u->course->stage[number];
+    int64_t drawn = (int64_t)stage_data_drawn(d->record, number);
+    bool leads = setup_leads(u);
+    if (peers_any(&u->peers, drawn != peers_first(&u->peers, drawn))) {
+        config_error(k->c, e, "data.resample", "the ranks have drawn different sequences");
+        return err_hint(e, "all machines must see the same run folder");
+    }
+    for (int turn = 0; k->c->data.resample.keep_losses && turn < 2; turn++) {
+        status st = ST_OK;
+        if (leads == (turn == 0))
+            st = resample_open(&g->noted, u->a, u->c->run, k->c, number, g->train,
+                               leads && g->begins, e);
+        TRY(peers_agree(&u->peers, st, e));
+    }
+    return ST_OK;
+}
+
 static status enter_stage(stage *g, const setup *u, stage_data *d, const course_part *p, err *e) {
     const course_stage *k = &u->course->stage[p->stage];
     /* by probe_data (train.c), which opens the data of the first stage */
     bool is_open = g->number < 0 && g->train && p->stage == 0;
     if (!is_open) stage_leave(g);
     status st = is_open ? ST_OK : stage_open_data(g, u, d, p->stage, e);
+    if (st == ST_OK) st = open_round(g, u, d, p->stage, e);
     if (st == ST_OK) st = check_references(g, u, p->stage, e);
     if (st == ST_OK) st = teaching_open(&g->chat, u, g->train, e);
     if (st != ST_OK) {
@@ -157,8 +179,8 @@ static status enter_stage(stage *g, const setup *u, stage_data *d, const course_
 status stage_enter(stage *g, const setup *u, stage_data *d, const cursor *at, err *e) {
     const course_part *p = course_part_of(u->course, at->step + 1);
     if (p->stage != g->number) {
-        TRY(enter_stage(g, u, d, p, e));
         g->begins = at->step == u->course->stage[p->stage].first_step - 1;
+        TRY(enter_stage(g, u, d, p, e));
     }
     stage_enter_shape(g, u, p->stage, p->batch);
     return ST_OK;

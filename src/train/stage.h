@@ -13,6 +13,7 @@
 #include "data/order/prefetch.h"
 #include "step/step.h"
 #include "train/batch.h"
+#include "train/course/resample.h"
 #include "train/course/stage_data.h"
 #include "train/lessons.h"
 #include "train/reference.h"
@@ -54,6 +55,7 @@ typedef struct stage {
     teaching chat; /* what checkpoints say of conversations; stays until another stage is entered */
     prefetch *ahead;
     const reference_set *train_reference, *valid_reference; /* NULL: not known (reference.h) */
+    resample_losses noted;     /* losses of `train`, for a later round */
     const lesson_set *lessons; /* what a teacher says of `train`, when that is stored; NULL */
     int64_t vocab;             /* of the model */
     float *nll; /* [batch,T] losses of the step's tokens: they show which documents make a spike */

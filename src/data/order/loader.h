@@ -132,6 +132,9 @@ typedef struct loader loader;
  * ST_FAILED: an index cannot be written. */
 status loader_open(loader **out, const loader_config *cfg, err *e) ATH_MUST_USE;
 void loader_close(loader *l); /* NULL is fine */
+/* Before the first row is asked for, in training with cut_once: an epoch of a source has only these n of its sequences, each
+ * once; `consumed` does not count. The loader frees them. */
+void loader_choose(loader *l, int source, uint32_t *sequences, uint64_t n);
 
 /* ---- rows ---- */
 

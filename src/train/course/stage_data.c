@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "train/course/chat_source.h"
+#include "train/course/resample.h"
 #include "train/objective/objective.h"
 
 /* ---- the record ---- */
@@ -110,7 +111,7 @@ static loader_config loader_config_of(const stage_data *d, const config *c,
                                      .n_sentinels = sources ? find_sentinels(d->tok, sentinels) : 0,
                                      .end = tok_eos(d->tok)},
                            .document_mask = c->data.document_mask,
-                           .cut_once = c->distill.store != NULL,
+                           .cut_once = resample_cuts_once(c),
                            .sequences = objective_of(c)->sequences,
                            .labels = objective_of(c)->labels,
                            .values = objective_of(c)->values,
@@ -292,6 +293,7 @@ static json_t *describe(const loader *l, const config *c, int i) {
     json_t *cut = json_pack("{s:I,s:s,s:o,s:I}", "seq_len", (json_int_t)c->train.seq_len, "packing",
                             packings[loader_get_packing(l)], "order",
                             config_get_json(c, "data.order"), "seed", (json_int_t)c->data.seed);
+    if (resample_cuts_once(c)) json_object_set_new(cut, "once", json_true());
     return json_pack("{s:o,s:o,s:I,s:I,s:i,s:o,s:o}", "path", json_cstr(s->dir), "fingerprint",
                      json_hash(s->fingerprint), "tokens", (json_int_t)s->totals.tokens, "sequences",
                      (json_int_t)loader_source_sequences(l, i), "consumed", 0, "passes",
@@ -320,6 +322,28 @@ static status need_sources(const config *c, err *e) {
     return err_hint(e, "`athanor data build TEXT -o shards` makes shards");
 }
 
+uint64_t stage_data_drawn(const json_t *record, int stage) {
+    const json_t *stages = json_object_get(record, "stages");
+    uint64_t hash;
+    const char *hex =
+        json_string_value(json_object_get(json_array_get(stages, (size_t)stage), "drawn"));
+    return hash_parse(hex, &hash) ? hash : 0;
+}
+
+/* A round of its own sequences. They are those with which it began. */
+static status draw(const stage_data *d, const config *c, int stage, loader *l, bool is_new,
+                   err *e) {
+    uint64_t hash;
+    TRY(resample_draw(d->run, c, stage, l, &hash, e));
+    if (is_new && hash)
+        json_object_set_new((json_t *)stage_record(d, stage), "drawn", json_hash(hash));
+    if (hash == stage_data_drawn(d->record, stage)) return ST_OK;
+    config_error(c, e, "data.resample.share",
+                 "other sequences would be drawn than when this stage began: losses have changed");
+    return err_hint(e, "bring the files of %s/losses back, or begin anew: --fork NEW",
+                    c->data.resample.from ? c->data.resample.from : d->run);
+}
+
 status stage_data_open(const stage_data *d, const config *c, int stage, loader **out, bool *is_new,
                        err *e) {
     *out = NULL;
@@ -335,6 +359,7 @@ status stage_data_open(const stage_data *d, const config *c, int stage, loader *
         loader_close(l);
         st = open_sources(d, c, stage, DEAL_SHUFFLED, &l, e);
     }
+    if (st == ST_OK) st = draw(d, c, stage, l, *is_new, e);
     if (st == ST_OK)
         *out = l;
     else

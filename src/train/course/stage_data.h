@@ -37,6 +37,8 @@ status stage_data_read(json_t **record, const char *run, err *e) ATH_MUST_USE;
 int stage_source_len(const config *c, bool has_encoder);
 /* Number of stages that have begun. */
 int stage_data_begun(const json_t *record);
+/* Of the sequences that a stage has drawn (resample.h); 0: it has all. */
+uint64_t stage_data_drawn(const json_t *record, int stage);
 course_origin stage_data_origin(const json_t *record);
 void stage_data_set_origin(json_t *record, const course_origin *o);
 
