@@ -100,6 +100,7 @@ typedef struct plan_spec {
     float z_loss;
     model_routing routing; /* of training programs */
     model_lesson lesson;   /* of training programs; the first of the others is the teacher */
+    bool teaches;          /* USE_VALID gives the logits of all rows, fp32 (TASK_TEACH) */
     int64_t host_bytes;    /* what the caller will hold outside the arena (rows read ahead, ...) */
     /* Weights that stay in a file (param_store_map); NULL: none do. */
     param_locate_fn locate;

@@ -196,6 +196,7 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
             if (s->valid_B) *out = lm_signature(s, 0, rows_of(s, s->valid_B));
             if (s->valid_B && s->pipe) out->layers = plan_layers_of(s, number);
             if (s->valid_B && s->model.num_labels) *out = labels_signature(*out);
+            if (s->valid_B && s->teaches) out->task = TASK_TEACH;
             return s->valid_B > 0;
         case USE_LOOK:
             if (!s->train_B || number >= s->n_others) return false;
@@ -254,8 +255,8 @@ static bool is_same(const plan_signature *a, const plan_signature *b) {
            a->routing.tallies == b->routing.tallies &&
            a->routing.capacity_factor == b->routing.capacity_factor &&
            a->lesson.weight == b->lesson.weight && a->lesson.temperature == b->lesson.temperature &&
-           a->rope_theta == b->rope_theta && a->grads_in_frame == b->grads_in_frame &&
-           a->head_elsewhere == b->head_elsewhere;
+           a->lesson.stored == b->lesson.stored && a->rope_theta == b->rope_theta &&
+           a->grads_in_frame == b->grads_in_frame && a->head_elsewhere == b->head_elsewhere;
 }
 
 static plan_program *find(const plan *p, const plan_signature *g) {
