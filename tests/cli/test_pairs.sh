@@ -56,6 +56,12 @@ has out "source" && has out "target"
 expect 0 train c.yaml run=alone data.packing=none train.steps=2
 calc "$(field val_loss alone/metrics.jsonl) > 0" || fail "no validation"
 
+# Copies of its feed-forward parts as experts compute the same; layers of two stacks are not chosen.
+expect 0 upcycle run -o experts --experts 3 --noise 0
+has out "verified"
+expect 2 inherit run -o small --layers 0,1
+has err "all layers stay"
+
 # Its decoder is scored, and writes; the right answers are those it was trained on. Texts alone have no source.
 head -n 12 train.jsonl | sed 's/"source": \(.*\), "target": "\([^ ]*\) \(.*\)"/"context": \1, "choices": ["\3 \2", "\2 \3"], "gold": 1/' >choose.jsonl
 head -n 12 train.jsonl | sed 's/"source"/"prompt"/; s/"target"/"answer"/' >write.jsonl
