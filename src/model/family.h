@@ -242,6 +242,8 @@ typedef struct model_routing {
 typedef struct model_lesson {
     float weight; /* of the other's share in the loss; 0: there is none */
     float temperature;
+    int64_t
+        stored; /* tokens of which its log-probabilities are known; 0: its logits are made beside */
 } model_lesson;
 
 /* What is to be recorded: B sequences of T tokens. With a cache, as for generation, keys and values
@@ -299,7 +301,8 @@ typedef struct model_rec {
  *                                   of its source each token sees, from .. to (a document, without padding)
  *            "seen_start", "seen_end" [B*T,1]    of a decoder: which tokens of the source each token sees
  *            "targets"              of the chunk with the last layer, TASK_LM, TASK_NLL, TASK_SCORE
- *            "teacher" [B*T,V]      of the chunk with the last layer, with a lesson: another model's logits
+ *            "teacher" [B*T,V]      of the chunk with the last layer, with a lesson: another model's logits; with
+ *                                   lesson.stored [B*T,k], of "teacher.tokens"
  *            "rows"                 of TASK_LOGITS, TASK_SCORE, TASK_FILL
  *            "counts.L" [1,E]       of layer L with BALANCE_GLOBAL, before the backward: how many tokens of
  *                                   the step picked each expert

@@ -188,7 +188,7 @@ static void hand_over(model_rec *r, val y) {
 /* What all heads share: that of the model, and those of its modules. */
 typedef struct head {
     val w, bias, targets;
-    val teacher; /* of the model's; VAL_NONE: it has none */
+    val teacher, tokens; /* of the model's; VAL_NONE: it has none */
 } head;
 
 static head open_head(model_rec *r) {
@@ -197,7 +197,8 @@ static head open_head(model_rec *r) {
     model_part part = r->mc->tie_word_embeddings ? PART_EMBED : PART_HEAD;
     return (head){.w = model_weight(r, part, -1),
                   .bias = r->mc->head_bias ? model_named(r, name, ".bias") : VAL_NONE,
-                  .teacher = VAL_NONE};
+                  .teacher = VAL_NONE,
+                  .tokens = VAL_NONE};
 }
 
 /* What the head multiplies: the output of the norm before it, h. */
@@ -219,7 +220,7 @@ static val record_nll(model_rec *r, const head *k, val h, float weight, float z_
     val x = head_input(r, h);
     if (k->teacher != VAL_NONE) {
         spec.distill = r->lesson.weight, spec.temperature = r->lesson.temperature;
-        return graph_head_distill(r->g, &spec, x, k->w, k->bias, k->targets, k->teacher);
+        return graph_head_distill(r->g, &spec, x, k->w, k->bias, k->targets, k->teacher, k->tokens);
     }
     return r->task == TASK_NLL ? graph_head_nll(r->g, &spec, x, k->w, k->bias, k->targets)
                                : graph_head_ce(r->g, &spec, x, k->w, k->bias, k->targets);
@@ -246,8 +247,11 @@ static void record_loss(model_rec *r, val h) {
     int64_t rows = r->task == TASK_SCORE ? r->n_logits : (int64_t)r->B * r->T;
     head k = open_head(r);
     k.targets = graph_input(r->g, "targets", DT_I32, rows, 1);
+    int64_t stored = r->lesson.stored;
     if (r->lesson.weight > 0)
-        k.teacher = graph_input(r->g, "teacher", DT_F32, rows, r->mc->vocab_size);
+        k.teacher = graph_input(r->g, "teacher", DT_F32, rows, stored ? stored : r->mc->vocab_size);
+    if (r->lesson.weight > 0 && stored)
+        k.tokens = graph_input(r->g, "teacher.tokens", DT_I32, rows, stored);
     val nll = record_nll(r, &k, h, 1, r->z_loss);
     k.teacher = VAL_NONE;
     graph_name(r->g, nll, "nll");

@@ -281,12 +281,13 @@ val graph_head_ce(graph *g, const graph_head_spec *s, val x, val w, val bias, va
 }
 
 val graph_head_distill(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets,
-                       val teacher) {
+                       val teacher, val tokens) {
     if (in_parts(g, x, w)) {
         graph_fail(g, ST_USAGE, "a student's head is whole, and in the format of activations");
         return VAL_NONE;
     }
-    return head_with_gradients(g, OP_HEAD_DISTILL, s, (val[]){x, w, targets, bias, teacher}, 5);
+    return head_with_gradients(g, OP_HEAD_DISTILL, s, (val[]){x, w, targets, bias, teacher, tokens},
+                               6);
 }
 
 val graph_head_nll(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets) {

@@ -610,6 +610,15 @@ static void cases_HEAD_DISTILL(case_list *l) {
         c->in[2] = (slot){s[0] > 1 ? TARGETS : INTEGERS, s[0], 1, s[2], 0};
         if (i % 3) c->in[3] = (slot){VECTOR, 1, s[2], 0, 0};
         c->in[4] = (slot){VECTOR, s[0], s[2], 0, 3};
+        if (i % 4 == 1) continue;
+        /* The same of a teacher that names some of its tokens, maybe one twice. */
+        op_case *some = case_add(l, OP_HEAD_DISTILL);
+        *some = l->items[l->n - 2];
+        int64_t k = 1 + s[2] / (1 + i % 3);
+        some->in[4].cols = k;
+        some->in[5] = (slot){INTEGERS, s[0], k, s[2], 0};
+        snprintf(some->label + strlen(some->label), sizeof some->label - strlen(some->label),
+                 " tokens=%d", (int)k);
     }
 }
 
