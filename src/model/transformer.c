@@ -26,6 +26,7 @@ static layer_spec local_layer(const model_rec *r, int l) {
     k.attn.kv_copies = (int)(K * tp / k.attn.K);
     k.attn.K = K;
     k.attn.H /= tp;
+    k.linear = model_local_linear(&k.linear, tp);
     k.mlp.F /= tp;
     k.mlp.shared /= tp;
     return k;
@@ -86,8 +87,9 @@ static int64_t cache_bytes(const model_config *mc, int tp, int blocks, int64_t t
     for (int l = model_encoder_layers(mc); l < blocks; l++) {
         layer_spec k = model_layer(mc, l);
         int64_t bytes[2] = {0, 0};
-        if (k.linear.Hv)
-            model_linear_state_parts(&k.linear, activations, bytes);
+        linear_layer linear = model_local_linear(&k.linear, tp);
+        if (linear.Hv)
+            model_linear_state_parts(&linear, activations, bytes);
         else
             cols += model_cache_cols(&k.attn, tp);
         states += bytes[0] + bytes[1];
