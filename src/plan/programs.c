@@ -419,7 +419,8 @@ static int tied_unit(const plan *p) {
     bool begins = plan_has_chunk(s, 0), ends = plan_has_chunk(s, chunks_of(s) - 1);
     if (!s->pipe || !model_head_is_table(&s->model) || begins == ends) return -1;
     for (int i = 0; i < param_count(p->store); i++)
-        if (param_at(p->store, i)->part == PART_EMBED) return param_at(p->store, i)->unit;
+        if (param_at(p->store, i)->part == PART_EMBED)
+            return param_at(p->store, i)->frozen ? -1 : param_at(p->store, i)->unit;
     CHECK(false, "a stage without its table");
 }
 

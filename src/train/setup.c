@@ -233,7 +233,6 @@ status setup_check_stages(const config *c, const model_config *mc, err *e) {
         {o->loss || o->head, "train.objective",
          "losses of whole samples (all objectives but lm and sft) are",
          "train.objective=lm or sft"},
-        {c->lora.rank > 0 || c->lora.from, "lora.rank", "adapters are", "lora.rank=0"},
         {c->distill.teacher != NULL, "distill.teacher", "teachers are", "leave distill out"},
         {c->sample.prompts.n > 0, "sample.prompts", "samples are", "leave them out"},
         {c->eval.tasks.n > 0, "eval.tasks", "tasks on the way are",
