@@ -336,7 +336,8 @@ json_t *peft_config(const model_adapters *ad, const param_store *s, const model_
                     const char *base) {
     arena *a = arena_new("adapter_config");
     int n = ad->n_targets;
-    const char *const *targets = n ? ad->targets : model_adapter_names(a, ad, param_store_whole(s), &n);
+    const char *const *targets =
+        n ? ad->targets : model_adapter_names(a, ad, param_store_whole(s), &n);
     json_t *o = json_object();
     json_object_set_new(o, "base_model_name_or_path", json_cstr(base));
     json_object_set_new(o, "bias", json_string("none"));
