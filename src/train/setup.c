@@ -230,9 +230,9 @@ status setup_check_stages(const config *c, const model_config *mc, err *e) {
         bool refused;
         const char *key, *what, *hint;
     } all[] = {
-        {o->loss || o->head, "train.objective",
-         "losses of whole samples (all objectives but lm and sft) are",
-         "train.objective=lm or sft"},
+        {o->head, "train.objective", "heads of labels are", "another train.objective"},
+        {o->reference && !c->train.reference_cache, "train.reference_cache",
+         "a reference in memory is", "train.reference_cache=true"},
         {c->distill.teacher != NULL, "distill.teacher", "teachers are", "leave distill out"},
         {c->sample.prompts.n > 0, "sample.prompts", "samples are", "leave them out"},
         {c->eval.tasks.n > 0, "eval.tasks", "tasks on the way are",
