@@ -170,6 +170,7 @@ static void sum_over_ranks(session *s, step_result *r, bool ahead) {
     }
     for (int k = 0; k < execute_modules(s); k++)
         r->ahead_sum[k] = peers_sum_samples(&u->peers, r->ahead_sum[k]);
+    if (execute_modules(s)) peers_tell_stages(&u->peers, r->ahead_sum, sizeof r->ahead_sum);
     if (u->objective->loss) {
         peers_sum_counts(&u->peers, r->sums, SUM_COUNT, "rewards");
         peers_tell_stages(&u->peers, r->sums, sizeof r->sums);
