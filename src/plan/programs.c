@@ -196,6 +196,7 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
             if (s->valid_B) *out = lm_signature(s, 0, rows_of(s, s->valid_B));
             if (s->valid_B && s->pipe) out->layers = plan_layers_of(s, number);
             if (s->valid_B && s->model.num_labels) *out = labels_signature(*out);
+            if (s->valid_B && s->teaches) out->task = TASK_TEACH;
             return s->valid_B > 0;
         case USE_LOOK:
             if (!s->train_B || number >= s->n_others) return false;
@@ -254,8 +255,8 @@ static bool is_same(const plan_signature *a, const plan_signature *b) {
            a->routing.tallies == b->routing.tallies &&
            a->routing.capacity_factor == b->routing.capacity_factor &&
            a->lesson.weight == b->lesson.weight && a->lesson.temperature == b->lesson.temperature &&
-           a->rope_theta == b->rope_theta && a->grads_in_frame == b->grads_in_frame &&
-           a->head_elsewhere == b->head_elsewhere;
+           a->lesson.stored == b->lesson.stored && a->rope_theta == b->rope_theta &&
+           a->grads_in_frame == b->grads_in_frame && a->head_elsewhere == b->head_elsewhere;
 }
 
 static plan_program *find(const plan *p, const plan_signature *g) {
@@ -293,7 +294,8 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .grads_in_frame = g->train && g->grads_in_frame,
         .fixed_grads = g->train && s->fixed_grads,
         .by_row = g->task == TASK_BODY || g->task == TASK_HEAD,
-        .rounds = g->task == TASK_LOGITS || g->task == TASK_BODY || g->task == TASK_HEAD,
+        .rounds = !s->exact_products &&
+                  (g->task == TASK_LOGITS || g->task == TASK_BODY || g->task == TASK_HEAD),
         .random_ops_before = model_random_ops_before(config_of(s, g), g->layers.first)};
 }
 
@@ -385,9 +387,10 @@ static status record_phase(plan *p, const plan_spec *s, err *e) {
 static status check_uses(const plan_spec *s, err *e) {
     bool encoder = s->model.num_encoder_layers > 0;
     if (s->serve.rows && (encoder || s->model.positions == POSITIONS_RELATIVE)) {
-        err_set(e, ST_USAGE, "a server's cache of pages does not go with %s",
+        err_set(e, ST_USAGE, "a cache of pages (serve, --draft) does not go with %s",
                 encoder ? "an encoder" : "position_type: relative");
-        return err_hint(e, "`athanor generate` and `athanor chat` run such a model");
+        return err_hint(e,
+                        "`athanor generate` and `athanor chat` run such a model without --draft");
     }
     if (s->score.tok && encoder)
         return err_set(e, ST_USAGE, "texts are not scored by a model with an encoder");

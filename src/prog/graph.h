@@ -232,9 +232,10 @@ typedef struct graph_head_spec {
     int64_t vocab;              /* of all ranks */
 } graph_head_spec;
 val graph_head_ce(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
-/* The same with a teacher's logits [N,V] (HEAD_DISTILL), on one tensor-parallel rank, with w in the format of x. */
+/* The same with a teacher's logits [N,V], or with those of `tokens` [N,k] (HEAD_DISTILL), on one tensor-parallel rank, with
+ * w in the format of x. */
 val graph_head_distill(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets,
-                       val teacher);
+                       val teacher, val tokens);
 /* The same nll [N,1], for a loss that is computed outside of the program: the gradient of nll comes
  * by graph_root, and those of x, w and bias are made in the backward. Without z_loss. */
 val graph_head_nll(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);

@@ -12,6 +12,7 @@
 #include "run/folder.h"
 #include "train/batch.h"
 #include "train/distill.h"
+#include "train/lessons.h"
 #include "train/vocabulary.h"
 
 /* ---- model ---- */
@@ -375,6 +376,7 @@ static int64_t host_bytes(const course_stage *k, int64_t dp, const model_config 
     int S = stage_source_len(k->c, mc->num_encoder_layers > 0);
     return (int64_t)prefetch_bytes(k->B, k->T, S, share, k->c->data.document_mask) +
            batch_rows_bytes(k->B, k->T, S, mc->num_labels) +
+           lessons_host_bytes(k->c, mc->vocab_size, k->B, k->T) +
            k->max_batch * k->T * (int64_t)sizeof(float) + k->T;
 }
 
@@ -395,7 +397,8 @@ model_routing setup_routing(const config *c) {
 
 /* Whether the plan has a second model: a reference or a teacher. */
 static bool has_other(const setup *u) {
-    return u->c->distill.teacher || (u->objective->reference && !u->knows_reference);
+    bool live = u->c->distill.teacher && !u->c->distill.store;
+    return live || (u->objective->reference && !u->knows_reference);
 }
 
 static plan_spec spec_of(const setup *u, int stage) {
@@ -417,7 +420,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .deferred_loss = u->objective->loss != NULL,
                        .others = &u->reference,
                        .n_others = has_other(u),
-                       .lesson = distill_lesson(c),
+                       .lesson = distill_lesson(c, u->models[stage].vocab_size),
                        .valid_B = c->data.valid || u->objective->kl ? k->B : 0,
                        .cache_tok = cache_tok(u),
                        .source_tok = cache_tok(u),
@@ -561,6 +564,7 @@ void setup_clear_optimizer(const setup *u) {
 void setup_close(setup *u) {
     peers_settle(&u->peers);
     evaluation_close(u);
+    lessons_close(u);
     for (int i = 0; u->prompts && i < u->c->sample.prompts.n; i++) tok_ids_free(&u->prompts[i]);
     plan_free(u->plan);
     lora_close(&u->lora);
