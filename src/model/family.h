@@ -187,6 +187,9 @@ const char **model_adapter_names(arena *a, const model_adapters *ad, const param
  * is no matrix of the model. */
 status model_declare_adapted(const model_config *mc, const model_adapters *ad, param_store *s,
                              err *e) ATH_MUST_USE;
+/* The same of some chunks of the layers; whether there are such targets is not asked. */
+status model_declare_adapted_chunks(const model_config *mc, const model_layer_range *chunk, int n,
+                                    const model_adapters *ad, param_store *s, err *e) ATH_MUST_USE;
 
 /* ---- the forward pass (transformer.c) ---- */
 
