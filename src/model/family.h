@@ -319,9 +319,9 @@ uint32_t model_random_ops_before(const model_config *mc, int layer);
  * and so of states. */
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt,
                           dtype activations);
-/* What the first `modules` modules of multi-token prediction need behind that. */
-int64_t model_ahead_cache_bytes(const model_config *mc, int tp, int modules, int B, int Tmax,
-                                dtype dt);
+/* The same of a cache of pages, with those of the first `modules` modules of multi-token prediction. */
+int64_t model_paged_bytes(const model_config *mc, int tp, const model_pages *pages, int modules,
+                          dtype dt, dtype activations);
 /* The same for keys and values of B sources of Smax tokens; 0 without an encoder. They lie behind those of
  * the decoder's own tokens. */
 int64_t model_source_cache_bytes(const model_config *mc, int tp, int B, int Smax, dtype dt);

@@ -79,9 +79,9 @@ static void make_rope(model_rec *r) {
     }
 }
 
-/* Of the first `blocks` blocks; those of an encoder have none. */
-static int64_t cache_bytes(const model_config *mc, int tp, int blocks, int B, int Tmax, dtype dt,
-                           dtype activations) {
+/* Of the first `blocks` blocks, for so many tokens and states of so many sequences; blocks of an encoder have none. */
+static int64_t cache_bytes(const model_config *mc, int tp, int blocks, int64_t tokens, int64_t seqs,
+                           dtype dt, dtype activations) {
     int64_t cols = 0, states = 0;
     for (int l = model_encoder_layers(mc); l < blocks; l++) {
         layer_spec k = model_layer(mc, l);
@@ -92,7 +92,7 @@ static int64_t cache_bytes(const model_config *mc, int tp, int blocks, int B, in
             cols += model_cache_cols(&k.attn, tp);
         states += bytes[0] + bytes[1];
     }
-    return (int64_t)B * (Tmax * cols * (int64_t)dtype_bytes(dt) + states);
+    return tokens * cols * (int64_t)dtype_bytes(dt) + seqs * states;
 }
 
 static void make_source_inputs(model_rec *r, bool encodes, bool decodes) {
@@ -125,8 +125,10 @@ static void make_inputs(model_rec *r) {
     bool states = false;
     for (int l = r->layers.first; l < r->layers.end; l++)
         states |= model_layer(r->mc, l).linear.Hv > 0;
-    r->span = states && r->Tmax > 0 ? graph_input(r->g, "span", DT_I32, r->B, 2) : VAL_NONE;
-    CHECK(!states || r->Tmax == 0 || !r->document_mask, "states of sequences with documents");
+    r->span = VAL_NONE;
+    if (states && r->Tmax > 0) r->span = graph_input(r->g, "span", DT_I32, r->B, 2);
+    if (states && r->paged.page) r->span = graph_input(r->g, "span", DT_I32, r->paged.seqs, 3);
+    CHECK(r->span == VAL_NONE || !r->document_mask, "states of sequences with documents");
     if (r->paged.page) {
         r->at = graph_input(r->g, "at", DT_I32, N, 1);
         r->place = graph_input(r->g, "place", DT_I32, N, 2);
@@ -135,7 +137,8 @@ static void make_inputs(model_rec *r) {
     int64_t slots = r->slots ? r->slots : r->B;
     dtype dt = r->cache_f16 ? DT_F16 : graph_get_options(r->g)->dt;
     r->cache_bytes =
-        cache_bytes(r->mc, graph_tp(r->g), r->layers.first, r->paged.pages, r->paged.page, dt, dt);
+        cache_bytes(r->mc, graph_tp(r->g), r->layers.first, (int64_t)r->paged.pages * r->paged.page,
+                    r->paged.seqs, dt, graph_get_options(r->g)->dt);
     r->cross_bytes = model_cache_bytes(r->mc, graph_tp(r->g), (int)slots, r->Tmax, dt, dt);
     make_rope(r);
 }
@@ -373,13 +376,13 @@ void model_record(model_rec *r) {
 
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt,
                           dtype activations) {
-    return cache_bytes(mc, tp, model_layers(mc), B, Tmax, dt, activations);
+    return cache_bytes(mc, tp, model_layers(mc), (int64_t)B * Tmax, B, dt, activations);
 }
 
-int64_t model_ahead_cache_bytes(const model_config *mc, int tp, int modules, int B, int Tmax,
-                                dtype dt) {
-    return cache_bytes(mc, tp, model_layers(mc) + modules, B, Tmax, dt, dt) -
-           cache_bytes(mc, tp, model_layers(mc), B, Tmax, dt, dt);
+int64_t model_paged_bytes(const model_config *mc, int tp, const model_pages *pages, int modules,
+                          dtype dt, dtype activations) {
+    return cache_bytes(mc, tp, model_layers(mc) + modules, (int64_t)pages->pages * pages->page,
+                       pages->seqs, dt, activations);
 }
 
 int64_t model_source_cache_bytes(const model_config *mc, int tp, int B, int Smax, dtype dt) {

@@ -330,6 +330,7 @@ static val beside_state(graph *g, op_kind kind, const op_attr *attr, const val *
 
 val graph_delta_state(graph *g, const op_delta *d, val state, val qk, val v, val gates, val span) {
     op_attr attr = {.delta = *d};
+    attr.delta.by_row = g->opt.by_row;
     return beside_state(g, OP_DELTA_STATE, &attr, (val[]){state, qk, v, gates, span}, 5);
 }
 
@@ -339,7 +340,7 @@ val graph_conv(graph *g, int B, int T, int W, val x, val w, val start) {
 }
 
 val graph_conv_state(graph *g, int B, int T, int W, val state, val x, val w, val span) {
-    op_attr attr = {.conv = {.B = B, .T = T, .W = W}};
+    op_attr attr = {.conv = {.B = B, .T = T, .W = W, .by_row = g->opt.by_row}};
     return beside_state(g, OP_CONV_STATE, &attr, (val[]){state, x, w, span}, 4);
 }
 

@@ -56,6 +56,9 @@ typedef struct graph_options {
     dtype dt;   /* storage of activations */
     bool train; /* record for training: dropout is active, the head makes gradients */
     recompute_policy recompute; /* of blocks */
+    /* Weight gradients come behind all other ops, where they have entries of their own: they are a part of the backward that
+     * may run later (prog_stats.ops_back). What they read stays until then. */
+    bool split_backward;
     /* Parameter gradients lie at the beginning of the frame. Possible where one replay is the whole
      * step: no gradient is there before its first write, and until then activations may use its
      * memory. */

@@ -203,17 +203,24 @@ double batch_row_logp(const batch_rows *r, const float *nll, int b) {
 }
 
 /* A port without bytes: a chunk of frozen layers takes no gradient. */
-static void copy(dev *d, const prog *to, prog_port to_port, const prog *from, prog_port from_port,
-                 int frame) {
-    if (!to_port.bytes) return;
-    dev_copy(d, prog_port_at(to, frame, to_port), prog_port_at(from, frame, from_port),
-             (size_t)from_port.bytes);
+typedef struct place {
+    const prog *p;
+    int frame;
+    prog_port port;
+} place;
+
+static void copy(dev *d, place to, place from) {
+    if (!to.port.bytes) return;
+    dev_copy(d, prog_port_at(to.p, to.frame, to.port), prog_port_at(from.p, from.frame, from.port),
+             (size_t)from.port.bytes);
 }
 
-void batch_pass_on(dev *d, const batch_ports *chunk, const batch_ports *next, int frame) {
-    copy(d, next->p, next->x, chunk->p, chunk->y, frame);
+void batch_pass_on(dev *d, const batch_ports *chunk, int frame, const batch_ports *next,
+                   int next_frame) {
+    copy(d, (place){next->p, next_frame, next->x}, (place){chunk->p, frame, chunk->y});
 }
 
-void batch_pass_back(dev *d, const batch_ports *chunk, const batch_ports *next, int frame) {
-    copy(d, chunk->p, chunk->d_y, next->p, next->d_x, frame);
+void batch_pass_back(dev *d, const batch_ports *chunk, int frame, const batch_ports *next,
+                     int next_frame) {
+    copy(d, (place){chunk->p, frame, chunk->d_y}, (place){next->p, next_frame, next->d_x});
 }

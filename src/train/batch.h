@@ -85,7 +85,9 @@ double batch_take_ahead(const batch_ports *io, int frame, int number, const batc
 double batch_row_logp(const batch_rows *rows, const float *nll, int b);
 /* Forward: the activations of `chunk` become the input of `next`. Backward: the gradient of that
  * input goes back to `chunk`. */
-void batch_pass_on(dev *d, const batch_ports *chunk, const batch_ports *next, int frame);
-void batch_pass_back(dev *d, const batch_ports *chunk, const batch_ports *next, int frame);
+void batch_pass_on(dev *d, const batch_ports *chunk, int frame, const batch_ports *next,
+                   int next_frame);
+void batch_pass_back(dev *d, const batch_ports *chunk, int frame, const batch_ports *next,
+                     int next_frame);
 
 #endif

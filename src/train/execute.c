@@ -393,9 +393,9 @@ static void take_loss(session *s, const step_entry *t, step_result *r) {
 void execute_pass_on(dev *d, const stage *g, const step_entry *t) {
     const batch_ports *chunk = &g->chunks[t->chunk];
     if (t->action == STEP_PASS_ON)
-        batch_pass_on(d, chunk, chunk + 1, t->frame);
+        batch_pass_on(d, chunk, t->frame, chunk + 1, t->next_frame);
     else
-        batch_pass_back(d, chunk, chunk + 1, t->frame);
+        batch_pass_back(d, chunk, t->frame, chunk + 1, t->next_frame);
 }
 
 void execute_transfer(setup *u, const stage *g, const step_entry *t) {
@@ -593,9 +593,12 @@ double execute_validation(setup *u, const stage *g, bool rows) {
         const batch_ports *io = &g->validations[c];
         if (!io->p) continue; /* another stage has it */
         if (rows) batch_put(io, 0, &g->rows);
-        if (c > 0) pass_validated(u, g, c - 1, false);
+        if (c > 0 && io[-1].p)
+            batch_pass_on(u->dev, io - 1, 0, io, 0);
+        else if (c > 0)
+            pass_validated(u, g, c - 1, false);
         execute_pass(u, g, io->p, &run);
-        if (c < chunks - 1) pass_validated(u, g, c, true);
+        if (c < chunks - 1 && !io[1].p) pass_validated(u, g, c, true);
     }
     const batch_ports *last = &g->validations[chunks - 1];
     return rows && last->p ? batch_take_nll(last, 0, &g->rows) : 0;

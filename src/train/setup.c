@@ -266,7 +266,8 @@ status setup_check_stages(const config *c, const model_config *mc, err *e) {
 static status check_groups(const setup *u, const course_part *p, err *e) {
     const course_stage *k = &u->course->stage[p->stage];
     int64_t pp = u->c->parallel.pp, each = u->peers.m.size[MESH_DP] * k->B;
-    if (pp == 1 || u->c->parallel.virtual == 1 || p->batch / each % pp == 0) return ST_OK;
+    bool grouped = u->c->parallel.pp_schedule == CONFIG_PP_INTERLEAVED;
+    if (!grouped || p->batch / each % pp == 0) return ST_OK;
     config_error(k->c, e, "train.global_batch_size",
                  "interleaved stages take micro-batches in groups of %ld, and a batch of %ld "
                  "sequences has %ld for each rank",
