@@ -475,17 +475,38 @@ static status check_groups(const model_config *mc, err *e) {
     return ST_OK;
 }
 
+/* Slots mix all tokens of a text. */
+static status check_soft(const model_config *mc, err *e) {
+    if (mc->router_bias || mc->router_groups > 1) {
+        err_set(e, ST_USAGE, "router soft picks no experts: it has no bias and no groups");
+        return at_key(e, mc->router_bias ? "router_bias" : "router_groups");
+    }
+    for (int64_t l = mc->num_encoder_layers; l < mc->num_hidden_layers; l++) {
+        if (!model_layer(mc, (int)(l * mc->block_repeat)).mlp.E) continue;
+        err_set(e, ST_USAGE,
+                "layer %ld is a decoder's, whose tokens would see later ones through router soft",
+                (long)l);
+        err_hint(e, "soft experts belong into the layers of an encoder (t5): expert_layers with 1 "
+                    "for these and 0 for the others");
+        return at_key(e, "router");
+    }
+    return ST_OK;
+}
+
 static status check_experts(const model_config *mc, err *e) {
     if (mc->num_experts == 0) return ST_OK;
-    if (mc->num_experts_per_tok > mc->num_experts) {
+    if (mc->router != ROUTER_SOFT && mc->num_experts_per_tok > mc->num_experts) {
         err_set(e, ST_USAGE, "a token goes through %ld experts, and there are %ld",
                 (long)mc->num_experts_per_tok, (long)mc->num_experts);
         err_hint(e, "use at most %ld", (long)mc->num_experts);
         return at_key(e, "num_experts_per_tok");
     }
-    if (!mc->mlp_bias) return check_groups(mc, e);
-    err_set(e, ST_USAGE, "experts have no biases");
-    return at_key(e, "mlp_bias");
+    if (mc->mlp_bias) {
+        err_set(e, ST_USAGE, "experts have no biases");
+        return at_key(e, "mlp_bias");
+    }
+    if (mc->router == ROUTER_SOFT) return check_soft(mc, e);
+    return check_groups(mc, e);
 }
 
 static status check_relative(const model_config *mc, err *e) {

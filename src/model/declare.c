@@ -409,7 +409,7 @@ static void declare_experts(declaring *d, const mlp_layer *m) {
     model_experts_name(d->mc, d->stored, "up_proj.weight", up);
     model_experts_name(d->mc, d->stored, "down_proj.weight", down);
     bool gated = m->kind == MLP_GATED;
-    add_matrix(d, PART_ROUTER, m->E, C, INIT_ROLE_IN, summand());
+    add_matrix(d, PART_ROUTER, m->slots ? m->E * m->slots : m->E, C, INIT_ROLE_IN, summand());
     if (m->router_bias)
         add(d, PART_ROUTER_BIAS, "",
             (param){.rows = 1, .cols = m->E, .rank = 1, .init.kind = INIT_ZEROS, .by_rule = true});
@@ -569,6 +569,7 @@ int64_t model_active_params(const model_config *mc, const param_store *s) {
         if (model_param_is_ahead(mc, p) || is_left_out(p)) continue;
         *(model_part_of_expert(p->part) ? &of_experts : &n) += param_whole_elems(p);
     }
+    if (mc->router == ROUTER_SOFT) return n + of_experts; /* all read something of each token */
     return of_experts ? n + of_experts / mc->num_experts * mc->num_experts_per_tok : n;
 }
 
@@ -587,6 +588,10 @@ static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
                        "%lld heads and %lld key/value heads of layer %d do not divide over %d "
                        "tensor-parallel ranks",
                        (long long)H, (long long)K, l, tp);
+    if (k->mlp.slots)
+        return err_set(e, ST_USAGE,
+                       "layer %d has soft experts, whose slots tensor-parallel ranks do not share",
+                       l);
     if (F % tp == 0) F = k->mlp.shared;
     if (F % tp)
         return err_set(e, ST_USAGE,

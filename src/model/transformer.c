@@ -104,6 +104,8 @@ static void make_source_inputs(model_rec *r, bool encodes, bool decodes) {
         r->source.pos = graph_input(r->g, "source_pos", DT_I32, M, 1);
         r->source.start = graph_input(r->g, "source_start", DT_I32, M, 1);
         r->source.end = graph_input(r->g, "source_end", DT_I32, M, 1);
+        int64_t P = model_slots(r->mc);
+        if (P) r->source.slots_end = graph_input(r->g, "slots_end", DT_I32, r->B * P, 1);
     }
     if (decodes) {
         r->source.seen_start = graph_input(r->g, "seen_start", DT_I32, N, 1);
@@ -357,7 +359,7 @@ void model_record(model_rec *r) {
     }
     r->load = VAL_NONE;
     for (int l = r->layers.first; l < blocks_end(r); l++)
-        r->n_routers += model_layer(r->mc, l).mlp.E > 0;
+        r->n_routers += model_layer(r->mc, l).mlp.E > 0 && !model_layer(r->mc, l).mlp.slots;
     make_inputs(r);
     int E = model_encoder_layers(r->mc), first = r->layers.first < E ? E : r->layers.first;
     if (r->layers.first < E) encode(r);

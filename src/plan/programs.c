@@ -412,7 +412,8 @@ status plan_record_programs(plan *p, err *e) {
 
 static bool has_experts(const model_config *mc) {
     bool any = false;
-    for (int l = 0; l < model_blocks(mc); l++) any = any || model_layer(mc, l).mlp.E > 0;
+    for (int l = 0; l < model_blocks(mc); l++)
+        any = any || (model_layer(mc, l).mlp.E > 0 && !model_layer(mc, l).mlp.slots);
     return any;
 }
 

@@ -190,6 +190,7 @@ status setup_open_tokenizer(setup *u, stage_data *data, err *e) {
     data->vocab_size = (int32_t)first.vocab_size;
     data->labels = labels_of(&first);
     data->has_encoder = first.num_encoder_layers > 0;
+    data->texts_alone = model_slots(&first) > 0;
     if (data->has_encoder) data->decoder_start = model_decoder_start(&first);
     TRY(check_encoder(u, &first, e));
     TRY(choice_make(&u->choice, u->c, &u->peers, &first, u->dev, e));
