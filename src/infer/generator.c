@@ -33,6 +33,7 @@ generator_pass generator_pass_of(const prog *p) {
                             .source_pos = prog_find_port(p, "source_pos"),
                             .source_start = prog_find_port(p, "source_start"),
                             .source_end = prog_find_port(p, "source_end"),
+                            .slots_end = prog_find_port(p, "slots_end"),
                             .seen_start = prog_find_port(p, "seen_start"),
                             .seen_end = prog_find_port(p, "seen_end"),
                             .ids = ids,
@@ -120,6 +121,14 @@ static void run_pass(generator *g, const generator_pass *k, const int32_t *ids, 
     for (int64_t i = 0; i < n; i++) tok_ids_push(&g->cached, ids[i]);
 }
 
+void generator_put_slots(const generator_pass *k, int64_t n) {
+    if (!k->slots_end.bytes) return;
+    int32_t *all = xmalloc((size_t)k->slots_end.bytes);
+    for (int64_t i = 0; i < k->slots_end.rows; i++) all[i] = (int32_t)n;
+    prog_put(k->p, 0, k->slots_end, all);
+    free(all);
+}
+
 void generator_set_source(generator *g, const int32_t *ids, int64_t n) {
     CHECK(n > 0 && n <= g->Smax, "a source of %ld tokens, and room for %d", (long)n, g->Smax);
     int i = GENERATOR_PREFILLS - 1;
@@ -137,6 +146,7 @@ void generator_set_source(generator *g, const int32_t *ids, int64_t n) {
     prog_put(k->p, 0, k->source_pos, pos);
     prog_put(k->p, 0, k->source_start, from);
     prog_put(k->p, 0, k->source_end, to);
+    generator_put_slots(k, n);
     prog_put(k->p, 0, k->qpos, &first);
     replay(g, k);
     g->n_source = n;

@@ -30,6 +30,7 @@ typedef struct generator_pass {
     const prog *p;
     int64_t T;                                              /* rows of a pass */
     prog_port source, source_pos, source_start, source_end; /* [T] of an encoder */
+    prog_port slots_end;                                    /* [P] of one with soft experts */
     prog_port seen_start, seen_end; /* [T] of a decoder: which tokens of the source each row sees */
     prog_port ids;                  /* [T] */
     prog_port pos;                  /* [T]: positions in the sequence */
@@ -64,6 +65,8 @@ typedef struct generator {
 
 /* The ports of a program, found by name; p may be NULL. */
 generator_pass generator_pass_of(const prog *p);
+/* Tells soft experts that the source has n tokens; nothing in a program without such. */
+void generator_put_slots(const generator_pass *k, int64_t n);
 /* Which lengths the prefill programs should have when passes may have up to most_T rows: falling, each a quarter of
  * the one before; 0: no such program. */
 void generator_prefill_lengths(int most_T, int T[GENERATOR_PREFILLS]);

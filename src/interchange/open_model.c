@@ -350,6 +350,7 @@ static void put_source(const open_model *m, const generator_pass *k, const int32
     prog_put(k->p, 0, k->seen_start, row);
     for (int i = 0; i < n; i++) row[i] = n;
     prog_put(k->p, 0, k->source_end, row);
+    generator_put_slots(k, n);
     prog_put(k->p, 0, k->seen_end, row);
     free(row);
 }

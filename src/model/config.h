@@ -33,7 +33,7 @@ typedef enum residual_kind {
 } residual_kind;
 typedef enum qk_norm_kind { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_FULL } qk_norm_kind;
 typedef enum mlp_kind { MLP_GATED, MLP_PLAIN } mlp_kind;
-typedef enum router_kind { ROUTER_SOFTMAX, ROUTER_SIGMOID } router_kind;
+typedef enum router_kind { ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SOFT } router_kind;
 typedef enum problem_kind {
     PROBLEM_AUTO,
     PROBLEM_REGRESSION,

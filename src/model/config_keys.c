@@ -120,6 +120,7 @@ void model_config_defaults(model_config *mc, const model_family *f) {
                          .linear_key_head_dim = 128,
                          .linear_value_head_dim = 128,
                          .linear_conv_kernel_dim = 4,
+                         .slots_per_expert = 1,
                          .router_group_best = 1,
                          .routed_scaling_factor = 1.0,
                          .mtp_loss_weight = 0.3,

@@ -187,6 +187,9 @@ const char **model_adapter_names(arena *a, const model_adapters *ad, const param
  * is no matrix of the model. */
 status model_declare_adapted(const model_config *mc, const model_adapters *ad, param_store *s,
                              err *e) ATH_MUST_USE;
+/* The same of some chunks of the layers; whether there are such targets is not asked. */
+status model_declare_adapted_chunks(const model_config *mc, const model_layer_range *chunk, int n,
+                                    const model_adapters *ad, param_store *s, err *e) ATH_MUST_USE;
 
 /* ---- the forward pass (transformer.c) ---- */
 
@@ -278,6 +281,7 @@ typedef struct model_rec {
     struct {
         val ids, pos, start, end; /* of the source */
         val seen_start, seen_end; /* which of its tokens each token of the decoder sees */
+        val slots_end;            /* how many tokens the slots of soft experts mix */
         val made; /* what the encoder made of it, as all tensor-parallel ranks have it */
     } source;
     val relative[2];     /* biases by distance: of the encoder, of the decoder */
@@ -299,6 +303,8 @@ typedef struct model_rec {
  *            "at" [T,1], "place" [T,2], "pages" [seqs,of_seq]    with a cache of pages
  *            "source", "source_pos", "source_start", "source_end" [B*S,1]    of an encoder: ids, positions, and which tokens
  *                                   of its source each token sees, from .. to (a document, without padding)
+ *            "slots_end" [B*P,1]    of an encoder with soft experts, of P slots: how many tokens its source has, which is
+ *                                   alone in its row
  *            "seen_start", "seen_end" [B*T,1]    of a decoder: which tokens of the source each token sees
  *            "targets"              of the chunk with the last layer, TASK_LM, TASK_NLL, TASK_SCORE
  *            "teacher" [B*T,V]      of the chunk with the last layer, with a lesson: another model's logits; with

@@ -171,6 +171,82 @@ static val experts(model_rec *r, int l, const layer_spec *k, val x) {
     return graph_tp_out(r->g, graph_expert_sum(r->g, h, &to, shared));
 }
 
+/* ---- soft experts (Puigcerver et al. 2024, "From Sparse to Soft Mixtures of Experts", section 2.1) ----
+ *
+ * Each expert has s slots, P = E s in all, with a vector phi_j. Of the n tokens x_i of a text, logits l_ij = x_i phi_j:
+ *   dispatch  slot_j = sum_i x_i softmax_i(l_ij)          attention of the slots, as queries, to the tokens
+ *   experts   each reads its slots
+ *   combine   y_i = sum_j out_j softmax_j(l_ij)           attention of the tokens to the slots */
+
+typedef struct slot_order {
+    int64_t B, E, s;
+} slot_order;
+
+/* Row (b, e, i) of texts has phi number (e, i). */
+static void fill_phi(void *dst, const void *ctx) {
+    const slot_order *o = ctx;
+    int64_t P = o->E * o->s;
+    for (int64_t n = 0; n < o->B * P; n++) ((int32_t *)dst)[n] = (int32_t)(n % P);
+}
+
+/* The row of texts at each place (e, b, i) of experts. */
+static void fill_places(void *dst, const void *ctx) {
+    const slot_order *o = ctx;
+    int32_t *row = dst;
+    for (int64_t e = 0; e < o->E; e++)
+        for (int64_t b = 0; b < o->B; b++)
+            for (int64_t i = 0; i < o->s; i++) *row++ = (int32_t)((b * o->E + e) * o->s + i);
+}
+
+/* The other way round. */
+static void fill_rows(void *dst, const void *ctx) {
+    const slot_order *o = ctx;
+    int32_t *place = dst;
+    for (int64_t b = 0; b < o->B; b++)
+        for (int64_t e = 0; e < o->E; e++)
+            for (int64_t i = 0; i < o->s; i++) *place++ = (int32_t)((e * o->B + b) * o->s + i);
+}
+
+static void fill_starts(void *dst, const void *ctx) {
+    const slot_order *o = ctx;
+    for (int64_t e = 0; e <= o->E; e++) ((int32_t *)dst)[e] = (int32_t)(e * o->B * o->s);
+}
+
+/* Attention of one head over whole rows, without a scale: to softmax(q k) v. */
+static val mix(model_rec *r, int64_t Tq, int64_t Tk, val q, val k, val v, val end) {
+    int C = (int)r->mc->hidden_size;
+    op_attention spec = {.B = r->B,
+                         .Tq = (int)Tq,
+                         .Tk = (int)Tk,
+                         .H = 1,
+                         .K = 1,
+                         .D = C,
+                         .Dv = C,
+                         .scale = 1.0f,
+                         .all_heads = 1};
+    graph_seen seen = GRAPH_SEES_ALL;
+    seen.end = end;
+    return graph_attention(r->g, &spec, q, k, v, &seen);
+}
+
+static val soft_experts(model_rec *r, int l, const layer_spec *k, val x) {
+    slot_order o = {r->B, k->mlp.E, k->mlp.slots};
+    int64_t P = o.E * o.s, M = o.B * P;
+    op_router router = {.experts = (int32_t)o.E, .k = 1, .scale = 1.0f};
+    val order = graph_const(r->g, "slot_phi", DT_I32, M, 1, fill_phi, &o, sizeof o);
+    val places = graph_const(r->g, "slot_places", DT_I32, M, 1, fill_places, &o, sizeof o);
+    val rows = graph_const(r->g, "slot_rows", DT_I32, M, 1, fill_rows, &o, sizeof o);
+    val starts = graph_const(r->g, "slot_starts", DT_I32, 1, o.E + 1, fill_starts, &o, sizeof o);
+    val phi = graph_embed(r->g, model_weight(r, PART_ROUTER, k->stored), order, -1);
+    val slots = mix(r, P, r->S, phi, x, x, r->source.slots_end);
+    graph_name(r->g, slots, "layers.%d.slots", l);
+    val h = experts_in(r, l, k, &router, graph_take_rows(r->g, slots, places), starts);
+    h = experts_product(r, k, &router, "down_proj", h, starts);
+    graph_name(r->g, h, "layers.%d.experts.out", l);
+    return mix(r, r->S, P, x, phi, graph_take_rows(r->g, h, rows), VAL_NONE);
+}
+
 val model_feed_forward(model_rec *r, int l, const layer_spec *k, val x) {
+    if (k->mlp.slots) return soft_experts(r, l, k, x);
     return k->mlp.E ? experts(r, l, k, x) : dense(r, l, k, x);
 }

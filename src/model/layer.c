@@ -111,6 +111,7 @@ static mlp_layer mlp_of(const model_config *mc, int l) {
     m.E = mc->num_experts;
     m.k = mc->num_experts_per_tok;
     m.router = router_of(mc);
+    m.slots = mc->router == ROUTER_SOFT ? mc->slots_per_expert : 0;
     m.router_bias = mc->router_bias;
     if (mc->moe_intermediate_size > 0) m.F = mc->moe_intermediate_size;
     m.shared = mc->shared_expert_intermediate_size;
@@ -139,6 +140,14 @@ layer_spec model_layer(const model_config *mc, int l) {
         .linear = linear_of(mc, like),
         .mlp = mlp_of(mc, like),
     };
+}
+
+int64_t model_slots(const model_config *mc) {
+    for (int l = 0; l < model_encoder_layers(mc); l++) {
+        mlp_layer m = model_layer(mc, l).mlp;
+        if (m.slots) return m.E * m.slots;
+    }
+    return 0;
 }
 
 int32_t model_decoder_start(const model_config *mc) {

@@ -47,8 +47,10 @@ typedef struct mlp_layer {
     act_kind act;
     int64_t F; /* of one expert, where there are some */
     bool bias;
-    double dropout;   /* of what goes into the last product */
-    int64_t E, k;     /* experts, and how many of them a token goes through; E 0: none */
+    double dropout; /* of what goes into the last product */
+    int64_t E, k;   /* experts, and how many of them a token goes through; E 0: none */
+    int64_t
+        slots; /* router soft: mixtures of tokens that an expert reads of a text; 0: tokens choose experts */
     op_router router; /* how it chooses them */
     bool router_bias; /* a bias chooses, too */
     int64_t shared;   /* width of the part beside experts that every token goes through; 0: none */
@@ -80,6 +82,8 @@ enum { MODEL_MOST_AHEAD = 16 }; /* num_nextn_predict_layers */
 int model_layers(const model_config *mc);
 /* Of these, the first so many are the encoder's; 0: there is none. */
 int model_encoder_layers(const model_config *mc);
+/* Slots of a text in layers with soft experts; 0: no layer has such. */
+int64_t model_slots(const model_config *mc);
 /* The token with which a decoder that looks at an encoder begins. */
 int32_t model_decoder_start(const model_config *mc);
 /* All layers, and the blocks of the modules of multi-token prediction (ahead.c) behind them. */
@@ -90,6 +94,13 @@ layer_spec model_layer(const model_config *mc, int l);
  * which others have, too. */
 static inline int64_t model_local_kv_heads(const attention_layer *a, int tp) {
     return a->K > tp ? a->K / tp : 1;
+}
+/* What one of tp ranks has of a linear layer: its value heads, and the key heads that these use, of which others may have copies. */
+static inline linear_layer model_local_linear(const linear_layer *a, int tp) {
+    linear_layer k = *a;
+    k.Hv /= tp;
+    k.Hk = a->Hk > tp ? a->Hk / tp : a->Hk > 0;
+    return k;
 }
 /* Columns of a token in the cache of a layer: of all key heads and value heads that one of tp ranks
  * has, or of the latent and the shared part of keys. */

@@ -26,6 +26,7 @@ static layer_spec local_layer(const model_rec *r, int l) {
     k.attn.kv_copies = (int)(K * tp / k.attn.K);
     k.attn.K = K;
     k.attn.H /= tp;
+    k.linear = model_local_linear(&k.linear, tp);
     k.mlp.F /= tp;
     k.mlp.shared /= tp;
     return k;
@@ -86,8 +87,9 @@ static int64_t cache_bytes(const model_config *mc, int tp, int blocks, int64_t t
     for (int l = model_encoder_layers(mc); l < blocks; l++) {
         layer_spec k = model_layer(mc, l);
         int64_t bytes[2] = {0, 0};
-        if (k.linear.Hv)
-            model_linear_state_parts(&k.linear, activations, bytes);
+        linear_layer linear = model_local_linear(&k.linear, tp);
+        if (linear.Hv)
+            model_linear_state_parts(&linear, activations, bytes);
         else
             cols += model_cache_cols(&k.attn, tp);
         states += bytes[0] + bytes[1];
@@ -102,6 +104,8 @@ static void make_source_inputs(model_rec *r, bool encodes, bool decodes) {
         r->source.pos = graph_input(r->g, "source_pos", DT_I32, M, 1);
         r->source.start = graph_input(r->g, "source_start", DT_I32, M, 1);
         r->source.end = graph_input(r->g, "source_end", DT_I32, M, 1);
+        int64_t P = model_slots(r->mc);
+        if (P) r->source.slots_end = graph_input(r->g, "slots_end", DT_I32, r->B * P, 1);
     }
     if (decodes) {
         r->source.seen_start = graph_input(r->g, "seen_start", DT_I32, N, 1);
@@ -355,7 +359,7 @@ void model_record(model_rec *r) {
     }
     r->load = VAL_NONE;
     for (int l = r->layers.first; l < blocks_end(r); l++)
-        r->n_routers += model_layer(r->mc, l).mlp.E > 0;
+        r->n_routers += model_layer(r->mc, l).mlp.E > 0 && !model_layer(r->mc, l).mlp.slots;
     make_inputs(r);
     int E = model_encoder_layers(r->mc), first = r->layers.first < E ? E : r->layers.first;
     if (r->layers.first < E) encode(r);

@@ -412,17 +412,21 @@ status plan_record_programs(plan *p, err *e) {
 
 static bool has_experts(const model_config *mc) {
     bool any = false;
-    for (int l = 0; l < model_blocks(mc); l++) any = any || model_layer(mc, l).mlp.E > 0;
+    for (int l = 0; l < model_blocks(mc); l++)
+        any = any || (model_layer(mc, l).mlp.E > 0 && !model_layer(mc, l).mlp.slots);
     return any;
 }
 
-/* The unit of a table that first and last stage share; -1: this stage has none. */
+/* The unit of a table that first and last stage share, for the head or for modules; -1: this stage has
+ * none. */
 static int tied_unit(const plan *p) {
     const plan_spec *s = &p->spec;
     bool begins = plan_has_chunk(s, 0), ends = plan_has_chunk(s, chunks_of(s) - 1);
-    if (!s->pipe || !model_head_is_table(&s->model) || begins == ends) return -1;
+    bool shared = model_head_is_table(&s->model) || s->model.num_nextn_predict_layers > 0;
+    if (!s->pipe || !shared || begins == ends) return -1;
     for (int i = 0; i < param_count(p->store); i++)
-        if (param_at(p->store, i)->part == PART_EMBED) return param_at(p->store, i)->unit;
+        if (param_at(p->store, i)->part == PART_EMBED)
+            return param_at(p->store, i)->frozen ? -1 : param_at(p->store, i)->unit;
     CHECK(false, "a stage without its table");
 }
 

@@ -5,6 +5,7 @@
 
 batch_rows batch_rows_new(arena *a, int B, int T, bool start, const model_config *mc) {
     int n = B * T, labels = (int)mc->num_labels;
+    int P = (int)model_slots(mc);
     return (batch_rows){.B = B,
                         .T = T,
                         .ids = ARENA_ARRAY(a, int32_t, n),
@@ -17,6 +18,8 @@ batch_rows batch_rows_new(arena *a, int B, int T, bool start, const model_config
                         .d_nll = ARENA_ARRAY(a, float, n > 2 * B ? n : 2 * B),
                         .ref_nll = ARENA_ARRAY(a, float, n),
                         .ref_logp = ARENA_ARRAY(a, double, B),
+                        .P = P,
+                        .slots_end = P ? ARENA_ARRAY(a, int32_t, B * P) : NULL,
                         .labels = labels,
                         .problem = model_problem(mc),
                         .pad_token_id = mc->pad_token_id,
@@ -102,6 +105,7 @@ batch_rows batch_rows_from(const batch_rows *r, int first) {
     part.nll += at, part.d_nll += at, part.ref_nll += at;
     part.info += first, part.ref_logp += first;
     if (part.start) part.start += at;
+    if (r->P) part.slots_end += (int64_t)first * r->P;
     if (r->k) part.taught += at * r->k, part.tokens += at * r->k;
     int64_t of_source = (int64_t)first * r->S;
     if (!r->S) return part;
@@ -122,6 +126,7 @@ batch_ports batch_ports_of(const prog *p) {
                       .source_pos = prog_find_port(p, "source_pos"),
                       .source_start = prog_find_port(p, "source_start"),
                       .source_end = prog_find_port(p, "source_end"),
+                      .slots_end = prog_find_port(p, "slots_end"),
                       .seen_start = prog_find_port(p, "seen_start"),
                       .seen_end = prog_find_port(p, "seen_end"),
                       .nll = prog_find_port(p, "nll"),
@@ -152,6 +157,9 @@ void batch_put(const batch_ports *io, int frame, const batch_rows *rows) {
     prog_put(io->p, frame, io->source_pos, rows->source_pos);
     prog_put(io->p, frame, io->source_start, rows->source_start);
     prog_put(io->p, frame, io->source_end, rows->source_end);
+    for (int64_t i = 0; i < (int64_t)rows->B * rows->P; i++) /* one text a row */
+        rows->slots_end[i] = rows->source_end[i / rows->P * rows->S];
+    prog_put(io->p, frame, io->slots_end, rows->slots_end);
     prog_put(io->p, frame, io->seen_start, rows->seen_start);
     prog_put(io->p, frame, io->seen_end, rows->seen_end);
     prog_put(io->p, frame, io->last, rows->last);

@@ -17,6 +17,8 @@ typedef struct batch_rows {
     int32_t *ids, *targets, *pos;
     /* [B,S] of sources: ids, positions, and which tokens of its row each sees: from start on, before end. */
     int32_t *source, *source_pos, *source_start, *source_end;
+    int P; /* slots of soft experts, and [B,P] how many tokens of its source each mixes */
+    int32_t *slots_end;
     int32_t *seen_start, *seen_end; /* which tokens of the source each token of the decoder sees */
     loader_row *info;               /* [B] label, and how long it is without padding */
     int32_t *start; /* first position that a token may attend to; NULL: no document mask */
@@ -59,7 +61,7 @@ batch_rows batch_rows_from(const batch_rows *rows, int first);
 typedef struct batch_ports {
     const prog *p; /* NULL: there is no such program, and there are no ports */
     prog_port ids, targets, pos, start, nll, d_nll;
-    prog_port source, source_pos, source_start, source_end, seen_start, seen_end;
+    prog_port source, source_pos, source_start, source_end, slots_end, seen_start, seen_end;
     prog_port ahead[MODEL_MOST_AHEAD]; /* nll of modules of multi-token prediction */
     prog_port last, score, d_score;    /* of a head of labels; score also of a teacher */
     prog_port teacher;                 /* of a student's head: its teacher's logits */

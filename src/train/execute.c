@@ -172,7 +172,11 @@ static void sum_over_ranks(session *s, step_result *r, bool ahead) {
     }
     for (int k = 0; k < execute_modules(s); k++)
         r->ahead_sum[k] = peers_sum_samples(&u->peers, r->ahead_sum[k]);
-    if (u->objective->loss) peers_sum_counts(&u->peers, r->sums, SUM_COUNT, "rewards");
+    if (execute_modules(s)) peers_tell_stages(&u->peers, r->ahead_sum, sizeof r->ahead_sum);
+    if (u->objective->loss) {
+        peers_sum_counts(&u->peers, r->sums, SUM_COUNT, "rewards");
+        peers_tell_stages(&u->peers, r->sums, sizeof r->sums);
+    }
     if (s->watches && u->c->guard.repeated > 0) sum_repeated(&u->peers, r);
     r->repeated = (double)r->repeated_tokens / (double)(s->stage.batch * s->stage.T);
     r->norm = (ahead ? sqrt(vec_norm_squares(u->dev)) : grad_norm(s)) / r->grads_scale;
@@ -455,24 +459,6 @@ static void await_transfer(session *s, const step_entry *t) {
 
 /* ---- objectives that look at the whole step first ---- */
 
-void execute_look(setup *u, const stage *g, int first, objective_row *rows) {
-    op_run run = {.dev = u->dev, .mesh = &u->peers.m, .first_micro = true};
-    batch_rows part = batch_rows_from(&g->rows, first);
-    if (rows) batch_put(&g->validation, 0, &part);
-    execute_pass(u, g, g->validation.p, &run);
-    if (!rows) return;
-    if (part.labels)
-        batch_take_scores(&g->validation, 0, &part);
-    else
-        batch_take_nll(&g->validation, 0, &part);
-    if (g->parts.looks) {
-        batch_put(&g->looks[0], 0, &part);
-        prog_replay(g->looks[0].p, PROG_ALL, &run);
-        prog_get(g->looks[0].p, 0, g->looks[0].nll, part.ref_nll);
-    }
-    sum_rows(g, &part, execute_pass_rows(g), rows);
-}
-
 /* An estimate of KL(model, reference): the mean log ratio of the sequences that are not learned,
  * and not below 0. */
 static status estimate_kl(session *s, const step_source *from, err *e) {
@@ -482,9 +468,11 @@ static status estimate_kl(session *s, const step_source *from, err *e) {
     for (int m = 0; m < g->share / g->B; m++) {
         TRY((from->peek ? from->peek : from->fill)(s, m, e));
         execute_look(&s->setup, g, n, g->learned);
-        for (int i = 0; i < n; i++) sum += objective_fixed(objective_ratio(&g->learned[i]));
+        for (int i = 0; i < n && execute_knows_losses(g); i++)
+            sum += objective_fixed(objective_ratio(&g->learned[i]));
     }
     sum = peers_sum_count(&s->setup.peers, sum, "the divergence");
+    peers_tell_stages(&s->setup.peers, &sum, sizeof sum);
     g->kl = fmax(0, objective_average(sum, g->batch / s->setup.objective->sequences));
     return ST_OK;
 }
@@ -572,36 +560,73 @@ void execute_pass(setup *u, const stage *g, const prog *p, const op_run *run) {
     }
 }
 
-/* Activations of the validation between chunk `c` and the next one. */
-static void pass_validated(setup *u, const stage *g, int c, bool sends) {
-    const batch_ports *io = &g->validations[c + !sends];
+/* Activations between chunk `c` and the next one, which another stage has. */
+static void pass_between(setup *u, const execute_chunks *k, int c, bool sends) {
+    const batch_ports *io = &k->chunk[c + !sends];
     prog_port port = sends ? io->y : io->x;
-    peers_parcel parcel = {.stage = pipeline_stage_of(u->plan->spec.pp_schedule,
-                                                      plan_stages(u->plan), sends ? c + 1 : c),
+    peers_parcel parcel = {.stage = pipeline_stage_of(k->plan->spec.pp_schedule,
+                                                      plan_stages(k->plan), sends ? c + 1 : c),
                            .sends = sends,
                            .dev = u->dev,
                            .data = prog_port_at(io->p, 0, port),
                            .bytes = port.bytes,
-                           .what = "activations of the validation"};
+                           .what = "activations of a pass without backward"};
     comm_wait(u->peers.m.world, peers_pass(&u->peers, &parcel));
 }
 
-double execute_validation(setup *u, const stage *g, bool rows) {
+void execute_forward(setup *u, const execute_chunks *k, const batch_rows *rows) {
     op_run run = {.dev = u->dev, .mesh = &u->peers.m, .first_micro = true};
-    int chunks = g->parts.pipe ? g->parts.chunks : 1;
-    for (int c = 0; c < chunks; c++) {
-        const batch_ports *io = &g->validations[c];
+    for (int c = 0; c < k->n; c++) {
+        const batch_ports *io = &k->chunk[c];
         if (!io->p) continue; /* another stage has it */
-        if (rows) batch_put(io, 0, &g->rows);
+        if (rows) batch_put(io, 0, rows);
         if (c > 0 && io[-1].p)
             batch_pass_on(u->dev, io - 1, 0, io, 0);
         else if (c > 0)
-            pass_validated(u, g, c - 1, false);
-        execute_pass(u, g, io->p, &run);
-        if (c < chunks - 1 && !io[1].p) pass_validated(u, g, c, true);
+            pass_between(u, k, c - 1, false);
+        if (k->tables)
+            execute_pass(u, k->tables, io->p, &run);
+        else
+            prog_replay(io->p, PROG_ALL, &run);
+        if (c < k->n - 1 && !io[1].p) pass_between(u, k, c, true);
     }
-    const batch_ports *last = &g->validations[chunks - 1];
+}
+
+bool execute_knows_losses(const stage *g) {
+    return g->parts.chunk[g->parts.chunks - 1] != NULL;
+}
+
+static execute_chunks validation_of(const setup *u, const stage *g) {
+    return (execute_chunks){.plan = u->plan,
+                            .tables = g,
+                            .chunk = g->validations,
+                            .n = g->parts.pipe ? g->parts.chunks : 1};
+}
+
+double execute_validation(setup *u, const stage *g, bool rows) {
+    execute_chunks k = validation_of(u, g);
+    execute_forward(u, &k, rows ? &g->rows : NULL);
+    const batch_ports *last = &g->validations[k.n - 1];
     return rows && last->p ? batch_take_nll(last, 0, &g->rows) : 0;
+}
+
+void execute_look(setup *u, const stage *g, int first, objective_row *rows) {
+    op_run run = {.dev = u->dev, .mesh = &u->peers.m, .first_micro = true};
+    batch_rows part = batch_rows_from(&g->rows, first);
+    execute_chunks k = validation_of(u, g);
+    execute_forward(u, &k, rows ? &part : NULL);
+    const batch_ports *last = &g->validations[k.n - 1];
+    if (!rows || !last->p) return;
+    if (part.labels)
+        batch_take_scores(last, 0, &part);
+    else
+        batch_take_nll(last, 0, &part);
+    if (g->parts.looks) {
+        batch_put(&g->looks[0], 0, &part);
+        prog_replay(g->looks[0].p, PROG_ALL, &run);
+        prog_get(g->looks[0].p, 0, g->looks[0].nll, part.ref_nll);
+    }
+    sum_rows(g, &part, execute_pass_rows(g), rows);
 }
 
 void execute_replay(void *ctx, const prog *p, const op_run *run) {

@@ -15,6 +15,12 @@ static prog_port port_of(const prog *p, const char *what, int layer) {
     return prog_find_port(p, name);
 }
 
+/* Whether tokens of a layer choose experts. */
+static bool has_router(const model_config *mc, int l) {
+    mlp_layer m = model_layer(mc, l).mlp;
+    return m.E > 0 && !m.slots;
+}
+
 routing_ports routing_ports_of(arena *a, const plan *p) {
     const model_config *mc = &p->spec.model;
     routing_ports io = {.item = ARENA_ARRAY(a, router_ports, model_blocks(mc)),
@@ -24,7 +30,7 @@ routing_ports routing_ports_of(arena *a, const plan *p) {
         model_layer_range range = plan_layers(p, c);
         int end = range.end == model_layers(mc) ? model_blocks(mc) : range.end;
         for (int l = range.first; l < end; l++) {
-            if (model_layer(mc, l).mlp.E == 0) continue;
+            if (!has_router(mc, l)) continue;
             router_ports one = {.layer = l, .chunk = program ? c : -1, .p = program};
             if (program) one.tally = port_of(program, "tally", l);
             if (program) one.counts = port_of(program, "counts", l);
@@ -47,9 +53,8 @@ void routers_init(routers *r, arena *a, const model_config *mc) {
                    .layer = ARENA_ARRAY(a, int, blocks),
                    .stored = ARENA_ARRAY(a, int, blocks)};
     for (int l = 0; l < blocks; l++) {
-        layer_spec k = model_layer(mc, l);
-        if (k.mlp.E == 0) continue;
-        r->stored[r->n] = k.stored;
+        if (!has_router(mc, l)) continue;
+        r->stored[r->n] = model_layer(mc, l).stored;
         r->layer[r->n++] = l;
     }
     r->sum = ARENA_ARRAY(a, int64_t, r->n * ROUTERS_SUMS * E);

@@ -190,6 +190,7 @@ status setup_open_tokenizer(setup *u, stage_data *data, err *e) {
     data->vocab_size = (int32_t)first.vocab_size;
     data->labels = labels_of(&first);
     data->has_encoder = first.num_encoder_layers > 0;
+    data->texts_alone = model_slots(&first) > 0;
     if (data->has_encoder) data->decoder_start = model_decoder_start(&first);
     TRY(check_encoder(u, &first, e));
     TRY(choice_make(&u->choice, u->c, &u->peers, &first, u->dev, e));
@@ -231,10 +232,9 @@ status setup_check_stages(const config *c, const model_config *mc, err *e) {
         bool refused;
         const char *key, *what, *hint;
     } all[] = {
-        {o->loss || o->head, "train.objective",
-         "losses of whole samples (all objectives but lm and sft) are",
-         "train.objective=lm or sft"},
-        {c->lora.rank > 0 || c->lora.from, "lora.rank", "adapters are", "lora.rank=0"},
+        {o->head, "train.objective", "heads of labels are", "another train.objective"},
+        {o->reference && !c->train.reference_cache, "train.reference_cache",
+         "a reference in memory is", "train.reference_cache=true"},
         {c->distill.teacher != NULL, "distill.teacher", "teachers are", "leave distill out"},
         {c->sample.prompts.n > 0, "sample.prompts", "samples are", "leave them out"},
         {c->eval.tasks.n > 0, "eval.tasks", "tasks on the way are",
@@ -243,10 +243,6 @@ status setup_check_stages(const config *c, const model_config *mc, err *e) {
          "a model without one"},
         {mc->positions == POSITIONS_RELATIVE, "model.position_type",
          "positions that all layers share are", "position_type: rotary"},
-        {mc->num_nextn_predict_layers > 0, "model.num_nextn_predict_layers",
-         "modules of further tokens are", "model.num_nextn_predict_layers=0"},
-        {optim_at(c->optim.name)->declare_states != NULL, "optim.name",
-         "states of whole matrices are", "optim.name=adamw"},
         {routes && balance == BALANCE_GLOBAL, "train.router.balance",
          "the load of a whole step, which is counted before the first backward, is",
          "train.router.balance=sequence"},

@@ -347,16 +347,17 @@ static void plan_stages_beside(const plan *p, mesh *ranks, plan **out) {
         err why = {0};
         mesh_place(&ranks[i], &own->shape, own->rank[MESH_WORLD] + (i - plan_stage(p)) * stride);
         spec.ranks = &ranks[i];
-        spec.cut = NULL;
         spec.pipe = NULL;
         CHECK(plan_new(&out[i], p->dev, &spec, &why) == ST_OK, "stage %d: %s", i, why.message);
     }
 }
 
-static void add_flops(clock_time *t, plan *const *plans, int n, double micro) {
+static void add_sums(clock_time *t, plan *const *plans, int n, double micro) {
     for (int i = 0; i < n; i++) {
         t->model_flops += micro * plan_model_flops(plans[i]) / n;
         t->hardware_flops += micro * plan_hardware_flops(plans[i]) / n;
+        double bytes = (double)(plans[i]->peak_bytes + plan_baseline_bytes(plans[i]));
+        if (bytes > t->peak_bytes) t->peak_bytes = bytes;
     }
 }
 
@@ -367,7 +368,7 @@ static clock_time step_of_stages(const plan *p, const cluster *c, double micro) 
     plan_stages_beside(p, ranks, plans);
     clock_time t = time_of_step(plans, n, c);
     sum_classes(plans[t.stage], c, micro, &t);
-    add_flops(&t, plans, n, micro);
+    add_sums(&t, plans, n, micro);
     for (int i = 0; i < n; i++) plan_free(plans[i]);
     free(plans);
     free(ranks);
@@ -385,7 +386,7 @@ clock_time clock_step(const plan *p, const cluster *c) {
         plan *own = (plan *)(uintptr_t)p;
         t = time_of_step(&own, 1, c);
         sum_classes(p, c, n, &t);
-        add_flops(&t, &own, 1, n);
+        add_sums(&t, &own, 1, n);
     }
     t.stages = plan_stages(p);
     t.ranks = s->ranks ? s->ranks->size[MESH_WORLD] : 1;

@@ -125,8 +125,16 @@ static loader_config loader_config_of(const stage_data *d, const config *c,
 }
 
 /* Where an objective has targets of its own, the data must say which tokens they are. */
-static status open_marked(const config *c, const loader_config *lc, loader **out, err *e) {
+static status open_marked(const stage_data *d, const config *c, const loader_config *lc,
+                          loader **out, err *e) {
     TRY(loader_open(out, lc, e));
+    if (d->texts_alone && loader_get_packing(*out) == PACKING_BESTFIT) {
+        loader_close(*out);
+        *out = NULL;
+        config_error(c, e, "data.packing",
+                     "soft experts mix all texts of a row, and a row has several");
+        return err_hint(e, "data.packing=none");
+    }
     for (int i = 0; objective_of(c)->marks && i < lc->n_sources; i++) {
         const shards *s = loader_source_shards(*out, i);
         if (s->chat.marks) continue;
@@ -163,7 +171,7 @@ static status open_sources(const stage_data *d, const config *c, int stage, deal
     lc.shuffle = how != DEAL_IN_ORDER;
     lc.in_turn = how == DEAL_IN_TURN;
     if (!lc.shuffle) lc.order = ORDER_SHUFFLE;
-    if (st == ST_OK) st = open_marked(c, &lc, out, e);
+    if (st == ST_OK) st = open_marked(d, c, &lc, out, e);
     free(sources);
     arena_free(paths);
     return st == ST_OK ? chat_source_check(c, *out, e) : st;
@@ -407,7 +415,7 @@ status stage_data_open_valid(const stage_data *d, const config *c, loader **out,
     lc.order = ORDER_SHUFFLE;
     lc.sources = &source;
     lc.n_sources = 1;
-    if (st == ST_OK) st = open_marked(c, &lc, out, e);
+    if (st == ST_OK) st = open_marked(d, c, &lc, out, e);
     arena_free(paths);
     return st;
 }

@@ -25,6 +25,7 @@ typedef struct stage_data {
     int32_t vocab_size; /* of the model */
     text_labels labels; /* of labelled texts, by the model's head */
     bool has_encoder;   /* the model: rows have sources */
+    bool texts_alone;   /* the model mixes all tokens of a row (soft experts) */
     int32_t decoder_start;
     const watch *watch; /* has the samples that rewinds left out */
     json_t *record;     /* {"origin", "stages": [{"name", "sources": [...]}]} */
