@@ -51,8 +51,9 @@ static bool fits(const plan *p, int64_t limit_bytes) {
     return needed_bytes(p, limit_bytes) <= limit_or_free(p, limit_bytes);
 }
 
-/* Whether all phases would fit with at most this micro-batch and this policy. */
-static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute, int64_t limit) {
+/* Whether all phases would fit with at most this micro-batch, this policy and this stage of ZeRO. */
+static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute, int zero,
+                      int64_t limit) {
     plan_spec *specs = xcalloc((size_t)p->n_phases, sizeof *specs);
     for (int i = 0; i < p->n_phases; i++) {
         plan_spec *s = &specs[i];
@@ -64,6 +65,7 @@ static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute
             if (s->valid_B) s->valid_B = micro_batch;
         }
         s->recompute = recompute;
+        s->sharing.zero = zero;
     }
     plan *smaller;
     status st = plan_new_phases(&smaller, p->dev, specs, p->n_phases, NULL);
@@ -79,13 +81,26 @@ static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute
 static int fitting_micro_batch(const plan *p, recompute_policy recompute, int64_t limit) {
     int samples = p->spec.sequences > 1 ? p->spec.sequences : 1;
     for (int B = p->spec.train_B; B >= 1; B--)
-        if (p->spec.train_B % B == 0 && B % samples == 0 && fits_with(p, B, recompute, limit))
+        if (p->spec.train_B % B == 0 && B % samples == 0 &&
+            fits_with(p, B, recompute, p->spec.sharing.zero, limit))
             return B;
     return 0;
 }
 
+/* The least stage of ZeRO with which it fits, where data-parallel ranks could share more than they do; 0: none. Whether a smaller
+ * micro-batch and recompute are needed beside it is *more. */
+static int fitting_zero(const plan *p, int64_t limit, bool *more) {
+    const plan_spec *s = &p->spec;
+    int least = s->sequences > 1 ? s->sequences : 1, most = plan_stages(p) > 1 ? 1 : 3;
+    for (int zero = s->sharing.zero + 1; s->sharing.shards > 1 && zero <= most; zero++) {
+        *more = !fits_with(p, s->train_B, s->recompute, zero, limit);
+        if (!*more || fits_with(p, least, RECOMPUTE_FULL, zero, limit)) return zero;
+    }
+    return 0;
+}
+
 /* The first of these that would make the run fit, each of which is planned to see: no snapshot, one
- * micro-batch under way, a smaller micro-batch, recompute. Else what is too large by itself. */
+ * micro-batch under way, a smaller micro-batch, recompute, ZeRO. Else what is too large by itself. */
 static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
     int B = fitting_micro_batch(p, p->spec.recompute, limit);
     int B_full = fitting_micro_batch(p, RECOMPUTE_FULL, limit);
@@ -107,6 +122,14 @@ static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
     if (B_full >= 1)
         return err_hint(e, "set train.micro_batch_size=%d (it is %d) and train.recompute=full",
                         B_full, p->spec.train_B);
+    bool more;
+    int zero = fitting_zero(p, limit, &more);
+    if (zero) {
+        err_where(e, "parallel.zero");
+        return err_hint(e, "set parallel.zero=%d: %d ranks share more of it%s", zero,
+                        p->spec.sharing.shards,
+                        more ? "; and a smaller micro-batch, or train.recompute=full" : "");
+    }
     int64_t activations = p->region[REGION_FRAME].bytes + p->region[REGION_PINNED].bytes;
     if (needed_bytes(p, limit) - activations > limit_or_free(p, limit)) {
         err_where(e, "model");

@@ -117,6 +117,7 @@ static double work_of(const timing *t, const sketch_layer *x, schedule_work w, d
                  network_seconds(t->c, g, COMM_ALL_GATHER, x->sent[w] / x->sends[w]);
     }
     double host = r->launch_s * x->calls[w] - *among;
+    if (t->l->pp > 1 && t->c->nodes > 1) host += r->pipe_rank_s * t->l->key.tp * x->sends[w];
     return (device > host ? device : host) + *among;
 }
 
@@ -194,7 +195,7 @@ static double stick_out(double d, double work, int n, double contention) {
 
 /* A stage's parameters or gradients, in some calls. */
 static double dp_seconds(const timing *t, network_group dp, comm_kind kind, double bytes) {
-    double calls = t->r->dp_calls * t->s->layers / t->l->pp;
+    double calls = t->r->dp_calls * t->s->layers / t->l->pp + t->r->dp_calls_of_gb * bytes / 1e9;
     if (calls < 1) calls = 1;
     return calls * network_seconds(t->c, dp, kind, bytes / calls);
 }
