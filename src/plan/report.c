@@ -272,7 +272,7 @@ static int64_t mapped_bytes(const plan *p) {
     int64_t bytes = 0;
     for (int i = 0; i < param_count(p->store); i++) {
         const param *q = param_at(p->store, i);
-        if (q->mapped) bytes += dtype_span_bytes(q->stored, q->cols) * q->rows;
+        if (q->mapped) bytes += dtype_row_bytes(q->stored, q->cols) * q->rows;
     }
     return bytes;
 }

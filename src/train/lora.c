@@ -135,6 +135,7 @@ status lora_plan(lora *l, const dev *d, const model_config *mc, plan_spec *specs
     for (int i = 0; i < n; i++) {
         specs[i].adapters = l->adapters;
         if (!reaches) continue;
+        l->folder.fp8_stays = specs[i].compute == DT_F32;
         specs[i].locate = gguf ? gguf_model_locate : hf_model_locate;
         specs[i].locate_ctx = gguf ? (void *)&l->gguf : &l->folder;
         specs[i].file = gguf ? l->gguf.base : l->folder.base;
