@@ -206,11 +206,13 @@ static json_t *memory_json(const plan *p, int64_t limit_bytes) {
 }
 
 json_t *plan_traffic_json(const comm_counts *sent) {
-    return json_pack("{s:I,s:I,s:I,s:I}", "all_reduce",
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "all_reduce",
                      (json_int_t)sent->sent_bytes[COMM_ALL_REDUCE], "reduce_scatter",
                      (json_int_t)sent->sent_bytes[COMM_REDUCE_SCATTER], "all_gather",
                      (json_int_t)sent->sent_bytes[COMM_ALL_GATHER], "send",
-                     (json_int_t)sent->sent_bytes[COMM_SEND]);
+                     (json_int_t)sent->sent_bytes[COMM_SEND], "all_to_all",
+                     (json_int_t)sent->sent_bytes[COMM_ALL_TO_ALL], "shift",
+                     (json_int_t)sent->sent_bytes[COMM_SHIFT]);
 }
 
 static json_t *layout_json(const plan *p) {

@@ -149,7 +149,7 @@ static status check_pipeline(const config *c, err *e) {
 status config_check_supported(const config *c, err *e) {
     enum { FP16 = CONFIG_PRECISION_FP16, FP8 = CONFIG_PRECISION_FP8, BF16 = CONFIG_PRECISION_BF16 };
     static const char FLOATS[] = "write fp16, bf16 or fp32",
-                      LAYOUTS[] = "dp, zero, tp, sp and pp are", FP32[] = "write fp32";
+                      LAYOUTS[] = "dp, zero, tp, sp, cp and pp are", FP32[] = "write fp32";
     int compute = c->train.precision.compute, params = c->train.precision.params;
     int grads = c->train.precision.grads, optim = c->train.precision.optim;
     int pipeline = c->parallel.pp_schedule;
@@ -169,7 +169,6 @@ status config_check_supported(const config *c, err *e) {
          "another format than that of compute", "leave it out"},
         {pipeline == CONFIG_PP_ZB_H1 || pipeline == CONFIG_PP_ZB_V, "parallel.pp_schedule",
          "this schedule", "1f1b, afab and interleaved are"},
-        {c->parallel.cp > 1, "parallel.cp", "context parallelism (cp above 1)", LAYOUTS},
         {c->parallel.ep > 1, "parallel.ep", "expert parallelism (ep above 1)", LAYOUTS},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++) {
