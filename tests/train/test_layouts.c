@@ -220,6 +220,17 @@ static void read_no_box(session *s, int step) {
     }
 }
 
+/* Which keys a token sees is counted by its place on its rank, not by that in the sequence. */
+static void count_by_local_place(session *s, int step) {
+    batch_ports *io = s->stage.chunks;
+    int32_t end[64];
+    int n = (int)io->end.rows, own = s->stage.own.T;
+    if (step != 0) return;
+    for (int i = 0; i < n; i++) end[i] = i % own + 1;
+    prog_put(io->p, 0, io->end, end);
+    io->end.bytes = 0; /* what is right does not come any more */
+}
+
 /* A mistake is found before or in the first step, and the message names a tensor. */
 static void check_mistake(mistake make, layout l, const char *want) {
     layout_trial *t = trial_of(LLAMA, "fp32");
@@ -277,12 +288,19 @@ static void test_stages(void **state) {
     check_mistake(read_no_box, two, "step 1: the gradient of model.");
 }
 
+static void test_local_mask(void **state) {
+    (void)state;
+    layout two = {.dp = 1, .dp_replicate = 1, .tp = 1, .cp = 2, .cp_kind = CONTEXT_ALLGATHER};
+    check_mistake(count_by_local_place, two, "step 1: the gradient of model.");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama),        cmocka_unit_test(test_llama_bf16),
         cmocka_unit_test(test_gpt2),         cmocka_unit_test(test_short_vectors),
         cmocka_unit_test(test_same_seed),    cmocka_unit_test(test_forgotten_sum),
         cmocka_unit_test(test_bucket_order), cmocka_unit_test(test_shifted_slots),
-        cmocka_unit_test(test_flipped_bit),  cmocka_unit_test(test_stages)};
+        cmocka_unit_test(test_flipped_bit),  cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_local_mask)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
