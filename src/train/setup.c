@@ -295,7 +295,7 @@ status setup_check_context(const config *c, const model_config *mc, err *e) {
          "a model without one"},
         {mc->positions == POSITIONS_RELATIVE, "model.position_type", "biases by distance are",
          "position_type: rotary"},
-        {model_has_states(mc), "model.layer_types",
+        {model_has_states(mc), "model.linear_layers",
          "linear layers, whose state goes from token to token, are", "a model of attention"},
         {mc->num_nextn_predict_layers > 0, "model.num_nextn_predict_layers",
          "modules of further tokens are", "model.num_nextn_predict_layers=0"},
