@@ -10,7 +10,7 @@
 #include "infer/beam.h"
 #include "infer/grammar/grammar.h"
 #include "io/npy.h"
-#include "interchange/open_model.h"
+#include "interchange/drafting.h"
 
 typedef struct batch_prompt {
     tok_ids ids;
@@ -227,9 +227,15 @@ static json_t *number_list(const double *x, int64_t n) {
     return list;
 }
 
-static status generate_one(const cli_args *args, const open_model *m, const tok_ids *prompt,
-                           const logit_rows *r, grammar *held_to, generate_request rq, err *e) {
-    generator g = open_model_generator(m);
+/* What writes: an engine where tokens are tried in advance, else a generator. */
+typedef struct text_writer {
+    generator g;
+    engine *en; /* NULL: g writes */
+} text_writer;
+
+static status generate_one(const cli_args *args, const open_model *m, text_writer *w,
+                           const tok_ids *prompt, const logit_rows *r, grammar *held_to,
+                           generate_request rq, err *e) {
     tok_ids out = {0};
     strbuf text = {0}, shown = {0};
     generate_result result;
@@ -242,7 +248,9 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
         cli_print_text(stdout, strbuf_cstr(&shown), shown.len);
     }
     if (held_to) rq.limit = grammar_constrain(held_to);
-    if (st == ST_OK) st = generate_run(&g, &rq, &out, &text, &result, e);
+    if (st == ST_OK)
+        st = w->en ? engine_write(w->en, &rq, &out, &text, &result, e)
+                   : generate_run(&w->g, &rq, &out, &text, &result, e);
     constraint_free(rq.limit);
     if (st == ST_OK && args->json) {
         json_t *o =
@@ -251,6 +259,7 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
                       "finish", generate_finish_name(result.finish));
         if (rq.logprobs) json_object_set_new(o, "logprobs", number_list(rq.logprobs, out.n));
         if (r->of) add_logits(o, cli_value(args, "logits"), r, m->config.vocab_size);
+        if (w->en) json_object_set_new(o, "drafts", drafting_json(w->en, &result));
         cli_print_json(o);
     } else if (st == ST_OK && m->tok)
         putchar('\n');
@@ -259,7 +268,6 @@ static status generate_one(const cli_args *args, const open_model *m, const tok_
     strbuf_free(&text);
     strbuf_free(&shown);
     tok_ids_free(&out);
-    generator_free(&g);
     return st;
 }
 
@@ -367,6 +375,24 @@ static status search_lines(const cli_args *args, open_model *m, const prompts *p
 
 /* ---- lines ---- */
 
+/* The model, with what --draft asks for. */
+static status load_writer(const cli_args *args, open_model *m, drafting *d, int room, int logits_T,
+                          text_writer *w, err *e) {
+    const char *draft = cli_value(args, "draft");
+    if (draft) {
+        open_model_set_engine(m, room, 1, 0);
+        TRY(drafting_open(d, m, draft, 0, e));
+    }
+    TRY(open_model_load(m, draft ? 0 : room, logits_T, e));
+    if (draft) {
+        w->en = open_model_engine(m);
+        drafting_begin(d, w->en);
+    } else {
+        w->g = open_model_generator(m);
+    }
+    return ST_OK;
+}
+
 static status generate_lines(const cli_args *args, open_model *m, const prompts *p,
                              const logit_rows *r, generate_request rq, grammar *held_to, err *e) {
     int64_t room = longest(p) + rq.max_new;
@@ -375,16 +401,21 @@ static status generate_lines(const cli_args *args, open_model *m, const prompts 
         open_model_set_source(m, (int)(source < ctx ? source : ctx));
         room = 1 + rq.max_new;
     }
-    TRY(open_model_load(m, (int)(room < ctx ? room : ctx), (int)r->of, e));
-    if (r->of) TRY(store_logits(cli_value(args, "logits"), m, &p->item[0].ids, r, e));
+    text_writer w = {0};
+    drafting d = {0};
     uint64_t seed = rq.sample.seed;
-    status st = ST_OK;
+    status st = load_writer(args, m, &d, (int)(room < ctx ? room : ctx), (int)r->of, &w, e);
+    if (st == ST_OK && r->of)
+        st = store_logits(cli_value(args, "logits"), m, &p->item[0].ids, r, e);
     if (cli_has(args, "logprobs")) rq.logprobs = xcalloc((size_t)rq.max_new, sizeof *rq.logprobs);
     for (int i = 0; i < p->n && st == ST_OK; i++) {
         rq.sample.seed = sample_seed(seed, p->item[i].line);
-        st = generate_one(args, m, &p->item[i].ids, r, held_to, rq, e);
+        st = generate_one(args, m, &w, &p->item[i].ids, r, held_to, rq, e);
     }
     free(rq.logprobs);
+    engine_free(w.en);
+    generator_free(&w.g);
+    drafting_close(&d);
     return st;
 }
 
@@ -461,6 +492,9 @@ static const cli_option options[] = {
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"precision", "FORMAT",
      "auto, fp32, bf16 or fp16: what the model computes in (auto; with --logits fp32)"},
+    {"draft", "WORD|MODEL",
+     "try tokens in advance by auto, mtp, ngram or a smaller model; the text stays the same "
+     "(none)"},
     {"logprobs", NULL,
      "with --json: log p of each new token, as the model says it (natural logarithm)"},
     {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
@@ -472,7 +506,8 @@ static const cli_rule rules[] = {
     {"logprobs", CLI_NEEDS, "json", "add --json, or leave --logprobs out"},
     {"logits", CLI_EXCLUDES, "precision", "leave --precision out: logits are computed in fp32"},
     {"positions", CLI_NEEDS, "logits", "add --logits OUT.npy, or leave --positions out"},
-    {"beams", CLI_EXCLUDES, "temperature|top-k|top-p|min-p|seed|stop|schema|cache|logprobs|logits",
+    {"beams", CLI_EXCLUDES,
+     "temperature|top-k|top-p|min-p|seed|stop|schema|cache|draft|logprobs|logits",
      "beam search draws nothing, has its own cache, and ends at the model's end of text"},
     {"length-penalty", CLI_NEEDS, "beams", "add --beams N"},
     {"early-stopping", CLI_NEEDS, "beams", "add --beams N"},

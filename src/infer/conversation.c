@@ -188,7 +188,8 @@ static status generate(conversation *c, const generate_request *options, const t
     rq.end = c->end.id;
     rq.n_end = c->end.n;
     rq.tok = c->tok;
-    TRY(generate_run(c->gen, &rq, &a->ids, &a->text, &a->result, e));
+    TRY(c->engine ? engine_write(c->engine, &rq, &a->ids, &a->text, &a->result, e)
+                  : generate_run(c->gen, &rq, &a->ids, &a->text, &a->result, e));
     if (a->result.finish == FINISH_INTERRUPT && a->ids.n == 0) return ST_OK;
     json_array_append_new(c->messages, message("assistant", strbuf_cstr(&a->text), a->text.len));
     return ST_OK;

@@ -13,12 +13,13 @@
 
 #include <time.h>
 
-#include "infer/generate.h"
+#include "infer/engine.h"
 #include "infer/settings.h"
 #include "tok/chat/template.h"
 
 typedef struct conversation {
-    generator *gen; /* these three are the caller's; gen NULL: others write the answers */
+    generator *gen; /* these are the caller's; gen NULL: others write the answers */
+    engine *engine; /* not NULL: it writes in place of gen */
     const tok *tok;
     const chat_template *template;
     json_t *messages;  /* a system message, if any, then user and assistant in turn */

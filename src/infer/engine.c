@@ -122,7 +122,7 @@ static void share_pages(engine *en, text *t) {
     int64_t page = en->size.page, n_shared = 0;
     const generate_request *rq = &t->rq.rq;
     int32_t *held = table_of(en, t);
-    if (t->rq.prompt_logprobs || t->done != (int64_t)t->n_pages * page) return;
+    if (en->size.states || t->rq.prompt_logprobs || t->done != (int64_t)t->n_pages * page) return;
     for (; t->done + page < rq->n_prompt; t->done += page, n_shared += page) {
         int32_t before = t->n_pages ? held[t->n_pages - 1] : PAGE_NONE;
         int32_t found = pages_share(en->pages, before, rq->prompt + t->done);
@@ -143,7 +143,7 @@ static void leave_pages(engine *en, text *t) {
 void text_advance(engine *en, text *t, int64_t done) {
     int64_t page = en->size.page;
     int32_t *held = table_of(en, t);
-    for (int64_t i = t->done / page; i < done / page; i++) {
+    for (int64_t i = t->done / page; i < done / page && !en->size.states; i++) {
         const int32_t *ids = generation_ids(t->writing)->id + i * page;
         held[i] = pages_offer(en->pages, held[i], i ? held[i - 1] : PAGE_NONE, ids);
     }
@@ -166,7 +166,7 @@ static int64_t shared_tokens(const engine *en, const text *t, const text *u) {
 
 /* Of the running texts whose prompts are being read, the one from which t can take over most. */
 static void find_leader(const engine *en, text *t) {
-    if (t->rq.prompt_logprobs) return;
+    if (en->size.states || t->rq.prompt_logprobs) return;
     for (int i = 0; i < en->n_running; i++) {
         text *u = en->running[i];
         if (!is_reading(u)) continue;
@@ -219,6 +219,9 @@ static void learn(engine *en, text *t) {
     if (!t->pace) return;
     if (right < 0) right = 0; /* it was cancelled before */
     draft_learn(t->pace, t->tried, right);
+    if (t->pace == &t->by_module) trial_learn(en, right > 0);
+    t->result.n_tried += t->tried;
+    t->result.n_right += right;
     en->load.drafted += t->tried;
     en->load.accepted += right;
     t->pace = NULL;
@@ -240,7 +243,7 @@ static int draft(engine *en, text *t, int most, int32_t *ids) {
     if (most > room) most = (int)room;
     if (most > DRAFT_MOST) most = DRAFT_MOST;
     if (most <= 0) return 0;
-    int n = draft_next_length(&t->by_text);
+    int n = en->size.from_text ? draft_next_length(&t->by_text) : 0;
     n = n > 0 ? draft_from_text(seq->id, seq->n, n < most ? n : most, ids) : 0;
     t->pace = &t->by_text;
     if (n == 0 && t->guess_at == seq->n) {

@@ -34,13 +34,20 @@ typedef struct engine_size {
     /* Tokens are tried in advance (draft.h) while a pass has at most so many rows of texts that are
      * being written, with those; 0: never. At most `logits`. */
     int draft;
-    bool ahead; /* the model's first module of multi-token prediction tries tokens, too */
+    /* The model has linear layers: each text that runs has a state beside its pages. What was read cannot be taken back
+     * from it, so nothing is tried, and no text begins where another has been. */
+    bool states;
+    bool from_text; /* what followed the same tokens earlier in the text is tried */
+    bool ahead;     /* the model's first module of multi-token prediction tries tokens, too */
+    /* The module is timed, and asked only while it saves time (engine_ahead.c). False: it is always asked. */
+    bool timed;
 } engine_size;
 
 /* For texts of up to `longest` tokens, `seqs` at a time, with a cache of about cache_bytes (which
- * hold one text of that length at least), numbers of cache_dt. */
-engine_size engine_size_for(const model_config *mc, dtype cache_dt, int longest, int seqs,
-                            int64_t cache_bytes);
+ * hold one text of that length at least), numbers of cache_dt, and of activations of `compute`. States of linear layers
+ * are planned for all texts that run. */
+engine_size engine_size_for(const model_config *mc, dtype cache_dt, dtype compute, int longest,
+                            int seqs, int64_t cache_bytes);
 /* The cache, as programs have it. */
 model_pages engine_pages(const engine_size *size);
 /* Rows for prompts in a pass, beside n rows of texts that are being written: half as many as these at least. */
@@ -66,7 +73,7 @@ void engine_free(engine *en); /* NULL is fine; running requests end without a ca
 typedef token_report engine_token;
 
 typedef struct engine_request {
-    generate_request rq;  /* logprobs and interrupt are not read; max_new 0: the prompt alone */
+    generate_request rq;  /* interrupt is not read; max_new 0: the prompt alone */
     bool prompt_logprobs; /* on_prompt is called for each token of the prompt but the first */
     /* Calls; each may be NULL. ctx is rq.ctx. A token of the prompt, with rq.n_top alternatives: its
      * number, from 1 on (the first has no probability). */
@@ -95,5 +102,22 @@ typedef struct engine_load {
     int64_t drafted, accepted; /* tokens tried in advance; those of them that were right */
 } engine_load;
 engine_load engine_get_load(const engine *en);
+
+/* What trying the module's tokens costs, as the last trial found: milliseconds of a pass with the next token of one
+ * text, of one with another token after it, and of the module. A share of right guesses above
+ * (tried_ms + module_ms) / plain_ms - 1 saves time. */
+typedef struct engine_cost {
+    double plain_ms, tried_ms, module_ms; /* 0: there was no trial yet */
+    double right;                         /* share of the module's guesses */
+    bool pays;
+} engine_cost;
+engine_cost engine_get_cost(const engine *en);
+
+/* ---- one text ---- */
+
+/* As generate_run, with all that the engine has; it must have nothing else to do. ST_OK with FINISH_INTERRUPT: the
+ * request's interrupt was set. */
+status engine_write(engine *en, const generate_request *rq, tok_ids *out, strbuf *text,
+                    generate_result *result, err *e) ATH_MUST_USE;
 
 #endif

@@ -28,6 +28,7 @@ typedef struct text {
     draft_pace by_text, by_model, by_module;
     int32_t guess; /* the module's token number guess_at; 0: it was not asked */
     int64_t guess_at;
+    bool unseen;      /* the module has not seen all of its rows, and is not asked any more */
     draft_pace *pace; /* the one of these that tried `tried` tokens after the first */
     int tried;        /* `tried_from` + 1 in the last pass; NULL: none */
     int64_t tried_from;
@@ -39,7 +40,8 @@ typedef struct text {
 typedef struct pass {
     int n;
     int32_t *ids, *pos, *at, *place; /* [rows], place [rows, 2]: the inputs of TASK_BODY */
-    text **of;                       /* [rows] NULL: it has ended meanwhile */
+    int32_t *span; /* [seqs, 3] which rows of the pass each text has (DELTA_STATE) */
+    text **of;     /* [rows] NULL: it has ended meanwhile */
     int n_wanted;
     int32_t *wanted; /* rows whose logits are wanted, rising */
 } pass;
@@ -47,11 +49,22 @@ typedef struct pass {
 typedef struct engine_program {
     const prog *p;
     int rows;
-    prog_port ids, pos, at, place, pages, y; /* of TASK_BODY; a module has x, too */
-    prog_port x, logits;                     /* of TASK_HEAD */
+    prog_port ids, pos, at, place, pages, span, y; /* of TASK_BODY; a module has x, too */
+    prog_port x, logits;                           /* of TASK_HEAD */
 } engine_program;
 
 enum { ENGINE_MOST_SHAPES = 32 };
+
+/* What a trial of the module has measured so far. */
+typedef struct ahead_trial {
+    int64_t plain_ns, tried_ns,
+        module_ns;        /* the shortest of each kind, without what is picked; 0: none */
+    int n_plain, n_tried; /* passes */
+    int n_known, n_right; /* guesses of which it is known whether they were right */
+    bool is_over, pays;
+    int64_t again_at; /* new tokens of the engine: then comes the next one */
+    engine_cost last;
+} ahead_trial;
 
 struct engine {
     dev *dev;
@@ -71,6 +84,7 @@ struct engine {
     int promised; /* pages that running texts may yet take */
     uint64_t last_id;
     pass pass;
+    ahead_trial trial;
     generator *drafter;  /* NULL: there is none */
     uint64_t drafts_for; /* the text that it reads */
     int32_t *draft_ids;  /* [longest + DRAFT_MOST] its text */
@@ -92,6 +106,10 @@ void pass_add(engine *en, text *t, int64_t pos, int32_t id, bool wanted);
 void pass_run(engine *en);
 /* What of a pass the module has to know, and what it tries next (engine_ahead.c). */
 void pass_look_ahead(engine *en, const engine_program *body);
+/* The module's guess was tried, and was right. */
+void trial_learn(engine *en, bool right);
+/* A pass of n rows, of which none is one of a prompt, took so long without the module. */
+void trial_time(engine *en, int n, bool tried, int64_t ns);
 /* Parts of a pass. pass_rows_to copies rows list[0..n) of `from` to the first rows of `to`; pass_put writes a
  * body's inputs, and pass_replay runs a program. */
 void pass_rows_to(const engine *en, const prog *to, prog_port x, const engine_program *from,

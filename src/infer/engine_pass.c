@@ -2,8 +2,10 @@
  * TASK_HEAD, some at a time; each row of logits goes to its text at once. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "infer/engine_int.h"
 
 void pass_new(engine *en) {
@@ -15,6 +17,7 @@ void pass_new(engine *en) {
     p->place = xcalloc(rows, 2 * sizeof *p->place);
     p->of = xcalloc(rows, sizeof *p->of);
     p->wanted = xcalloc(rows, sizeof *p->wanted);
+    p->span = xcalloc((size_t)en->size.seqs, 3 * sizeof *p->span);
 }
 
 void pass_free(engine *en) {
@@ -23,6 +26,7 @@ void pass_free(engine *en) {
     free(p->pos);
     free(p->at);
     free(p->place);
+    free(p->span);
     free(p->of);
     free(p->wanted);
 }
@@ -35,6 +39,7 @@ static engine_program program_of(const prog *p, int rows) {
                             .at = prog_find_port(p, "at"),
                             .place = prog_find_port(p, "place"),
                             .pages = prog_find_port(p, "pages"),
+                            .span = prog_find_port(p, "span"),
                             .y = prog_find_port(p, "y"),
                             .x = prog_find_port(p, "x"),
                             .logits = prog_find_port(p, "logits")};
@@ -104,6 +109,18 @@ void pass_pad(pass *p, int rows) {
     }
 }
 
+/* A text's rows are neighbours. */
+static void find_spans(const engine *en) {
+    const pass *p = &en->pass;
+    memset(p->span, 0, sizeof *p->span * 3 * (size_t)en->size.seqs);
+    for (int i = p->n - 1; i >= 0; i--) {
+        int32_t *span = p->span + 3 * (int64_t)p->place[2 * i];
+        span[0] = p->pos[i];
+        span[1]++;
+        span[2] = i;
+    }
+}
+
 void pass_put(const engine *en, const engine_program *g) {
     const pass *p = &en->pass;
     prog_put(g->p, 0, g->ids, p->ids);
@@ -111,6 +128,9 @@ void pass_put(const engine *en, const engine_program *g) {
     prog_put(g->p, 0, g->at, p->at);
     prog_put(g->p, 0, g->place, p->place);
     prog_put(g->p, 0, g->pages, en->table);
+    if (!g->span.rows) return;
+    find_spans(en);
+    prog_put(g->p, 0, g->span, p->span);
 }
 
 static const engine_program *run_body(engine *en) {
@@ -179,8 +199,17 @@ static void take_row(engine *en, int n, float *logits) {
     }
 }
 
+/* All rows are those of one text that is being written. NULL: they are not. */
+static const text *only_writer(const engine *en) {
+    const text *t = en->n_running == 1 ? en->running[0] : NULL;
+    return t && t->done >= t->rq.rq.n_prompt ? t : NULL;
+}
+
 void pass_run(engine *en) {
     pass *p = &en->pass;
+    const text *alone = only_writer(en);
+    bool tried = alone && alone->pace == &alone->by_module;
+    int64_t began = clock_now_ns();
     const engine_program *body = run_body(en);
     for (int i = 0; i < p->n; i++) { /* rows of prompts are as good as they will be */
         if (p->pos[i] < p->of[i]->rq.rq.n_prompt) text_advance(en, p->of[i], p->pos[i] + 1);
@@ -188,6 +217,7 @@ void pass_run(engine *en) {
     for (int done = 0, n; done < p->n_wanted; done += n) {
         n = p->n_wanted - done < en->size.logits ? p->n_wanted - done : en->size.logits;
         float *logits = run_head(en, body, p->wanted + done, n);
+        if (alone) trial_time(en, p->n, tried, clock_now_ns() - began);
         for (int i = 0; i < n; i++)
             take_row(en, p->wanted[done + i], logits + (int64_t)i * en->limits.vocab);
     }

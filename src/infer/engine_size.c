@@ -1,6 +1,7 @@
 /* What is planned for an engine (see engine.h). */
 #include "base/arena.h"
 #include "infer/engine.h"
+#include "model/layer.h"
 
 enum {
     PAGE = 32,       /* tokens: a prefix is kept in whole pages */
@@ -17,12 +18,14 @@ static int64_t pages_for(int64_t tokens) {
     return (tokens + PAGE - 1) / PAGE;
 }
 
-engine_size engine_size_for(const model_config *mc, dtype cache_dt, int longest, int seqs,
-                            int64_t cache_bytes) {
-    bool ahead = mc->num_nextn_predict_layers > 0;
-    int64_t page_bytes = model_cache_bytes(mc, 1, 1, PAGE, cache_dt, cache_dt) +
-                         model_ahead_cache_bytes(mc, 1, ahead, 1, PAGE, cache_dt);
-    int64_t least = pages_for(longest), most = least * seqs, pages = cache_bytes / page_bytes;
+engine_size engine_size_for(const model_config *mc, dtype cache_dt, dtype compute, int longest,
+                            int seqs, int64_t cache_bytes) {
+    bool states = model_has_states(mc), ahead = mc->num_nextn_predict_layers > 0 && !states;
+    const model_pages one = {.page = PAGE, .pages = 1}, all_states = {.seqs = seqs};
+    int64_t page_bytes = model_paged_bytes(mc, 1, &one, ahead, cache_dt, compute);
+    int64_t left = cache_bytes - model_paged_bytes(mc, 1, &all_states, ahead, cache_dt, compute);
+    int64_t least = pages_for(longest), most = least * seqs;
+    int64_t pages = page_bytes > 0 ? left / page_bytes : most;
     if (pages > most) pages = most;
     if (pages < least) pages = least;
     return (engine_size){.rows = MOST_ROWS,
@@ -31,8 +34,11 @@ engine_size engine_size_for(const model_config *mc, dtype cache_dt, int longest,
                          .seqs = seqs,
                          .page = PAGE,
                          .pages = (int)pages + 1,
-                         .draft = DRAFT_ROWS,
-                         .ahead = ahead};
+                         .draft = states ? 0 : DRAFT_ROWS,
+                         .states = states,
+                         .from_text = true,
+                         .ahead = ahead,
+                         .timed = true};
 }
 
 model_pages engine_pages(const engine_size *size) {

@@ -57,6 +57,8 @@ typedef struct generate_result {
     generate_finish finish;
     int64_t n_reused; /* tokens of the prompt that were in the cache */
     int64_t n_new;    /* tokens made, without the one that ends the text */
+    int64_t n_tried,
+        n_right; /* by an engine: tokens tried in advance (draft.h); those that were right */
     /* tokens per second, of the prompt and of the passes after it; 0: nothing was computed */
     double prefill_rate, decode_rate;
 } generate_result;

@@ -102,32 +102,43 @@ static void penalise_answer(sampler *s, float *logits, const int32_t *answer, in
         if (answer[i] < s->vocab) s->is_seen[answer[i]] = false;
 }
 
-/* Least and greatest logit that are numbers; least > greatest when there is none. Eight at a time,
- * so that the compiler can use vectors. */
+/* Vectors that every machine has; a comparison gives a mask of all bits. */
+typedef float floats __attribute__((vector_size(16)));
+typedef int32_t masks __attribute__((vector_size(16)));
+enum { LANES = 4 };
+
+static floats choose(masks which, floats yes, floats no) {
+    return (floats)(((masks)yes & which) | ((masks)no & ~which));
+}
+
+/* Least and greatest logit that are numbers (a NaN is neither); least > greatest when there is none. */
 static void find_range(const float *logits, int32_t vocab, float *least, float *greatest) {
-    enum { LANES = 8 };
-    float lo[LANES], hi[LANES];
-    for (int j = 0; j < LANES; j++) {
-        lo[j] = INFINITY;
-        hi[j] = -INFINITY;
+    enum { CHAINS = 4 }; /* that do not wait for each other */
+    const floats none = {0};
+    floats lo[CHAINS], hi[CHAINS];
+    for (int c = 0; c < CHAINS; c++) {
+        lo[c] = none + INFINITY;
+        hi[c] = none - INFINITY;
     }
     int32_t i = 0;
-    for (; i + LANES <= vocab; i += LANES) {
-        for (int j = 0; j < LANES; j++) {
-            float x = logits[i + j];
-            lo[j] = x < lo[j] ? x : lo[j];
-            hi[j] = x > hi[j] ? x : hi[j];
+    for (; i + CHAINS * LANES <= vocab; i += CHAINS * LANES) {
+#pragma GCC unroll 4
+        for (int c = 0; c < CHAINS; c++) {
+            floats x;
+            memcpy(&x, logits + i + c * LANES, sizeof x);
+            lo[c] = choose(x < lo[c], x, lo[c]);
+            hi[c] = choose(x > hi[c], x, hi[c]);
         }
     }
-    for (; i < vocab; i++) {
-        if (logits[i] < lo[0]) lo[0] = logits[i];
-        if (logits[i] > hi[0]) hi[0] = logits[i];
+    *least = INFINITY;
+    *greatest = -INFINITY;
+    for (int j = 0; j < CHAINS * LANES; j++) {
+        *least = fminf(*least, lo[j / LANES][j % LANES]);
+        *greatest = fmaxf(*greatest, hi[j / LANES][j % LANES]);
     }
-    *least = lo[0];
-    *greatest = hi[0];
-    for (int j = 1; j < LANES; j++) {
-        if (lo[j] < *least) *least = lo[j];
-        if (hi[j] > *greatest) *greatest = hi[j];
+    for (; i < vocab; i++) {
+        if (logits[i] < *least) *least = logits[i];
+        if (logits[i] > *greatest) *greatest = logits[i];
     }
 }
 

@@ -227,7 +227,7 @@ static bool cache_is_f16(const open_model *m) {
 
 void open_model_set_engine(open_model *m, int longest, int seqs, int64_t cache_bytes) {
     dtype dt = cache_is_f16(m) ? DT_F16 : m->compute;
-    m->serve = engine_size_for(&m->config, dt, longest, seqs, cache_bytes);
+    m->serve = engine_size_for(&m->config, dt, m->compute, longest, seqs, cache_bytes);
 }
 
 /* Products of 16 bits read weights of the same format only. */
@@ -246,6 +246,7 @@ plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
                       .prefill_T = PREFILL_T < cache_tok ? PREFILL_T : cache_tok,
                       .source_tok = m->source_tok ? m->source_tok : cache_tok,
                       .logits_T = logits_T,
+                      .exact_products = m->exact,
                       .adapters = m->adapter.adapters,
                       .score = m->score,
                       .serve = m->serve};
@@ -296,7 +297,7 @@ status open_model_load(open_model *m, int cache_tok, int logits_T, err *e) {
     TRY(plan_commit(m->plan, e));
     const param_store *s = m->plan->store;
     hf_order order = m->folder ? m->folder->order : HF_FILES;
-    TRY(m->gguf ? gguf_model_load_vectors(m->gguf, s, e) : hf_model_load_rest(m->folder, s, e));
+    TRY(m->gguf ? gguf_model_load_rest(m->gguf, s, e) : hf_model_load_rest(m->folder, s, e));
     if (m->as_trained) TRY(load_masters(m, e));
     return m->adapter.dir ? peft_load(&m->adapter, s, order, e) : ST_OK;
 }

@@ -63,7 +63,8 @@ typedef struct open_model {
     cache_format cache;  /* what open_model_set_cache was asked for */
     scorer_size score;   /* what open_model_set_scorer was asked for; tok 0: nothing */
     engine_size serve;   /* what open_model_set_engine was asked for; rows 0: nothing */
-    dtype compute;   /* of activations and matrices: DT_F32, or as open_model_set_precision says */
+    dtype compute; /* of activations and matrices: DT_F32, or as open_model_set_precision says */
+    bool exact; /* set before loading: activations are never rounded (plan_spec.exact_products) */
     bool as_trained; /* norms and biases are those that training has: of state/, in fp32 */
     /* after open_model_load */
     bool is_borrowed; /* plan, tokenizer and device are another's */

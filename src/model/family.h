@@ -242,6 +242,8 @@ typedef struct model_routing {
 typedef struct model_lesson {
     float weight; /* of the other's share in the loss; 0: there is none */
     float temperature;
+    int64_t
+        stored; /* tokens of which its log-probabilities are known; 0: its logits are made beside */
 } model_lesson;
 
 /* What layers hide of the keys before a query, beside documents; 0: nothing. */
@@ -312,7 +314,8 @@ typedef struct model_rec {
  *                                   of its source each token sees, from .. to (a document, without padding)
  *            "seen_start", "seen_end" [B*T,1]    of a decoder: which tokens of the source each token sees
  *            "targets"              of the chunk with the last layer, TASK_LM, TASK_NLL, TASK_SCORE
- *            "teacher" [B*T,V]      of the chunk with the last layer, with a lesson: another model's logits
+ *            "teacher" [B*T,V]      of the chunk with the last layer, with a lesson: another model's logits; with
+ *                                   lesson.stored [B*T,k], of "teacher.tokens"
  *            "rows"                 of TASK_LOGITS, TASK_SCORE, TASK_FILL
  *            "counts.L" [1,E]       of layer L with BALANCE_GLOBAL, before the backward: how many tokens of
  *                                   the step picked each expert
@@ -326,9 +329,9 @@ uint32_t model_random_ops_before(const model_config *mc, int layer);
  * and so of states. */
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt,
                           dtype activations);
-/* What the first `modules` modules of multi-token prediction need behind that. */
-int64_t model_ahead_cache_bytes(const model_config *mc, int tp, int modules, int B, int Tmax,
-                                dtype dt);
+/* The same of a cache of pages, with those of the first `modules` modules of multi-token prediction. */
+int64_t model_paged_bytes(const model_config *mc, int tp, const model_pages *pages, int modules,
+                          dtype dt, dtype activations);
 /* The same for keys and values of B sources of Smax tokens; 0 without an encoder. They lie behind those of
  * the decoder's own tokens. */
 int64_t model_source_cache_bytes(const model_config *mc, int tp, int B, int Smax, dtype dt);

@@ -4,7 +4,8 @@
  *   beta, g = gates(b|a)                       o = delta(q, k, v, beta, g)
  *   y = (rmsnorm of each head of o) silu(z) W_out
  *
- * With a cache, a sequence has a state of fixed size: the last rows that went into the convolution, and S of all heads. */
+ * With a cache, a sequence has a state of fixed size: the last rows that went into the convolution, and S of all heads. Where a
+ * program takes rows of any sequences (pages), there is one for each of those that run at a time. */
 #include <math.h>
 #include <stdio.h>
 
@@ -23,12 +24,16 @@ static val weight_of(model_rec *r, model_part part, int l, const char *suffix) {
     return model_named(r, name, suffix);
 }
 
+static int sequences(const model_rec *r) {
+    return r->paged.page ? r->paged.seqs : r->B;
+}
+
 /* The layer's state of one kind: `rows` for each sequence. */
 static val state_of(model_rec *r, int l, const char *what, dtype dt, int64_t rows, int64_t cols) {
-    int64_t slots = r->slots ? r->slots : r->B;
+    int64_t slots = r->slots ? r->slots : sequences(r);
     char name[32];
     snprintf(name, sizeof name, "cache.%d.%s", l, what);
-    val state = graph_state(r->g, name, dt, r->B * rows, cols, r->cache_bytes);
+    val state = graph_state(r->g, name, dt, sequences(r) * rows, cols, r->cache_bytes);
     r->cache_bytes += slots * rows * cols * (int64_t)dtype_bytes(dt);
     return state;
 }
@@ -37,14 +42,14 @@ static val convolve(model_rec *r, int l, const layer_spec *k, val x) {
     const linear_layer *a = &k->linear;
     val w = weight_of(r, PART_LINEAR_CONV, k->stored, ".weight");
     int taps = (int)a->taps;
-    if (r->Tmax == 0) return graph_conv(r->g, r->B, r->T, taps, x, w, r->start);
+    if (r->span == VAL_NONE) return graph_conv(r->g, r->B, r->T, taps, x, w, r->start);
     val state = state_of(r, l, "conv", graph_get_options(r->g)->dt, taps - 1, conv_columns(a));
-    return graph_conv_state(r->g, r->B, r->T, taps, state, x, w, r->span);
+    return graph_conv_state(r->g, sequences(r), r->T, taps, state, x, w, r->span);
 }
 
 static val walk(model_rec *r, int l, const linear_layer *a, val qk, val v, val gates) {
     double key_scale = 1 / sqrt((double)a->Dk); /* from mean square 1 to length 1 */
-    op_delta d = {.B = r->B,
+    op_delta d = {.B = sequences(r),
                   .T = r->T,
                   .Hk = (int)a->Hk,
                   .Hv = (int)a->Hv,
@@ -52,7 +57,7 @@ static val walk(model_rec *r, int l, const linear_layer *a, val qk, val v, val g
                   .Dv = (int)a->Dv,
                   .q_scale = (float)(key_scale * key_scale),
                   .k_scale = (float)key_scale};
-    if (r->Tmax == 0) return graph_delta(r->g, &d, qk, v, gates, r->start);
+    if (r->span == VAL_NONE) return graph_delta(r->g, &d, qk, v, gates, r->start);
     dtype dt = graph_get_options(r->g)->dt == DT_F64 ? DT_F64 : DT_F32;
     val state = state_of(r, l, "delta", dt, a->Hv * a->Dk, a->Dv);
     return graph_delta_state(r->g, &d, state, qk, v, gates, r->span);
@@ -66,9 +71,6 @@ void model_linear_state_parts(const linear_layer *a, dtype dt, int64_t bytes[2])
 val model_linear_attention(model_rec *r, int l, const layer_spec *k, val x) {
     const linear_layer *a = &k->linear;
     int64_t keys = 2 * a->Hk * a->Dk, values = a->Hv * a->Dv;
-    if (r->paged.page)
-        graph_fail(r->g, ST_USAGE,
-                   "layer %d is linear (linear_layers): the pages of a server hold no states", l);
     val in = model_product(r, PART_LINEAR_QKVZ, k->stored, x);
     val ba = model_product(r, PART_LINEAR_BA, k->stored, x);
     val mixed = convolve(r, l, k, graph_view(r->g, in, 0, keys + values));

@@ -79,9 +79,9 @@ static void make_rope(model_rec *r) {
     }
 }
 
-/* Of the first `blocks` blocks; those of an encoder have none. */
-static int64_t cache_bytes(const model_config *mc, int tp, int blocks, int B, int Tmax, dtype dt,
-                           dtype activations) {
+/* Of the first `blocks` blocks, for so many tokens and states of so many sequences; blocks of an encoder have none. */
+static int64_t cache_bytes(const model_config *mc, int tp, int blocks, int64_t tokens, int64_t seqs,
+                           dtype dt, dtype activations) {
     int64_t cols = 0, states = 0;
     for (int l = model_encoder_layers(mc); l < blocks; l++) {
         layer_spec k = model_layer(mc, l);
@@ -92,7 +92,7 @@ static int64_t cache_bytes(const model_config *mc, int tp, int blocks, int B, in
             cols += model_cache_cols(&k.attn, tp);
         states += bytes[0] + bytes[1];
     }
-    return (int64_t)B * (Tmax * cols * (int64_t)dtype_bytes(dt) + states);
+    return tokens * cols * (int64_t)dtype_bytes(dt) + seqs * states;
 }
 
 static void make_source_inputs(model_rec *r, bool encodes, bool decodes) {
@@ -127,8 +127,10 @@ static void make_inputs(model_rec *r) {
     bool states = false;
     for (int l = r->layers.first; l < r->layers.end; l++)
         states |= model_layer(r->mc, l).linear.Hv > 0;
-    r->span = states && r->Tmax > 0 ? graph_input(r->g, "span", DT_I32, r->B, 2) : VAL_NONE;
-    CHECK(!states || r->Tmax == 0 || !r->document_mask, "states of sequences with documents");
+    r->span = VAL_NONE;
+    if (states && r->Tmax > 0) r->span = graph_input(r->g, "span", DT_I32, r->B, 2);
+    if (states && r->paged.page) r->span = graph_input(r->g, "span", DT_I32, r->paged.seqs, 3);
+    CHECK(r->span == VAL_NONE || !r->document_mask, "states of sequences with documents");
     if (r->paged.page) {
         r->at = graph_input(r->g, "at", DT_I32, N, 1);
         r->place = graph_input(r->g, "place", DT_I32, N, 2);
@@ -137,7 +139,8 @@ static void make_inputs(model_rec *r) {
     int64_t slots = r->slots ? r->slots : r->B;
     dtype dt = r->cache_f16 ? DT_F16 : graph_get_options(r->g)->dt;
     r->cache_bytes =
-        cache_bytes(r->mc, graph_tp(r->g), r->layers.first, r->paged.pages, r->paged.page, dt, dt);
+        cache_bytes(r->mc, graph_tp(r->g), r->layers.first, (int64_t)r->paged.pages * r->paged.page,
+                    r->paged.seqs, dt, graph_get_options(r->g)->dt);
     r->cross_bytes = model_cache_bytes(r->mc, graph_tp(r->g), (int)slots, r->Tmax, dt, dt);
     make_rope(r);
 }
@@ -187,7 +190,7 @@ static void hand_over(model_rec *r, val y) {
 /* What all heads share: that of the model, and those of its modules. */
 typedef struct head {
     val w, bias, targets;
-    val teacher; /* of the model's; VAL_NONE: it has none */
+    val teacher, tokens; /* of the model's; VAL_NONE: it has none */
 } head;
 
 static head open_head(model_rec *r) {
@@ -196,7 +199,8 @@ static head open_head(model_rec *r) {
     model_part part = r->mc->tie_word_embeddings ? PART_EMBED : PART_HEAD;
     return (head){.w = model_weight(r, part, -1),
                   .bias = r->mc->head_bias ? model_named(r, name, ".bias") : VAL_NONE,
-                  .teacher = VAL_NONE};
+                  .teacher = VAL_NONE,
+                  .tokens = VAL_NONE};
 }
 
 /* What the head multiplies: the output of the norm before it, h. */
@@ -218,7 +222,7 @@ static val record_nll(model_rec *r, const head *k, val h, float weight, float z_
     val x = head_input(r, h);
     if (k->teacher != VAL_NONE) {
         spec.distill = r->lesson.weight, spec.temperature = r->lesson.temperature;
-        return graph_head_distill(r->g, &spec, x, k->w, k->bias, k->targets, k->teacher);
+        return graph_head_distill(r->g, &spec, x, k->w, k->bias, k->targets, k->teacher, k->tokens);
     }
     return r->task == TASK_NLL ? graph_head_nll(r->g, &spec, x, k->w, k->bias, k->targets)
                                : graph_head_ce(r->g, &spec, x, k->w, k->bias, k->targets);
@@ -245,8 +249,11 @@ static void record_loss(model_rec *r, val h) {
     int64_t rows = r->task == TASK_SCORE ? r->n_logits : (int64_t)r->B * r->T;
     head k = open_head(r);
     k.targets = graph_input(r->g, "targets", DT_I32, rows, 1);
+    int64_t stored = r->lesson.stored;
     if (r->lesson.weight > 0)
-        k.teacher = graph_input(r->g, "teacher", DT_F32, rows, r->mc->vocab_size);
+        k.teacher = graph_input(r->g, "teacher", DT_F32, rows, stored ? stored : r->mc->vocab_size);
+    if (r->lesson.weight > 0 && stored)
+        k.tokens = graph_input(r->g, "teacher.tokens", DT_I32, rows, stored);
     val nll = record_nll(r, &k, h, 1, r->z_loss);
     k.teacher = VAL_NONE;
     graph_name(r->g, nll, "nll");
@@ -371,13 +378,13 @@ void model_record(model_rec *r) {
 
 int64_t model_cache_bytes(const model_config *mc, int tp, int B, int Tmax, dtype dt,
                           dtype activations) {
-    return cache_bytes(mc, tp, model_layers(mc), B, Tmax, dt, activations);
+    return cache_bytes(mc, tp, model_layers(mc), (int64_t)B * Tmax, B, dt, activations);
 }
 
-int64_t model_ahead_cache_bytes(const model_config *mc, int tp, int modules, int B, int Tmax,
-                                dtype dt) {
-    return cache_bytes(mc, tp, model_layers(mc) + modules, B, Tmax, dt, dt) -
-           cache_bytes(mc, tp, model_layers(mc), B, Tmax, dt, dt);
+int64_t model_paged_bytes(const model_config *mc, int tp, const model_pages *pages, int modules,
+                          dtype dt, dtype activations) {
+    return cache_bytes(mc, tp, model_layers(mc) + modules, (int64_t)pages->pages * pages->page,
+                       pages->seqs, dt, activations);
 }
 
 int64_t model_source_cache_bytes(const model_config *mc, int tp, int B, int Smax, dtype dt) {

@@ -91,7 +91,9 @@ static double tensor_bytes(const tensor *t) {
 static int64_t rows_read(const op_infer *io, int i) {
     const op_class *k = &op_classes[io->kind];
     if ((k->shape_only >> i) & 1u) return 0;
-    return (k->looked_up >> i) & 1u ? io->out[0].rows : io->in[i].rows;
+    if ((k->flags & OPF_STORES) && i == 0) return 0;
+    int64_t all = io->in[i].rows, some = io->out[0].rows;
+    return (k->looked_up >> i) & 1u && some < all ? some : all;
 }
 
 /* Memory traffic when everything named by the masks is read or written once. */
@@ -107,7 +109,7 @@ static void count_bytes(op_infer *io) {
         if ((k->weights >> i) & 1u) din[1] += elements(t) * (double)dtype_bytes(real_dt(io));
     }
     for (int i = 0; i < op_outputs(io->kind); i++) {
-        io->fwd.bytes += tensor_bytes(&io->out[i]);
+        io->fwd.bytes += tensor_bytes(k->flags & OPF_STORES ? &io->in[1] : &io->out[i]);
         if ((k->bwd_out >> i) & 1u) saved += tensor_bytes(&io->out[i]);
     }
     if (k->flags & OPF_GRAD_IN_FWD) {

@@ -65,7 +65,8 @@ typedef enum op_flag {
     OPF_GRAD_IN_FWD = 128, /* fwd also computes the gradients, if din[] is given (the head) */
     OPF_SAME_MEMORY = 256, /* out 0 is in 0, which may still be read; din 0 takes dout 0's memory */
     OPF_SUMS_GRAD = 512,   /* adds in 0 to out 0, the sum of a parameter's gradient */
-    OPF_PRODUCT = 1024     /* multiplies the rows of in 0 by the rows of in 1 */
+    OPF_PRODUCT = 1024,    /* multiplies the rows of in 0 by the rows of in 1 */
+    OPF_STORES = 2048      /* of in 0 it writes what in 1 has, and reads nothing */
 } op_flag;
 
 typedef enum act_kind {
@@ -139,6 +140,7 @@ typedef struct op_router {
 typedef struct op_delta {
     int32_t B, T, Hk, Hv, Dk, Dv;
     float q_scale, k_scale;
+    bool by_row; /* DELTA_STATE: T rows of all sequences, each computed as if it were alone */
 } op_delta;
 
 /* Of the matrices of n experts. */
@@ -232,6 +234,7 @@ typedef union op_attr {
     op_delta delta;
     struct {
         int32_t B, T, W; /* taps */
+        bool by_row;     /* CONV_STATE: as of op_delta */
     } conv;
     uint8_t raw[88];
 } op_attr;
@@ -304,9 +307,9 @@ typedef struct op_class {
      * recorded: the residual of a product. */
     uint8_t passes;
     uint8_t bwd_in, bwd_out; /* inputs and outputs that the backward reads: they are kept for it */
-    uint8_t looked_up;       /* inputs of which the forward reads only as many rows as out 0 has */
-    uint8_t shape_only;      /* inputs whose elements are never read, only their shape */
-    uint32_t flags;          /* op_flag */
+    uint8_t looked_up;  /* inputs of which the forward reads at most as many rows as out 0 has */
+    uint8_t shape_only; /* inputs whose elements are never read, only their shape */
+    uint32_t flags;     /* op_flag */
 } op_class;
 
 extern const op_class op_classes[OP_COUNT];

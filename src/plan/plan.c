@@ -119,11 +119,10 @@ static void lay_out_cache(plan *p) {
         if (s->score.tok)
             *most = larger(*most, model_cache_bytes(&s->model, plan_tp(s), s->score.slots,
                                                     s->score.tok, s->compute, s->compute));
-        if (s->serve.rows)
-            *most = larger(*most, model_cache_bytes(&s->model, plan_tp(s), s->serve.pages,
-                                                    s->serve.page, dt, s->compute) +
-                                      model_ahead_cache_bytes(&s->model, plan_tp(s), s->serve.ahead,
-                                                              s->serve.pages, s->serve.page, dt));
+        if (!s->serve.rows) continue;
+        model_pages pages = engine_pages(&s->serve);
+        *most = larger(*most, model_paged_bytes(&s->model, plan_tp(s), &pages, s->serve.ahead, dt,
+                                                s->compute));
     }
 }
 

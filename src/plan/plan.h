@@ -100,11 +100,14 @@ typedef struct plan_spec {
     float z_loss;
     model_routing routing; /* of training programs */
     model_lesson lesson;   /* of training programs; the first of the others is the teacher */
+    bool teaches;          /* USE_VALID gives the logits of all rows, fp32 (TASK_TEACH) */
     int64_t host_bytes;    /* what the caller will hold outside the arena (rows read ahead, ...) */
     /* Weights that stay in a file (param_store_map); NULL: none do. */
     param_locate_fn locate;
     void *locate_ctx;
-    const void *file;  /* the address at which that file is mapped: offsets count from it */
+    const void *file; /* the address at which that file is mapped: offsets count from it */
+    bool
+        exact_products; /* activations are never rounded (graph_options.rounds): for comparing models */
     bool fixed_grads;  /* gradients are sums of integers: the deterministic mode */
     bool snapshot;     /* a copy of masters and optimizer state, which a thread writes to files */
     const mesh *ranks; /* this rank's place among all; NULL: it is alone */

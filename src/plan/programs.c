@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "plan/plan_int.h"
+#include "step/pipeline.h"
 
 bool plan_grads_in_frame(const plan_spec *s) {
     bool in_slots = s->ranks && s->sharing.shards > 1 && s->sharing.zero >= 2;
@@ -82,7 +83,7 @@ static plan_signature train_signature(const plan_spec *s, int chunk) {
     g.train = true;
     g.recompute = s->recompute;
     g.layers = plan_layers_of(s, chunk);
-    g.head_elsewhere = s->pipe && g.layers.end < model_layers(&s->model);
+    g.head_elsewhere = s->pipe && !plan_has_chunk(s, chunks_of(s) - 1);
     if (s->model.num_labels)
         g = labels_signature(g);
     else if (s->deferred_loss)
@@ -199,6 +200,7 @@ static bool signature_of(const plan_spec *s, plan_use use, int number, plan_sign
             if (s->valid_B) *out = lm_signature(s, 0, rows_of(s, s->valid_B));
             if (s->valid_B && s->pipe) out->layers = plan_layers_of(s, number);
             if (s->valid_B && s->model.num_labels) *out = labels_signature(*out);
+            if (s->valid_B && s->teaches) out->task = TASK_TEACH;
             return s->valid_B > 0;
         case USE_LOOK:
             if (!s->train_B || number >= s->n_others) return false;
@@ -257,8 +259,8 @@ static bool is_same(const plan_signature *a, const plan_signature *b) {
            a->routing.tallies == b->routing.tallies &&
            a->routing.capacity_factor == b->routing.capacity_factor &&
            a->lesson.weight == b->lesson.weight && a->lesson.temperature == b->lesson.temperature &&
-           a->rope_theta == b->rope_theta && a->grads_in_frame == b->grads_in_frame &&
-           a->head_elsewhere == b->head_elsewhere;
+           a->lesson.stored == b->lesson.stored && a->rope_theta == b->rope_theta &&
+           a->grads_in_frame == b->grads_in_frame && a->head_elsewhere == b->head_elsewhere;
 }
 
 static plan_program *find(const plan *p, const plan_signature *g) {
@@ -289,6 +291,7 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .dt = s->compute,
         .train = g->train,
         .recompute = g->recompute,
+        .split_backward = g->train && s->pipe && s->pipe->splits,
         .mesh = s->ranks,
         /* generation is of few rows, which need not be a multiple of the ranks */
         .sequence_parallel = s->sequence_parallel && (g->task == TASK_LM || g->task == TASK_NLL),
@@ -298,7 +301,8 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .grads_in_frame = g->train && g->grads_in_frame,
         .fixed_grads = g->train && s->fixed_grads,
         .by_row = g->task == TASK_BODY || g->task == TASK_HEAD,
-        .rounds = g->task == TASK_LOGITS || g->task == TASK_BODY || g->task == TASK_HEAD,
+        .rounds = !s->exact_products &&
+                  (g->task == TASK_LOGITS || g->task == TASK_BODY || g->task == TASK_HEAD),
         .random_ops_before = model_random_ops_before(config_of(s, g), g->layers.first)};
 }
 
@@ -390,9 +394,10 @@ static status record_phase(plan *p, const plan_spec *s, err *e) {
 static status check_uses(const plan_spec *s, err *e) {
     bool encoder = s->model.num_encoder_layers > 0;
     if (s->serve.rows && (encoder || s->model.positions == POSITIONS_RELATIVE)) {
-        err_set(e, ST_USAGE, "a server's cache of pages does not go with %s",
+        err_set(e, ST_USAGE, "a cache of pages (serve, --draft) does not go with %s",
                 encoder ? "an encoder" : "position_type: relative");
-        return err_hint(e, "`athanor generate` and `athanor chat` run such a model");
+        return err_hint(e,
+                        "`athanor generate` and `athanor chat` run such a model without --draft");
     }
     if (s->score.tok && encoder)
         return err_set(e, ST_USAGE, "texts are not scored by a model with an encoder");
@@ -421,9 +426,8 @@ static bool has_experts(const model_config *mc) {
 /* The unit of a table that first and last stage share; -1: this stage has none. */
 static int tied_unit(const plan *p) {
     const plan_spec *s = &p->spec;
-    int stages = plan_stages_of(s), stage = plan_stage_of(s);
-    if (stages == 1 || !model_head_is_table(&s->model) || (stage > 0 && stage < stages - 1))
-        return -1;
+    bool begins = plan_has_chunk(s, 0), ends = plan_has_chunk(s, chunks_of(s) - 1);
+    if (!s->pipe || !model_head_is_table(&s->model) || begins == ends) return -1;
     for (int i = 0; i < param_count(p->store); i++)
         if (param_at(p->store, i)->part == PART_EMBED) return param_at(p->store, i)->unit;
     CHECK(false, "a stage without its table");

@@ -313,12 +313,13 @@ val graph_head_ce(graph *g, const graph_head_spec *s, val x, val w, val bias, va
 }
 
 val graph_head_distill(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets,
-                       val teacher) {
+                       val teacher, val tokens) {
     if (in_parts(g, x, w)) {
         graph_fail(g, ST_USAGE, "a student's head is whole, and in the format of activations");
         return VAL_NONE;
     }
-    return head_with_gradients(g, OP_HEAD_DISTILL, s, (val[]){x, w, targets, bias, teacher}, 5);
+    return head_with_gradients(g, OP_HEAD_DISTILL, s, (val[]){x, w, targets, bias, teacher, tokens},
+                               6);
 }
 
 val graph_head_nll(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets) {
@@ -361,6 +362,7 @@ static val beside_state(graph *g, op_kind kind, const op_attr *attr, const val *
 
 val graph_delta_state(graph *g, const op_delta *d, val state, val qk, val v, val gates, val span) {
     op_attr attr = {.delta = *d};
+    attr.delta.by_row = g->opt.by_row;
     return beside_state(g, OP_DELTA_STATE, &attr, (val[]){state, qk, v, gates, span}, 5);
 }
 
@@ -370,7 +372,7 @@ val graph_conv(graph *g, int B, int T, int W, val x, val w, val start) {
 }
 
 val graph_conv_state(graph *g, int B, int T, int W, val state, val x, val w, val span) {
-    op_attr attr = {.conv = {.B = B, .T = T, .W = W}};
+    op_attr attr = {.conv = {.B = B, .T = T, .W = W, .by_row = g->opt.by_row}};
     return beside_state(g, OP_CONV_STATE, &attr, (val[]){state, x, w, span}, 4);
 }
 

@@ -13,7 +13,10 @@
  *
  * An addition only passes gradients on: in y = a + b the gradients of both are the buffer of dy. An
  * op may add to such a shared buffer only if no later op reads its old contents; otherwise the
- * buffer is copied first. */
+ * buffer is copied first.
+ *
+ * With split_backward, weight gradients that have entries of their own are emitted behind all others.
+ * What they read stays until then: nothing is added to it, and nothing takes its place. */
 #include "prog/graph_int.h"
 
 #include <string.h>
@@ -27,10 +30,28 @@ typedef struct derive {
     bool *param_used; /* this parameter gradient has been written in this program */
     val *passed_on;   /* forward values whose gradient is another's buffer */
     int32_t n_passed_on, cap_passed_on;
+    op_rec *later; /* split_backward: weight gradients that are still to be emitted */
+    int32_t n_later, cap_later;
 } derive;
 
 static int32_t buf_of(const derive *d, val v) {
     return d->g->value[v].buf;
+}
+
+static bool reads(const derive *d, const val *v, int n, int32_t buf) {
+    for (int i = 0; i < n; i++)
+        if (v[i] != VAL_NONE && buf_of(d, v[i]) == buf) return true;
+    return false;
+}
+
+static bool is_read_later(const derive *d, int32_t buf) {
+    for (int32_t i = 0; i < d->n_later; i++) {
+        const op_rec *r = &d->later[i];
+        if (reads(d, r->in, OP_MAX_IN, buf) || reads(d, r->out, OP_MAX_OUT, buf) ||
+            reads(d, r->dout, OP_MAX_OUT, buf))
+            return true;
+    }
+    return false;
 }
 
 /* ---- recompute ---- */
@@ -111,8 +132,9 @@ static val resolve(derive *d, val v) {
 /* ---- gradients ---- */
 
 /* Does a value other than x hold its gradient in `buf`, and will it be read: by its producer, which
- * is still to be visited, or after the program? */
+ * is still to be visited, or after the program? Or is it read by a weight gradient that comes later? */
 static bool awaited_by_other(const derive *d, int32_t buf, val x, int32_t op) {
+    if (is_read_later(d, buf)) return true;
     for (int32_t i = 0; i < d->n_passed_on; i++) {
         val u = d->passed_on[i];
         const value *y = &d->g->value[u];
@@ -237,14 +259,21 @@ static bool weight_targets(derive *d, const op_rec *f, op_rec *r) {
             return false;
         }
         r->din[i] = dw;
-        if (d->param_used[w] || d->g->value[dw].written)
-            r->acc |= (uint8_t)(1u << i);
-        else
-            r->acc_param |= (uint8_t)(1u << i);
-        d->param_used[w] = true;
         any = true;
     }
     return any;
+}
+
+/* Called in the order in which ops are emitted: the first to write a parameter's gradient begins it,
+ * the others add. */
+static void begin_or_add(derive *d, op_rec *r) {
+    for (int i = 0; i < OP_MAX_IN; i++) {
+        if (!(op_classes[r->kind].weights >> i & 1) || r->din[i] == VAL_NONE) continue;
+        val w = r->shape_in[i];
+        bool begun = d->param_used[w] || d->g->value[r->din[i]].written;
+        *(begun ? &r->acc : &r->acc_param) |= (uint8_t)(1u << i);
+        d->param_used[w] = true;
+    }
 }
 
 static bool input_wanted(const derive *d, const op_rec *f) {
@@ -289,9 +318,19 @@ static void input_targets(derive *d, const op_rec *f, op_rec *r, val dy, int32_t
     }
 }
 
-static void append_making_grads(graph *g, const op_rec *r) {
-    graph_append(g, r);
-    graph_fix_grads(g, g->n_ops - 1);
+static void append_making_grads(derive *d, op_rec *r) {
+    begin_or_add(d, r);
+    graph_append(d->g, r);
+    graph_fix_grads(d->g, d->g->n_ops - 1);
+}
+
+static void append_weight_grads(derive *d, op_rec *r) {
+    if (!d->g->opt.split_backward) {
+        append_making_grads(d, r);
+        return;
+    }
+    d->later = arena_grow(d->g->a, d->later, d->n_later, &d->cap_later, sizeof *d->later);
+    d->later[d->n_later++] = *r;
 }
 
 static void backward_op(derive *d, int32_t index) {
@@ -324,7 +363,7 @@ static void backward_op(derive *d, int32_t index) {
     if (want_w && !fused) {
         read_operands(d, &f, &w);
         graph_set_cost(g, &w, &f.bwd_weight);
-        append_making_grads(g, &w);
+        append_weight_grads(d, &w);
     }
     if (!want_x && !(fused && want_w)) return;
     op_rec r = fused ? w : backward_rec(&f, ENTRY_BWD_INPUT, PHASE_B);
@@ -333,7 +372,7 @@ static void backward_op(derive *d, int32_t index) {
     input_targets(d, &f, &r, dy, index);
     graph_set_cost(g, &r, &f.bwd_input);
     r.flops_again = f.flops_bwd_again;
-    append_making_grads(g, &r);
+    append_making_grads(d, &r);
 }
 
 /* The gradient of an auxiliary loss is the same number everywhere, beside what is given. */
@@ -382,4 +421,6 @@ void graph_derive_backward(graph *g) {
     graph_check_bytes(g);
     for (int32_t v = 0; v < n && !g->failed; v++)
         if (g->value[v].grad_name) keep_grad(&d, v);
+    g->ops_before_weights = g->n_ops;
+    for (int32_t i = 0; i < d.n_later && !g->failed; i++) append_making_grads(&d, &d.later[i]);
 }

@@ -66,6 +66,9 @@ typedef struct graph_options {
     dtype dt;   /* storage of activations */
     bool train; /* record for training: dropout is active, the head makes gradients */
     recompute_policy recompute; /* of blocks */
+    /* Weight gradients come behind all other ops, where they have entries of their own: they are a part of the backward that
+     * may run later (prog_stats.ops_back). What they read stays until then. */
+    bool split_backward;
     /* Parameter gradients lie at the beginning of the frame. Possible where one replay is the whole
      * step: no gradient is there before its first write, and until then activations may use its
      * memory. */
@@ -258,9 +261,10 @@ typedef struct graph_head_spec {
     int64_t vocab;              /* of all ranks */
 } graph_head_spec;
 val graph_head_ce(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);
-/* The same with a teacher's logits [N,V] (HEAD_DISTILL), on one tensor-parallel rank, with w in the format of x. */
+/* The same with a teacher's logits [N,V], or with those of `tokens` [N,k] (HEAD_DISTILL), on one tensor-parallel rank, with
+ * w in the format of x. */
 val graph_head_distill(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets,
-                       val teacher);
+                       val teacher, val tokens);
 /* The same nll [N,1], for a loss that is computed outside of the program: the gradient of nll comes
  * by graph_root, and those of x, w and bias are made in the backward. Without z_loss. */
 val graph_head_nll(graph *g, const graph_head_spec *spec, val x, val w, val bias, val targets);

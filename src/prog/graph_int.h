@@ -73,6 +73,7 @@ struct graph {
     int32_t n_bufs, cap_bufs;
     op_rec *op;
     int32_t n_ops, cap_ops;
+    int32_t ops_before_weights; /* derive.c: of a split backward; 0: there is none */
     const_value *constant;
     int32_t n_constants, cap_constants;
     int32_t block;   /* current, -1 */

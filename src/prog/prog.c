@@ -117,6 +117,7 @@ static void collect_stats(graph *g, prog_stats *s) {
     }
     s->ops = g->n_ops;
     s->ops_forward = n_forward;
+    s->ops_back = g->ops_before_weights ? g->ops_before_weights : g->n_ops;
     for (int32_t b = 0; b < g->n_bufs; b++)
         if (g->buf[b].where == SPACE_FRAME && g->buf[b].first < n_forward &&
             g->buf[b].last >= n_forward)

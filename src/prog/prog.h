@@ -37,6 +37,7 @@ typedef struct prog_stats {
     double flops_forward, flops_backward, flops_recompute; /* of one replay */
     double bytes_moved; /* that kernels read and write; each operand of an op counts once */
     int ops;            /* ops 0 .. ops_forward - 1 are the forward, the rest is the backward */
+    int ops_back; /* split_backward: from here on are gradients of weights, which may run later; else as `ops` */
     int ops_forward, ops_recomputed, buffers;
 } prog_stats;
 const prog_stats *prog_get_stats(const prog *p);

@@ -20,8 +20,8 @@
 typedef struct serve_model {
     const char *name; /* NULL: the last part of the path, without .gguf */
     const char *path;
-    const char *base;  /* NULL: what an adapter says */
-    const char *draft; /* a smaller model that tries tokens in advance; "none": nothing is tried */
+    const char *base;     /* NULL: what an adapter says */
+    const char *draft;    /* what tries tokens in advance (interchange/drafting.h); NULL: auto */
     const char *template; /* a file, or "chatml"; NULL: its own chat template */
 } serve_model;
 

@@ -26,7 +26,7 @@ typedef struct maker {
 /* The chunk that needs what a piece of work gives; -1: none does, or it is on the same stage. */
 static int find_receiver(const schedule *s, const schedule_item *it) {
     int to = it->work == WORK_FORWARD ? it->chunk + 1 : it->chunk - 1;
-    if (to < 0 || to == s->chunks) return -1;
+    if (it->work == WORK_WEIGHT || to < 0 || to == s->chunks) return -1;
     return schedule_stage_of(s, to) == schedule_stage_of(s, it->chunk) ? -1 : to;
 }
 
@@ -60,7 +60,12 @@ static pipeline_event *append(maker *k, pipeline_action action, bool back, int m
     pipeline *p = k->out;
     p->event = arena_grow(k->a, p->event, p->n, &k->cap, sizeof *p->event);
     pipeline_event *e = &p->event[p->n++];
-    *e = (pipeline_event){action, back, micro_batch, chunk, other, -1, 0};
+    *e = (pipeline_event){.action = action,
+                          .back = back,
+                          .micro_batch = micro_batch,
+                          .chunk = chunk,
+                          .other = other,
+                          .stage = -1};
     if (other >= 0) e->stage = schedule_stage_of(k->s, other);
     return e;
 }
@@ -112,6 +117,10 @@ static void take(maker *k, bool back, int chunk, int micro_batch) {
 static void emit_pass(maker *k, const schedule_item *it) {
     bool back = it->work != WORK_FORWARD;
     int to = find_receiver(k->s, it);
+    if (it->work == WORK_WEIGHT) {
+        append(k, PIPELINE_PASS, back, it->micro_batch, it->chunk, -1)->weights = true;
+        return;
+    }
     take(k, back, it->chunk, it->micro_batch);
     receive_early(k);
     append(k, PIPELINE_PASS, back, it->micro_batch, it->chunk, -1);
@@ -131,7 +140,7 @@ static void count_frames(pipeline *p, arena *a) {
         if (e->action != PIPELINE_PASS) continue;
         now[e->chunk] += !e->back;
         if (now[e->chunk] > p->frames[e->chunk]) p->frames[e->chunk] = now[e->chunk];
-        now[e->chunk] -= e->back;
+        now[e->chunk] -= p->splits ? e->weights : e->back;
     }
 }
 
@@ -147,7 +156,10 @@ static void make(arena *a, schedule *s, int stage, pipeline *out) {
     /* any times in which a backward is longer than a forward; whole numbers, so that ties are ties */
     static const schedule_times usual = {.work = {1, 2, 1, 1}};
     maker k = {.a = a, .s = s, .out = out};
-    *out = (pipeline){.stage = stage, .stages = s->stages, .chunks = s->chunks};
+    *out = (pipeline){.stage = stage,
+                      .stages = s->stages,
+                      .chunks = s->chunks,
+                      .splits = schedule_splits(s->kind)};
     schedule_time(s, &usual);
     out->frames = ARENA_ARRAY(a, int, s->chunks);
     for (int back = 0; back < 2; back++) {
@@ -166,10 +178,13 @@ static void make(arena *a, schedule *s, int stage, pipeline *out) {
 status pipeline_build(arena *a, int kind, int stages, int micro_batches, int of_stage, int stage,
                       pipeline *out, err *e) {
     schedule s;
-    CHECK(kind != SCHEDULE_ZB_H1 && kind != SCHEDULE_ZB_V, "a backward in two pieces");
     TRY(schedule_build(a, (schedule_kind)kind, stages, micro_batches, of_stage, &s, e));
     make(a, &s, stage, out);
     return ST_OK;
+}
+
+int pipeline_frame(const pipeline *p, int chunk, int micro_batch) {
+    return micro_batch % p->frames[chunk];
 }
 
 int pipeline_stage_of(int kind, int stages, int chunk) {

@@ -23,7 +23,8 @@ typedef enum pipeline_action {
 
 typedef struct pipeline_event {
     pipeline_action action;
-    bool back; /* of the pass that gives and the pass that needs it */
+    bool back;    /* of the pass that gives and the pass that needs it */
+    bool weights; /* PIPELINE_PASS: back, the part that makes weight gradients */
     int micro_batch;
     int chunk; /* of this stage: whose pass it is */
     int other; /* not of PIPELINE_PASS: the chunk of the other stage */
@@ -34,15 +35,18 @@ typedef struct pipeline_event {
 typedef struct pipeline {
     pipeline_event *event;
     int n, stage, stages, chunks;
-    /* [chunks] Of this stage's chunks, else 0: most micro-batches between forward and backward at a
-     * time; how many boxes for activations and for gradients */
+    bool splits; /* a pass back is two: of the chunk's input, and later of its weights */
+    /* [chunks] Of this stage's chunks, else 0: most micro-batches between forward and the end of the
+     * backward at a time; how many boxes for activations and for gradients */
     int *frames, *boxes[2];
 } pipeline;
 
-/* kind: a schedule_kind, whose backward is one piece of work. of_stage: chunks of a stage. ST_USAGE: as
+/* kind: a schedule_kind. of_stage: chunks of a stage. ST_USAGE: as
  * schedule_build. */
 status pipeline_build(arena *a, int kind, int stages, int micro_batches, int of_stage, int stage,
                       pipeline *out, err *e) ATH_MUST_USE;
+/* Of a chunk of this stage: in which of its frames a micro-batch lies. */
+int pipeline_frame(const pipeline *p, int chunk, int micro_batch);
 /* The stage that has a chunk. */
 int pipeline_stage_of(int kind, int stages, int chunk);
 

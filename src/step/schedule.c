@@ -11,6 +11,10 @@ int schedule_chunks_of(schedule_kind kind) {
     return kind == SCHEDULE_INTERLEAVED ? 0 : kind == SCHEDULE_ZB_V ? 2 : 1;
 }
 
+bool schedule_splits(schedule_kind kind) {
+    return kind == SCHEDULE_ZB_H1 || kind == SCHEDULE_ZB_V;
+}
+
 int schedule_stage_of(const schedule *s, int chunk) {
     int place = chunk % s->stages, round = chunk / s->stages;
     return s->kind == SCHEDULE_ZB_V && round % 2 ? s->stages - 1 - place : place;

@@ -62,6 +62,8 @@ typedef struct schedule {
 const char *schedule_name(schedule_kind kind);
 /* Chunks of a stage that the kind needs; 0: 2 or more. */
 int schedule_chunks_of(schedule_kind kind);
+/* Whether its backward is two pieces of work, I and W. */
+bool schedule_splits(schedule_kind kind);
 /* The stage that has a chunk. */
 int schedule_stage_of(const schedule *s, int chunk);
 /* `of_stage`: chunks of a stage. ST_USAGE: not as many as the kind needs; interleaved: M is no multiple of P. */

@@ -62,7 +62,7 @@ static void append_transfer(arena *a, step_table *t, const pipeline *p, const pi
                 (step_entry){.action = action[e->action],
                              .chunk = e->chunk,
                              .micro_batch = e->micro_batch,
-                             .frame = e->micro_batch % p->frames[e->chunk],
+                             .frame = pipeline_frame(p, e->chunk, e->micro_batch),
                              .back = e->back,
                              .stage = e->stage,
                              .box = e->box,
@@ -89,24 +89,34 @@ static void wait_until_sent(arena *a, step_table *t, step_entry pass) {
     step_append(a, t, pass);
 }
 
+/* A pass of a chunk of this stage. */
+static void build_pass(arena *a, walk *w, step_table *t, const step_parts *s,
+                       const pipeline_event *e) {
+    int frame = pipeline_frame(s->pipe, e->chunk, e->micro_batch);
+    bool last = e->micro_batch == s->micro_batches - 1;
+    if (e->weights) {
+        walk_weights(w, e->chunk, e->micro_batch, frame, last);
+        return;
+    }
+    wait_until_sent(a, t, (step_entry){.chunk = e->chunk, .frame = frame, .back = e->back});
+    if (e->back)
+        walk_backward(w, e->chunk, e->micro_batch, frame, last);
+    else
+        walk_forward(w, e->chunk, e->micro_batch, frame);
+}
+
 static void build_stage(arena *a, walk *w, step_table *t, const step_parts *s) {
     const pipeline *p = s->pipe;
     CHECK(s->looks == 0 && !s->counts_first, "other models and counts are of a whole model");
     for (int i = 0; i < p->n; i++) {
         const pipeline_event *e = &p->event[i];
-        if (e->action != PIPELINE_PASS) {
-            append_transfer(a, t, p, e);
-            step_entry *last = &t->entry[t->n - 1];
-            if (last->action == STEP_RECEIVED) last->begun = find_begun(t, STEP_RECEIVE, last);
+        if (e->action == PIPELINE_PASS) {
+            build_pass(a, w, t, s, e);
             continue;
         }
-        int frame = e->micro_batch % p->frames[e->chunk];
-        wait_until_sent(a, t, (step_entry){.chunk = e->chunk, .frame = frame, .back = e->back});
-        if (e->back)
-            walk_backward(w, e->chunk, e->micro_batch, frame,
-                          e->micro_batch == s->micro_batches - 1);
-        else
-            walk_forward(w, e->chunk, e->micro_batch, frame);
+        append_transfer(a, t, p, e);
+        step_entry *last = &t->entry[t->n - 1];
+        if (last->action == STEP_RECEIVED) last->begun = find_begun(t, STEP_RECEIVE, last);
     }
     for (int c = 0; c < p->chunks; c++)
         if (p->frames[c] > t->frames_in_flight) t->frames_in_flight = p->frames[c];

@@ -8,7 +8,7 @@
  *   chunk        some successive layers of the model, with a program of their own (prog.h). A
  *                micro-batch goes forward through all chunks, then back through all
  *   frame        memory for the activations of one micro-batch in one chunk, from its forward to
- *                its backward. With k frames, k micro-batches are under way at a time
+ *                the end of its backward. With k frames, k micro-batches are under way at a time
  *   unit         parameters that travel together (param/units.h): matrices of one layer or of
  *                several, matrices outside of the layers, or all vectors
  *   slot         room for the weights or the gradients of one unit, which units use in turn
@@ -50,20 +50,21 @@ typedef enum step_action {
     STEP_COUNTED,   /* that of all micro-batches has been taken: sum it over the ranks */
     STEP_LOSS,      /* the micro-batch has been through all chunks: take its loss */
     STEP_PASS_BACK, /* copy the gradient of the next chunk's input back to chunk `chunk` */
-    STEP_BACKWARD,  /* run ops first .. end - 1 */
-    STEP_GATHER,    /* begin to bring a unit's weights to its slot */
-    STEP_GATHERED,  /* wait for the end of the gather */
-    STEP_REDUCE,    /* begin to sum a unit's gradients over the ranks */
-    STEP_REDUCED,   /* wait for the end of the sum */
-    STEP_TIED,      /* sum the gradients of the table that first and last stage share */
-    STEP_OPTIMIZER  /* update the parameters */
+    STEP_BACKWARD, /* run ops first .. end - 1; in two entries or more where weight gradients come later */
+    STEP_GATHER,   /* begin to bring a unit's weights to its slot */
+    STEP_GATHERED, /* wait for the end of the gather */
+    STEP_REDUCE,   /* begin to sum a unit's gradients over the ranks */
+    STEP_REDUCED,  /* wait for the end of the sum */
+    STEP_TIED,     /* sum the gradients of the table that first and last stage share */
+    STEP_OPTIMIZER /* update the parameters */
 } step_action;
 
 typedef struct step_entry {
     step_action action;
-    int model; /* 0: the one that is trained; the others only go forward (step_parts.look) */
-    int chunk; /* of the model */
-    int frame; /* where the micro-batch's activations lie */
+    int model;      /* 0: the one that is trained; the others only go forward (step_parts.look) */
+    int chunk;      /* of the model */
+    int frame;      /* where the micro-batch's activations lie */
+    int next_frame; /* PASS_ON, PASS_BACK: the same in chunk + 1 */
     int micro_batch;
     int first, end; /* ops */
     int unit;

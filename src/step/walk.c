@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "step/pipeline.h"
+
 typedef struct use {
     int op, unit;
     bool grad;
@@ -16,8 +18,9 @@ typedef struct use {
 /* The uses of one chunk's program, by op. */
 typedef struct chunk_uses {
     use *item;
-    int n, cap, n_forward; /* of them in the forward */
-    int ops, ops_forward;
+    int n, cap, n_forward,
+        n_back; /* of them in the forward; before weight gradients that run later */
+    int ops, ops_forward, ops_back;
 } chunk_uses;
 
 /* A use of one of the chunks. */
@@ -61,13 +64,14 @@ static void note_use(void *ctx, int op, int unit, bool grad) {
     l->item = arena_grow(n->w->a, l->item, l->n, &l->cap, sizeof *l->item);
     l->item[l->n++] = (use){op, unit, grad};
     l->n_forward += op < l->ops_forward;
+    l->n_back += op < l->ops_back;
 }
 
 static void list_uses(walk *w, int chunk) {
     if (!w->parts->chunk[chunk]) return; /* another stage has it */
     const prog_stats *st = prog_get_stats(w->parts->chunk[chunk]);
     chunk_uses *l = &w->chunk[chunk];
-    *l = (chunk_uses){.ops = st->ops, .ops_forward = st->ops_forward};
+    *l = (chunk_uses){.ops = st->ops, .ops_forward = st->ops_forward, .ops_back = st->ops_back};
     noting n = {w, l};
     prog_visit_units(w->parts->chunk[chunk], note_use, &n);
 }
@@ -76,6 +80,26 @@ static void find_last_grads(walk *w, int chunk, int first, int end) {
     for (int k = first; k < end; k++)
         if (w->chunk[chunk].item[k].grad)
             w->last_grad[w->chunk[chunk].item[k].unit] = (use_ref){chunk, k};
+}
+
+/* In the order in which the last micro-batch goes through the chunks. */
+static void find_all_last_grads(walk *w) {
+    const pipeline *p = w->parts->pipe;
+    int chunks = w->parts->chunks;
+    for (int c = 0; !p && c < chunks; c++) find_last_grads(w, c, 0, w->chunk[c].n_forward);
+    for (int c = chunks - 1; !p && c >= 0; c--)
+        find_last_grads(w, c, w->chunk[c].n_forward, w->chunk[c].n);
+    for (int i = 0; p && i < p->n; i++) {
+        const pipeline_event *e = &p->event[i];
+        const chunk_uses *u = &w->chunk[e->chunk];
+        if (e->action != PIPELINE_PASS || e->micro_batch < w->parts->micro_batches - 1) continue;
+        if (e->weights)
+            find_last_grads(w, e->chunk, u->n_back, u->n);
+        else if (e->back)
+            find_last_grads(w, e->chunk, u->n_forward, u->n_back);
+        else
+            find_last_grads(w, e->chunk, 0, u->n_forward);
+    }
 }
 
 walk *walk_new(arena *a, const step_parts *parts, step_table *out) {
@@ -94,10 +118,7 @@ walk *walk_new(arena *a, const step_parts *parts, step_table *out) {
                 .reducing = ARENA_ARRAY(a, bool, n)};
     for (int u = 0; u < n; u++) w->holder[u] = w->last_grad[u].chunk = -1;
     for (int c = 0; c < chunks; c++) list_uses(w, c);
-    /* in the order in which a micro-batch goes through them, forward and back */
-    for (int c = 0; c < chunks; c++) find_last_grads(w, c, 0, w->chunk[c].n_forward);
-    for (int c = chunks - 1; c >= 0; c--)
-        find_last_grads(w, c, w->chunk[c].n_forward, w->chunk[c].n);
+    find_all_last_grads(w);
     return w;
 }
 
@@ -221,17 +242,15 @@ static int visit_op(walk *w, int k, int most, bool reduces) {
     return end;
 }
 
-/* Whether this rank has the chunk. */
-static bool has(const walk *w, int chunk) {
-    return chunk < w->parts->chunks && w->parts->chunk[chunk];
-}
-
-/* After a forward pass: the loss, or what the next chunk needs where that is here, too. */
-static void pass_on(walk *w, int chunk) {
-    if (chunk == w->parts->chunks - 1)
-        append(w, STEP_LOSS, 0);
-    else if (has(w, chunk + 1))
-        append(w, STEP_PASS_ON, 0);
+/* What the pass under way takes from the chunk before it, or gives it back, where that is on this rank, too. */
+static void pass_between(walk *w, step_action action) {
+    const pipeline *p = w->parts->pipe;
+    step_entry e = w->at;
+    e.action = action;
+    e.next_frame = e.frame;
+    if (e.chunk-- == 0 || !w->parts->chunk[e.chunk]) return;
+    if (p) e.frame = pipeline_frame(p, e.chunk, e.micro_batch);
+    step_append(w->a, w->out, e);
 }
 
 static bool is_alone(const walk *w) {
@@ -261,11 +280,12 @@ void walk_forward(walk *w, int chunk, int micro_batch, int frame) {
     w->last = last;
     w->from = 0;
     w->ahead = is_alone(w) ? w->now->n : w->now->n_forward;
+    pass_between(w, STEP_PASS_ON);
     append(w, STEP_FILL, 0);
     visit(w, 0, w->now->n_forward, reduces(w, last));
     flush(w, w->now->ops_forward);
     if (w->tallies) append(w, STEP_TALLY, 0);
-    pass_on(w, chunk);
+    if (chunk == w->parts->chunks - 1) append(w, STEP_LOSS, 0);
 }
 
 void walk_take_tallies(walk *w, bool takes) {
@@ -288,22 +308,34 @@ void walk_count(walk *w, int chunk, int micro_batch) {
     w->last = false;
     w->from = 0;
     w->ahead = k;
+    pass_between(w, STEP_PASS_ON);
     append(w, STEP_FILL, 0);
     visit(w, 0, k, false);
     flush(w, end);
     append(w, STEP_TALLY, 0);
-    if (chunk < w->parts->chunks - 1) append(w, STEP_PASS_ON, 0);
+}
+
+/* Uses first .. end - 1 of ops from .. end_op - 1, which are behind the forward. */
+static void go_back(walk *w, int from, int end_op, int first, int end, bool last) {
+    w->in_forward = false;
+    w->last = last;
+    w->from = from;
+    w->ahead = end;
+    visit(w, first, end, reduces(w, last));
+    flush(w, end_op);
 }
 
 void walk_backward(walk *w, int chunk, int micro_batch, int frame, bool last) {
     begin_pass(w, chunk, micro_batch, frame);
-    w->in_forward = false;
-    w->last = last;
-    w->from = w->now->ops_forward;
-    w->ahead = w->now->n;
-    if (has(w, chunk + 1)) append(w, STEP_PASS_BACK, 0);
-    visit(w, w->now->n_forward, w->now->n, reduces(w, last));
-    flush(w, w->now->ops);
+    const chunk_uses *u = w->now;
+    go_back(w, u->ops_forward, u->ops_back, u->n_forward, u->n_back, last);
+    pass_between(w, STEP_PASS_BACK);
+}
+
+void walk_weights(walk *w, int chunk, int micro_batch, int frame, bool last) {
+    begin_pass(w, chunk, micro_batch, frame);
+    const chunk_uses *u = w->now;
+    go_back(w, u->ops_back, u->ops, u->n_back, u->n, last);
 }
 
 void walk_look(walk *w, int look, int micro_batch) {

@@ -9,10 +9,12 @@ typedef struct walk walk;
 
 /* `parts` is read until the walk ends. */
 walk *walk_new(arena *a, const step_parts *parts, step_table *out);
-/* Appends a micro-batch's pass through one chunk, forward or back. last: this is the last
- * micro-batch of the step to go back. */
+/* Appends a micro-batch's pass through one chunk, forward or back, and what it passes on to or takes from
+ * another chunk of this rank. last: this is the last micro-batch of the step to go back. */
 void walk_forward(walk *w, int chunk, int micro_batch, int frame);
 void walk_backward(walk *w, int chunk, int micro_batch, int frame, bool last);
+/* The same of weight gradients that the program makes behind its backward (graph_options.split_backward). */
+void walk_weights(walk *w, int chunk, int micro_batch, int frame, bool last);
 /* Whether forward passes end with STEP_TALLY. */
 void walk_take_tallies(walk *w, bool takes);
 /* Appends a pass forward through one chunk that only counts: to the head, which would make gradients. */

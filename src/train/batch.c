@@ -36,6 +36,13 @@ void batch_rows_add_sources(arena *a, batch_rows *r, int S) {
     r->seen_end = ARENA_ARRAY(a, int32_t, r->B * r->T);
 }
 
+void batch_rows_add_lessons(arena *a, batch_rows *r, int k) {
+    int n = r->B * r->T * k;
+    r->k = k;
+    r->taught = ARENA_ARRAY(a, float, n);
+    r->tokens = ARENA_ARRAY(a, int32_t, n);
+}
+
 void batch_rows_see_source(batch_rows *r, int b, int n) {
     for (int64_t i = (int64_t)b * r->S; i < (int64_t)(b + 1) * r->S; i++) {
         int32_t at = (int32_t)(i - (int64_t)b * r->S);
@@ -95,6 +102,7 @@ batch_rows batch_rows_from(const batch_rows *r, int first) {
     part.nll += at, part.d_nll += at, part.ref_nll += at;
     part.info += first, part.ref_logp += first;
     if (part.start) part.start += at;
+    if (r->k) part.taught += at * r->k, part.tokens += at * r->k;
     int64_t of_source = (int64_t)first * r->S;
     if (!r->S) return part;
     part.source += of_source, part.source_pos += of_source;
@@ -124,6 +132,7 @@ batch_ports batch_ports_of(const prog *p) {
                       .score = prog_find_port(p, "logits"),
                       .d_score = prog_find_port(p, "grad.logits"),
                       .teacher = prog_find_port(p, "teacher"),
+                      .tokens = prog_find_port(p, "teacher.tokens"),
                       .x = prog_find_port(p, "x"),
                       .y = prog_find_port(p, "y"),
                       .d_x = prog_find_port(p, "grad.x"),
@@ -153,6 +162,8 @@ void batch_put(const batch_ports *io, int frame, const batch_rows *rows) {
     prog_put(io->p, frame, io->seen_start, rows->seen_start);
     prog_put(io->p, frame, io->seen_end, rows->seen_end);
     prog_put(io->p, frame, io->last, rows->last);
+    if (io->tokens.bytes) prog_put(io->p, frame, io->teacher, rows->taught);
+    prog_put(io->p, frame, io->tokens, rows->tokens);
 }
 
 void batch_take_scores(const batch_ports *io, int frame, const batch_rows *rows) {
@@ -191,17 +202,24 @@ double batch_row_logp(const batch_rows *r, const float *nll, int b) {
 }
 
 /* A port without bytes: a chunk of frozen layers takes no gradient. */
-static void copy(dev *d, const prog *to, prog_port to_port, const prog *from, prog_port from_port,
-                 int frame) {
-    if (!to_port.bytes) return;
-    dev_copy(d, prog_port_at(to, frame, to_port), prog_port_at(from, frame, from_port),
-             (size_t)from_port.bytes);
+typedef struct place {
+    const prog *p;
+    int frame;
+    prog_port port;
+} place;
+
+static void copy(dev *d, place to, place from) {
+    if (!to.port.bytes) return;
+    dev_copy(d, prog_port_at(to.p, to.frame, to.port), prog_port_at(from.p, from.frame, from.port),
+             (size_t)from.port.bytes);
 }
 
-void batch_pass_on(dev *d, const batch_ports *chunk, const batch_ports *next, int frame) {
-    copy(d, next->p, next->x, chunk->p, chunk->y, frame);
+void batch_pass_on(dev *d, const batch_ports *chunk, int frame, const batch_ports *next,
+                   int next_frame) {
+    copy(d, (place){next->p, next_frame, next->x}, (place){chunk->p, frame, chunk->y});
 }
 
-void batch_pass_back(dev *d, const batch_ports *chunk, const batch_ports *next, int frame) {
-    copy(d, chunk->p, chunk->d_y, next->p, next->d_x, frame);
+void batch_pass_back(dev *d, const batch_ports *chunk, int frame, const batch_ports *next,
+                     int next_frame) {
+    copy(d, (place){chunk->p, frame, chunk->d_y}, (place){next->p, next_frame, next->d_x});
 }

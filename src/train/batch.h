@@ -25,6 +25,10 @@ typedef struct batch_rows {
     float *ref_nll; /* nll by the reference model, if that is in memory */
     /* [B] log p of each sequence's targets by the reference, if that was computed before training */
     double *ref_logp;
+    /* [B,T,k] what a teacher has said of each token: tokens, and their log-probabilities; k 0: nothing (lessons.h) */
+    int k;
+    float *taught;
+    int32_t *tokens;
     /* Of a model with a head of labels: */
     int labels; /* how many; 0: it has no such head */
     problem_kind problem;
@@ -37,6 +41,8 @@ typedef struct batch_rows {
 batch_rows batch_rows_new(arena *a, int B, int T, bool start, const model_config *mc);
 /* Room for sources of S tokens, with the rows of a decoder. */
 void batch_rows_add_sources(arena *a, batch_rows *rows, int S);
+/* Room for k tokens that a teacher has said of each. */
+void batch_rows_add_lessons(arena *a, batch_rows *rows, int k);
 /* Row b has one source of n tokens, which ids[b*S..] already holds, and its tokens all see it. */
 void batch_rows_see_source(batch_rows *rows, int b, int n);
 int64_t batch_rows_bytes(int B, int T, int S, int64_t labels);
@@ -58,6 +64,7 @@ typedef struct batch_ports {
     prog_port ahead[MODEL_MOST_AHEAD]; /* nll of modules of multi-token prediction */
     prog_port last, score, d_score;    /* of a head of labels; score also of a teacher */
     prog_port teacher;                 /* of a student's head: its teacher's logits */
+    prog_port tokens;                  /* those of these tokens */
     prog_port x, y, d_x, d_y;          /* activations between chunks, and their gradients */
 } batch_ports;
 
@@ -77,7 +84,9 @@ double batch_take_ahead(const batch_ports *io, int frame, int number, const batc
 double batch_row_logp(const batch_rows *rows, const float *nll, int b);
 /* Forward: the activations of `chunk` become the input of `next`. Backward: the gradient of that
  * input goes back to `chunk`. */
-void batch_pass_on(dev *d, const batch_ports *chunk, const batch_ports *next, int frame);
-void batch_pass_back(dev *d, const batch_ports *chunk, const batch_ports *next, int frame);
+void batch_pass_on(dev *d, const batch_ports *chunk, int frame, const batch_ports *next,
+                   int next_frame);
+void batch_pass_back(dev *d, const batch_ports *chunk, int frame, const batch_ports *next,
+                     int next_frame);
 
 #endif

@@ -5,11 +5,13 @@
 
 #include "io/model_source.h"
 #include "run/folder.h"
+#include "train/lessons.h"
 
-model_lesson distill_lesson(const config *c) {
+model_lesson distill_lesson(const config *c, int64_t vocab) {
     if (!c->distill.teacher) return (model_lesson){0};
     return (model_lesson){.weight = (float)c->distill.weight,
-                          .temperature = (float)c->distill.temperature};
+                          .temperature = (float)c->distill.temperature,
+                          .stored = lessons_stored(c, vocab)};
 }
 
 /* ---- opening ---- */
@@ -34,6 +36,10 @@ static status check_parts(const setup *u, err *e) {
          "name one of its checkpoints: RUN/checkpoints/step-N"},
         {c->distill.weight <= 0, "distill.weight", "with a weight of 0 nothing is learned of it",
          "leave distill.teacher out"},
+        {c->distill.store && c->distill.top_k <= 0, "distill.top_k",
+         "distill.store keeps the likeliest tokens of each, and 'distill.top_k' does not say how "
+         "many",
+         "distill.top_k=64"},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++) {
         if (!all[i].refused) continue;
@@ -129,19 +135,30 @@ static void sift(float *heap, int n, float x) {
     heap[at] = x;
 }
 
-/* Leaves the k largest of a row; of equal ones the first. */
-static void keep_best(float *row, int64_t V, int k, float *heap) {
+void distill_best(const float *row, int64_t V, int k, float *heap, int32_t *best) {
     for (int i = 0; i < k; i++) heap[i] = -INFINITY;
     for (int64_t v = 0; v < V; v++)
         if (row[v] > heap[0]) sift(heap, k, row[v]);
-    int left = k;
+    int left = k, n = 0;
     for (int64_t v = 0; v < V; v++) left -= row[v] > heap[0];
-    for (int64_t v = 0; v < V; v++)
-        if (row[v] < heap[0] || (row[v] == heap[0] && left-- <= 0)) row[v] = -INFINITY;
+    for (int64_t v = 0; v < V && n < k; v++)
+        if (row[v] > heap[0] || (row[v] == heap[0] && left-- > 0)) best[n++] = (int32_t)v;
+}
+
+/* Leaves these of a row; the others become -inf. */
+static void keep_best(float *row, int64_t V, int k, float *heap, int32_t *best) {
+    int n = 0;
+    distill_best(row, V, k, heap, best);
+    for (int64_t v = 0; v < V; v++) {
+        if (n < k && best[n] == v)
+            n++;
+        else
+            row[v] = -INFINITY;
+    }
 }
 
 void distill_give(dev *d, const batch_ports *teacher, const batch_ports *student, int frame,
-                  int64_t top_k, float *best) {
+                  int64_t top_k, float *heap, int32_t *best) {
     size_t bytes = (size_t)student->teacher.bytes;
     int64_t rows = student->teacher.rows, V = student->teacher.cols;
     if (!bytes) return;
@@ -150,7 +167,7 @@ void distill_give(dev *d, const batch_ports *teacher, const batch_ports *student
     if (top_k <= 0 || top_k >= V) return;
     dev_room room = {0};
     float *host = dev_borrow(d, to, bytes, true, &room);
-    for (int64_t n = 0; n < rows; n++) keep_best(host + n * V, V, (int)top_k, best);
+    for (int64_t n = 0; n < rows; n++) keep_best(host + n * V, V, (int)top_k, heap, best);
     dev_put_back(d, to, host, bytes);
     dev_room_free(&room);
 }

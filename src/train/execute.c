@@ -15,6 +15,8 @@ void execute_complete(const stage *g, const loader *l, uint64_t first_sample) {
     const reference_set *known = l && l == g->valid ? g->valid_reference : g->train_reference;
     for (int b = 0; l && known && b < g->B; b++)
         g->rows.ref_logp[b] = reference_logp(known, l, first_sample + (uint64_t)b);
+    if (l && l == g->train && g->lessons)
+        lessons_take(g->lessons, l, first_sample, &g->rows, g->vocab);
     if (o->learned < o->sequences) batch_sort_rows(&g->rows, o->sequences);
     if (o->head) batch_find_last(&g->rows);
     context_take(&g->context, &g->rows, &g->own);
@@ -235,6 +237,22 @@ static int64_t count_repeated(const stage *g) {
     return sum;
 }
 
+/* For a later round, by one of the ranks that have the losses. */
+static void note_losses(session *s, int micro_batch) {
+    stage *g = &s->stage;
+    const batch_rows *r = &g->rows;
+    if (g->noted.fd < 0 || s->setup.peers.m.rank[MESH_TP] > 0) return;
+    uint64_t first = stage_own_sample(&s->setup, &s->watch, s->at.step + 1);
+    first += (uint64_t)micro_batch * (uint64_t)g->B;
+    for (int b = 0; b < g->B; b++) {
+        int targets = 0;
+        for (int64_t i = (int64_t)b * r->T; i < (int64_t)(b + 1) * r->T; i++)
+            targets += r->targets[i] >= 0;
+        double loss = -batch_row_logp(r, r->nll, b) / (targets ? targets : 1);
+        if (targets) resample_note(&g->noted, g->train, first + (uint64_t)b, loss);
+    }
+}
+
 /* In the order of the data; a sequence that is not learned has no loss. */
 static void keep_nll(const session *s, int micro_batch) {
     const stage *g = &s->stage;
@@ -274,7 +292,8 @@ void execute_put(dev *d, const stage *g, const step_entry *t) {
     const batch_ports *io = execute_ports_of(g, t);
     batch_put(io, t->frame, &g->own);
     context_put(&g->context, io, t->frame);
-    distill_give(d, g->looks, io, t->frame, g->now->distill.top_k, g->best);
+    if (!io->tokens.bytes)
+        distill_give(d, g->looks, io, t->frame, g->now->distill.top_k, g->heap, g->best);
 }
 
 /* The first program of a micro-batch has its samples read; the others get the same rows. Between the chunks of a stage of a
@@ -368,6 +387,7 @@ static void take_loss(session *s, const step_entry *t, step_result *r) {
         r->ahead_sum[k] +=
             batch_take_ahead(execute_ports_of(&s->stage, t), t->frame, k, &s->stage.rows);
     keep_nll(s, t->micro_batch);
+    note_losses(s, t->micro_batch);
     if (s->watches && s->setup.c->guard.repeated > 0)
         r->repeated_tokens += count_repeated(&s->stage);
 }
@@ -377,9 +397,9 @@ static void take_loss(session *s, const step_entry *t, step_result *r) {
 void execute_pass_on(dev *d, const stage *g, const step_entry *t) {
     const batch_ports *chunk = &g->chunks[t->chunk];
     if (t->action == STEP_PASS_ON)
-        batch_pass_on(d, chunk, chunk + 1, t->frame);
+        batch_pass_on(d, chunk, t->frame, chunk + 1, t->next_frame);
     else
-        batch_pass_back(d, chunk, chunk + 1, t->frame);
+        batch_pass_back(d, chunk, t->frame, chunk + 1, t->next_frame);
 }
 
 void execute_transfer(setup *u, const stage *g, const step_entry *t) {
@@ -580,9 +600,12 @@ double execute_validation(setup *u, const stage *g, bool rows) {
             batch_put(io, 0, &g->own);
             context_put(&g->context, io, 0);
         }
-        if (c > 0) pass_validated(u, g, c - 1, false);
+        if (c > 0 && io[-1].p)
+            batch_pass_on(u->dev, io - 1, 0, io, 0);
+        else if (c > 0)
+            pass_validated(u, g, c - 1, false);
         execute_pass(u, g, io->p, &run);
-        if (c < chunks - 1) pass_validated(u, g, c, true);
+        if (c < chunks - 1 && !io[1].p) pass_validated(u, g, c, true);
     }
     const batch_ports *last = &g->validations[chunks - 1];
     return rows && last->p ? batch_take_nll(last, 0, &g->own) : 0;

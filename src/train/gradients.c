@@ -9,6 +9,7 @@
 #include "run/config/config_device.h"
 #include "train/guard/react.h"
 #include "train/distill.h"
+#include "train/lessons.h"
 #include "train/routers.h"
 
 /* What one batch holds: ids [B,T+1]; or sources [B,S] and what the decoder is to write [B,T]. */
@@ -169,6 +170,22 @@ static void replay(const setup *u, const batch_ports *io, op_run *run, int64_t t
     if (l.scale != 1.0) divide_gradients(u, l.scale);
 }
 
+/* As if it had been stored and read. */
+static status store_teacher(const setup *u, const batch_ports *io, const batch_ports *teacher,
+                            const batch_rows *rows, err *e) {
+    int64_t vocab = u->models[0].vocab_size, each = (int64_t)rows->T * rows->k;
+    lesson_format f = lesson_format_of(rows->T, rows->k, vocab);
+    float *logits = ARENA_ARRAY(u->a, float, rows->B * rows->T * vocab);
+    uint8_t *record = ARENA_ARRAY(u->a, uint8_t, f.bytes);
+    prog_get(teacher->p, 0, teacher->score, logits);
+    for (int64_t b = 0; b < rows->B; b++) {
+        lessons_pack(&f, logits + b * rows->T * vocab, vocab, record);
+        TRY(lessons_unpack(&f, record, vocab, rows->taught + b * each, rows->tokens + b * each, e));
+    }
+    batch_put(io, 0, rows);
+    return ST_OK;
+}
+
 static status hear_teacher(const setup *u, const batch_ports *io, const batch_rows *rows,
                            const op_run *run, err *e) {
     int64_t k = u->c->distill.top_k;
@@ -176,7 +193,9 @@ static status hear_teacher(const setup *u, const batch_ports *io, const batch_ro
     TRY(distill_load(u, u->plan->model[1].store, e));
     batch_put(&teacher, 0, rows);
     prog_replay(teacher.p, PROG_ALL, run);
-    distill_give(u->dev, &teacher, io, 0, k, ARENA_ARRAY(u->a, float, (int)k));
+    if (rows->k) return store_teacher(u, io, &teacher, rows, e);
+    distill_give(u->dev, &teacher, io, 0, k, ARENA_ARRAY(u->a, float, (int)k),
+                 ARENA_ARRAY(u->a, int32_t, (int)k));
     return ST_OK;
 }
 
@@ -200,7 +219,7 @@ static status run_batch(setup *u, const dump_batch *d, const char *out_file, dou
                       .optim = optim_find("adamw"),
                       .recompute = (recompute_policy)u->c->train.recompute,
                       .z_loss = (float)u->c->optim.z_loss,
-                      .lesson = distill_lesson(u->c),
+                      .lesson = distill_lesson(u->c, u->models[0].vocab_size),
                       .others = &u->reference,
                       .n_others = u->c->distill.teacher != NULL,
                       .routing = setup_routing(u->c),
@@ -213,6 +232,7 @@ static status run_batch(setup *u, const dump_batch *d, const char *out_file, dou
     TRY(setup_make_weights(u, u->plan->store, &u->models[0], e));
     batch_ports io = batch_ports_of(plan_prog(u->plan, USE_TRAIN, 0));
     batch_rows rows = rows_of(u->a, &u->models[0], d);
+    if (spec.lesson.stored) batch_rows_add_lessons(u->a, &rows, (int)spec.lesson.stored);
     batch_put(&io, 0, &rows);
     op_run run = {.dev = u->dev, .seed = (uint64_t)u->c->train.seed, .first_micro = true};
     if (spec.n_others) TRY(hear_teacher(u, &io, &rows, &run, e));

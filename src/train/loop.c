@@ -84,16 +84,25 @@ static uint64_t sample_of(const session *s, int micro_batch) {
     return first + (uint64_t)micro_batch * (uint64_t)s->stage.B;
 }
 
+static status data_error(const session *s, err *e) {
+    TRY(loader_error(s->stage.train, e));
+    if (s->stage.noted.fault.code != ST_OK) {
+        *e = s->stage.noted.fault;
+        return e->code;
+    }
+    return lessons_check(s->stage.lessons, NULL, e);
+}
+
 static status fill(session *s, int micro_batch, err *e) {
     loader_rows rows = execute_rows(&s->stage.rows);
     prefetch_take(s->stage.ahead, micro_batch, &rows);
     execute_complete(&s->stage, s->stage.train, sample_of(s, micro_batch));
-    return loader_error(s->stage.train, e);
+    return data_error(s, e);
 }
 
 static status peek(session *s, int micro_batch, err *e) {
     execute_fill(&s->stage, s->stage.train, sample_of(s, micro_batch));
-    return loader_error(s->stage.train, e);
+    return data_error(s, e);
 }
 
 static status run_step(session *s, step_result *r, err *e) {

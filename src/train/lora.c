@@ -141,7 +141,7 @@ status lora_plan(lora *l, const dev *d, const model_config *mc, plan_spec *specs
 }
 
 status lora_load_base(const lora *l, const param_store *s, err *e) {
-    if (l->gguf.a) return gguf_model_load_vectors(&l->gguf, s, e);
+    if (l->gguf.a) return gguf_model_load_rest(&l->gguf, s, e);
     return hf_model_load_rest(&l->folder, s, e);
 }
 

@@ -14,23 +14,12 @@
 enum { WRITES = 16, TELL_S = 15 };
 
 double reference_logp(const reference_set *set, const loader *l, uint64_t sample) {
-    loader_place p = loader_place_of(l, sample);
-    if (p.sequence >= loader_source_sequences(l, p.source)) return 0;
-    return set->logp[set->first[p.source] + p.sequence];
-}
-
-static uint64_t data_of(const loader *l) {
-    uint64_t hash = 0;
-    for (int i = 0; i < loader_n_sources(l); i++) {
-        const uint64_t one[] = {hash, loader_source_shards(l, i)->fingerprint,
-                                loader_source_sequences(l, i)};
-        hash = hash_bytes(one, sizeof one);
-    }
-    return hash;
+    uint64_t at = sequence_index_of(&set->index, l, sample);
+    return at < set->index.n ? set->logp[at] : 0;
 }
 
 status reference_check(const reference_set *set, const loader *l, err *e) {
-    if (!l || data_of(l) == set->data) return ST_OK;
+    if (sequence_index_fits(&set->index, l)) return ST_OK;
     err_set(e, ST_FAILED, "the data have changed since the reference looked at them");
     return err_hint(e, "start the same command again: the reference then looks at those of now");
 }
@@ -56,24 +45,28 @@ typedef struct work {
 
 /* ---- the file ---- */
 
-/* Other files of weights in the same place are another reference. What rank 0 sees holds. */
-static uint64_t identity_of(const work *w, const char *dir) {
+uint64_t reference_identity(const setup *u, const char *path) {
     arena *a = arena_new("weights of the reference");
     uint64_t hash = 0;
     char **names;
     int n = 0;
     err unread;
-    if (!dir || file_list_dir(a, dir, &names, &n, &unread) != ST_OK) n = 0;
+    file_identity f;
+    if (path && !file_is_dir(path) && file_identity_of(path, &f)) {
+        const uint64_t one[] = {f.bytes, (uint64_t)f.modified_ns};
+        hash = hash_bytes(one, sizeof one);
+    }
+    if (!path || file_list_dir(a, path, &names, &n, &unread) != ST_OK) n = 0;
     for (int i = 0; i < n; i++) {
-        file_identity f;
-        if (!strstr(names[i], ".safetensors") || !file_identity_of(path_join(a, dir, names[i]), &f))
+        if (!strstr(names[i], ".safetensors") ||
+            !file_identity_of(path_join(a, path, names[i]), &f))
             continue;
         const uint64_t one[] = {hash, hash_bytes(names[i], strlen(names[i])), f.bytes,
                                 (uint64_t)f.modified_ns};
         hash = hash_bytes(one, sizeof one);
     }
     arena_free(a);
-    return (uint64_t)peers_first(&w->s->setup.peers, (int64_t)hash);
+    return (uint64_t)peers_first(&u->peers, (int64_t)hash);
 }
 
 static json_t *describe(const work *w) {
@@ -87,10 +80,10 @@ static json_t *describe(const work *w) {
     const setup *u = &w->s->setup;
     const char *from = c->train.reference ? u->reference.config.from : u->models[0].from;
     return json_pack("{s:o,s:o,s:o,s:i,s:s,s:b,s:I}", "reference", json_cstr(from ? from : ""),
-                     "files", json_hash(identity_of(w, from)), "sources", sources, "seq_len",
+                     "files", json_hash(reference_identity(u, from)), "sources", sources, "seq_len",
                      w->stage->T, "precision", dtype_name(setup_compute(w->s->setup.c)),
                      "document_mask", (int)c->data.document_mask, "sequences",
-                     (json_int_t)w->set->n);
+                     (json_int_t)w->set->index.n);
 }
 
 static const char *path_of(const work *w) {
@@ -128,7 +121,7 @@ static void take_values(work *w, const char *data, size_t len) {
     json_object_del(o, "checksum");
     json_object_del(o, "weights");
     size_t left = end ? len - (size_t)(end + 1 - data) : 0;
-    if (told && json_equal(o, w->what) && done >= 0 && (uint64_t)done <= w->set->n &&
+    if (told && json_equal(o, w->what) && done >= 0 && (uint64_t)done <= w->set->index.n &&
         left == (size_t)done * sizeof *w->set->logp && hash_bytes(end + 1, left) == checksum) {
         memcpy(w->set->logp, end + 1, left);
         w->done = (uint64_t)done;
@@ -198,7 +191,7 @@ static status stop_now(const work *w, err *e) {
     err_set(
         e, ST_STOPPED,
         "stopped before the first step: what the reference says of %lu of %lu sequences is kept",
-        (unsigned long)w->done, (unsigned long)w->set->n);
+        (unsigned long)w->done, (unsigned long)w->set->index.n);
     return err_hint(e, "start the same command again to go on");
 }
 
@@ -206,7 +199,7 @@ static void tell(work *w) {
     if (!setup_leads(&w->s->setup) || clock_since_s(w->told_ns) < TELL_S) return;
     w->told_ns = clock_now_ns();
     log_info("the reference has looked at %lu of %lu", (unsigned long)w->done,
-             (unsigned long)w->set->n);
+             (unsigned long)w->set->index.n);
 }
 
 /* Each round, every data-parallel rank looks at a micro-batch. */
@@ -219,8 +212,8 @@ static status compute(work *w, err *e) {
     uint64_t B = (uint64_t)r.B, round = B * (uint64_t)u->peers.m.size[MESH_DP], written = w->done;
     double *sums = ARENA_ARRAY(a, double, B);
     status st = ST_OK;
-    while (st == ST_OK && w->done < w->set->n) {
-        uint64_t n = w->set->n - w->done < round ? w->set->n - w->done : round;
+    while (st == ST_OK && w->done < w->set->index.n) {
+        uint64_t n = w->set->index.n - w->done < round ? w->set->index.n - w->done : round;
         uint64_t own = (uint64_t)u->peers.m.rank[MESH_DP] * B;
         look(w, &io, &r, w->done + own, sums);
         for (uint64_t i = 0; i < n; i++)
@@ -230,8 +223,9 @@ static status compute(work *w, err *e) {
         tell(w);
         st = loader_error(w->l, e);
         bool stop =
-            peers_any(&u->peers, w->s->opt->stop && *w->s->opt->stop) && w->done < w->set->n;
-        bool due = stop || w->done == w->set->n || w->done - written >= w->set->n / WRITES + 1;
+            peers_any(&u->peers, w->s->opt->stop && *w->s->opt->stop) && w->done < w->set->index.n;
+        bool due =
+            stop || w->done == w->set->index.n || w->done - written >= w->set->index.n / WRITES + 1;
         if (st == ST_OK && due) {
             st = peers_agree(&u->peers, setup_leads(u) ? write_file(w, e) : ST_OK, e);
             written = w->done;
@@ -245,14 +239,8 @@ static status compute(work *w, err *e) {
 /* ---- all sets ---- */
 
 static void index_sources(work *w) {
-    arena *a = w->s->setup.a;
-    w->set->first = ARENA_ARRAY(a, uint64_t, loader_n_sources(w->l));
-    for (int i = 0; i < loader_n_sources(w->l); i++) {
-        w->set->first[i] = w->set->n;
-        w->set->n += loader_source_sequences(w->l, i);
-    }
-    w->set->logp = ARENA_ARRAY(a, double, w->set->n);
-    w->set->data = data_of(w->l);
+    w->set->index = sequence_index_new(w->s->setup.a, w->l);
+    w->set->logp = ARENA_ARRAY(w->s->setup.a, double, w->set->index.n);
 }
 
 /* Every rank reads the file. Where one does not see what rank 0 sees, all begin anew. */
@@ -272,10 +260,10 @@ static status fill_set(work *w, err *e) {
     w->what = describe(w);
     w->path = path_of(w);
     status st = take_file(w, e);
-    if (st == ST_OK && w->done < w->set->n) {
+    if (st == ST_OK && w->done < w->set->index.n) {
         if (setup_leads(u))
             log_info("the reference looks at %lu sequences before training",
-                     (unsigned long)(w->set->n - w->done));
+                     (unsigned long)(w->set->index.n - w->done));
         w->told_ns = clock_now_ns();
         st = peers_agree(&u->peers, open_model(w, e), e);
         if (st == ST_OK) st = compute(w, e);

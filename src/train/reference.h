@@ -9,13 +9,11 @@
 #ifndef TRAIN_REFERENCE_H
 #define TRAIN_REFERENCE_H
 
-#include "data/order/loader.h"
+#include "train/sequence_index.h"
 
 typedef struct reference_set {
-    uint64_t *first; /* [sources] where the sequences of a source begin in logp */
-    double *logp;    /* [n] */
-    uint64_t n;
-    uint64_t data; /* hash of the fingerprints of the sources */
+    sequence_index index;
+    double *logp; /* [index.n] */
 } reference_set;
 
 typedef struct reference_sets {
@@ -30,6 +28,8 @@ status reference_check(const reference_set *set, const loader *l, err *e) ATH_MU
 
 struct session;
 struct setup;
+/* Of the files of weights in a folder, or of a file: another one in the same place has another. What rank 0 sees holds. */
+uint64_t reference_identity(const struct setup *u, const char *path);
 /* Whether what the reference says is to be computed before training. */
 bool reference_is_kept(const struct setup *u);
 /* Fills setup.references for all stages, if that is to be. Before it: the course, and the run folder.

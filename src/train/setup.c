@@ -13,6 +13,7 @@
 #include "train/batch.h"
 #include "train/context.h"
 #include "train/distill.h"
+#include "train/lessons.h"
 #include "train/vocabulary.h"
 
 /* ---- model ---- */
@@ -206,6 +207,12 @@ static int64_t nearest_multiple(int64_t n, int64_t unit) {
 /* Context-parallel ranks share the tokens of each sequence, two pieces each at least. */
 static status share_tokens(const setup *u, const course_stage *k, err *e) {
     int64_t cp = u->peers.m.size[MESH_CP], unit = 2 * cp;
+    if (cp > 1 && k->c->data.resample.keep_losses) {
+        config_error(k->c, e, "data.resample.keep_losses",
+                     "losses of whole sequences, of which a rank has some tokens, are not there "
+                     "with parallel.cp");
+        return err_hint(e, "data.resample.keep_losses=false, or parallel.cp=1");
+    }
     if (cp == 1 || k->T % unit == 0) return ST_OK;
     config_error(k->c, e, "train.seq_len",
                  "sequences of %d tokens do not divide into %ld pieces, two for each of %ld "
@@ -329,7 +336,8 @@ status setup_check_context(const config *c, const model_config *mc, err *e) {
 static status check_groups(const setup *u, const course_part *p, err *e) {
     const course_stage *k = &u->course->stage[p->stage];
     int64_t pp = u->c->parallel.pp, each = u->peers.m.size[MESH_DP] * k->B;
-    if (pp == 1 || u->c->parallel.virtual == 1 || p->batch / each % pp == 0) return ST_OK;
+    bool grouped = u->c->parallel.pp_schedule == CONFIG_PP_INTERLEAVED;
+    if (!grouped || p->batch / each % pp == 0) return ST_OK;
     config_error(k->c, e, "train.global_batch_size",
                  "interleaved stages take micro-batches in groups of %ld, and a batch of %ld "
                  "sequences has %ld for each rank",
@@ -446,6 +454,7 @@ static int64_t host_bytes(const course_stage *k, int64_t dp, int cp, const model
     int S = stage_source_len(k->c, mc->num_encoder_layers > 0);
     return (int64_t)prefetch_bytes(k->B, k->T, S, share, k->c->data.document_mask) +
            batch_rows_bytes(k->B, k->T, S, mc->num_labels) + context_bytes(k->B, k->T, cp) +
+           lessons_host_bytes(k->c, mc->vocab_size, k->B, k->T) +
            k->max_batch * k->T * (int64_t)sizeof(float) + k->T;
 }
 
@@ -466,7 +475,8 @@ model_routing setup_routing(const config *c) {
 
 /* Whether the plan has a second model: a reference or a teacher. */
 static bool has_other(const setup *u) {
-    return u->c->distill.teacher || (u->objective->reference && !u->knows_reference);
+    bool live = u->c->distill.teacher && !u->c->distill.store;
+    return live || (u->objective->reference && !u->knows_reference);
 }
 
 static plan_spec spec_of(const setup *u, int stage) {
@@ -488,7 +498,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .deferred_loss = u->objective->loss != NULL,
                        .others = &u->reference,
                        .n_others = has_other(u),
-                       .lesson = distill_lesson(c),
+                       .lesson = distill_lesson(c, u->models[stage].vocab_size),
                        .valid_B = c->data.valid || u->objective->kl ? k->B : 0,
                        .cache_tok = cache_tok(u),
                        .source_tok = cache_tok(u),
@@ -635,6 +645,7 @@ void setup_clear_optimizer(const setup *u) {
 void setup_close(setup *u) {
     peers_settle(&u->peers);
     evaluation_close(u);
+    lessons_close(u);
     for (int i = 0; u->prompts && i < u->c->sample.prompts.n; i++) tok_ids_free(&u->prompts[i]);
     plan_free(u->plan);
     lora_close(&u->lora);

@@ -47,6 +47,7 @@ typedef struct setup {
     plan_other reference; /* the reference model, if the objective has one */
     bool knows_reference; /* what it says is computed before training: it is not in the plan */
     struct reference_sets *references; /* [stages] that, when it is known; NULL (reference.h) */
+    struct lesson_set *lessons;        /* [stages] what a stored teacher says; NULL (lessons.h) */
     tok_ids *prompts;                  /* of the samples */
     setup_tasks tasks;                 /* evaluate.c opens them */
     double peak_flops;                 /* of this machine, for MFU */

@@ -15,7 +15,8 @@ uint64_t stage_own_sample(const setup *u, const watch *w, int64_t step) {
 }
 
 void stage_init(stage *g) {
-    *g = (stage){.number = -1, .chat = {.stop = -1}, .mem = arena_new("part of a run")};
+    *g = (stage){
+        .number = -1, .chat = {.stop = -1}, .noted = {.fd = -1}, .mem = arena_new("part of a run")};
 }
 
 void stage_close(stage *g) {
@@ -29,6 +30,7 @@ void stage_leave(stage *g) {
     loader_close(g->train);
     loader_close(g->valid);
     free(g->nll);
+    resample_close(&g->noted);
     g->ahead = NULL;
     g->train = g->valid = NULL;
     g->nll = NULL;
@@ -75,7 +77,10 @@ static void make_ways(stage *g, const setup *u) {
     g->learned = ARENA_ARRAY(a, objective_row, g->B);
     g->d_logp = ARENA_ARRAY(a, double, g->B);
     g->marks = ARENA_ARRAY(a, uint8_t, g->T);
-    g->best = ARENA_ARRAY(a, float, (int)g->now->distill.top_k);
+    int k = lessons_stored(g->now, g->vocab), live = k ? 0 : (int)g->now->distill.top_k;
+    if (k) batch_rows_add_lessons(a, &g->rows, k);
+    g->heap = ARENA_ARRAY(a, float, live);
+    g->best = ARENA_ARRAY(a, int32_t, live);
 }
 
 /* The largest contribution to a gradient that fixed-point sums can hold. micro_batches: of all
@@ -94,6 +99,7 @@ void stage_enter_shape(stage *g, const setup *u, int number, int64_t batch) {
         plan_select(u->plan, number);
         g->number = number;
         g->now = k->c;
+        g->vocab = u->models[number].vocab_size;
         g->T = k->T;
         g->B = k->B;
         g->batch = 0;
@@ -122,9 +128,29 @@ status stage_open_data(stage *g, const setup *u, stage_data *d, int number, err 
 }
 
 static status check_references(const stage *g, const setup *u, int number, err *e) {
+    if (u->lessons) TRY(lessons_check(&u->lessons[number], g->train, e));
     if (!u->references) return ST_OK;
     TRY(reference_check(&u->references[number].train, g->train, e));
     return reference_check(&u->references[number].valid, g->valid, e);
+}
+
+/* All ranks have drawn the same sequences, and note losses in one file, which rank 0 makes. */
+static status open_round(stage *g, const setup *u, const stage_data *d, int number, err *e) {
+    const course_stage *k = &u->course->stage[number];
+    int64_t drawn = (int64_t)stage_data_drawn(d->record, number);
+    bool leads = setup_leads(u);
+    if (peers_any(&u->peers, drawn != peers_first(&u->peers, drawn))) {
+        config_error(k->c, e, "data.resample", "the ranks have drawn different sequences");
+        return err_hint(e, "all machines must see the same run folder");
+    }
+    for (int turn = 0; k->c->data.resample.keep_losses && turn < 2; turn++) {
+        status st = ST_OK;
+        if (leads == (turn == 0))
+            st = resample_open(&g->noted, u->a, u->c->run, k->c, number, g->train,
+                               leads && g->begins, e);
+        TRY(peers_agree(&u->peers, st, e));
+    }
+    return ST_OK;
 }
 
 static status enter_stage(stage *g, const setup *u, stage_data *d, const course_part *p, err *e) {
@@ -133,6 +159,7 @@ static status enter_stage(stage *g, const setup *u, stage_data *d, const course_
     bool is_open = g->number < 0 && g->train && p->stage == 0;
     if (!is_open) stage_leave(g);
     status st = is_open ? ST_OK : stage_open_data(g, u, d, p->stage, e);
+    if (st == ST_OK) st = open_round(g, u, d, p->stage, e);
     if (st == ST_OK) st = check_references(g, u, p->stage, e);
     if (st == ST_OK) st = teaching_open(&g->chat, u, g->train, e);
     if (st != ST_OK) {
@@ -140,6 +167,7 @@ static status enter_stage(stage *g, const setup *u, stage_data *d, const course_
         return u->c->stages.n ? err_context(e, "stage %s", k->name) : st;
     }
     stage_enter_shape(g, u, p->stage, p->batch);
+    g->lessons = u->lessons ? &u->lessons[p->stage] : NULL;
     if (u->references) {
         g->train_reference = &u->references[p->stage].train;
         g->valid_reference = &u->references[p->stage].valid;
@@ -153,8 +181,8 @@ static status enter_stage(stage *g, const setup *u, stage_data *d, const course_
 status stage_enter(stage *g, const setup *u, stage_data *d, const cursor *at, err *e) {
     const course_part *p = course_part_of(u->course, at->step + 1);
     if (p->stage != g->number) {
-        TRY(enter_stage(g, u, d, p, e));
         g->begins = at->step == u->course->stage[p->stage].first_step - 1;
+        TRY(enter_stage(g, u, d, p, e));
     }
     stage_enter_shape(g, u, p->stage, p->batch);
     return ST_OK;

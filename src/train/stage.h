@@ -14,7 +14,9 @@
 #include "step/step.h"
 #include "train/batch.h"
 #include "train/context.h"
+#include "train/course/resample.h"
 #include "train/course/stage_data.h"
+#include "train/lessons.h"
 #include "train/reference.h"
 #include "train/routers.h"
 #include "train/setup.h"
@@ -54,6 +56,9 @@ typedef struct stage {
     teaching chat; /* what checkpoints say of conversations; stays until another stage is entered */
     prefetch *ahead;
     const reference_set *train_reference, *valid_reference; /* NULL: not known (reference.h) */
+    resample_losses noted;     /* losses of `train`, for a later round */
+    const lesson_set *lessons; /* what a teacher says of `train`, when that is stored; NULL */
+    int64_t vocab;             /* of the model */
     float *nll; /* [batch,T] losses of the step's tokens: they show which documents make a spike */
 
     /* The current part. */
@@ -76,7 +81,8 @@ typedef struct stage {
     pass_table *passes;       /* [n_passes] programs that run between steps */
     int n_passes;
     uint8_t *marks;    /* [T] memory for suspects_count_repeated */
-    float *best;       /* [distill.top_k] memory for distill_give */
+    float *heap;       /* [distill.top_k] memory for distill_give */
+    int32_t *best;     /* the same */
     float fixed_limit; /* deterministic mode: largest contribution to a gradient (op/fixed.h) */
     arena *mem;        /* holds tables, ports and rows; emptied when the part changes */
 } stage;

@@ -232,6 +232,7 @@ static status run_session(session *s, err *e) {
     share_peaks(u);
     TRY(peers_agree(&u->peers, write_plan(s, e), e));
     TRY(reference_prepare(s, e));
+    TRY(lessons_prepare(s, e));
     TRY(start_state(s, e));
     if (u->c->checkpoint.upload && setup_leads(u))
         s->saving.upload = upload_new(u->c->run, u->c->checkpoint.upload);

@@ -71,7 +71,7 @@ spent_ms() {
 # sleep_part MS: for a random part of that time.
 sleep_part() { sleep "$(awk "BEGIN { printf \"%.4f\", $1 * $RANDOM / 32768 / 1000 }")"; }
 # calc EXPRESSION: true where awk says so.
-calc() { awk "BEGIN { exit !($1) }"; }
+calc() { awk "function abs(x) { return x < 0 ? -x : x } BEGIN { exit !($1) }"; }
 
 # make_text LINES SEED: sentences over a small vocabulary; the same seed gives the same text.
 make_text() {

@@ -296,7 +296,7 @@ has err parallel.virtual
 expect 2 train c.yaml run=no "$llama" parallel.virtual=2 parallel.pp=2
 has err "stages with several chunks of layers need parallel.pp_schedule=interleaved"
 expect 2 train c.yaml run=no "$llama" $afab parallel.zero=2
-has err "afab keeps gradients until all micro-batches are through, zero 2 does not"
+has err "afab keeps gradients until all micro-batches are through, zero 2 sends them on after each"
 has err "parallel.pp_schedule=1f1b, or parallel.zero=1"
 expect 2 train c.yaml run=no "$llama" parallel.pp_schedule=zigzag
 has err "1f1b"

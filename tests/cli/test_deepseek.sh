@@ -51,6 +51,22 @@ for draft in "" "--draft none"; do
     [ "${tried:-0}" != 0 ] && [ -n "$draft" ] && fail "$tried tokens were tried"
     stop_server
 done
+# So does generate, and chat takes the same words.
+expect 0 generate model --prompt "the furnace" --max-new 40 --temperature 0 --draft none --json
+cp out none.json
+has out '"drafts": {"tried": 0, "right": 0}'
+for draft in auto mtp ngram model; do
+    expect 0 generate model --prompt "the furnace" --max-new 40 --temperature 0 --draft $draft --json
+    [ "$(ids_of ids out)" = "$(ids_of ids none.json)" ] || fail "--draft $draft writes other tokens"
+    [ "$(field tried out)" -gt 0 ] || fail "--draft $draft tried nothing"
+done
+expect 0 generate model --prompt "the furnace" --max-new 40 --temperature 0 --json
+[ "$(ids_of ids out)" = "$(ids_of ids none.json)" ] || fail "without --draft it writes other tokens"
+echo '{{ messages[0].content }}' >plain.jinja
+expect 0 chat model --prompt "the furnace" --template plain.jinja --max-new 20 --draft mtp --json
+[ "$(field tried out)" -gt 0 ] || fail "chat --draft mtp tried nothing"
+expect 2 generate "$root/tests/golden/models/llama-gqa-tied" --ids 1,2 --draft mtp
+has err "no module of multi-token prediction"
 cmp -s text text-none || fail "with the module's tokens it writes: $(cat text), without: $(cat text-none)"
 
 # Files of llama.cpp have no modules; they say the same. It cannot express this tokenizer.

@@ -9,6 +9,8 @@ sed -i 's/num_hidden_layers: 2/num_hidden_layers: 4/; s/steps: 12/steps: 4/; s/e
     s/^sample: .*/sample: {every: 0}/' d.yaml
 interleaved="parallel.virtual=2 parallel.pp_schedule=interleaved"
 afab=parallel.pp_schedule=afab
+h1=parallel.pp_schedule=zb-h1
+vee="parallel.virtual=2 parallel.pp_schedule=zb-v"
 
 same() {
     results 'step|valid' "$2" >want
@@ -32,7 +34,9 @@ as_one() {
 train_on 0 1 run=one
 for layout in "2 parallel.pp=2" "4 parallel.pp=4 $afab" "2 parallel.pp=2 $interleaved" "3 parallel.pp=3 train.recompute=full" \
     "4 parallel.pp=2 parallel.zero=1 $interleaved" "4 parallel.pp=2 parallel.zero=2" "4 parallel.pp=2 parallel.zero=3" \
-    "6 parallel.pp=3 $afab parallel.zero=1 train.global_batch_size=8" "4 parallel.pp=2 train.recompute=selective"; do
+    "6 parallel.pp=3 $afab parallel.zero=1 train.global_batch_size=8" "4 parallel.pp=2 train.recompute=selective" \
+    "4 parallel.pp=4 $h1 train.recompute=full" "4 parallel.pp=2 $h1 parallel.zero=1" "4 parallel.pp=2 $vee parallel.zero=1" \
+    "2 parallel.pp=2 $vee train.recompute=selective"; do
     as_one "$layout"
 done
 # Four stages of which the last layers cost less than the head: each has a layer all the same.
@@ -58,8 +62,11 @@ for model in "$gpt2" "$moe train.router.balance=sequence" "model.tie_word_embedd
     train_on 0 1 run=one --fresh "${keys[@]}"
     train_on 0 "2 parallel.pp=2" run=got --fresh "${keys[@]}"
     same got one
-    train_on 0 "2 parallel.pp=2 $interleaved" run=got --fresh "${keys[@]}"
-    same got one
+    for schedule in "$interleaved" "$h1" "$vee"; do
+        train_on 0 "2 parallel.pp=2 $schedule" run=got --fresh "${keys[@]}"
+        same got one
+        check_memory got
+    done
 done
 
 # ---- batches that grow; what is saved under one layout goes on under another ----
@@ -120,9 +127,10 @@ refused() { # TEXT KEYS...
 refused "samples are not there with parallel.pp" 'sample.prompts=["the fire"]'
 refused "adapters are not there with parallel.pp" lora.rank=2 "model={from: $work/one/checkpoints/step-8}"
 refused "interleaved stages take micro-batches in groups of 2" $interleaved train.global_batch_size=3
-refused "this schedule is not available" parallel.pp_schedule=zb-h1
+refused "parallel.pp_schedule=zb-v has two chunks of layers on each stage" parallel.pp_schedule=zb-v
+refused "zb-h1 begins a backward before that of another micro-batch is complete" $h1 parallel.zero=2
 refused "need parallel.pp_schedule=interleaved" parallel.virtual=2
-refused "interleaved chunks add to gradients in turns" $interleaved parallel.zero=2
+refused "interleaved has several chunks, which add to gradients in turns" $interleaved parallel.zero=2
 refused "4 layers do not make 8 chunks" $interleaved parallel.virtual=4
 
 # ---- MPI ----

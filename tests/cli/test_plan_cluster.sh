@@ -50,3 +50,4 @@ if [ "$(nproc)" -gt 1 ]; then
 fi
 expect 2 doctor calibrate --ranks 200
 expect 2 doctor --ranks 2
+finish

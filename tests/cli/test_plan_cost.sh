@@ -46,3 +46,4 @@ expect 2 plan cost m.yaml cluster=null
 expect 2 plan cost
 expect 2 plan cost --params 3B
 expect 2 plan cost m.yaml --hours 3
+finish

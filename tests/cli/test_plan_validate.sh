@@ -48,3 +48,4 @@ sed -i 's/"products": [0-9.e-]*/"products": 99/' fit.yaml
 expect 3 plan validate slow.csv --calibration fit.yaml
 grep -q 'runtime.products' err || fail "$(cat err)"
 expect 2 plan fit slow.csv
+finish

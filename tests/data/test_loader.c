@@ -101,6 +101,50 @@ static void test_epochs_differ(void **state) {
     loader_close(l);
 }
 
+/* With cut_once each epoch has the same sequences, and in_turn goes through them in their own order, with the same rows. */
+static void check_same_sequences(const loader_config *base, uint64_t padding) {
+    loader *l = NULL, *turn = NULL;
+    loader_config cfg = *base;
+    cfg.cut_once = true;
+    assert_ok(loader_open(&l, &cfg, e));
+    cfg.in_turn = true;
+    assert_ok(loader_open(&turn, &cfg, e));
+    uint64_t n = loader_sequences(l), moved = 0;
+    assert_int_equal(loader_sequences(turn), n);
+    rows a = rows_new(1, base->seq_len), b = rows_new(1, base->seq_len);
+    for (uint64_t i = 0; i < 2 * n; i++) {
+        loader_place p = loader_place_of(l, i);
+        assert_int_equal(rows_fill(&a, l, i), rows_fill(&b, turn, p.sequence));
+        assert_int_equal(loader_place_of(turn, p.sequence).sequence, p.sequence);
+        assert_memory_equal(a.ids, b.ids, 4 * (size_t)base->seq_len);
+        assert_memory_equal(a.start, b.start, 4 * (size_t)base->seq_len);
+        assert_memory_equal(a.targets, b.targets, 4 * (size_t)base->seq_len);
+        moved += p.sequence != i % n;
+    }
+    assert_true(moved > n);
+    for (uint64_t i = n; i < n + padding; i++) assert_int_equal(rows_fill(&b, turn, i), 0);
+    assert_ok(loader_error(turn, e));
+    rows_free(&a);
+    rows_free(&b);
+    loader_close(l);
+    loader_close(turn);
+}
+
+static void test_same_sequences(void **state) {
+    loader_source src = {.path = counting_set(*state, "a", 700, 200, VOCAB, 500), .weight = 1};
+    for (int packing = PACKING_CONCAT; packing <= PACKING_NONE; packing++) {
+        loader_config cfg = {.sources = &src,
+                             .n_sources = 1,
+                             .seq_len = 32,
+                             .document_mask = packing % 2,
+                             .shuffle = true,
+                             .packing = (loader_packing)packing,
+                             .seed = 4,
+                             .eos = -1};
+        check_same_sequences(&cfg, 3);
+    }
+}
+
 static void test_seed_changes_order(void **state) {
     const char *dir = counting_set(*state, "a", 300, 100, VOCAB, 0);
     loader *a = open_one(dir, 8, false, true, 1), *b = open_one(dir, 8, false, true, 2);
@@ -488,6 +532,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_epoch_covers_each_sequence_once, scene_open,
                                         scene_close),
         cmocka_unit_test_setup_teardown(test_epochs_differ, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_same_sequences, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_seed_changes_order, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_seek_equals_sequential, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_masks_and_positions, scene_open, scene_close),

@@ -1,14 +1,14 @@
 /* Drafts: where a text's end came before, and how many tokens to try. */
 #include "test.h"
 
-#include "infer/draft.h"
+#include "infer/engine_int.h"
 
-static void expect(const char *text, int most, const char *want) {
+static void expect(const char *words, int most, const char *want) {
     int32_t ids[64], out[DRAFT_MOST];
-    int n = (int)strlen(text);
-    for (int i = 0; i < n; i++) ids[i] = text[i];
+    int n = (int)strlen(words);
+    for (int i = 0; i < n; i++) ids[i] = words[i];
     int got = draft_from_text(ids, n, most, out);
-    if (got != (int)strlen(want)) fail_msg("'%s' has %d after it, not '%s'", text, got, want);
+    if (got != (int)strlen(want)) fail_msg("'%s' has %d after it, not '%s'", words, got, want);
     for (int i = 0; i < got; i++) assert_int_equal(out[i], want[i]);
 }
 
@@ -52,6 +52,33 @@ static void test_pace(void **state) {
     assert_int_equal(draft_next_length(&p), 2);
 }
 
+/* A trial in which a pass takes 10 ms, one with a guess tried_ms and the module 3 ms, and one guess of `one_of` is right. */
+static engine_cost judged(double tried_ms, int one_of) {
+    engine *en = calloc(1, sizeof *en);
+    en->ahead_body[0].p = (const prog *)en; /* there is one; nobody runs it */
+    en->trial.module_ns = 3000000;
+    for (int i = 0; i < 100; i++) {
+        trial_time(en, 1, false, 10000000 + i);
+        trial_time(en, 2, true, (int64_t)(1e6 * tried_ms) + i);
+        trial_time(en, 4, false, 1); /* of tokens that the text suggests: no word on the module */
+        trial_learn(en, i % one_of == 0);
+    }
+    engine_cost cost = engine_get_cost(en);
+    free(en);
+    assert_true(fabs(cost.plain_ms - 10) < 1e-3 && fabs(cost.tried_ms - tried_ms) < 1e-3);
+    assert_true(fabs(cost.right - 1.0 / one_of) < 1e-6);
+    return cost;
+}
+
+/* 14 ms for one token and a half are less than 15, and for one and a quarter more than 12.5. */
+static void test_trial(void **state) {
+    (void)state;
+    assert_true(judged(11, 2).pays);
+    assert_false(judged(11, 4).pays);
+    assert_false(judged(13, 2).pays);
+    assert_true(judged(13, 1).pays);
+}
+
 static tok *bytes_and(const char *special) {
     err e = {0};
     tok_trainer *tr;
@@ -79,6 +106,7 @@ static void test_check(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_from_text),
-                                       cmocka_unit_test(test_pace), cmocka_unit_test(test_check)};
+                                       cmocka_unit_test(test_pace), cmocka_unit_test(test_trial),
+                                       cmocka_unit_test(test_check)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

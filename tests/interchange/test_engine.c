@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "infer/engine.h"
 #include "interchange/open_model.h"
+#include "model/layer.h"
 
 enum { MODEL_NAME = 64, ITEMS = 40, LONGEST = 60, TOP = 3, CROWDS = 6 };
 
@@ -139,8 +140,13 @@ static void lab_close(lab *l) {
 }
 
 static engine_size roomy(const lab *l) {
-    return (engine_size){
-        .rows = 64, .logits = 16, .longest = l->longest, .seqs = 1, .page = 8, .pages = 9};
+    return (engine_size){.rows = 64,
+                         .logits = 16,
+                         .longest = l->longest,
+                         .seqs = 1,
+                         .page = 8,
+                         .pages = 9,
+                         .states = model_has_states(&l->m.config)};
 }
 
 /* ---- the same to the bit ---- */
@@ -181,8 +187,11 @@ static engine_size random_size(lab *l) {
     int least = (l->longest + s.page - 1) / s.page;
     s.seqs = 1 + draw(l, s.rows < 12 ? s.rows : 12);
     s.logits = s.seqs + draw(l, 5);
-    s.draft = draw(l, 2) ? s.logits : 0;
+    s.states = model_has_states(&l->m.config);
+    s.draft = draw(l, 2) && !s.states ? s.logits : 0;
     s.ahead = l->m.config.num_nextn_predict_layers > 0;
+    s.from_text = !s.ahead || draw(l, 2);
+    s.timed = draw(l, 2);
     s.pages = 1 + least + draw(l, 3) * draw(l, 2 * least);
     return s;
 }
@@ -278,8 +287,8 @@ static void check_model(const char *name) {
 
 static void test_crowds(void **state) {
     (void)state;
-    static const char *const names[] = {"llama-gqa-tied", "gpt2-tanh-tied", "gemma2", "smollm3",
-                                        "llama-ahead"};
+    static const char *const names[] = {"llama-gqa-tied", "gpt2-tanh-tied", "gemma2",
+                                        "smollm3",        "llama-ahead",    "qwen3-next"};
     for (int i = 0; i < ARRAY_LEN(names); i++) check_model(names[i]);
 }
 
@@ -504,6 +513,7 @@ static void test_drafts(void **state) {
     engine_load by[4];
     for (int k = 0; k < 4; k++) {
         size.draft = k ? 8 : 0;
+        size.from_text = true;
         engine_free(l->en);
         l->en = engine_new(l->m.dev, &size, &limits);
         for (int body = 0; body < 2; body++)

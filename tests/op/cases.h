@@ -460,6 +460,15 @@ static void cases_DELTA_STATE(case_list *l) {
         c->in[4] = (slot){SPANS, 2, 2, 1, 0};
         strcat(c->label, " one row");
     }
+    for (int i = 1; i < ARRAY_LEN(DELTAS); i++) { /* three sequences share the rows */
+        op_case *c = delta_case(l, OP_DELTA_STATE, i, 1);
+        op_delta *d = &c->attr.delta;
+        d->B = 3, d->by_row = true;
+        for (int k = 1; k < 4; k++) c->in[k].rows = d->T;
+        c->in[0] = (slot){VECTOR, 3 * (int64_t)d->Hv * d->Dk, d->Dv, 0, 0};
+        c->in[4] = (slot){PIECES, 3, 3, d->T, 0};
+        strcat(c->label, " by row");
+    }
 }
 
 static void cases_DELTA_GATES(case_list *l) {
@@ -500,6 +509,14 @@ static void cases_CONV_STATE(case_list *l) {
         int64_t B = c->attr.conv.B;
         c->in[0] = (slot){ACTIVATION, B * (c->attr.conv.W - 1), c->in[1].cols, 0, 0};
         c->in[3] = (slot){SPANS, B, 2, c->attr.conv.T, 0};
+    }
+    for (int i = 1; i < ARRAY_LEN(CONVS); i++) { /* four sequences share the rows */
+        op_case *c = conv_case(l, OP_CONV_STATE, i, 1);
+        c->attr.conv.B = 4, c->attr.conv.by_row = true;
+        c->in[1].rows = c->attr.conv.T;
+        c->in[0] = (slot){ACTIVATION, 4 * (c->attr.conv.W - 1), c->in[1].cols, 0, 0};
+        c->in[3] = (slot){PIECES, 4, 3, c->attr.conv.T, 0};
+        strcat(c->label, " by row");
     }
 }
 
@@ -593,6 +610,15 @@ static void cases_HEAD_DISTILL(case_list *l) {
         c->in[2] = (slot){s[0] > 1 ? TARGETS : INTEGERS, s[0], 1, s[2], 0};
         if (i % 3) c->in[3] = (slot){VECTOR, 1, s[2], 0, 0};
         c->in[4] = (slot){VECTOR, s[0], s[2], 0, 3};
+        if (i % 4 == 1) continue;
+        /* The same of a teacher that names some of its tokens, maybe one twice. */
+        op_case *some = case_add(l, OP_HEAD_DISTILL);
+        *some = l->items[l->n - 2];
+        int64_t k = 1 + s[2] / (1 + i % 3);
+        some->in[4].cols = k;
+        some->in[5] = (slot){INTEGERS, s[0], k, s[2], 0};
+        snprintf(some->label + strlen(some->label), sizeof some->label - strlen(some->label),
+                 " tokens=%d", (int)k);
     }
 }
 

@@ -27,8 +27,9 @@ typedef enum fill {
     SOME,       /* the same, every fourth one -1 */
     FIRST,      /* i32 rising from 0, every fourth one -1 */
     GATES, /* f32 or f64: the first half of a row between 0.05 and 1, the rest between -1.5 and 0 */
-    SPANS, /* pairs: a position, which is 0 in every third row, and a number up to limit */
-    SHARES,     /* f32 or f64 between 0.05 and 1 */
+    PIECES, /* [B,3]: a position, 0 in every third row; how many of `limit` rows, none in row 1; the first, the last row's before */
+    SPANS,  /* pairs: a position, which is 0 in every third row, and a number up to limit */
+    SHARES, /* f32 or f64 between 0.05 and 1 */
     BORDERS,    /* i32 rising from 0 in the first column to limit in the last, unevenly */
     SEQ_PLACES, /* pairs (sequence below 3, position below limit), every fifth position -1 */
     ANGLES,     /* cos | sin table, f32 or f64 */
@@ -173,6 +174,12 @@ static inline double slot_value(const slot *s, int which, int64_t i) {
         case DISTINCT: return (double)((i * 7 + 2) % s->limit);
         case FIRST: return i % 4 == 3 ? -1 : (double)(i - (i + 1) / 4);
         case GATES: return i % s->cols < s->cols / 2 ? 0.525 + 0.475 * u : 0.75 * (u - 1.0);
+        case PIECES: {
+            int64_t b = i / 3, share = (s->limit - 1) / s->rows, behind = s->rows - 1 - b;
+            if (i % 3 == 0) return b % 3 ? 7.0 : 0.0;
+            if (i % 3 == 1) return b == 1 ? 0 : (double)share;
+            return (double)(share * (behind - (b == 0 && s->rows > 1)));
+        }
         case SPANS: return i % 2 ? (double)(s->limit - i / 2 % 2) : i / 2 % 3 ? 7.0 : 0.0;
         case SHARES: return 0.525 + 0.475 * u;
         case BORDERS: {

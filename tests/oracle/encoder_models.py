@@ -2,7 +2,8 @@
 
 A folder holds config.json and model.safetensors as save_pretrained writes them (fp32), pairs.npz (input_ids [B,S], labels [B,T], -100: not
 counted), and golden.safetensors, computed in double precision: ids [N], logits [N,V] where the encoder reads ids and the decoder the same
-shifted right, greedy [64], loss [1] and grad.NAME of the pairs. curve.json has ten steps of AdamW as those of make_golden.py:
+shifted right, greedy [64], loss [1] and grad.NAME of the pairs. narrow.json says how far PyTorch's own gradients in bf16 and fp16 are from
+these: the root of the mean, over tensors, of (norm of what differs / norm)^2. curve.json has ten steps of AdamW as those of make_golden.py:
 sources [10,B,S], labels [10,B,T], the losses, and how far PyTorch's own bf16 and fp16 are from them.
 
 Usage: python encoder_models.py [OUT]
@@ -72,6 +73,18 @@ def curve(folder, batches, storage=torch.float64):
     return np.array(losses)
 
 
+def make_narrow(folder, source, labels, exact):
+    away = {}
+    for storage, scale in ((torch.bfloat16, 1.0), (torch.float16, LOSS_SCALE)):
+        model = new_model(load_model(folder, torch.float32).config, storage)
+        model.load_state_dict(load_model(folder, torch.float32).state_dict())
+        logits = model(input_ids=source, labels=labels, use_cache=False).logits
+        (torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten()) * scale).backward()
+        errors = [((p.grad.double() / scale - exact[n]).norm() / exact[n].norm()).item() for n, p in model.named_parameters()]
+        away[str(storage)[6:]] = float(np.sqrt(np.mean(np.square(errors))))
+    write_json(folder / "narrow.json", away)
+
+
 def make_curve(folder, seed):
     rng = np.random.default_rng(seed)
     sources, labels = rng.integers(2, 150, (2, 3, 11)), rng.integers(2, 150, (2, 3, 9))
@@ -112,6 +125,7 @@ def make(folder, options, seed):
     golden |= {"loss": loss.detach().reshape(1).float()}
     golden |= {"grad." + n: p.grad.float().contiguous() for n, p in model.named_parameters()}
     safetensors.torch.save_file(golden, folder / "golden.safetensors")
+    make_narrow(folder, source, labels, {n: p.grad for n, p in model.named_parameters()})
     make_curve(folder, seed + 100)
     for path in folder.iterdir():
         path.chmod(0o644)

@@ -159,7 +159,7 @@ static void lab_open(lab *l, dev *d, int trial) {
     if (model_config_read(l->a, o, 0, &l->spec.model, &e) != ST_OK)
         fail_msg("%s: %s", l->what, e.message);
     json_decref(o);
-    if (trial < SERVED && !model_has_states(&l->spec.model)) /* which pages do not hold */
+    if (trial < SERVED)
         l->spec.serve = (engine_size){
             .rows = 24, .logits = 8, .longest = TEXT, .seqs = SEQS, .page = PAGE, .pages = PAGES};
     assert_int_equal(plan_new(&l->p, d, &l->spec, &e), ST_OK);
@@ -253,11 +253,16 @@ static void put_row(const prog *p, int n, int seq, int pos) {
 /* Rows of the program's pass: what is left of all texts in random pieces, or one row. */
 static int fill_pass(lab *l, const prog *p, int rows, int done[SEQS], int of[][2]) {
     int n = 0;
-    for (int s = 0; s < SEQS; s++)
+    int32_t *span = model_has_states(&l->spec.model) ? ints(p, "span") : NULL;
+    for (int s = 0; s < SEQS; s++) {
+        int first = n;
+        if (span) span[3 * s] = done[s], span[3 * s + 2] = n;
         for (int k = (int)choose(l, rows + 1); k > 0 && n < rows && done[s] < TEXT; k--, n++) {
             of[n][0] = s, of[n][1] = done[s]++;
             put_row(p, n, s, of[n][1]);
         }
+        if (span) span[3 * s + 1] = n - first;
+    }
     for (int i = n; i < rows; i++) put_row(p, i, -1, 0);
     return n;
 }

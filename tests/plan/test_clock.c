@@ -256,6 +256,77 @@ static sketch sketch_of(arena *a, const cluster *c) {
     return s;
 }
 
+/* ---- stages that are walked side by side ---- */
+
+/* Where only products take time and the vocabulary is tiny, all layers are alike. */
+static clock_time clock_stages(schedule_kind kind, int stages, int chunks, int micro_batches,
+                               cluster_link link) {
+    err e = {0};
+    mesh ranks;
+    plan *p;
+    arena *a = arena_new("test");
+    dev *d = meta_device();
+    cluster c = plain(8, 1);
+    c.memory_bytes_per_s = 1e30;
+    c.node = link;
+    plan_spec spec = spec_of(a);
+    spec.model.vocab_size = 2;
+    spec.micro_batches = micro_batches;
+    spec.chunks = stages * chunks;
+    spec.pp_schedule = (int)kind;
+    if (kind == SCHEDULE_AFAB) spec.frames = PLAN_ALL_FRAMES;
+    spec.sharing = (param_sharding){.shards = 1, .bucket_elems = 1 << 18};
+    spec.ranks = &ranks;
+    mesh_place(&ranks, &(mesh_shape){.dp = 1, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = stages},
+               1);
+    if (plan_new(&p, d, &spec, &e) != ST_OK) fail_msg("%s", e.message);
+    clock_time t = clock_step(p, &c);
+    plan_free(p);
+    dev_close(d);
+    arena_free(a);
+    return t;
+}
+
+/* (P - 1) / M of a stage's work; with v chunks a stage a v-th of it (Narayanan et al. 2021, section 2.2). */
+static void test_stages(void **state) {
+    (void)state;
+    static const struct {
+        schedule_kind kind;
+        int stages, chunks, micro_batches;
+        double bubble;
+    } all[] = {{SCHEDULE_1F1B, 2, 1, 8, 1.0 / 8},
+               {SCHEDULE_1F1B, 4, 1, 8, 3.0 / 8},
+               {SCHEDULE_1F1B, 4, 1, 64, 3.0 / 64},
+               {SCHEDULE_1F1B, 8, 1, 300, 7.0 / 300},
+               {SCHEDULE_1F1B, 8, 1, 1, 7},
+               {SCHEDULE_AFAB, 4, 1, 8, 3.0 / 8},
+               {SCHEDULE_AFAB, 4, 1, 100, 3.0 / 100},
+               {SCHEDULE_INTERLEAVED, 4, 2, 8, 3.0 / 16},
+               {SCHEDULE_INTERLEAVED, 2, 4, 64, 1.0 / 256},
+               {SCHEDULE_INTERLEAVED, 2, 2, 64, 1.0 / 128}};
+    for (int i = 0; i < ARRAY_LEN(all); i++) {
+        clock_time t = clock_stages(all[i].kind, all[i].stages, all[i].chunks, all[i].micro_batches,
+                                    (cluster_link){1e30, 0, 1});
+        if (fabs(clock_bubble(&t) / all[i].bubble - 1) > 0.02)
+            fail_msg("%s, %d stages, %d chunks, %d micro-batches: %g, not %g",
+                     schedule_name(all[i].kind), all[i].stages, all[i].chunks, all[i].micro_batches,
+                     clock_bubble(&t), all[i].bubble);
+        assert_near(parts_of(&t) + t.bubble_s, t.step_s);
+        assert_int_equal(t.stages, all[i].stages);
+    }
+}
+
+/* One micro-batch through two stages: each waits for the other's work, and for a message there and one back. */
+static void test_messages(void **state) {
+    (void)state;
+    static const double BYTES = 4 * 128 * 256 * 2;
+    clock_time none = clock_stages(SCHEDULE_1F1B, 2, 1, 1, (cluster_link){1e30, 0, 1});
+    clock_time slow = clock_stages(SCHEDULE_1F1B, 2, 1, 1, (cluster_link){1e8, 3e-3, 1});
+    assert_near(slow.bubble_s - none.bubble_s, 2 * (3e-3 + BYTES / 1e8));
+    assert_near(slow.model_flops, none.model_flops);
+    assert_near(slow.kernels_s, none.kernels_s);
+}
+
 /* Without a pipeline a sketch says nearly what the clock says of the plan that would run. */
 static void test_sketch(void **state) {
     (void)state;
@@ -347,6 +418,7 @@ int main(void) {
         cmocka_unit_test(test_wrong_files),   cmocka_unit_test(test_collectives),
         cmocka_unit_test(test_groups),        cmocka_unit_test(test_peak),
         cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_stages),        cmocka_unit_test(test_messages),
         cmocka_unit_test(test_sketch),        cmocka_unit_test(test_bubble),
         cmocka_unit_test(test_search)};
     return cmocka_run_group_tests(tests, NULL, NULL);

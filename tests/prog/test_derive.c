@@ -32,6 +32,7 @@ typedef struct lab {
     int32_t no_grad_id; /* of the embedding */
     bool fixed;         /* gradients are sums of integers, in the place of the doubles */
     bool overflow;
+    bool split; /* weight gradients come behind all others */
     double param[MAX_PARAM], grad[MAX_PARAM];
     void *frame, *pinned;
 } lab;
@@ -159,6 +160,7 @@ static void fill_inputs(lab *l) {
 static void record(lab *l, body_fn body, recompute_policy policy, bool tied) {
     graph_options opt = {.dev = l->dev, .dt = DT_F64, .train = true, .recompute = policy};
     opt.fixed_grads = l->fixed;
+    opt.split_backward = l->split;
     l->g = graph_new(l->a, &opt);
     l->pos = l->rope = VAL_NONE;
     l->n_params = 0;
@@ -317,11 +319,13 @@ static void check_fixed(lab *l, const char *what, body_fn body, bool tied, const
     enum { MOST_USES = 40 };
     int64_t first[MAX_PARAM], sum[MAX_PARAM];
     l->fixed = true;
-    for (recompute_policy r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++) {
+    for (int way = 0; way < 2 * (RECOMPUTE_FULL + 1); way++) {
+        recompute_policy r = (recompute_policy)(way / 2);
+        l->split = way % 2;
         record(l, body, r, tied);
         gradients(l, 0x3c + (int)r);
         memcpy(sum, l->grad, sizeof sum);
-        if (r == RECOMPUTE_NONE) memcpy(first, sum, sizeof first);
+        if (way == 0) memcpy(first, sum, sizeof first);
         assert_in_range(contributions(l), tied ? 2 : 1, MOST_USES);
         for (int64_t i = 0; i < l->n_params; i++) {
             double g = (double)sum[i] * 0x1p-50;
@@ -343,6 +347,13 @@ static void check_fixed(lab *l, const char *what, body_fn body, bool tied, const
     }
 }
 
+/* What runs later are gradients of weights, and all that have ops of their own. */
+static void check_split(const lab *l) {
+    const prog_stats *s = prog_get_stats(l->p);
+    for (int i = s->ops_forward; i < s->ops; i++)
+        assert_int_equal(l->split && prog_get_op(l->p, i).phase == PHASE_W, i >= s->ops_back);
+}
+
 /* Everything that must hold of a graph; returns the largest number of ops that were recomputed. */
 static int check_graph_with(unsigned which, const char *what, body_fn body, bool tied,
                             uint64_t seed, bool every_axis) {
@@ -351,10 +362,13 @@ static int check_graph_with(unsigned which, const char *what, body_fn body, bool
     l.ends = which;
     double want[MAX_PARAM];
     int recomputed = 0;
-    for (recompute_policy r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++) {
+    for (int way = 0; way < 2 * (RECOMPUTE_FULL + 1); way++) {
+        recompute_policy r = (recompute_policy)(way / 2);
+        l.split = way % 2;
         record(&l, body, r, tied);
+        check_split(&l);
         size_t bytes = (size_t)l.n_params * 8;
-        if (r == RECOMPUTE_NONE) {
+        if (way == 0) {
             check_differences(&l, what, every_axis);
             check_kept_grad(&l, what, "before", "grad.before");
             check_kept_grad(&l, what, "behind", "grad.behind");
@@ -365,7 +379,8 @@ static int check_graph_with(unsigned which, const char *what, body_fn body, bool
         if (s->ops_recomputed > recomputed) recomputed = s->ops_recomputed;
         for (int k = 0; k < 2; k++) { /* garbage in the frame is never read */
             gradients(&l, k ? 0xff : 0x3c);
-            if (memcmp(l.grad, want, bytes) != 0) fail_msg("%s: other bits, policy %d", what, r);
+            if (memcmp(l.grad, want, bytes) != 0)
+                fail_msg("%s: other bits, policy %d, split %d", what, r, l.split);
         }
         op_run second = run_of(&l, false);
         give_grad(&l);

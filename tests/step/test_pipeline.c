@@ -100,6 +100,8 @@ static void test_nobody_waits_for_ever(void **state) {
         for (int M = 1; M <= 3 * P + 1; M++) {
             run(SCHEDULE_AFAB, P, M, 1);
             run(SCHEDULE_1F1B, P, M, 1);
+            run(SCHEDULE_ZB_H1, P, M, 1);
+            run(SCHEDULE_ZB_V, P, M, 2);
             for (int v = 2; v <= 3 && M % P == 0; v++) run(SCHEDULE_INTERLEAVED, P, M, v);
         }
 }
@@ -128,11 +130,20 @@ static void test_frames_are_those_of_the_schedule(void **state) {
 /* A plan counts the frames and boxes of a short step for a longer one. */
 static void test_longer_steps_need_no_more(void **state) {
     (void)state;
+    static const struct {
+        schedule_kind kind;
+        int of_stage;
+    } kinds[] = {{SCHEDULE_1F1B, 1},
+                 {SCHEDULE_INTERLEAVED, 2},
+                 {SCHEDULE_INTERLEAVED, 3},
+                 {SCHEDULE_ZB_H1, 1},
+                 {SCHEDULE_ZB_V, 2}};
     arena *a = arena_new("pipeline");
     for (int P = 2; P <= MOST_STAGES; P++)
-        for (int v = 1; v <= 3; v++)
+        for (int i = 0; i < ARRAY_LEN(kinds); i++)
             for (int s = 0; s < P; s++) {
-                schedule_kind kind = v == 1 ? SCHEDULE_1F1B : SCHEDULE_INTERLEAVED;
+                schedule_kind kind = kinds[i].kind;
+                int v = kinds[i].of_stage;
                 pipeline few, many;
                 assert_int_equal(pipeline_build(a, kind, P, 4 * P, v, s, &few, NULL), ST_OK);
                 for (int M = P; M <= 12 * P; M += P) {

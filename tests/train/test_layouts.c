@@ -123,6 +123,38 @@ static void test_short_vectors(void **state) {
     layout_trial_free(t);
 }
 
+/* Schedules whose backward is in two parts; in the last one a stage has the first and the last layers. */
+static void test_zero_bubble(void **state) {
+    (void)state;
+    static const char deep[] =
+        "model: {model_type: llama, hidden_size: 16, num_hidden_layers: 8, num_attention_heads: 2,"
+        " intermediate_size: 24, vocab_size: 67, max_position_embeddings: 16,"
+        " tie_word_embeddings: true, attention_bias: true}\n";
+    static const layout some[] = {
+        {.dp = 1, .tp = 1, .pp = 4, .schedule = CONFIG_PP_ZB_H1},
+        {.dp = 1, .tp = 1, .pp = 4, .schedule = CONFIG_PP_ZB_V, .virtual = 2},
+        {.dp = 1, .tp = 1, .pp = 3, .schedule = CONFIG_PP_ZB_V, .virtual = 2, .recompute = 2},
+        {.dp = 2, .tp = 1, .pp = 2, .schedule = CONFIG_PP_ZB_V, .virtual = 2, .zero = 1},
+        {.dp = 1, .tp = 2, .sp = true, .pp = 2, .schedule = CONFIG_PP_ZB_H1, .recompute = 1},
+        {.dp = 1, .tp = 2, .sp = true, .pp = 2, .schedule = CONFIG_PP_ZB_V, .virtual = 2}};
+    layout_trial *t = trial_of(deep, "fp32");
+    err e = {0};
+    layout_result *one = run(t, &ALONE, CONFIG_PRECISION_FP32, &e);
+    for (int i = 0; i < ARRAY_LEN(some); i++) {
+        layout l = some[i];
+        char name[LAYOUT_NAME_MAX];
+        l.dp_replicate = 1;
+        layout_name(&l, name);
+        layout_result *r = run(t, &l, CONFIG_PRECISION_FP32, &e);
+        if (e.code != ST_OK) fail_msg("%s: %s", name, e.message);
+        layout_verdict v = layout_compare(t, &l, one, r);
+        if (!v.ok) fail_msg("%s: %s", name, v.why);
+        assert_int_equal(v.exact, l.tp == 1);
+        check_ordinary(t, &l, name, one);
+    }
+    layout_trial_free(t);
+}
+
 /* ---- mistakes ---- */
 
 /* They are made in what a rank holds, as layout_way.between is called: the product knows of none.
@@ -301,6 +333,6 @@ int main(void) {
         cmocka_unit_test(test_same_seed),    cmocka_unit_test(test_forgotten_sum),
         cmocka_unit_test(test_bucket_order), cmocka_unit_test(test_shifted_slots),
         cmocka_unit_test(test_flipped_bit),  cmocka_unit_test(test_stages),
-        cmocka_unit_test(test_local_mask)};
+        cmocka_unit_test(test_zero_bubble),  cmocka_unit_test(test_local_mask)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,12 +7,14 @@
 
 #include "app/frame/cli.h"
 #include "infer/conversation.h"
-#include "interchange/open_model.h"
+#include "interchange/drafting.h"
 
 typedef struct chat {
     const char *name; /* of the model, as it was given */
     open_model model;
     generator gen;
+    drafting draft; /* --draft: the engine writes in place of gen */
+    engine *engine; /* NULL: gen does */
     chat_template *template;
     conversation talk;
     generate_request options;

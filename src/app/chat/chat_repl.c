@@ -301,13 +301,16 @@ static void run_save(repl *r, const char *path) {
 static void run_tokens(repl *r, const char *argument) {
     (void)argument;
     const conversation_answer *a = &r->c->last;
-    note(&r->screen, "%ld of %d tokens of context in use", (long)r->c->gen.cached.n,
-         r->c->gen.Tmax);
+    int64_t used = r->c->engine ? a->n_prompt + a->ids.n : r->c->gen.cached.n;
+    note(&r->screen, "%ld of %d tokens of context in use", (long)used, r->c->talk.Tmax);
     if (a->n_prompt == 0) return;
     note(&r->screen, "last prompt: %ld tokens, %ld of them new, %.1f tokens/s", (long)a->n_prompt,
          (long)(a->n_prompt - a->result.n_reused), a->result.prefill_rate);
     note(&r->screen, "last answer: %ld tokens, %.1f tokens/s", (long)a->ids.n,
          a->result.decode_rate);
+    if (a->result.n_tried > 0)
+        note(&r->screen, "%ld of %ld tokens that were tried in advance were right",
+             (long)a->result.n_right, (long)a->result.n_tried);
 }
 
 static void run_set(repl *r, const char *text) {

@@ -31,9 +31,18 @@ static status load(chat *c, const cli_args *args, err *e) {
                (long)most);
         return err_hint(e, "leave it out, or give at most %ld", (long)most);
     }
-    TRY(open_model_load(&c->model, (int)ctx, 0, e));
-    c->gen = open_model_generator(&c->model);
-    c->talk.Tmax = c->gen.Tmax;
+    c->talk.Tmax = (int)ctx;
+    const char *draft = cli_value(args, "draft");
+    if (!draft) {
+        TRY(open_model_load(&c->model, (int)ctx, 0, e));
+        c->gen = open_model_generator(&c->model);
+        return ST_OK;
+    }
+    open_model_set_engine(&c->model, (int)ctx, 1, 0);
+    TRY(drafting_open(&c->draft, &c->model, draft, 0, e));
+    TRY(open_model_load(&c->model, 0, 0, e));
+    c->talk.engine = c->engine = open_model_engine(&c->model);
+    drafting_begin(&c->draft, c->engine);
     return ST_OK;
 }
 
@@ -67,14 +76,16 @@ status chat_answer(chat *c, err *e) {
     return st;
 }
 
-static json_t *answer_json(const conversation_answer *a) {
-    return json_pack(
+static json_t *answer_json(const chat *c, const conversation_answer *a) {
+    json_t *o = json_pack(
         "{s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "role", "assistant", "content",
         json_text(strbuf_cstr(&a->text), a->text.len), "ids", cli_id_list(a->ids.id, a->ids.n),
         "finish", generate_finish_name(a->result.finish), "prompt_tokens", (json_int_t)a->n_prompt,
         "reused_tokens", (json_int_t)a->result.n_reused, "new_tokens", (json_int_t)a->ids.n,
         "dropped_turns", (json_int_t)a->n_dropped, "prefill_tok_per_s",
         json_f64(a->result.prefill_rate), "decode_tok_per_s", json_f64(a->result.decode_rate));
+    if (c->engine) json_object_set_new(o, "drafts", drafting_json(c->engine, &a->result));
+    return o;
 }
 
 /* One message and its answer. */
@@ -83,7 +94,7 @@ static status answer_one(chat *c, const char *text, size_t len, err *e) {
     c->options.on_text = c->json ? NULL : cli_print_piece;
     TRY(chat_answer(c, e));
     if (c->json)
-        cli_print_json(answer_json(&c->last));
+        cli_print_json(answer_json(c, &c->last));
     else
         putchar('\n');
     fflush(stdout);
@@ -118,7 +129,9 @@ static status talk(chat *c, const cli_args *args, err *e) {
 static void close_chat(chat *c) {
     conversation_answer_free(&c->last);
     conversation_free(&c->talk);
+    engine_free(c->engine);
     generator_free(&c->gen);
+    drafting_close(&c->draft);
     chat_template_free(c->template);
     open_model_close(&c->model);
 }
@@ -148,6 +161,8 @@ static const cli_option options[] = {
     {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"precision", "FORMAT", "auto, fp32, bf16 or fp16: what the model computes in (auto)"},
+    {"draft", "WORD|MODEL",
+     "try tokens in advance by auto, mtp, ngram or a smaller model; answers stay the same (none)"},
     {"think", NULL, "let the model reason first (enable_thinking=true)"},
     {"no-think", NULL, "let it answer at once (enable_thinking=false)"},
     {"template", "FILE", "another chat template than the model's"},

@@ -3,6 +3,7 @@
 
 #include "app/frame/cli.h"
 #include "app/frame/model_arg.h"
+#include "app/plan/by_formula.h"
 #include "app/plan/on_cluster.h"
 #include "interchange/where_runs.h"
 #include "interchange/open_model.h"
@@ -73,6 +74,7 @@ static status plan_gguf(const cli_args *args, err *e) {
 }
 
 static status cmd_plan(const cli_args *args, err *e) {
+    if (cli_has(args, "model")) return plan_by_formula(args, e);
     if (open_model_is_gguf(args->inputs[0])) return plan_gguf(args, e);
     config *c;
     dev *meta;
@@ -95,8 +97,21 @@ static status cmd_plan(const cli_args *args, err *e) {
     return st;
 }
 
-const cli_command command_plan = {.name = "plan",
-                                  .summary = "what a run will need, before it runs",
-                                  .usage = "MODEL|CONFIG [key=value...]",
-                                  .run = cmd_plan,
-                                  .takes_keys = true};
+static const cli_option options[] = {
+    {"model", "WHOSE",
+     "memory by others' formulas: formula (the Ultra-Scale Playbook's), widget (on its page; "
+     "also of its examples Tiny, 8B, 70B, 405B), predictor (nanotron's)"},
+    {"convention", "NAME",
+     "how the formula counts bytes: mixed, mixed-fp32-grads, figures, fp32, megatron"},
+    {0}};
+
+static const cli_rule rules[] = {{"convention", CLI_NEEDS, "model", NULL}, {0}};
+
+const cli_command command_plan = {
+    .name = "plan",
+    .summary = "what a run will need, before it runs",
+    .usage = "MODEL|CONFIG [cluster=NAME] [key=value...] [--model WHOSE [--convention NAME]]",
+    .run = cmd_plan,
+    .options = options,
+    .rules = rules,
+    .takes_keys = true};

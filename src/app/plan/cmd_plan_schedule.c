@@ -88,10 +88,7 @@ static status build_all(arena *a, const cli_args *args, const wish *w, schedule 
 
 /* Most that a stage keeps, in micro-batches of a whole stage. */
 static double most_kept(const schedule *s) {
-    int most = 0;
-    for (int i = 0; i < s->stages; i++)
-        if (s->stage[i].kept > most) most = s->stage[i].kept;
-    return (double)most * s->stages / s->chunks;
+    return (double)schedule_most_kept(s) * s->stages / s->chunks;
 }
 
 static json_t *schedule_json(const schedule *s) {

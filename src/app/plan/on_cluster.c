@@ -1,6 +1,6 @@
 #include "app/plan/on_cluster.h"
 
-static status take_ranks(config *c, const cluster *on, err *e) {
+status on_cluster_ranks(config *c, const cluster *on, err *e) {
     mesh_shape s = {.dp = c->parallel.dp == CONFIG_AUTO ? 0 : (int)c->parallel.dp,
                     .dp_replicate = (int)c->parallel.dp_replicate,
                     .tp = (int)c->parallel.tp,
@@ -24,14 +24,8 @@ status on_cluster_find(config *c, cluster *out, err *e) {
 }
 
 status on_cluster_take(config *c, cluster *out, err *e) {
-    if (c->parallel.pp > 1) {
-        config_error(c, e, "parallel.pp",
-                     "the time of a pipeline is not reckoned from a config yet");
-        return err_hint(
-            e, "athanor plan search compares pipelines; without a cluster, plan says their memory");
-    }
     TRY(on_cluster_find(c, out, e));
-    TRY(take_ranks(c, out, e));
+    TRY(on_cluster_ranks(c, out, e));
     if (!c->train.memory_limit) c->train.memory_limit = (int64_t)cluster_usable_bytes(out);
     return ST_OK;
 }

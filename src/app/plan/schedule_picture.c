@@ -43,9 +43,17 @@ void schedule_draw(strbuf *out, const schedule *s, double unit) {
     free(line);
 }
 
+int schedule_most_kept(const schedule *s) {
+    int most = 0;
+    for (int i = 0; i < s->stages; i++)
+        if (s->stage[i].kept > most) most = s->stage[i].kept;
+    return most;
+}
+
 /* ---- SVG ---- */
 
-enum { LEFT = 70, ROW = 18, GAP = 44, HEAD = 70, WIDTH = 1000, NUMBER_ROOM = 14 };
+enum { LEFT = 70, WORK_ROW = 18, KEPT_ROW = 16, ROW = WORK_ROW + KEPT_ROW, GAP = 44, HEAD = 70 };
+enum { WIDTH = 1000, NUMBER_ROOM = 14 };
 
 static void put_item(strbuf *out, const schedule *s, const schedule_item *it, double y,
                      double scale) {
@@ -56,12 +64,35 @@ static void put_item(strbuf *out, const schedule *s, const schedule_item *it, do
     strbuf_printf(out, "<g class=\"c\"><title>%s of micro-batch %d, chunk %d</title>",
                   words[it->work], it->micro_batch, it->chunk);
     strbuf_printf(out, "<rect class=\"b%d\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"%s/>",
-                  colors[it->work], x, y, width > 0.6 ? width - 0.5 : width, ROW - 3,
+                  colors[it->work], x, y, width > 0.6 ? width - 0.5 : width, WORK_ROW - 3,
                   it->chunk < s->stages ? "" : " fill-opacity=\"0.55\"");
     char number[16];
     snprintf(number, sizeof number, "%d", it->micro_batch);
-    if (width >= NUMBER_ROOM) svg_text(out, "v m", x + width / 2, y + ROW - 7, number);
+    if (width >= NUMBER_ROOM) svg_text(out, "v m", x + width / 2, y + WORK_ROW - 7, number);
     strbuf_puts(out, "</g>\n");
+}
+
+/* What the activations of a stage take over time, in micro-batches of a whole stage: from the beginning of a forward to the end of
+ * its backward. */
+static void put_kept(strbuf *out, const schedule *s, int stage, double y, double scale) {
+    const schedule_stage *g = &s->stage[stage];
+    double each = (double)s->stages / s->chunks,
+           step = (double)(KEPT_ROW - 4) / schedule_most_kept(s);
+    double bottom = y + KEPT_ROW - 3;
+    int kept = 0;
+    strbuf_printf(out,
+                  "<g class=\"c\"><title>activations of %.4g micro-batches at most</title>"
+                  "<path class=\"b3\" d=\"M%d %.1f",
+                  g->kept * each, LEFT, bottom);
+    for (int k = 0; k < g->n; k++) {
+        const schedule_item *it = &g->item[k];
+        bool begins = it->work == WORK_FORWARD;
+        if (it->work == WORK_INPUT) continue;
+        kept += begins ? 1 : -1;
+        strbuf_printf(out, "H%.2fV%.2f", LEFT + (begins ? it->begin : it->end) * scale,
+                      bottom - kept * step);
+    }
+    strbuf_puts(out, "Z\"/></g>\n");
 }
 
 static void put_schedule(strbuf *out, const schedule *s, double y, double scale) {
@@ -72,16 +103,18 @@ static void put_schedule(strbuf *out, const schedule *s, double y, double scale)
     for (int i = 0; i < s->stages; i++) {
         double at = y + i * ROW;
         snprintf(text, sizeof text, "stage %d", i);
-        svg_text(out, "s e", LEFT - 8, at + ROW - 6, text);
+        svg_text(out, "s e", LEFT - 8, at + WORK_ROW - 6, text);
         strbuf_printf(out, "<rect class=\"f\" x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"/>\n",
-                      LEFT, at, s->end * scale, ROW - 3);
+                      LEFT, at, s->end * scale, WORK_ROW - 3);
         for (int k = 0; k < s->stage[i].n; k++) put_item(out, s, &s->stage[i].item[k], at, scale);
+        put_kept(out, s, i, at + WORK_ROW, scale);
     }
 }
 
 void schedule_put_svg(strbuf *out, const schedule *s, int n) {
     static const char *const keys[] = {"forward", "backward, or its input's part",
-                                       "the weights' part; paler: further chunks of a stage"};
+                                       "the weights' part; paler: further chunks",
+                                       "activations kept"};
     double longest = 0;
     for (int i = 0; i < n; i++) longest = fmax(longest, s[i].end);
     double scale = (WIDTH - LEFT - 20) / longest;
@@ -89,7 +122,8 @@ void schedule_put_svg(strbuf *out, const schedule *s, int n) {
     char text[96];
     snprintf(text, sizeof text, "%d stages, %d micro-batches", s->stages, s->micro_batches);
     svg_text(out, "t", 12, 26, text);
-    for (int i = 0; i < 3; i++) svg_key(out, i, LEFT + 260 * i, 48, keys[i]);
+    for (int i = 0; i < ARRAY_LEN(keys); i++)
+        svg_key(out, i, LEFT + 240 * i + (i == 3) * 60, 48, keys[i]);
     for (int i = 0; i < n; i++)
         put_schedule(out, &s[i], HEAD + 20 + i * (s->stages * ROW + GAP), scale);
     svg_close(out);
@@ -109,6 +143,21 @@ static void put_trace_item(strbuf *out, const schedule_item *it, int process, in
     strbuf_printf(out, "\"micro_batch\": %d, \"chunk\": %d}}", it->micro_batch, it->chunk);
 }
 
+/* Counters of what stages keep, in passes of a chunk. */
+static void put_trace_kept(strbuf *out, const schedule_stage *g, int process, int stage) {
+    int kept = 0;
+    for (int k = 0; k < g->n; k++) {
+        const schedule_item *it = &g->item[k];
+        bool begins = it->work == WORK_FORWARD;
+        if (it->work == WORK_INPUT) continue;
+        kept += begins ? 1 : -1;
+        strbuf_printf(out,
+                      ",\n{\"name\": \"kept by stage %d\", \"ph\": \"C\", \"pid\": %d, "
+                      "\"ts\": %.3f, \"args\": {\"passes\": %d}}",
+                      stage, process, (begins ? it->begin : it->end) * 1e3, kept);
+    }
+}
+
 void schedule_put_trace(strbuf *out, const schedule *s, int n) {
     strbuf_puts(out, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
     for (int i = 0; i < n; i++) {
@@ -121,6 +170,7 @@ void schedule_put_trace(strbuf *out, const schedule *s, int n) {
             trace_put_name(out, "thread_name", i, k, name);
             for (int j = 0; j < s[i].stage[k].n; j++)
                 put_trace_item(out, &s[i].stage[k].item[j], i, k);
+            put_trace_kept(out, &s[i].stage[k], i, k);
         }
     }
     strbuf_puts(out, "\n]}\n");

@@ -182,8 +182,9 @@ static const cli_option options[] = {
     {"model", "NAME=PATH,...", "a further model, or an adapter"},
     {"base", "FOLDER", "of MODEL, if it is an adapter (where the adapter says)"},
     {"template", "FILE", "of MODEL's chats (its own)"},
-    {"draft", "MODEL|none",
-     "a smaller model that tries tokens of MODEL's texts in advance, or none"},
+    {"draft", "WORD|MODEL",
+     "what tries tokens of MODEL's texts in advance: auto, mtp, ngram, none, or a smaller model "
+     "(auto)"},
     {"ctx", "N", "tokens of a text at most, prompt and answer (the model's, at most 8192)"},
     {"streams", "N", "texts at a time, of each model (16)"},
     {"waiting", "N", "texts that may wait for their turn; more are told to come again (1024)"},

@@ -218,6 +218,8 @@ status loader_open(loader **out, const loader_config *cfg, err *e) {
     l->seed = cfg->seed;
     l->document_mask = cfg->document_mask;
     l->shuffle = cfg->shuffle;
+    l->cut_once = cfg->cut_once;
+    l->in_turn = cfg->in_turn;
     l->values = cfg->values;
     l->parts = cfg->sequences ? cfg->sequences : 1;
     l->order = cfg->shuffle ? cfg->order : ORDER_SHUFFLE;
@@ -245,6 +247,7 @@ void loader_close(loader *l) {
     if (!l) return;
     for (int i = 0; i < l->n_sources; i++) {
         packing_close(l->source[i].packing);
+        free(l->source[i].chosen);
         shards_close(l->source[i].shards);
     }
     shard_files_free(l->files);
@@ -253,6 +256,13 @@ void loader_close(loader *l) {
     free(l->sentinels);
     free(l->fault);
     free(l);
+}
+
+void loader_choose(loader *l, int source, uint32_t *sequences, uint64_t n) {
+    source_state *src = &l->source[source];
+    CHECK(l->shuffle && l->cut_once && l->parts == 1 && n > 0 && !src->chosen, "chosen sequences");
+    src->chosen = sequences;
+    src->n_chosen = n;
 }
 
 /* ---- faults ---- */

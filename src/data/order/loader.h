@@ -29,8 +29,11 @@
  *   bestfit, none Rows are made of whole documents, or of pieces of those longer than T. An index
  *                 beside the shards says which (packing.h); it is made at its first use. Each
  *                 epoch has the same rows in another order. The rest of a row is padding.
+ *   cut_once      Each epoch of concat is cut from token 0 on: it has the same sequences, in another order
  *   by score      order = ORDER_ASCENDING or ORDER_DESCENDING, with any packing: the index also has
  *                 the order, which is the same in each epoch. concat then cuts from token 0 on.
+ *   in_turn       The same sequences one after the other, source by source, each once: for what is said of
+ *                 each before training
  *   conversations A set with marks (shards.h): a target counts if its token is MARK_TRAINED. Each
  *                 document is one piece: what is behind its first T + 1 tokens is cut off and
  *                 counted (packing_totals). Where a sample is two sequences (pairs), packing is
@@ -93,13 +96,15 @@ typedef struct loader_source {
 typedef struct loader_config {
     const loader_source *sources;
     int n_sources;
-    int seq_len;           /* T */
-    bool document_mask;    /* attention, positions and targets stay inside a document */
-    bool shuffle;          /* true: training; false: validation */
-    int sequences;         /* documents of a sample, which the sets must have, too; 0: 1 */
-    bool labels;           /* samples must be such with labels */
-    bool values;           /* samples are texts, one a row, each with a score: its label */
-    int source_len;        /* S: rows have sources for an encoder; 0: they have none */
+    int seq_len;        /* T */
+    bool document_mask; /* attention, positions and targets stay inside a document */
+    bool shuffle;       /* true: training; false: validation */
+    bool cut_once;      /* training: every epoch has the same sequences */
+    bool in_turn;       /* training, with cut_once: samples are all sequences, in their own order */
+    int sequences;      /* documents of a sample, which the sets must have, too; 0: 1 */
+    bool labels;        /* samples must be such with labels */
+    bool values;        /* samples are texts, one a row, each with a score: its label */
+    int source_len;     /* S: rows have sources for an encoder; 0: they have none */
     int32_t decoder_start; /* with sources: what the decoder reads first */
     span_rules spans;      /* with sources: how texts become pairs; what it points to is copied */
     loader_packing packing;
@@ -127,6 +132,9 @@ typedef struct loader loader;
  * ST_FAILED: an index cannot be written. */
 status loader_open(loader **out, const loader_config *cfg, err *e) ATH_MUST_USE;
 void loader_close(loader *l); /* NULL is fine */
+/* Before the first row is asked for, in training with cut_once: an epoch of a source has only these n of its sequences, each
+ * once; `consumed` does not count. The loader frees them. */
+void loader_choose(loader *l, int source, uint32_t *sequences, uint64_t n);
 
 /* ---- rows ---- */
 

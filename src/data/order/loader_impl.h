@@ -17,6 +17,8 @@ typedef struct source_state {
     uint64_t sequences; /* in one epoch */
     uint64_t seed;      /* for the order of each epoch, and the token at which it begins to cut */
     uint64_t consumed;  /* its ordinals begin here */
+    uint32_t *chosen;   /* [n_chosen] the sequences of an epoch; NULL: all */
+    uint64_t n_chosen;
 } source_state;
 
 /* The first error found. Of several threads the one that gets `claimed` writes it; the others may
@@ -35,7 +37,7 @@ struct loader {
     int32_t *sentinels; /* of the rules */
     int32_t decoder_start;
     uint64_t seed;
-    bool document_mask, shuffle;
+    bool document_mask, shuffle, cut_once, in_turn;
     bool values;            /* labelled texts, one a row */
     int parts;              /* sequences of a sample: 1, or 2 in pairs */
     loader_packing packing; /* not PACKING_AUTO */

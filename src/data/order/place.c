@@ -4,25 +4,44 @@
 
 #include "base/rng.h"
 
+/* The token at which an epoch begins to cut. */
+static uint64_t first_cut(const loader *l, const source_state *src, uint64_t epoch) {
+    uint32_t bits[4];
+    if (l->cut_once) return 0;
+    rng_block(rng_key_named(src->seed, "data.phase"), epoch, 0, bits);
+    return ((uint64_t)bits[0] << 32 | bits[1]) % src->n_tok;
+}
+
 /* What is dealt and shuffled are whole samples: the parts of one stay together. */
 static loader_place place_shuffled(const loader *l, uint64_t sample) {
     loader_place p = {0};
     uint64_t parts = (uint64_t)l->parts, part = sample % parts, whole;
     p.source = mixture_source(l->mix, sample / parts, &whole);
     const source_state *src = &l->source[p.source];
-    uint64_t of_epoch = src->sequences / parts;
-    whole += src->consumed / parts;
-    p.ordinal = whole * parts + part;
+    uint64_t of_epoch = src->chosen ? src->n_chosen : src->sequences / parts;
+    p.ordinal = (whole + src->consumed / parts) * parts + part;
+    if (!src->chosen) whole += src->consumed / parts;
     p.epoch = whole / of_epoch;
     p.sequence = whole % of_epoch * parts + part;
+    if (src->chosen) p.sequence = src->chosen[p.sequence];
     if (l->order != ORDER_SHUFFLE) return p;
     whole = rng_permute(rng_key_numbered(src->seed, p.epoch), of_epoch, whole % of_epoch);
-    p.sequence = whole * parts + part;
+    p.sequence = src->chosen ? src->chosen[whole] : whole * parts + part;
     if (src->packing) return p;
-    uint32_t bits[4];
-    rng_block(rng_key_named(src->seed, "data.phase"), p.epoch, 0, bits);
-    uint64_t phase = ((uint64_t)bits[0] << 32 | bits[1]) % src->n_tok;
-    p.first_tok = (phase + p.sequence * (uint64_t)l->seq_len) % src->n_tok;
+    p.first_tok = (first_cut(l, src, p.epoch) + p.sequence * (uint64_t)l->seq_len) % src->n_tok;
+    p.n_inputs = l->seq_len;
+    return p;
+}
+
+/* What is behind the last one has no inputs. */
+static loader_place place_in_turn(const loader *l, uint64_t sample) {
+    int k = 0;
+    while (k < l->n_sources - 1 && sample >= l->source[k].sequences)
+        sample -= l->source[k++].sequences;
+    const source_state *src = &l->source[k];
+    loader_place p = {.source = k, .ordinal = sample, .sequence = sample};
+    if (src->packing || sample >= src->sequences) return p;
+    p.first_tok = sample * (uint64_t)l->seq_len;
     p.n_inputs = l->seq_len;
     return p;
 }
@@ -44,12 +63,13 @@ static loader_place place_in_order(const loader *l, uint64_t sample) {
 }
 
 loader_place place_compute(const loader *l, uint64_t sample) {
+    if (l->in_turn) return place_in_turn(l, sample);
     return l->shuffle ? place_shuffled(l, sample) : place_in_order(l, sample);
 }
 
 status place_look_up(const loader *l, loader_place *p, err *e) {
     const source_state *src = &l->source[p->source];
-    if (!src->packing || loader_is_packed(l)) return ST_OK;
+    if (!src->packing || loader_is_packed(l) || p->sequence >= src->sequences) return ST_OK;
     uint64_t sequence;
     TRY(packing_sequence(src->packing, p->sequence, &sequence, e));
     p->first_tok = sequence * (uint64_t)l->seq_len;

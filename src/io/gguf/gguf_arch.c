@@ -7,7 +7,7 @@
 #define NO GGUF_NEVER
 #define MAY GGUF_MAY
 #define MUST GGUF_MUST
-#define DEEPSEEK (GGUF_EXPERTS_OWN_WIDTH | GGUF_EXPERTS_DEEPSEEK)
+#define DEEPSEEK (GGUF_EXPERTS_OWN_WIDTH | GGUF_EXPERTS_DEEPSEEK | GGUF_LATENTS)
 #define OLMOE (GGUF_EXPERTS_NOT_RENORMALISED | GGUF_EXPERTS_SQUARE)
 
 /* clang-format off */
@@ -18,6 +18,7 @@ static const gguf_arch archs[] = {
     /*           pairs  fused  factors layer  w  ffn head  qkv   out   mlp   head  norm experts */
     {"llama",    true,  false, true,  false, 0, 1,  MAY,  MAY,  MAY,  MAY,  NO,   NO,   GGUF_EXPERTS_MAY},
     {"minicpm",  true,  false, true,  false, 0, 1,  MAY,  MAY,  MAY,  MAY,  NO,   NO, 0},
+    {"minicpm3", false, false, true,  false, 0, 1,  NO,   NO,   NO,   NO,   NO,   NO,   GGUF_LATENTS},
     {"smollm3",  true,  false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO, 0},
     {"olmo",     true,  false, false, true,  0, 1,  MAY,  NO,   NO,   NO,   NO,   NO, 0},
     {"olmo2",    false, false, false, false, 4, 1,  MUST, NO,   NO,   NO,   NO,   NO, 0},

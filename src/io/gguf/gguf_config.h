@@ -20,9 +20,10 @@ typedef enum gguf_experts {
     GGUF_EXPERTS_MAY = 1,              /* there are some, in every layer, or none at all */
     GGUF_EXPERTS_OWN_WIDTH = 2,        /* their width is expert_feed_forward_length */
     GGUF_EXPERTS_NOT_RENORMALISED = 4, /* the weights of a token's experts do not sum to 1 */
-    GGUF_EXPERTS_SQUARE = 8, /* all heads together are as wide as the stream, also of keys */
-    GGUF_EXPERTS_DEEPSEEK =
-        16, /* and attention, as DeepSeek-V2 and V3 have them (gguf_deepseek.c) */
+    GGUF_EXPERTS_SQUARE = 8,    /* all heads together are as wide as the stream, also of keys */
+    GGUF_EXPERTS_DEEPSEEK = 16, /* as DeepSeek-V2 and V3 have them (gguf_deepseek.c) */
+    GGUF_LATENTS =
+        32, /* no word of experts: keys and values are made of latents (gguf_latents.c) */
 } gguf_experts;
 
 typedef struct gguf_arch {
@@ -71,6 +72,24 @@ status gguf_arch_int(const gguf_facts *f, const gguf_arch *arch, const char *key
                      err *e) ATH_MUST_USE;
 status gguf_arch_float(const gguf_facts *f, const gguf_arch *arch, const char *key, double *x,
                        err *e) ATH_MUST_USE;
+
+/* ---- latent attention (gguf_latents.c) ---- */
+
+/* Widths of latents and of heads. */
+void gguf_latents_write(const model_config *mc, const gguf_arch *arch, gguf_pairs *p);
+status gguf_latents_read(const gguf_facts *f, const gguf_arch *arch, json_t *o,
+                         err *e) ATH_MUST_USE;
+
+/* The matrix of keys and values of all heads (PART_KV_B, [H (n + v), R]) as two tensors: of keys [H, R, n], turned, and of
+ * values [H, v, R]. */
+typedef struct gguf_halves {
+    int64_t H, R, n, v;
+    char key[64], value[64]; /* names */
+} gguf_halves;
+gguf_halves gguf_halves_of(const model_config *mc, const param *p);
+/* Number j of row i of one of them is element [*row, *col] of the matrix. */
+void gguf_halves_place(const gguf_halves *s, bool values, int64_t i, int64_t j, int64_t *row,
+                       int64_t *col);
 
 /* ---- deepseek2 (gguf_deepseek.c) ---- */
 

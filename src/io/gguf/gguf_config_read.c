@@ -134,7 +134,7 @@ static status read_heads(reading *r) {
     int64_t key_length = r->heads > 0 ? r->hidden / r->heads : 0, value_length = key_length;
     TRY(gguf_arch_int(r->f, r->arch, "attention.key_length", &key_length, r->e));
     TRY(gguf_arch_int(r->f, r->arch, "attention.value_length", &value_length, r->e));
-    bool latent = r->arch->experts & GGUF_EXPERTS_DEEPSEEK;
+    bool latent = r->arch->experts & GGUF_LATENTS;
     if (r->heads < 1 || key_length < 1 || (key_length != value_length && !latent)) {
         err_set(r->e, ST_FORMAT, "%s: %lld heads of %lld columns, values of %lld are not possible",
                 r->f->meta->label, (long long)r->heads, (long long)key_length,
@@ -239,6 +239,13 @@ static status read_minicpm(reading *r) {
     return ST_OK;
 }
 
+/* llama.cpp has these numbers in its program. */
+static void read_minicpm3(reading *r) {
+    put_num(r, "scale_emb", 12);
+    put_num(r, "scale_depth", 1.4);
+    put_int(r, "dim_model_base", 256);
+}
+
 static void read_smollm3(reading *r) {
     json_t *list = json_array();
     for (int64_t l = 0; l < r->layers; l++)
@@ -249,10 +256,12 @@ static void read_smollm3(reading *r) {
 /* What one architecture has alone. */
 static status read_own(reading *r) {
     const char *name = r->arch->name;
+    if (r->arch->experts & GGUF_LATENTS) TRY(gguf_latents_read(r->f, r->arch, r->o, r->e));
     if (r->arch->experts & GGUF_EXPERTS_DEEPSEEK)
         return gguf_deepseek_read(r->f, r->arch, r->layers, r->o, r->e);
     if (strncmp(name, "gemma", 5) == 0) return read_gemma(r);
     if (strcmp(name, "minicpm") == 0) return read_minicpm(r);
+    if (strcmp(name, "minicpm3") == 0) read_minicpm3(r);
     if (strcmp(name, "smollm3") == 0) read_smollm3(r);
     if (strcmp(name, "olmo") == 0) {
         double clip = 0;

@@ -39,9 +39,14 @@ static status resolve(const gguf_arch *arch, const model_config *mc, model_confi
     return ST_OK;
 }
 
-/* Experts are in all layers, or in none. */
-static status check_experts(const gguf_arch *arch, const model_config *mc, err *e) {
+/* Latents are in all layers, or in none, and so are experts. */
+static status check_layers(const gguf_arch *arch, const model_config *mc, err *e) {
     int with = 0;
+    bool latents = arch->experts & GGUF_LATENTS;
+    if (latents != (mc->kv_lora_rank > 0)) return differs(mc, "kv_lora_rank", e);
+    if (latents && mc->rope_interleaved != arch->pairs) return differs(mc, "rope_interleaved", e);
+    if (strcmp(arch->name, "minicpm3") == 0 && mc->q_lora_rank == 0)
+        return differs(mc, "q_lora_rank", e);
     if (arch->experts & GGUF_EXPERTS_DEEPSEEK) {
         const char *key = gguf_deepseek_lacks(mc);
         return key ? differs(mc, key, e) : ST_OK;
@@ -54,7 +59,8 @@ static status check_experts(const gguf_arch *arch, const model_config *mc, err *
             return differs(mc, k.attn.H == k.attn.K ? "head_dim" : "num_key_value_heads", e);
     }
     if (with > 0 && !arch->experts) return differs(mc, "num_experts", e);
-    if (with == 0 && arch->experts > GGUF_EXPERTS_MAY) return differs(mc, "num_experts", e);
+    if (with == 0 && arch->experts & ~(GGUF_EXPERTS_MAY | GGUF_LATENTS))
+        return differs(mc, "num_experts", e);
     return with > 0 && with < model_layers(mc) ? differs(mc, "expert_layers", e) : ST_OK;
 }
 
@@ -72,7 +78,7 @@ status gguf_config_for(const model_config *mc, model_config *out, err *e) {
                 mc->family->model_type);
         return err_hint(e, "export it as a Hugging Face folder");
     }
-    TRY(check_experts(arch, mc, e));
+    TRY(check_layers(arch, mc, e));
     *out = *mc;
     out->names = gguf_part_names(arch->fused);
     out->gguf_order = true;
@@ -137,10 +143,14 @@ static void put_sizes(writing *w) {
     put_int(w, "vocab_size", mc->vocab_size);
     put_widths(w);
     put_layers(w, "attention.head_count", mc->num_attention_heads, mc->num_attention_heads_of, 1);
-    put_layers(w, "attention.head_count_kv", mc->num_key_value_heads, mc->num_key_value_heads_of,
-               1);
-    put_int(w, "attention.key_length", mc->head_dim);
-    put_int(w, "attention.value_length", model_layer(mc, 0).attn.Dv);
+    if (mc->kv_lora_rank > 0) {
+        gguf_latents_write(mc, w->arch, w->p);
+    } else {
+        put_layers(w, "attention.head_count_kv", mc->num_key_value_heads,
+                   mc->num_key_value_heads_of, 1);
+        put_int(w, "attention.key_length", mc->head_dim);
+        put_int(w, "attention.value_length", mc->head_dim);
+    }
     put_num(w,
             w->arch->layer_norm ? "attention.layer_norm_epsilon"
                                 : "attention.layer_norm_rms_epsilon",

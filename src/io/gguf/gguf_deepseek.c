@@ -1,8 +1,5 @@
-/* What files of llama.cpp's architecture deepseek2 say beside others: latent attention, experts of which
- * the first layers have none, a part beside them, groups, a bias that chooses.
- *
- * Keys and values of latents are one tensor here, attn_kv_b, as in the model's own files. Newer converters
- * split it (attn_k_b, turned, and attn_v_b) and say so by key_length_mla; such files are refused.
+/* What files of llama.cpp's architecture deepseek2 say beside others: experts of which the first layers have
+ * none, a part beside them, groups, a bias that chooses. (Latent attention: gguf_latents.c)
  *
  *   rope.scaling.yarn_log_multiplier   0.1 mscale_all_dim. llama.cpp scales scores by it, and nothing else
  *                                      by mscale, so both must be the same
@@ -18,6 +15,12 @@ enum { GATING_SOFTMAX = 1, GATING_SIGMOID = 2 };
 /* Norms of latents have this epsilon (model/latent_attention.c), and llama.cpp has one for all norms. */
 static const double LATENT_EPS = 1e-6;
 
+/* llama.cpp takes models of so many layers (or 48, with a certain vocabulary) for the Lite variants, whose queries have no latent. */
+static bool looks_lite(const model_config *mc) {
+    int64_t L = mc->num_hidden_layers;
+    return L == 26 || L == 27 || (L == 48 && mc->vocab_size == 128256);
+}
+
 static int64_t first_with_experts(const model_config *mc) {
     int64_t l = 0;
     while (l < mc->num_hidden_layers && model_layer(mc, (int)l).mlp.E == 0) l++;
@@ -26,8 +29,7 @@ static int64_t first_with_experts(const model_config *mc) {
 
 const char *gguf_deepseek_lacks(const model_config *mc) {
     int64_t first = first_with_experts(mc);
-    if (mc->kv_lora_rank == 0) return "kv_lora_rank";
-    if (!mc->rope_interleaved) return "rope_interleaved";
+    if (looks_lite(mc) && mc->q_lora_rank > 0) return "q_lora_rank";
     if (fabs(mc->norm_eps / LATENT_EPS - 1) > 1e-9) return "rms_norm_eps";
     if (first == mc->num_hidden_layers) return "num_experts";
     for (int64_t l = first; l < mc->num_hidden_layers; l++)
@@ -54,8 +56,6 @@ void gguf_deepseek_write(const model_config *mc, const gguf_arch *arch, gguf_pai
         int64_t x;
         bool said;
     } ints[] = {
-        {"attention.q_lora_rank", mc->q_lora_rank, mc->q_lora_rank > 0},
-        {"attention.kv_lora_rank", mc->kv_lora_rank, true},
         {"leading_dense_block_count", first, true},
         {"expert_shared_count", m.shared / m.F, true},
         {"expert_gating_func", m.router.sigmoid ? GATING_SIGMOID : GATING_SOFTMAX, true},
@@ -76,38 +76,6 @@ void gguf_deepseek_write(const model_config *mc, const gguf_arch *arch, gguf_pai
 
 static void put_int(json_t *o, const char *option, int64_t x) {
     json_object_set_new(o, option, json_integer(x));
-}
-
-/* Widths of a head: keys and values as a model without latents would have them. */
-static status read_latents(const gguf_facts *f, const gguf_arch *arch, json_t *o, err *e) {
-    int64_t key = 0, value = 0, rotary = 0, q = 0, kv = 0, split = 0;
-    TRY(gguf_arch_int(f, arch, "attention.key_length_mla", &split, e));
-    if (split) {
-        err_set(e, ST_USAGE, "%s: keys and values of latents are split (attn_k_b, attn_v_b)",
-                f->meta->label);
-        err_hint(e, "import the Hugging Face folder, or a file that has attn_kv_b");
-        return err_where(e, "%s.attention.key_length_mla", arch->name);
-    }
-    TRY(gguf_arch_int(f, arch, "attention.key_length", &key, e));
-    TRY(gguf_arch_int(f, arch, "attention.value_length", &value, e));
-    TRY(gguf_arch_int(f, arch, "rope.dimension_count", &rotary, e));
-    TRY(gguf_arch_int(f, arch, "attention.q_lora_rank", &q, e));
-    TRY(gguf_arch_int(f, arch, "attention.kv_lora_rank", &kv, e));
-    if (kv < 1 || value < 1 || rotary < 1 || rotary >= key) {
-        err_set(e, ST_FORMAT,
-                "%s: latents of %lld, keys of %lld (%lld rotated) and values of %lld "
-                "are not possible",
-                f->meta->label, (long long)kv, (long long)key, (long long)rotary, (long long)value);
-        return err_where(e, "%s.attention.kv_lora_rank", arch->name);
-    }
-    put_int(o, "q_lora_rank", q);
-    put_int(o, "kv_lora_rank", kv);
-    put_int(o, "qk_nope_head_dim", key - rotary);
-    put_int(o, "qk_rope_head_dim", rotary);
-    put_int(o, "v_head_dim", value);
-    json_object_set_new(o, "partial_rotary_factor", json_real(1));
-    json_object_del(o, "head_dim");
-    return ST_OK;
 }
 
 static status read_router(const gguf_facts *f, const gguf_arch *arch, json_t *o, err *e) {
@@ -134,7 +102,6 @@ status gguf_deepseek_read(const gguf_facts *f, const gguf_arch *arch, int64_t la
                           err *e) {
     int64_t first = 0, shared = 0;
     char name[64];
-    TRY(read_latents(f, arch, o, e));
     TRY(read_router(f, arch, o, e));
     TRY(gguf_arch_int(f, arch, "leading_dense_block_count", &first, e));
     TRY(gguf_arch_int(f, arch, "expert_shared_count", &shared, e));

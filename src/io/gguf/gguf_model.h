@@ -27,11 +27,12 @@ status gguf_model_open_bytes(gguf_model *m, const void *bytes, size_t len, const
                              err *e) ATH_MUST_USE;
 void gguf_model_close(gguf_model *m);
 
-/* A param_locate_fn with a gguf_model as context: matrices stay in the file, vectors do not. */
+/* A param_locate_fn with a gguf_model as context: matrices stay in the file, but for those that it has as two; vectors do
+ * not. */
 bool gguf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes);
 /* Fills the masters of what did not stay in the file, in a store that was declared from m->config.
  */
-status gguf_model_load_vectors(const gguf_model *m, const param_store *s, err *e) ATH_MUST_USE;
+status gguf_model_load_rest(const gguf_model *m, const param_store *s, err *e) ATH_MUST_USE;
 /* Ids that end a text or a turn (eos, eot, eom), in the file's order of importance. */
 void gguf_model_end_ids(const gguf_model *m, tok_ids *out);
 

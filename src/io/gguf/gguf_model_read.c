@@ -17,21 +17,19 @@ static const gguf_view *find(const void *ctx, const char *name) {
 
 /* ---- checks ---- */
 
-static status wrong_shape(const param *p, const gguf_view *v, err *e) {
-    char got[96] = "";
-    for (int i = v->rank - 1; i >= 0; i--)
-        snprintf(got + strlen(got), sizeof got - strlen(got), "%lld%s", (long long)v->dims[i],
-                 i ? "," : "");
-    if (p->rank == 1)
-        err_set(e, ST_FORMAT, "tensor '%s' has shape [%s], the metadata ask for [%lld]", v->name,
-                got, (long long)p->cols);
-    else if (p->experts)
-        err_set(e, ST_FORMAT, "tensor '%s' has shape [%s], the metadata ask for [%lld,%lld,%lld]",
-                v->name, got, (long long)p->experts, (long long)(p->rows / p->experts),
-                (long long)p->cols);
-    else
-        err_set(e, ST_FORMAT, "tensor '%s' has shape [%s], the metadata ask for [%lld,%lld]",
-                v->name, got, (long long)p->rows, (long long)p->cols);
+/* Dimensions are written as in Hugging Face files, the fastest last. */
+static void shape_text(char out[96], int rank, const int64_t *dims) {
+    out[0] = 0;
+    for (int i = rank - 1; i >= 0; i--)
+        snprintf(out + strlen(out), 96 - strlen(out), "%lld%s", (long long)dims[i], i ? "," : "");
+}
+
+static status wrong_shape(const gguf_view *v, int rank, const int64_t *dims, err *e) {
+    char got[96], want[96];
+    shape_text(got, v->rank, v->dims);
+    shape_text(want, rank, dims);
+    err_set(e, ST_FORMAT, "tensor '%s' has shape [%s], the metadata ask for [%s]", v->name, got,
+            want);
     err_hint(e, "the file is damaged, or was made by a tool that llama.cpp does not agree with");
     return err_where(e, "%s", v->name);
 }
@@ -51,13 +49,29 @@ static status check_format(const gguf_view *v, err *e) {
     return err_where(e, "%s", v->name);
 }
 
-static status check_tensor(const gguf_reader *r, const param *p, err *e) {
+static status check_named(const gguf_reader *r, const char *name, int rank, const int64_t dims[3],
+                          err *e) {
     const gguf_view *v;
-    TRY(gguf_require(r, p->name, &v, e));
-    int rank = p->experts ? 3 : p->rank;
-    bool same = v->rank == rank && v->cols == p->cols && (rank == 1 || v->rows == p->rows) &&
-                (rank < 3 || v->dims[2] == p->experts);
-    return same ? check_format(v, e) : wrong_shape(p, v, e);
+    TRY(gguf_require(r, name, &v, e));
+    bool same = v->rank == rank;
+    for (int i = 0; i < rank; i++) same = same && v->dims[i] == dims[i];
+    return same ? check_format(v, e) : wrong_shape(v, rank, dims, e);
+}
+
+/* Keys and values of latents are two tensors. */
+static bool is_halved(const gguf_reader *r, const param *p) {
+    return p->part == PART_KV_B && !gguf_find(r, p->name);
+}
+
+static status check_tensor(const gguf_model *m, const param *p, err *e) {
+    if (is_halved(m->file, p)) {
+        gguf_halves s = gguf_halves_of(&m->config, p);
+        TRY(check_named(m->file, s.key, 3, (int64_t[]){s.n, s.R, s.H}, e));
+        return check_named(m->file, s.value, 3, (int64_t[]){s.R, s.v, s.H}, e);
+    }
+    int64_t dims[3] = {p->cols, p->rows, p->experts};
+    if (p->experts) dims[1] /= p->experts;
+    return check_named(m->file, p->name, p->experts ? 3 : p->rank, dims, e);
 }
 
 /* Tensors that are read with the config, and one that repeats what the others say. */
@@ -74,21 +88,36 @@ static int compare_text(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Names of the tensors that the model has in the file, sorted. */
+static const char **tensor_names(const gguf_model *m, const param_store *s, arena *a, int *n) {
+    const char **names = ARENA_ARRAY(a, const char *, 2 * param_count(s));
+    *n = 0;
+    for (int i = 0; i < param_count(s); i++) {
+        const param *p = param_at(s, i);
+        if (!is_halved(m->file, p)) {
+            names[(*n)++] = p->name;
+            continue;
+        }
+        gguf_halves h = gguf_halves_of(&m->config, p);
+        names[(*n)++] = arena_printf(a, "%s", h.key);
+        names[(*n)++] = arena_printf(a, "%s", h.value);
+    }
+    qsort(names, (size_t)*n, sizeof *names, compare_text);
+    return names;
+}
+
 /* No tensor but those of the model: one that is left out would change what is computed. */
-static status check_no_other(const gguf_reader *r, const param_store *s, err *e) {
-    int n = param_count(s);
-    const char **names = xmalloc(sizeof *names * (size_t)(n + 1)), *other = NULL;
-    for (int i = 0; i < n; i++) names[i] = param_at(s, i)->name;
-    qsort(names, (size_t)n, sizeof *names, compare_text);
-    for (int64_t i = 0; i < gguf_count(r) && !other; i++) {
-        const char *name = gguf_get(r, i)->name;
+static status check_no_other(const gguf_model *m, const param_store *s, arena *a, err *e) {
+    int n;
+    const char **names = tensor_names(m, s, a, &n), *other = NULL;
+    for (int64_t i = 0; i < gguf_count(m->file) && !other; i++) {
+        const char *name = gguf_get(m->file, i)->name;
         if (is_extra(name)) continue;
         if (!bsearch(&name, names, (size_t)n, sizeof *names, compare_text)) other = name;
     }
-    free(names);
     if (!other) return ST_OK;
     err_set(e, ST_FORMAT, "%s: tensor '%s' belongs to no part of this architecture",
-            gguf_get_meta(r)->label, other);
+            gguf_get_meta(m->file)->label, other);
     return err_where(e, "%s", other);
 }
 
@@ -101,9 +130,8 @@ static status check_tensors(const gguf_model *m, err *e) {
         st = err_set(e, ST_FORMAT, "there are %lld tensors for %lld layers",
                      (long long)gguf_count(m->file), (long long)m->config.num_hidden_layers);
     if (st == ST_OK) model_declare(&m->config, s);
-    for (int i = 0; i < param_count(s) && st == ST_OK; i++)
-        st = check_tensor(m->file, param_at(s, i), e);
-    if (st == ST_OK) st = check_no_other(m->file, s, e);
+    for (int i = 0; i < param_count(s) && st == ST_OK; i++) st = check_tensor(m, param_at(s, i), e);
+    if (st == ST_OK) st = check_no_other(m, s, a, e);
     arena_free(a);
     return st;
 }
@@ -161,29 +189,58 @@ static const gguf_view *view_of(const gguf_model *m, const param *p) {
 
 bool gguf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes) {
     const gguf_model *m = ctx;
-    if (p->rank == 1) return false;
+    if (p->rank == 1 || is_halved(m->file, p)) return false;
     const gguf_view *v = view_of(m, p);
     *offset_bytes = v->data - (const uint8_t *)m->base;
     *stored = v->format->dt;
     return *stored != DT_COUNT;
 }
 
-static status load_vector(const gguf_view *v, const held_array *a, int i, dev_room *room, err *e) {
+/* The matrix of keys and values of latents, of its two tensors. */
+static status read_half(const gguf_model *m, const gguf_halves *s, bool values, float *dst,
+                        err *e) {
+    const gguf_view *v = gguf_find(m->file, values ? s->value : s->key);
+    float *line = xmalloc(sizeof *line * (size_t)v->cols);
+    status st = ST_OK;
+    for (int64_t i = 0; i < v->rows && st == ST_OK; i++) {
+        st = gguf_read_f32(v, i, 1, line, e);
+        for (int64_t j = 0; j < v->cols && st == ST_OK; j++) {
+            int64_t row, col;
+            gguf_halves_place(s, values, i, j, &row, &col);
+            dst[row * s->R + col] = line[j];
+        }
+    }
+    free(line);
+    return st;
+}
+
+static status read_halves(const gguf_model *m, const param *p, float *dst, err *e) {
+    gguf_halves s = gguf_halves_of(&m->config, p);
+    TRY(read_half(m, &s, false, dst, e));
+    return read_half(m, &s, true, dst, e);
+}
+
+static status load_rest(const gguf_model *m, const held_array *a, int i, dev_room *room, err *e) {
+    const param *p = param_at(a->store, i);
     held_piece h = held_piece_of(a, i);
     float *host = held_borrow(a, &h, room);
-    TRY(gguf_read_f32(v, 0, v->rows, host, e));
+    if (is_halved(m->file, p)) {
+        TRY(read_halves(m, p, host, e));
+    } else {
+        const gguf_view *v = view_of(m, p);
+        TRY(gguf_read_f32(v, 0, v->rows, host, e));
+    }
     held_put_back(a, &h, host);
     return ST_OK;
 }
 
-status gguf_model_load_vectors(const gguf_model *m, const param_store *s, err *e) {
+status gguf_model_load_rest(const gguf_model *m, const param_store *s, err *e) {
     held_array masters = held_masters(s);
     dev_room room = {0};
     status st = ST_OK;
     for (int i = 0; i < param_count(s) && st == ST_OK; i++) {
         const param *p = param_at(s, i);
-        if (!p->mapped && p->part < PART_LORA_A)
-            st = load_vector(view_of(m, p), &masters, i, &room, e);
+        if (!p->mapped && p->part < PART_LORA_A) st = load_rest(m, &masters, i, &room, e);
     }
     dev_room_free(&room);
     if (st == ST_OK) param_refresh_work(s);
@@ -237,8 +294,11 @@ status gguf_model_read(const gguf_model *m, const param_store *s, err *e) {
     status st = ST_OK;
     for (int i = 0; i < param_count(file) && st == ST_OK; i++) {
         const param *p = param_at(file, i);
-        const gguf_view *v = view_of(m, p);
-        st = p->rank == 1 ? read_vector(v, &rows, p, e) : read_matrix(v, &rows, p, e);
+        if (is_halved(m->file, p))
+            st = read_halves(m, p, gguf_rows_at(&rows, p, 0), e);
+        else
+            st = p->rank == 1 ? read_vector(view_of(m, p), &rows, p, e)
+                              : read_matrix(view_of(m, p), &rows, p, e);
     }
     if (st == ST_OK) param_refresh_work(s);
     arena_free(a);

@@ -31,6 +31,12 @@ typedef struct matrix {
     const quant_format *format;
 } matrix;
 
+static status not_held(const matrix *m, int64_t row, err *e) {
+    err_at(e, ST_NONFINITE, m->p.name, "tensor '%s', row %lld: a number is not finite or beyond %s",
+           m->p.name, (long long)row, m->format->name);
+    return err_hint(e, "write F32 or BF16, or look where such weights come from");
+}
+
 static status fill_rows(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
     const matrix *m = ctx;
     const quant_format *f = m->format;
@@ -38,10 +44,7 @@ static status fill_rows(void *ctx, int64_t first, int64_t n, void *dst, err *e) 
     for (int64_t i = 0; i < n; i++) {
         const float *row = gguf_rows_at(&m->w->rows, &m->p, first + i);
         if (quant_from_f32(f, (uint8_t *)dst + (size_t)i * bytes, row, m->p.cols)) continue;
-        err_at(e, ST_NONFINITE, m->p.name,
-               "tensor '%s', row %lld: a number is not finite or beyond %s", m->p.name,
-               (long long)(first + i), f->name);
-        return err_hint(e, "write F32 or BF16, or look where such weights come from");
+        return not_held(m, first + i, e);
     }
     return ST_OK;
 }
@@ -51,12 +54,40 @@ static bool is_block(quant_type type) {
 }
 
 /* As llama.cpp chooses: positions and routers stay exact, the matrix of the head is not in 4 bits. */
-static quant_type type_of(const writer *w, const param *p) {
+static quant_type type_of(const writer *w, const param *p, int64_t cols) {
     quant_type type = w->type;
     bool head = p->part == PART_HEAD || (p->part == PART_EMBED && w->file.tie_word_embeddings);
     if (p->part == PART_POSITIONS || p->part == PART_ROUTER) return QUANT_F32;
     if (head && is_block(type)) type = QUANT_Q8_0;
-    return p->cols % quant_by_type(type)->block == 0 ? type : QUANT_F16;
+    return cols % quant_by_type(type)->block == 0 ? type : QUANT_F16;
+}
+
+/* One of the two tensors that keys and values of latents are in a file: the context of fill_half. */
+typedef struct half {
+    matrix m; /* p: of both */
+    gguf_halves s;
+    bool values;
+} half;
+
+static status fill_half(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
+    const half *h = ctx;
+    const quant_format *f = h->m.format;
+    const float *from = gguf_rows_at(&h->m.w->rows, &h->m.p, 0);
+    int64_t cols = h->values ? h->s.R : h->s.n;
+    size_t bytes = (size_t)(cols / f->block) * (size_t)f->bytes;
+    float *line = xmalloc(sizeof *line * (size_t)cols);
+    status st = ST_OK;
+    for (int64_t i = 0; i < n && st == ST_OK; i++) {
+        for (int64_t j = 0; j < cols; j++) {
+            int64_t row, col;
+            gguf_halves_place(&h->s, h->values, first + i, j, &row, &col);
+            line[j] = from[row * h->s.R + col];
+        }
+        if (!quant_from_f32(f, (uint8_t *)dst + (size_t)i * bytes, line, cols))
+            st = not_held(&h->m, first + i, e);
+    }
+    free(line);
+    return st;
 }
 
 /* The numbers of a vector; where the model has none, or the store that is only checked is not
@@ -80,7 +111,7 @@ static gguf_tensor make_tensor(writer *w, const param *p) {
     }
     if (p->experts) t.rank = 3, t.dims[1] = p->rows / p->experts, t.dims[2] = p->experts;
     matrix *m = ARENA_NEW(w->a, matrix);
-    t.type = type_of(w, p);
+    t.type = type_of(w, p, p->cols);
     *m = (matrix){.w = w, .p = *p, .format = quant_by_type(t.type)};
     if (p->part == PART_HEAD && w->src->config->tie_word_embeddings) m->p.part = PART_EMBED;
     t.fill = fill_rows;
@@ -88,18 +119,34 @@ static gguf_tensor make_tensor(writer *w, const param *p) {
     return t;
 }
 
+static gguf_tensor make_half(writer *w, const param *p, bool values) {
+    half *h = ARENA_NEW(w->a, half);
+    *h = (half){.m = {.w = w, .p = *p}, .s = gguf_halves_of(&w->file, p), .values = values};
+    const gguf_halves *s = &h->s;
+    gguf_tensor t = {.name = values ? s->value : s->key, .rank = 3, .fill = fill_half, .ctx = h};
+    t.dims[0] = values ? s->R : s->n, t.dims[1] = values ? s->v : s->R, t.dims[2] = s->H;
+    t.type = type_of(w, p, t.dims[0]);
+    h->m.format = quant_by_type(t.type);
+    return t;
+}
+
 static void make_tensors(writer *w) {
+    bool halves = gguf_arch_find(w->file.family->gguf_arch)->experts & GGUF_EXPERTS_DEEPSEEK;
     gguf_factors factors[2];
     int n = gguf_rope_factors(w->a, &w->file, factors);
-    w->tensors = ARENA_ARRAY(w->a, gguf_tensor, param_count(w->params) + n);
+    w->tensors = ARENA_ARRAY(w->a, gguf_tensor, 2 * param_count(w->params) + n);
     for (int i = 0; i < n; i++)
         w->tensors[w->n++] = (gguf_tensor){.name = factors[i].name,
                                            .type = QUANT_F32,
                                            .rank = 1,
                                            .dims = {factors[i].n},
                                            .data = factors[i].factor};
-    for (int i = 0; i < param_count(w->params); i++)
-        w->tensors[w->n++] = make_tensor(w, param_at(w->params, i));
+    for (int i = 0; i < param_count(w->params); i++) {
+        const param *p = param_at(w->params, i);
+        bool two = halves && p->part == PART_KV_B;
+        w->tensors[w->n++] = two ? make_half(w, p, false) : make_tensor(w, p);
+        if (two) w->tensors[w->n++] = make_half(w, p, true);
+    }
 }
 
 /* ---- metadata ---- */

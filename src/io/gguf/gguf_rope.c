@@ -106,6 +106,9 @@ static status read_kind(const gguf_facts *f, const gguf_arch *arch, const char *
     TRY(gguf_arch_float(f, arch, "rope.scaling.factor", &factor, e));
     TRY(gguf_arch_int(f, arch, "rope.scaling.original_context_length", &original, e));
     bool scaled = factor > 0 && factor != 1;
+    /* llama.cpp looks at these lists whatever the file says of scaling; MiniCPM 3's converter says nothing */
+    bool lists = arch->has_rope_factors && f->find(f->ctx, "rope_factors_long.weight");
+    if (strcmp(kind, "linear") == 0 && !scaled && lists) kind = "longrope";
     if (strcmp(kind, "linear") == 0 && !scaled) return ST_OK;
     json_object_set_new(rope, "rope_type", json_string(kind));
     if (original > 0)

@@ -65,6 +65,7 @@ const model_family family_minicpm3 = {
     .activations = "silu" HF_ACTIVATIONS,
     .names = {HF_LLAMA_NAMES},
     .pad_row_fixed = true,
+    .gguf_arch = "minicpm3",
     .loaded_by = BY_TRANSFORMERS | BY_VLLM,
     .defaults = minicpm3_defaults,
     .from_hf = minicpm3_from_hf,

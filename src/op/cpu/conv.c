@@ -4,6 +4,7 @@
 #include "op/cpu/ops.h"
 #include "op/cpu/rows.h"
 #include "op/cpu/vmath.h"
+#include "op/span.h"
 
 enum { BLOCK = 4 * VW }; /* columns */
 
@@ -52,32 +53,36 @@ static void conv_fwd(const op_call *c) {
 /* ---- sequences that go on ---- */
 
 /* Row t of sequence b, which may be one of the state's; a state counts as 0 at position 0. */
-V_INLINE vf row_of_sequence(const op_call *c, int64_t b, int64_t t, int64_t j, int64_t n,
-                            dtype dt) {
-    int64_t W = c->attr->conv.W, T = c->attr->conv.T;
-    if (t >= 0) return row_get(&c->in[1], b * T + t, j, n, dt);
-    bool zero = ((const int32_t *)c->in[3].data)[b * c->in[3].ld] == 0;
+V_INLINE vf row_of_sequence(const op_call *c, const op_span *k, int64_t b, int64_t t, int64_t j,
+                            int64_t n, dtype dt) {
+    int64_t W = c->attr->conv.W;
+    if (t >= 0) return row_get(&c->in[1], k->first + t, j, n, dt);
+    bool zero = k->pos == 0 && k->rows > 0;
     return zero ? v_zero() : row_get(&c->in[0], b * (W - 1) + t + W - 1, j, n, dt);
 }
 
-V_INLINE void continue_columns(const op_call *c, int64_t b, int64_t j, int64_t n, dtype dt) {
-    int64_t W = c->attr->conv.W, T = c->attr->conv.T, cols = c->in[1].cols;
-    int64_t rows = ((const int32_t *)c->in[3].data)[b * c->in[3].ld + 1];
+V_INLINE void continue_columns(const op_call *c, const op_span *k, int64_t b, int64_t j, int64_t n,
+                               dtype dt) {
+    int64_t W = c->attr->conv.W, cols = c->in[1].cols;
+    int64_t end = span_end(k, c->attr->conv.by_row, c->attr->conv.T);
     vf last[OP_MAX_TAPS];
-    for (int64_t t = 0; t < T; t++) {
+    for (int64_t t = 0; t < k->rows; t++) {
         vf s = v_zero();
-        for (int64_t k = 0; k < W && t < rows; k++)
-            s = v_fma(get_upto(c->ws, k * cols + j, n, DT_F32),
-                      row_of_sequence(c, b, t - W + 1 + k, j, n, dt), s);
-        row_put(&c->out[1], b * T + t, j, s * v_logistic(s), n, false, dt);
+        for (int64_t i = 0; i < W; i++)
+            s = v_fma(get_upto(c->ws, i * cols + j, n, DT_F32),
+                      row_of_sequence(c, k, b, t - W + 1 + i, j, n, dt), s);
+        row_put(&c->out[1], k->first + t, j, s * v_logistic(s), n, false, dt);
     }
-    for (int64_t k = 0; k < W - 1; k++) last[k] = row_of_sequence(c, b, rows - W + 1 + k, j, n, dt);
-    for (int64_t k = 0; k < W - 1; k++)
-        row_put(&c->out[0], b * (W - 1) + k, j, last[k], n, false, dt);
+    for (int64_t t = 0; t < k->pad; t++) row_put(&c->out[1], end + t, j, v_zero(), n, false, dt);
+    for (int64_t i = 0; i < W - 1; i++)
+        last[i] = row_of_sequence(c, k, b, k->rows - W + 1 + i, j, n, dt);
+    for (int64_t i = 0; i < W - 1; i++)
+        row_put(&c->out[0], b * (W - 1) + i, j, last[i], n, false, dt);
 }
 
 V_INLINE void continue_sequence(const op_call *c, int64_t b, dtype dt) {
-    FOR_VECTORS(c->in[1].cols, j, n) continue_columns(c, b, j, n, dt);
+    op_span k = span_at(&c->in[3], c->attr->conv.by_row, b, c->attr->conv.B, c->attr->conv.T);
+    FOR_VECTORS(c->in[1].cols, j, n) continue_columns(c, &k, b, j, n, dt);
 }
 
 static void conv_state_fwd(const op_call *c) {

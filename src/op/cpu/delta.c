@@ -8,11 +8,13 @@
 #include "op/cpu/delta_chunk.h"
 #include "op/cpu/ops.h"
 #include "op/cpu/parts.h"
+#include "op/span.h"
 
 /* Threads for so many heads. */
 static int delta_threads(const op_call *c) {
     const op_delta *d = &c->attr->delta;
-    return (int64_t)d->B * d->T * d->Hv * d->Dk * d->Dv < SMALL_PRODUCT / 8 ? 1 : call_threads(c);
+    int64_t rows = d->by_row ? d->T : (int64_t)d->B * d->T;
+    return rows * d->Hv * d->Dk * d->Dv < SMALL_PRODUCT / 8 ? 1 : call_threads(c);
 }
 
 /* Floats of a thread: a chunk, Y and U, O, K scaled, the state. */
@@ -76,13 +78,14 @@ static void delta_fwd(const op_call *c) {
 
 /* ---- sequences that go on ---- */
 
-/* One row: S' = e^g S; u = beta (v - S'^T k); S = S' + k u^T; o = S^T q, a vector of columns at a time. q, k: scaled, in room. */
-V_INLINE void attend_row(const op_call *c, int64_t b, int64_t h, bool zero, float *room, dtype dt) {
+/* Row `row` of sequence b: S' = e^g S; u = beta (v - S'^T k); S = S' + k u^T; o = S^T q, a vector of columns at a time. q, k: scaled, in room. */
+V_INLINE void attend_row(const op_call *c, int64_t b, int64_t h, int64_t row, bool zero,
+                         const tensor *from, float *room, dtype dt) {
     const op_delta *d = &c->attr->delta;
-    const float *g = (const float *)c->in[3].data + b * d->T * c->in[3].ld;
-    const tensor *from = &c->in[0], *to = &c->out[0];
+    const float *g = (const float *)c->in[3].data + row * c->in[3].ld;
+    const tensor *to = &c->out[0];
     float keep = zero ? 0.0f : expf(g[d->Hv + h]), beta = g[h];
-    int64_t row = b * d->T, hk = h / (d->Hv / d->Hk), at = (b * d->Hv + h) * d->Dk;
+    int64_t hk = h / (d->Hv / d->Hk), at = (b * d->Hv + h) * d->Dk;
     float *q = room, *k = q + delta_round(d->Dk, VW);
     delta_load(q, &c->in[1], row, 1, 1, hk * d->Dk, d->Dk, d->q_scale, dt);
     delta_load(k, &c->in[1], row, 1, 1, ((int64_t)d->Hk + hk) * d->Dk, d->Dk, d->k_scale, dt);
@@ -101,24 +104,38 @@ V_INLINE void attend_row(const op_call *c, int64_t b, int64_t h, bool zero, floa
     }
 }
 
+/* A state stays where it is, in place or not. */
+static void copy_state(const op_call *c, int64_t at) {
+    const op_delta *d = &c->attr->delta;
+    if (c->in[0].data == c->out[0].data) return;
+    for (int64_t i = 0; i < d->Dk; i++)
+        memcpy((float *)c->out[0].data + (at + i) * c->out[0].ld,
+               (const float *)c->in[0].data + (at + i) * c->in[0].ld,
+               (size_t)d->Dv * sizeof(float));
+}
+
+/* All rows of the sequence in one form; with by_row one by one. The first reads the state that comes in, the others what
+ * the row before has made. */
 V_INLINE void continue_head(const op_call *c, float *ws, int64_t b, int64_t h, dtype dt) {
     const op_delta *d = &c->attr->delta;
-    const int32_t *span = (const int32_t *)c->in[4].data + b * c->in[4].ld;
-    int64_t at = (b * d->Hv + h) * d->Dk;
-    bool zero = span[0] == 0;
-    if (d->T == 1 && span[1] == 1) {
-        attend_row(c, b, h, zero, ws, dt);
+    op_span span = span_at(&c->in[4], d->by_row, b, d->B, d->T);
+    int64_t at = (b * d->Hv + h) * d->Dk, end = span_end(&span, d->by_row, d->T);
+    bool zero = span.pos == 0;
+    for (int64_t t = end; t < end + span.pad; t++) FOR_VECTORS(d->Dv, j, n)
+    row_put(&c->out[1], t, h * d->Dv + j, v_zero(), n, false, dt);
+    if (d->by_row && span.rows == 0) copy_state(c, at);
+    if (d->by_row || (d->T == 1 && span.rows == 1)) {
+        for (int64_t t = 0; t < span.rows; t++)
+            attend_row(c, b, h, span.first + t, zero && t == 0, t ? &c->out[0] : &c->in[0], ws, dt);
         return;
     }
     delta_chunk x = delta_chunk_at(d, ws);
     float *S = ws + delta_chunk_floats(d), *room = S + x.Dkp * x.Dvp;
-    head p = {.c = c, .first = 1, .out = 1, .b = b, .h = h, .rows = span[1]};
+    head p = {.c = c, .first = 1, .out = 1, .b = b, .h = h, .rows = span.rows};
     memset(S, 0, (size_t)(x.Dkp * x.Dvp) * sizeof *S);
     if (!zero) delta_load(S, &c->in[0], at, d->Dk, d->Dk, 0, d->Dv, 1.0f, DT_F32);
     for (int64_t t = 0; t < p.rows; t += DELTA_ROWS)
         attend_chunk(&p, &x, room, S, zero && t == 0, t, dt);
-    for (int64_t t = p.rows; t < d->T; t++) FOR_VECTORS(d->Dv, j, n)
-    row_put(&c->out[1], b * d->T + t, h * d->Dv + j, v_zero(), n, false, dt);
     delta_store(&c->out[0], at, d->Dk, 0, d->Dv, S, false, DT_F32);
 }
 

@@ -27,6 +27,7 @@ typedef struct head {
     const tensor *teacher; /* NULL: there is none */
     /* workspace */
     float *logits, *dx_chunk;
+    float *whole; /* the teacher's rows of a chunk, where it names its tokens */
     void *gemm;
 } head;
 
@@ -66,11 +67,27 @@ V_INLINE void head_row(const head *h, int64_t n, float *logits, bool grad, dtype
     s_put(logits, target, d_target, dt);
 }
 
+/* What the teacher says of all tokens of row n; `whole` is the room where it names some. */
+static const float *teacher_row(const head *h, int64_t n, float *whole) {
+    const float *known = f32_at(h->teacher, n);
+    const tensor *tokens = &h->c->in[5];
+    int64_t V = h->c->in[1].rows;
+    if (!tokens->data) return known;
+    for (int64_t v = 0; v < V; v++) whole[v] = -INFINITY;
+    const int32_t *id = (const int32_t *)tokens->data + n * tokens->ld;
+    for (int64_t i = 0; i < tokens->cols; i++) {
+        CHECK(id[i] >= 0 && id[i] < V, "head: token %d is outside the vocabulary of %lld", id[i],
+              (long long)V);
+        whole[id[i]] = known[i];
+    }
+    return whole;
+}
+
 /* Row n of a student. */
 V_INLINE void distill_row(const head *h, int64_t n, float *logits, bool grad, dtype dt) {
     const op_call *c = h->c;
     int64_t V = c->in[1].rows;
-    const float *teacher = f32_at(h->teacher, n);
+    const float *teacher = teacher_row(h, n, h->whole + (logits - h->logits));
     int32_t target = ((const int32_t *)c->in[2].data)[n * c->in[2].ld];
     CHECK(target < V, "head: target %d is outside the vocabulary of %lld", target, (long long)V);
     float cap = c->attr->head.softcap, w = c->attr->head.distill, T = c->attr->head.temperature;
@@ -194,7 +211,9 @@ static void run_chunks(head h) {
     bool grad = h.dx.data || h.dw.data || h.dbias.data;
     h.logits = c->ws;
     h.dx_chunk = (float *)((char *)c->ws + align64(chunk * V * 4));
-    h.gemm = (char *)h.dx_chunk + dx_chunk_bytes(x, chunk);
+    h.whole = (float *)((char *)h.dx_chunk + dx_chunk_bytes(x, chunk));
+    bool names = h.teacher && c->in[5].data;
+    h.gemm = (char *)h.whole + (names ? align64(chunk * V * 4) : 0);
     for (int64_t n0 = 0; n0 < N; n0 += chunk) {
         int64_t rows = N - n0 < chunk ? N - n0 : chunk;
         make_logits(&h, n0, rows);
@@ -243,6 +262,7 @@ static void head_workspace(const op_infer *io, int64_t ws[3]) {
     int64_t bytes = gemm_bytes(io->dev, chunk, V, x->cols, x->dt);
     int64_t last = chunk > 0 ? gemm_bytes(io->dev, x->rows % chunk, V, x->cols, x->dt) : 0;
     ws[0] = align64(chunk * V * 4) + dx_chunk_bytes(x, chunk) + (last > bytes ? last : bytes);
+    if (io->kind == OP_HEAD_DISTILL && io->in[5].rows) ws[0] += align64(chunk * V * 4);
     if (io->kind == OP_HEAD_NLL) ws[1] = ws[0];
 }
 

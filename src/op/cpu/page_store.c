@@ -3,6 +3,9 @@
 #include "op/cpu/ops.h"
 #include "op/cpu/rows.h"
 
+/* A number that goes to a line of its own takes as long as this many numbers that are read in order. */
+enum { LINE = 16 };
+
 /* The numbers of a head as the cache has them: beyond the range of f16 the largest, but for infinity. */
 V_INLINE void narrow_head(const tensor *src, int64_t n, int64_t first, int64_t W, uint16_t *to) {
     const vf most = v_set1(65504.0f), infinite = v_set1(__builtin_inff());
@@ -51,7 +54,8 @@ static void page_store_fwd(const op_call *c) {
         op_find_reference(OP_PAGE_STORE, src->dt)->fwd(c);
         return;
     }
-#pragma omp parallel for num_threads(loop_threads(c, src->rows * src->cols)) schedule(static)
+    int64_t work = src->rows * src->cols * (p->turned ? LINE : 1);
+#pragma omp parallel for num_threads(loop_threads(c, work)) schedule(static)
     for (int64_t n = 0; n < src->rows; n++) {
         int64_t place = ((const int32_t *)c->in[2].data)[n * c->in[2].ld];
         CHECK(place < places, "page_store: place %lld is outside the cache of %lld",

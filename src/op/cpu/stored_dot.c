@@ -24,9 +24,11 @@ enum {
     TILE_ROWS = 8,
     WIDE = 2,
     FEW_ROWS = 4,
-    BLOCK_ROWS = 64,
-    SMALL_B = 1 << 17
+    BLOCK_ROWS = 64
 };
+/* Work that waking a thread costs: numbers of B times the rows that they are multiplied with; to decode a number takes as long as
+ * some rows. */
+enum { SMALL_WORK = 1 << 19, DECODING = 3 };
 /* Elements of A up to which each thread rounds all of it for itself: less work than waiting. */
 enum { OWN_A = 1 << 15 };
 
@@ -389,7 +391,7 @@ int64_t CPU_FN(stored_dot_ws)(int threads, int64_t m, int64_t k) {
 void CPU_FN(stored_dot)(int threads, const gemm_args *g, void *ws) {
     columns_fn product = find_product(g->b_stored);
     int64_t own = rounded_bytes(g->m, g->k);
-    if (g->n * g->k < SMALL_B) threads = 1;
+    if (g->n * g->k * (g->m + DECODING) < SMALL_WORK) threads = 1;
     bool each = g->m * g->k <= OWN_A;
 #pragma omp parallel num_threads(threads)
     {

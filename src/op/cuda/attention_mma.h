@@ -16,13 +16,12 @@
  * where one kernel with atomics would have 5; but then sums had no fixed order. Shared memory of a
  * block: 16 bits times w (2 rows + 4 columns), forward one operand of rows less; w = 64 or 128: 48,
  * 64 (forward) or 96 KB. 166 to 254 registers and so 8 warps in a multiprocessor; one query: 3 to 6.
- *
- * Tiles lie in shared memory in rows of w numbers, whose 16-byte pieces are permuted by the row
- * (piece ^ row % 8), so that the 8 rows of an ldmatrix lie in different banks. */
+ * Tiles lie as in tile.h. */
 #ifndef OP_CUDA_ATTENTION_MMA_H
 #define OP_CUDA_ATTENTION_MMA_H
 
 #include "op/cuda/attention_any.h"
+#include "op/cuda/tile.h"
 
 enum {
     MMA_ROWS = 16, /* of a band */
@@ -41,10 +40,6 @@ typedef struct mma_form {
 
 /* ---- tiles ---- */
 
-GPU_FN STORE *piece_at(STORE *tile, int32_t w, int32_t row, int32_t piece) {
-    return tile + row * w + ((piece ^ (row & 7)) * 8);
-}
-
 /* Rows x0 .. x0 + n - 1, d numbers each, begin to come; the further ones of `rows`, and columns up to
  * a multiple of 16, are 0. */
 GPU_FN void copy_tile(STORE *to, int32_t w, strip s, int32_t x0, int32_t n, int32_t rows,
@@ -54,9 +49,9 @@ GPU_FN void copy_tile(STORE *to, int32_t w, strip s, int32_t x0, int32_t n, int3
     if (8 * c >= (d + 15) / 16 * 16) return;
     for (int32_t r = (int32_t)thread_x() / pieces; r < rows; r += (int32_t)threads_x() / pieces) {
         if (r < n && 8 * c < d)
-            copy16_async(piece_at(to, w, r, c), strip_row(&s, x0 + r) + 8 * c);
+            copy16_async(tile_piece(to, w, r, c), strip_row(&s, x0 + r) + 8 * c);
         else
-            store4(piece_at(to, w, r, c), zero);
+            store4(tile_piece(to, w, r, c), zero);
     }
 }
 
@@ -77,10 +72,10 @@ GPU_FN void make_scores(mma_form f, float s[MMA_BANDS][MMA_N][4], STORE *A, int3
         uint32_t x[MMA_BANDS][4], y[4];
         UNROLL
         for (int m = 0; m < f.bands; m++)
-            matrix_load4(x[m], piece_at(A, f.w, row0 + MMA_ROWS * m + l % 16, 2 * k + l / 16));
+            matrix_load4(x[m], tile_piece(A, f.w, row0 + MMA_ROWS * m + l % 16, 2 * k + l / 16));
         UNROLL
         for (int j = 0; j < f.columns / 8; j += 2) {
-            matrix_load4(y, piece_at(B, f.w, 8 * j + l % 8 + l / 16 * 8, 2 * k + l / 8 % 2));
+            matrix_load4(y, tile_piece(B, f.w, 8 * j + l % 8 + l / 16 * 8, 2 * k + l / 8 % 2));
             UNROLL
             for (int m = 0; m < f.bands; m++) {
                 multiply_add(s[m][j], x[m], y);
@@ -105,7 +100,7 @@ GPU_FN void add_rows_of(mma_form f, float o[MMA_BANDS][MMA_O][4], float p[MMA_BA
         UNROLL
         for (int j = 0; j < f.w / 8; j += 2) {
             if (8 * j >= d) break;
-            matrix_load4_turned(y, piece_at(B, f.w, 8 * k + l % 16, j + l / 16));
+            matrix_load4_turned(y, tile_piece(B, f.w, 8 * k + l % 16, j + l / 16));
             UNROLL
             for (int m = 0; m < f.bands; m++) {
                 multiply_add(o[m][j], x[m], y);
@@ -129,14 +124,14 @@ GPU_FN void put_band(float o[MMA_O][4], const float *factor, STORE *tile, int32_
             const STORE *old = strip_row(&to, x0 + r) + 8 * j + 2 * t;
             v[0] += load(old[0]), v[1] += load(old[1]);
         }
-        *(uint32_t *)(piece_at(tile, w, r, j) + 2 * t) = pack2(v[0], v[1]);
+        *(uint32_t *)(tile_piece(tile, w, r, j) + 2 * t) = pack2(v[0], v[1]);
     }
     sync_warp();
     for (int32_t i = l; i < MMA_ROWS * pieces; i += GPU_WARP) {
         int32_t r = i / pieces, c = i % pieces;
         if (r >= n || 8 * c >= d) continue;
         float v[4];
-        load4(v, piece_at(tile, w, r, c));
+        load4(v, tile_piece(tile, w, r, c));
         store4((STORE *)strip_row(&to, x0 + r) + 8 * c, v);
     }
     sync_warp();

@@ -1,4 +1,4 @@
-/* HEAD_CE and HEAD_NLL: the head of a language model, a chunk of rows at a time.
+/* HEAD_CE, HEAD_NLL and HEAD_DISTILL: the head of a language model, a chunk of rows at a time.
  *
  *   logits = x w^T + bias (float), with softcap c: c tanh(logits / c)
  *   lse = log sum_v exp(logits_v);  nll = lse - logits[target]
@@ -7,10 +7,15 @@
  *
  * s is run->grad_scale * weight in HEAD_CE, dnll of the row in HEAD_NLL, and 0 where the target is negative.
  *
+ * HEAD_DISTILL, with p and q the softmax of the teacher's and of these logits over T:
+ *   nll = (1-w) (lse - logits[target]) + w T^2 sum_v p_v log(p_v / q_v)
+ *   dlogits_v = s ((1-w + 2 z lse) softmax_v - (1-w) [v = target] + w T (q_v - p_v)), with softcap as above
+ *
  * The products are cuBLASLt's, 2 N V C FLOPs each. Between them one kernel, a block for each row: it
  * reads the logits once for maximum and sum together (Milakov & Gimelshein 2018), and a second time,
  * mostly from the cache, to put dlogits in their place, in 16 bits in programs of 16 bits: 8 bytes
- * read and 2 to 4 written for each logit. Rows of the chunk are a multiple of 8 numbers apart, so
+ * read and 2 to 4 written for each logit. With a teacher both read its logits, too, and the divergence a third time:
+ * 24 bytes read. Rows of the chunk are a multiple of 8 numbers apart, so
  * that they are read 16 bytes at a time, and cuBLASLt has its fast kernels, whatever V is. */
 #include "op/cuda/column_sums.h"
 #include "op/cuda/numbers.h"
@@ -18,9 +23,11 @@
 typedef struct head_args {
     float *logits; /* [rows, ld], the chunk's */
     mat targets, nll, lse, dnll;
+    mat teacher; /* f32 logits; absent: none */
     int64_t V, ld;
     const run_numbers *run;
     float cap, z_loss, weight;
+    float distill, temperature; /* 0 and 1 without a teacher */
     int32_t grad;
 } head_args;
 
@@ -46,6 +53,64 @@ GPU_FN void head_count(const float in[HEAD_STEP], float *most, float *sum) {
     float base = *most == -INFINITY ? 0.0f : *most;
     *sum *= expf(old - base);
     for (int i = 0; i < HEAD_STEP; i++) *sum += expf(in[i] - base);
+}
+
+/* What a row has of its teacher. */
+typedef struct lesson {
+    float lse, lse_q; /* of the teacher's logits and of these, over T */
+    float kl;
+} lesson;
+
+/* The teacher's logits [v, v + 8) of row n; -infinity behind the last one. */
+GPU_FN void teacher_read(const head_args *a, int64_t n, int64_t v, float out[HEAD_STEP]) {
+    const float *row = f32_row_of(a->teacher, n);
+    for (int i = 0; i < HEAD_STEP; i++) out[i] = v + i < a->V ? row[v + i] : -INFINITY;
+}
+
+/* log of the sum of exp(x / T) over what all threads have counted of x / T. */
+GPU_FN float log_of_all(float most, float sum, float *room) {
+    float all = block_max(most, room);
+    sync_block();
+    sum = block_sum(most == -INFINITY ? sum : sum * expf(most - all), room);
+    sync_block(); /* the room is free again */
+    return all + logf(sum);
+}
+
+/* Both softmax sums in one pass over the row, the divergence in another. */
+GPU_FN lesson take_lesson(const head_args *a, int64_t n, const float *row, float *room) {
+    int64_t step = (int64_t)threads_x() * HEAD_STEP;
+    float l[HEAD_STEP], t[HEAD_STEP], T = a->temperature;
+    float most = -INFINITY, sum = 0, most_q = -INFINITY, sum_q = 0, kl = 0;
+    lesson x;
+    for (int64_t v = (int64_t)thread_x() * HEAD_STEP; v < a->V; v += step) {
+        head_read(a, row, v, l);
+        teacher_read(a, n, v, t);
+        for (int i = 0; i < HEAD_STEP; i++) l[i] /= T, t[i] /= T;
+        head_count(l, &most_q, &sum_q);
+        head_count(t, &most, &sum);
+    }
+    x.lse = log_of_all(most, sum, room);
+    x.lse_q = log_of_all(most_q, sum_q, room);
+    for (int64_t v = (int64_t)thread_x() * HEAD_STEP; v < a->V; v += step) {
+        head_read(a, row, v, l);
+        teacher_read(a, n, v, t);
+        for (int i = 0; i < HEAD_STEP; i++) {
+            float p = expf(t[i] / T - x.lse);
+            if (p > 0) kl += p * ((t[i] - l[i]) / T - x.lse + x.lse_q);
+        }
+    }
+    x.kl = block_sum(kl, room);
+    sync_block();
+    return x;
+}
+
+/* w T (q_v - p_v) for 8 logits. */
+GPU_FN void teach(const head_args *a, const lesson *x, int64_t n, int64_t v, const float *l,
+                  float out[HEAD_STEP]) {
+    float t[HEAD_STEP], T = a->temperature;
+    teacher_read(a, n, v, t);
+    for (int i = 0; i < HEAD_STEP; i++)
+        out[i] = a->distill * T * (expf(l[i] / T - x->lse_q) - expf(t[i] / T - x->lse));
 }
 
 /* dlogits of 8 logits, over themselves: those of a step lie behind everything that earlier steps
@@ -75,20 +140,31 @@ KERNEL(head_rows, head_args, HEAD_THREADS) {
     sync_block();
     sum = block_sum(most == -INFINITY ? sum : sum * expf(most - all), room);
     float log_sum = logf(sum), lse = all + log_sum;
+    float own = 1.0f - a->distill;
+    lesson x = {0, 0, 0};
+    if (a->teacher.p) {
+        sync_block(); /* the room is free again */
+        x = take_lesson(a, n, row, room);
+    }
     if (thread_x() == 0) {
-        if (a->nll.p) *f32_row_of(a->nll, n) = target < 0 ? 0.0f : (all - at_target) + log_sum;
+        float nll = own * ((all - at_target) + log_sum) +
+                    a->distill * a->temperature * a->temperature * x.kl;
+        if (a->nll.p) *f32_row_of(a->nll, n) = target < 0 ? 0.0f : nll;
         if (a->lse.p) *f32_row_of(a->lse, n) = lse;
     }
     if (!a->grad) return;
     float each = a->run->grad_scale * a->weight;
     float s = target < 0 ? 0.0f : a->dnll.p ? *f32_row_of(a->dnll, n) : each;
-    float scale = s * (1.0f + 2.0f * a->z_loss * lse) / sum;
+    float scale = s * (own + 2.0f * a->z_loss * lse) / sum;
     for (int64_t first = 0; first < a->ld; first += step) {
         int64_t v = first + (int64_t)thread_x() * HEAD_STEP;
+        float more[HEAD_STEP] = {0};
         head_read(a, row, v, l);
+        if (a->teacher.p) teach(a, &x, n, v, l, more);
         for (int i = 0; i < HEAD_STEP; i++) {
             float t = a->cap > 0.0f && v + i < a->V ? l[i] / a->cap : 0.0f;
-            l[i] = (scale * expf(l[i] - all) - (v + i == target ? s : 0.0f)) * (1.0f - t * t);
+            float d = scale * expf(l[i] - all) - (v + i == target ? s * own : 0.0f);
+            l[i] = (d + s * more[i]) * (1.0f - t * t);
         }
         sync_block(); /* what is overwritten now has been read */
         head_write(a, row, v, l);
@@ -103,7 +179,8 @@ typedef struct head {
     const op_call *c;
     tensor dx, dw, dbias; /* data NULL: not wanted */
     bool add_dx;
-    const tensor *dnll; /* NULL: run->grad_scale * weight for every row */
+    const tensor *dnll;    /* NULL: run->grad_scale * weight for every row */
+    const tensor *teacher; /* NULL: there is none */
     /* workspace */
     float *logits, *parts;
     void *product;
@@ -187,6 +264,11 @@ static void head_softmax(const head *h, int64_t n0, int64_t rows, bool grad) {
     a.targets = rows_from(&c->in[2], n0);
     a.nll = rows_from(&c->out[0], n0), a.lse = rows_from(&c->out[1], n0);
     if (h->dnll) a.dnll = rows_from(h->dnll, n0);
+    a.temperature = 1.0f;
+    if (h->teacher) {
+        a.teacher = rows_from(h->teacher, n0);
+        a.distill = c->attr->head.distill, a.temperature = c->attr->head.temperature;
+    }
     a.z_loss = c->attr->head.z_loss, a.weight = c->attr->head.weight,
     a.run = cuda_numbers(c->run->dev), a.grad = grad;
     uint32_t threads = GPU_WARP;
@@ -231,6 +313,12 @@ static void head_ce_fwd(const op_call *c) {
     run_chunks(h);
 }
 
+static void head_distill_fwd(const op_call *c) {
+    head h = {.c = c, .teacher = &c->in[4]};
+    if (c->attr->head.with_grad) h.dx = c->out[2], h.dw = c->din[1], h.dbias = c->din[3];
+    run_chunks(h);
+}
+
 static void head_nll_fwd(const op_call *c) {
     run_chunks((head){.c = c});
 }
@@ -250,5 +338,6 @@ static void head_workspace(const op_infer *io, int64_t ws[3]) {
 }
 
 const op_impl CUDA_IMPL(HEAD_CE) = {head_ce_fwd, NULL, NULL, head_workspace};
+const op_impl CUDA_IMPL(HEAD_DISTILL) = {head_distill_fwd, NULL, NULL, head_workspace};
 const op_impl CUDA_IMPL(HEAD_NLL) = {head_nll_fwd, head_nll_bwd, NULL, head_workspace};
 #endif

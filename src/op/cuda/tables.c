@@ -101,6 +101,19 @@ static void allow(touched *all, const char *name, const tensor *t, gpu_access ac
                                        (int32_t)item};
 }
 
+/* Experts that lie anywhere in a file: from the first byte of one to the last of another. */
+static void allow_experts(touched *all, const op_call *c) {
+    const tensor *w = &c->in[1];
+    int64_t first = 0, last = 0;
+    for (int32_t e = 0; e < c->attr->experts.n; e++) {
+        int64_t at = c->attr->experts.at[e];
+        first = at < first ? at : first, last = at > last ? at : last;
+    }
+    int64_t bytes = last - first + w->rows / c->attr->experts.n * dtype_span_bytes(w->dt, w->ld);
+    all->range[all->n++] =
+        (gpu_range){"experts", (const char *)w->data + first, 1, bytes, bytes, GPU_READ, 1};
+}
+
 /* Memory that holds something before the call is read, or added to; what is only written must be
  * filled. KV_STORE writes some rows of what is there. */
 static touched touched_by(const op_call *c) {
@@ -114,7 +127,10 @@ static touched touched_by(const op_call *c) {
                                        "gradient of output 2", "gradient of output 3"};
     touched all = {.n = 0};
     bool forward = !c->dout[0].data;
-    for (int i = 0; i < OP_MAX_IN; i++) allow(&all, in[i], &c->in[i], GPU_READ);
+    bool spread = c->kind == OP_EXPERT_LINEAR && c->attr->experts.at;
+    for (int i = 0; i < OP_MAX_IN; i++)
+        if (!spread || i != 1) allow(&all, in[i], &c->in[i], GPU_READ);
+    if (spread) allow_experts(&all, c);
     for (int o = 0; o < OP_MAX_OUT; o++) {
         allow(&all, dout[o], &c->dout[o], GPU_READ);
         bool adds = op_classes[c->kind].flags & OPF_SUMS_GRAD && op_accumulates(c, o);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "op/ref/ref.h"
+#include "op/span.h"
 
 enum { SEGMENT = 64 };
 
@@ -123,19 +124,20 @@ static void delta_state_fwd(const op_call *c) {
     PARALLEL_FOR_2
     for (int64_t b = 0; b < d->B; b++)
         for (int64_t h = 0; h < d->Hv; h++) {
+            op_span span = span_at(&c->in[4], d->by_row, b, d->B, d->T);
             head x = head_of(c, 1, b, h);
-            const int32_t *span = (const int32_t *)c->in[4].data + b * c->in[4].ld;
+            x.row0 = span.first;
             ACC *S = (ACC *)c->ws + omp_get_thread_num() * (n + d->Dv);
-            int64_t first = (b * d->Hv + h) * d->Dk;
-            take_state(c, span[0] > 0 ? &c->in[0] : NULL, first, S);
-            for (int64_t t = 0; t < d->T; t++) {
-                STORE *o = row_of(&c->out[1], x.row0 + t) + h * d->Dv;
-                for (int64_t j = 0; j < d->Dv; j++) o[j] = store(0);
-                if (t >= span[1]) continue;
+            int64_t first = (b * d->Hv + h) * d->Dk, end = span_end(&span, d->by_row, d->T);
+            take_state(c, span.pos > 0 || span.rows == 0 ? &c->in[0] : NULL, first, S);
+            for (int64_t t = 0; t < span.rows; t++) {
                 step(&x, t, S, S + n);
                 put_output(&x, &c->out[1], t, S);
             }
             put_state(c, first, S);
+            for (int64_t t = 0; t < span.pad; t++)
+                for (int64_t j = 0; j < d->Dv; j++)
+                    row_of(&c->out[1], end + t)[h * d->Dv + j] = store(0);
         }
 }
 

@@ -21,6 +21,7 @@ typedef struct head {
     bool add_dx;
     const tensor *dnll;    /* NULL: run->grad_scale * weight for every row */
     const tensor *teacher; /* NULL: there is none */
+    REAL *whole;           /* a chunk of the teacher's rows, where it names its tokens */
 } head;
 
 /* What a row has of its teacher. */
@@ -42,9 +43,25 @@ static ACC prob_over(ACC x, ACC lse, ACC T) {
     return (ACC)r_exp((REAL)(x / T - lse));
 }
 
+/* What the teacher says of all tokens of row n; `whole` is the room where it names some. */
+static const REAL *teacher_row(const head *h, int64_t n, REAL *whole) {
+    const REAL *known = real_row_of(h->teacher, n);
+    const tensor *tokens = &h->c->in[5];
+    int64_t V = h->c->in[1].rows;
+    if (!tokens->data) return known;
+    for (int64_t v = 0; v < V; v++) whole[v] = -(REAL)INFINITY;
+    for (int64_t i = 0; i < tokens->cols; i++) {
+        int32_t v = ((const int32_t *)tokens->data)[n * tokens->ld + i];
+        CHECK(v >= 0 && v < V, "head: token %d is outside the vocabulary of %lld", v, (long long)V);
+        whole[v] = known[i];
+    }
+    return whole;
+}
+
 static lesson take_lesson(const head *h, int64_t n, const REAL *logits, int64_t V) {
     if (!h->teacher) return (lesson){0};
-    lesson l = {.teacher = real_row_of(h->teacher, n),
+    int64_t in_chunk = (logits - (const REAL *)h->c->ws) / V;
+    lesson l = {.teacher = teacher_row(h, n, h->whole + in_chunk * V),
                 .w = h->c->attr->head.distill,
                 .T = h->c->attr->head.temperature};
     l.lse = lse_over(l.teacher, V, l.T);
@@ -165,7 +182,9 @@ static void head_ce_fwd(const op_call *c) {
 }
 
 static void head_distill_fwd(const op_call *c) {
-    head h = {.c = c, .teacher = &c->in[4]};
+    int64_t V = c->in[1].rows;
+    REAL *whole = (REAL *)c->ws + op_head_chunk_rows(c->attr, c->in[0].rows, V) * V;
+    head h = {.c = c, .teacher = &c->in[4], .whole = whole};
     if (c->attr->head.with_grad) h.dx = c->out[2], h.dw = c->din[1], h.dbias = c->din[3];
     run_chunks(&h);
 }
@@ -187,6 +206,7 @@ static void head_workspace(const op_infer *io, int64_t ws[3]) {
     int64_t N = io->in[0].rows, V = io->in[1].rows;
     ws[0] = op_head_chunk_rows(io->attr, N, V) * V * (int64_t)sizeof(REAL);
     if (io->kind == OP_HEAD_NLL) ws[1] = ws[0];
+    if (io->kind == OP_HEAD_DISTILL && io->in[5].rows) ws[0] *= 2;
 }
 
 const op_impl REF_IMPL(HEAD_CE) = {head_ce_fwd, NULL, NULL, head_workspace};

@@ -7,7 +7,7 @@ enum { CHUNK = 32 };
 /* qk, v and gates are inputs first, first + 1 and first + 2. */
 static status delta_check(const op_infer *io, int first, err *e) {
     const op_delta *d = &io->attr->delta;
-    int64_t rows = (int64_t)d->B * d->T;
+    int64_t rows = d->by_row ? d->T : (int64_t)d->B * d->T;
     TRY(expect_positive(io, "B", d->B, e));
     TRY(expect_positive(io, "T", d->T, e));
     TRY(expect_positive(io, "Hk", d->Hk, e));
@@ -47,22 +47,23 @@ status infer_DELTA(op_infer *io, err *e) {
     return ST_OK;
 }
 
-static status expect_span(const op_infer *io, int i, int B, err *e) {
+static status expect_span(const op_infer *io, int i, int B, bool by_row, err *e) {
     TRY(expect_dtype(io, i, DT_I32, e));
     TRY(expect_rows(io, i, B, "B", e));
-    return expect_cols(io, i, 2, "the size of a span", e);
+    return expect_cols(io, i, by_row ? 3 : 2, "the size of a span", e);
 }
 
 status infer_DELTA_STATE(op_infer *io, err *e) {
     const op_delta *d = &io->attr->delta;
     TRY(delta_check(io, 1, e));
-    TRY(expect_span(io, 4, d->B, e));
+    TRY(expect_span(io, 4, d->B, d->by_row, e));
     TRY(expect_dtype(io, 0, real_dt(io), e));
     TRY(expect_rows(io, 0, (int64_t)d->B * d->Hv * d->Dk, "B*Hv*Dk", e));
     TRY(expect_cols(io, 0, d->Dv, "Dv", e));
     set_out(io, 0, real_dt(io), io->in[0].rows, io->in[0].cols);
     out_like(io, 1, 2);
-    io->fwd.flops = 6 * with_state(d) + (d->T > 1 ? 2 * within_chunk(d) : 0);
+    io->fwd.flops = d->by_row ? 6 * with_state(d) / d->B
+                              : 6 * with_state(d) + (d->T > 1 ? 2 * within_chunk(d) : 0);
     return ST_OK;
 }
 
@@ -89,7 +90,7 @@ static status conv_check(const op_infer *io, int first, err *e) {
     if (W < 2 || W > OP_MAX_TAPS)
         return err_set(e, ST_USAGE, "%s: %lld taps, but they are 2 to %d", op_name(io),
                        (long long)W, OP_MAX_TAPS);
-    TRY(expect_rows(io, first, B * T, "B*T", e));
+    TRY(expect_rows(io, first, io->attr->conv.by_row ? T : B * T, "B*T", e));
     TRY(expect_dtype(io, first, act_dt(io), e));
     TRY(expect_dtype(io, first + 1, real_dt(io), e));
     TRY(expect_rows(io, first + 1, 1, "the shape of taps", e));
@@ -109,7 +110,7 @@ status infer_CONV(op_infer *io, err *e) {
 status infer_CONV_STATE(op_infer *io, err *e) {
     int64_t B = io->attr->conv.B, W = io->attr->conv.W;
     TRY(conv_check(io, 1, e));
-    TRY(expect_span(io, 3, (int)B, e));
+    TRY(expect_span(io, 3, (int)B, io->attr->conv.by_row, e));
     TRY(expect_dtype(io, 0, act_dt(io), e));
     TRY(expect_rows(io, 0, B * (W - 1), "B*(W-1)", e));
     TRY(same_cols(io, 0, 1, e));

@@ -80,7 +80,12 @@ status infer_HEAD_DISTILL(op_infer *io, err *e) {
     if (!given(io, 4)) return err_set(e, ST_USAGE, "head_distill: there is no teacher");
     TRY(expect_dtype(io, 4, real_dt(io), e));
     TRY(same_rows(io, 0, 4, e));
-    TRY(expect_cols(io, 4, io->in[1].rows, "the number of rows of w", e));
+    if (!given(io, 5)) TRY(expect_cols(io, 4, io->in[1].rows, "the number of rows of w", e));
+    if (given(io, 5)) {
+        TRY(expect_dtype(io, 5, DT_I32, e));
+        TRY(same_rows(io, 0, 5, e));
+        TRY(same_cols(io, 4, 5, e));
+    }
     if (!(w >= 0 && w <= 1) || !(t > 0))
         return err_set(e, ST_USAGE, "head_distill: the weight is %g and the temperature %g",
                        (double)w, (double)t);

@@ -1,8 +1,10 @@
 /* The walk over a step table under the clock (see clock.h).
  *
- * Reading order: clock_step, walk, and above it what entries take; the report. */
+ * Reading order: clock_step, walk, and above it what entries take; stages of a pipeline, which are walked side by side;
+ * the report. */
 #include "plan/clock/clock.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -23,7 +25,23 @@ typedef struct ticking {
     double now, side; /* when each stream is free */
     double *done;     /* [units] when its transfer ends */
     clock_time t;
+    /* of a stage: how far it has come, and what it and the others have sent */
+    step_table table;
+    int at;
+    double line,
+        *sent; /* when the way to other stages is free; [entries] when what they began has left */
+    double tied, ready; /* when it has come to STEP_TIED and STEP_OPTIMIZER; before that UNKNOWN */
+    struct stages *all; /* NULL: it has no others */
 } ticking;
+
+/* The stages of a pipeline. arrives: [chunks * micro_batches], of activations and of gradients. */
+typedef struct stages {
+    ticking *stage;
+    int n;
+    double *arrives[2];
+} stages;
+
+static const double UNKNOWN = -1;
 
 static network_group group_of(const ticking *k, mesh_axis axis, int copies) {
     network_group g = network_group_of(k->c, &k->ranks->shape, axis);
@@ -143,56 +161,156 @@ static void update(ticking *k) {
     host(k, k->c->step_s);
 }
 
-static void walk(ticking *k, const step_table *t) {
-    step_call call;
-    for (int i = 0; i < t->n; i++) {
-        const step_entry *e = &t->entry[i];
-        switch (e->action) {
-            case STEP_FILL:
-                if (!e->model && !e->counting && e->chunk == 0) host(k, fill_seconds(k));
-                break;
-            case STEP_FORWARD:
-            case STEP_BACKWARD: run_ops(k, e); break;
-            case STEP_GATHER:
-                if (step_gather_call(k->p->store, e->unit, &call)) send(k, e->unit, &call);
-                break;
-            case STEP_REDUCE:
-                for (int n = 0; step_reduce_call(k->p->store, e, k->p->spec.narrow_sums, n, &call);
-                     n++)
-                    send(k, e->unit, &call);
-                break;
-            case STEP_GATHERED:
-            case STEP_REDUCED: wait_for(k, e->unit); break;
-            case STEP_OPTIMIZER: update(k); break;
-            default: break; /* what takes no time that counts */
-        }
+/* ---- other stages ---- */
+
+static double *arrival(const ticking *k, const step_entry *e, int chunk) {
+    return &k->all->arrives[e->back][chunk * k->parts.micro_batches + e->micro_batch];
+}
+
+static void send_on(ticking *k, const step_entry *e) {
+    const prog *p = step_prog_of(&k->parts, e);
+    double bytes = (double)prog_find_port(p, e->back ? "grad.x" : "y").bytes;
+    k->line = (k->line > k->now ? k->line : k->now) + network_send(k->c, &k->ranks->shape, bytes);
+    k->sent[k->at] = k->line;
+    *arrival(k, e, e->back ? e->chunk - 1 : e->chunk + 1) = k->line;
+}
+
+/* Waits until `when`; false: that is not known yet. */
+static bool await(ticking *k, double when) {
+    if (when == UNKNOWN) return false;
+    if (when > k->now) {
+        k->t.bubble_s += when - k->now;
+        k->now = when;
     }
+    return true;
+}
+
+/* First and last stage sum the gradients of the table that both have. */
+static bool tie(ticking *k, int unit) {
+    const stages *s = k->all;
+    const ticking *other = &s->stage[k == s->stage ? s->n - 1 : 0];
+    comm_call call = step_tied_call(k->p->store, unit, k->p->spec.narrow_sums);
+    network_group far = {2, cluster_devices(k->c) > k->c->per_node ? 1 : 2};
+    k->tied = k->now;
+    if (!await(k, other->tied)) return false;
+    double d = network_seconds(k->c, far, call.kind, (double)comm_call_sends(&call, 0, 2));
+    k->now += d;
+    k->t.exposed_s += d;
+    return true;
+}
+
+/* The norm of all gradients is known when the last stage has come so far. */
+static bool meet(ticking *k) {
+    k->ready = k->now;
+    for (int i = 0; k->all && i < k->all->n; i++)
+        if (k->all->stage[i].ready == UNKNOWN) return false;
+    for (int i = 0; k->all && i < k->all->n; i++) await(k, k->all->stage[i].ready);
+    return true;
+}
+
+/* ---- the walk ---- */
+
+/* False: it waits for what another stage has not done yet. */
+static bool do_entry(ticking *k, const step_entry *e) {
+    step_call call;
+    switch (e->action) {
+        case STEP_FILL:
+            if (!e->model && !e->counting && e->chunk == 0) host(k, fill_seconds(k));
+            return true;
+        case STEP_FORWARD:
+        case STEP_BACKWARD: run_ops(k, e); return true;
+        case STEP_GATHER:
+            if (step_gather_call(k->p->store, e->unit, &call)) send(k, e->unit, &call);
+            return true;
+        case STEP_REDUCE:
+            for (int n = 0; step_reduce_call(k->p->store, e, k->p->spec.narrow_sums, n, &call); n++)
+                send(k, e->unit, &call);
+            return true;
+        case STEP_GATHERED:
+        case STEP_REDUCED: wait_for(k, e->unit); return true;
+        case STEP_SEND: send_on(k, e); return true;
+        case STEP_SENT: return await(k, k->sent[e->begun]);
+        case STEP_RECEIVED: return await(k, *arrival(k, e, e->chunk));
+        case STEP_TIED: return tie(k, e->unit);
+        case STEP_OPTIMIZER:
+            if (!meet(k)) return false;
+            update(k);
+            return true;
+        default: return true; /* what takes no time that counts */
+    }
+}
+
+/* As far as it comes; whether it came any further. */
+static bool walk(ticking *k) {
+    int from = k->at;
+    while (k->at < k->table.n && do_entry(k, &k->table.entry[k->at])) k->at++;
+    return k->at > from;
 }
 
 /* ---- steps ---- */
 
-static clock_time time_of(const plan *p, const cluster *c, int n, int frames) {
-    ticking k = {.p = p, .c = c, .ranks = p->spec.ranks, .a = arena_new("clock")};
-    k.parts = plan_step_parts(p, k.a, n, p->spec.ranks && p->spec.ranks->size[MESH_DATA] > 1);
-    k.parts.frames = frames;
-    k.chunk = ARENA_ARRAY(k.a, op_sums, k.parts.chunks);
-    k.look = ARENA_ARRAY(k.a, op_sums, k.parts.looks);
-    for (int i = 0; i < k.parts.chunks; i++) k.chunk[i] = sum_ops(&k, k.parts.chunk[i]);
-    for (int i = 0; i < k.parts.looks; i++) k.look[i] = sum_ops(&k, k.parts.look[i]);
-    k.done = ARENA_ARRAY(k.a, double, param_units(p->store));
-    step_table t = step_build(k.a, &k.parts);
-    walk(&k, &t);
-    k.t.step_s = k.now;
-    arena_free(k.a);
-    return k.t;
+static void begin(ticking *k, const plan *p, const cluster *c, arena *a, int n, int frames) {
+    *k = (ticking){
+        .p = p, .c = c, .ranks = p->spec.ranks, .a = a, .tied = UNKNOWN, .ready = UNKNOWN};
+    k->parts = plan_step_parts(p, a, n, p->spec.ranks && p->spec.ranks->size[MESH_DATA] > 1);
+    k->parts.frames = frames;
+    k->chunk = ARENA_ARRAY(a, op_sums, k->parts.chunks);
+    k->look = ARENA_ARRAY(a, op_sums, k->parts.looks);
+    for (int i = 0; i < k->parts.chunks; i++)
+        if (k->parts.chunk[i]) k->chunk[i] = sum_ops(k, k->parts.chunk[i]);
+    for (int i = 0; i < k->parts.looks; i++) k->look[i] = sum_ops(k, k->parts.look[i]);
+    k->done = ARENA_ARRAY(a, double, param_units(p->store));
+    k->table = step_build(a, &k->parts);
+    k->sent = ARENA_ARRAY(a, double, k->table.n);
+}
+
+/* Of the stage that computes longest; the others' update may end later. */
+static clock_time time_of_longest(const stages *s) {
+    const ticking *k = &s->stage[0];
+    double end = 0;
+    for (int i = 0; i < s->n; i++) {
+        const ticking *x = &s->stage[i];
+        if (x->now > end) end = x->now;
+        if (x->t.kernels_s + x->t.among_s > k->t.kernels_s + k->t.among_s) k = x;
+    }
+    clock_time t = k->t;
+    t.bubble_s += end - k->now;
+    t.step_s = end;
+    t.stage = (int)(k - s->stage);
+    return t;
+}
+
+/* plans: [n] of the stages. */
+static clock_time time_of(plan *const *plans, int n, const cluster *c, int micro_batches,
+                          int frames) {
+    arena *a = arena_new("clock");
+    stages s = {ARENA_ARRAY(a, ticking, n), n, {NULL, NULL}};
+    int boxes = plan_chunks(plans[0]) * micro_batches;
+    for (int b = 0; b < 2; b++) {
+        s.arrives[b] = ARENA_ARRAY(a, double, boxes);
+        for (int i = 0; i < boxes; i++) s.arrives[b][i] = UNKNOWN;
+    }
+    for (int i = 0; i < n; i++) {
+        begin(&s.stage[i], plans[i], c, a, micro_batches, frames);
+        if (n > 1) s.stage[i].all = &s;
+    }
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int i = 0; i < n; i++) moved |= walk(&s.stage[i]);
+    }
+    for (int i = 0; i < n; i++)
+        CHECK(s.stage[i].at == s.stage[i].table.n, "stage %d waits for ever", i);
+    clock_time t = time_of_longest(&s);
+    arena_free(a);
+    return t;
 }
 
 /* a + times * (b - a), of all members that are times of a step */
 static clock_time extend(clock_time a, const clock_time *b, double times) {
-    double *x[] = {&a.step_s,      &a.kernels_s, &a.among_s, &a.exposed_s,
-                   &a.optimizer_s, &a.host_s,    &a.beside_s};
-    const double y[] = {b->step_s,      b->kernels_s, b->among_s, b->exposed_s,
-                        b->optimizer_s, b->host_s,    b->beside_s};
+    double *x[] = {&a.step_s,      &a.kernels_s, &a.among_s,  &a.exposed_s,
+                   &a.optimizer_s, &a.host_s,    &a.beside_s, &a.bubble_s};
+    const double y[] = {b->step_s,      b->kernels_s, b->among_s,  b->exposed_s,
+                        b->optimizer_s, b->host_s,    b->beside_s, b->bubble_s};
     for (int i = 0; i < ARRAY_LEN(x); i++) *x[i] += times * (y[i] - *x[i]);
     return a;
 }
@@ -200,7 +318,7 @@ static clock_time extend(clock_time a, const clock_time *b, double times) {
 static void sum_classes(const plan *p, const cluster *c, double micro, clock_time *t) {
     for (int i = 0; i < plan_chunks(p); i++) {
         const prog *g = plan_prog(p, USE_TRAIN, i);
-        for (int k = 0; k < prog_get_stats(g)->ops; k++) {
+        for (int k = 0; g && k < prog_get_stats(g)->ops; k++) {
             prog_op op = prog_get_op(g, k);
             t->by_class[op_classes[op.kind].profile] += micro * roofline_seconds(c, &op);
         }
@@ -215,29 +333,80 @@ static void straggle(clock_time *t, const cluster *c) {
     t->step_s += more;
 }
 
-clock_time clock_step(const plan *p, const cluster *c) {
+/* Of long steps only short ones are walked. frames: of a step that has fewer. */
+static clock_time time_of_step(plan *const *plans, int n_plans, const cluster *c) {
     enum { FEW = 3 };
+    const plan_spec *s = &plans[0]->spec;
+    int n = s->micro_batches > 1 ? (int)s->micro_batches : 1, frames = plan_frames(plans[0]);
+    int group = n_plans > 1 ? 2 * n_plans : frames < n ? frames : 1;
+    if (n / group <= FEW) return time_of(plans, n_plans, c, n, frames);
+    int few = FEW * group + n % group, more = few + group;
+    clock_time longer = time_of(plans, n_plans, c, more, frames < n ? frames : more);
+    clock_time t = time_of(plans, n_plans, c, few, frames < n ? frames : few);
+    return extend(t, &longer, n / group - FEW);
+}
+
+/* The plans of a pipeline's stages beside rank p; it was planned together with them, so none fails. */
+static void plan_stages_beside(const plan *p, mesh *ranks, plan **out) {
+    int n = plan_stages(p);
+    const mesh *own = p->spec.ranks;
+    int stride = own->shape.tp * own->shape.cp * own->shape.dp;
+    for (int i = 0; i < n; i++) {
+        plan_spec spec = p->spec;
+        err why = {0};
+        mesh_place(&ranks[i], &own->shape, own->rank[MESH_WORLD] + (i - plan_stage(p)) * stride);
+        spec.ranks = &ranks[i];
+        spec.cut = NULL;
+        spec.pipe = NULL;
+        CHECK(plan_new(&out[i], p->dev, &spec, &why) == ST_OK, "stage %d: %s", i, why.message);
+    }
+}
+
+static void add_flops(clock_time *t, plan *const *plans, int n, double micro) {
+    for (int i = 0; i < n; i++) {
+        t->model_flops += micro * plan_model_flops(plans[i]) / n;
+        t->hardware_flops += micro * plan_hardware_flops(plans[i]) / n;
+    }
+}
+
+static clock_time step_of_stages(const plan *p, const cluster *c, double micro) {
+    int n = plan_stages(p);
+    mesh *ranks = xcalloc((size_t)n, sizeof *ranks);
+    plan **plans = xcalloc((size_t)n, sizeof *plans);
+    plan_stages_beside(p, ranks, plans);
+    clock_time t = time_of_step(plans, n, c);
+    sum_classes(plans[t.stage], c, micro, &t);
+    add_flops(&t, plans, n, micro);
+    for (int i = 0; i < n; i++) plan_free(plans[i]);
+    free(plans);
+    free(ranks);
+    return t;
+}
+
+clock_time clock_step(const plan *p, const cluster *c) {
     const plan_spec *s = &p->spec;
     CHECK(s->train_B > 0, "a plan that does not train has no step");
-    int n = s->micro_batches > 1 ? (int)s->micro_batches : 1, frames = plan_frames(p);
-    int group = frames < n ? frames : 1;
+    int n = s->micro_batches > 1 ? (int)s->micro_batches : 1;
     clock_time t;
-    if (n / group <= FEW) {
-        t = time_of(p, c, n, frames);
+    if (plan_stages(p) > 1) {
+        t = step_of_stages(p, c, n);
     } else {
-        int few = FEW * group + n % group, more = few + group;
-        clock_time longer = time_of(p, c, more, frames < n ? frames : more);
-        t = time_of(p, c, few, frames < n ? frames : few);
-        t = extend(t, &longer, n / group - FEW);
+        plan *own = (plan *)(uintptr_t)p;
+        t = time_of_step(&own, 1, c);
+        sum_classes(p, c, n, &t);
+        add_flops(&t, &own, 1, n);
     }
-    sum_classes(p, c, n, &t);
+    t.stages = plan_stages(p);
     t.ranks = s->ranks ? s->ranks->size[MESH_WORLD] : 1;
     t.tokens = (double)n * s->train_B * s->T * (s->ranks ? s->ranks->size[MESH_DP] : 1);
-    t.model_flops = n * plan_model_flops(p);
-    t.hardware_flops = n * plan_hardware_flops(p);
     t.peak_flops = c->peak_flops[s->compute];
     straggle(&t, c);
     return t;
+}
+
+double clock_bubble(const clock_time *t) {
+    double work = t->kernels_s + t->among_s;
+    return work > 0 ? t->bubble_s / work : 0;
 }
 
 double clock_mfu(const clock_time *t) {
@@ -261,8 +430,8 @@ json_t *clock_json(const clock_time *t, const cluster *c) {
         "{s:o,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:o}", "cluster",
         json_cstr(c->name), "devices", t->ranks, "step_ms", t->step_s * 1e3, "tok_per_s", rate,
         "tok_per_s_per_device", rate / t->ranks, "mfu", clock_mfu(t), "hfu", clock_hfu(t), "bubble",
-        0.0, "kernels_ms", t->kernels_s * 1e3, "collectives_among_ops_ms", t->among_s * 1e3,
-        "exposed_ms", t->exposed_s * 1e3, "hidden_ms",
+        clock_bubble(t), "kernels_ms", t->kernels_s * 1e3, "collectives_among_ops_ms",
+        t->among_s * 1e3, "exposed_ms", t->exposed_s * 1e3, "hidden_ms",
         (t->beside_s > t->exposed_s ? t->beside_s - t->exposed_s : 0) * 1e3, "optimizer_ms",
         t->optimizer_s * 1e3, "host_ms", t->host_s * 1e3, "classes", classes);
 }
@@ -285,7 +454,11 @@ void clock_describe(const clock_time *t, const cluster *c, strbuf *out) {
         snprintf(note, sizeof note, "of %.2f ms beside kernels", t->beside_s * 1e3);
         part(out, t, "waits for others", t->exposed_s, note);
     }
-    if (t->bubble_s > 0) part(out, t, "bubble", t->bubble_s, "of the pipeline");
+    if (t->bubble_s > 0) {
+        char note[64];
+        snprintf(note, sizeof note, "%.4f of the work of a stage", clock_bubble(t));
+        part(out, t, "bubble", t->bubble_s, note);
+    }
     part(out, t, "optimizer", t->optimizer_s, "");
     part(out, t, "host", t->host_s, "");
     strbuf_printf(out, "  %-22s %10.0f      %.0f of each device\n", "tokens a second", rate,

@@ -6,6 +6,9 @@
  * kernel beside a collective has less of the device (cluster.contention). Ops take what roofline.h says, collectives what
  * network.h says of the very calls that the run makes (step/traffic.h, op/collective.h).
  *
+ * The stages of a pipeline are planned and walked side by side: a stage that waits for what another has not sent yet stands
+ * still until the other has been walked so far. What it sends leaves beside its kernels, one after the other.
+ *
  * Data-parallel ranks do the same at the same time, and tensor-parallel ranks nearly so: the plan is that of the rank which
  * needs most memory, and stands for all; cluster.straggle is how much longer the slowest of many takes.
  *
@@ -34,6 +37,7 @@ typedef struct clock_time {
     double tokens;                      /* of all ranks in the step */
     double peak_flops;                  /* of a device, in the format of the plan */
     int ranks;
+    int stages, stage; /* of a pipeline; whose times these are: the one that computes longest */
 } clock_time;
 
 /* Of the selected phase, which trains. */
@@ -44,6 +48,8 @@ double clock_update_bytes(const plan *p);
 
 /* What the model's mathematics needs (MFU), and all that was computed (HFU), as shares of the peak. */
 double clock_mfu(const clock_time *t);
+/* What a stage waits for others, as a share of what it computes: (P - 1) / M of alike stages under 1F1B. */
+double clock_bubble(const clock_time *t);
 double clock_hfu(const clock_time *t);
 
 /* time{} of `athanor plan --json`, and the lines that are printed. */

@@ -15,29 +15,34 @@ typedef struct preset {
     int per_node;
     double node_gb_per_s, node_us, net_gb_per_s, net_us;
     double dollars, watts;
+    double reserved_gib; /* 0: 2, of a driver; else what the system and other programs have */
 } preset;
 
 #define SHEET "NVIDIA data sheet; "
 static const preset presets[] = {
     {"h100", "NVIDIA H100 SXM 80GB", SHEET "NVLink 4, 400 Gb/s a GPU", 989.5, 494.7, 80, 3350, 8,
-     450, 2, 50, 12, 2.5, 1000},
+     450, 2, 50, 12, 2.5, 1000, 0},
     {"h200", "NVIDIA H200 SXM 141GB", SHEET "NVLink 4, 400 Gb/s a GPU", 989.5, 494.7, 141, 4800, 8,
-     450, 2, 50, 12, 3.5, 1000},
+     450, 2, 50, 12, 3.5, 1000, 0},
     {"a100", "NVIDIA A100 SXM 80GB", SHEET "NVLink 3, 200 Gb/s a GPU", 312, 156, 80, 2039, 8, 300,
-     2, 25, 12, 1.6, 650},
+     2, 25, 12, 1.6, 650, 0},
     {"a100-40g", "NVIDIA A100 SXM 40GB", SHEET "NVLink 3, 200 Gb/s a GPU", 312, 156, 40, 1555, 8,
-     300, 2, 25, 12, 1.2, 650},
+     300, 2, 25, 12, 1.2, 650, 0},
     {"b200", "NVIDIA B200 180GB", SHEET "NVLink 5, 400 Gb/s a GPU", 2250, 1125, 180, 8000, 8, 900,
-     2, 50, 12, 5, 1800},
-    {"l40s", "NVIDIA L40S 48GB", SHEET "PCIe 4 x16", 362, 183, 48, 864, 8, 24, 8, 3.1, 25, 1.0,
-     450},
-    {"l4", "NVIDIA L4 24GB", SHEET "PCIe 4 x8", 121, 60, 24, 300, 4, 12, 8, 3.1, 25, 0.7, 120},
+     2, 50, 12, 5, 1800, 0},
+    {"l40s", "NVIDIA L40S 48GB", SHEET "PCIe 4 x16", 362, 183, 48, 864, 8, 24, 8, 3.1, 25, 1.0, 450,
+     0},
+    {"l4", "NVIDIA L4 24GB", SHEET "PCIe 4 x8", 121, 60, 24, 300, 4, 12, 8, 3.1, 25, 0.7, 120, 0},
     {"rtx4090", "NVIDIA RTX 4090 24GB", SHEET "PCIe 4 x16, no peer access", 165, 82.6, 24, 1008, 1,
-     12, 10, 1.25, 50, 0.4, 600},
+     12, 10, 1.25, 50, 0.4, 600, 0},
+    {"laptop", "laptop, Apple M3 16GB", "Apple's sheet: 100 GB/s; its GPU about 3.5 TFLOP/s", 3.5,
+     3.5, 16, 100, 1, 12, 10, 0.1, 100, 0, 30, 6},
+    {"phone", "phone, Snapdragon 8 Gen 3 12GB", "LPDDR5X-4800, 64 bits; its GPU about 5.5 TFLOP/s",
+     5.5, 2.8, 12, 76.8, 1, 12, 10, 0.1, 100, 0, 6, 6},
 };
 
-static const char *const names[] = {"h100", "h200", "a100",    "a100-40g", "b200",
-                                    "l40s", "l4",   "rtx4090", NULL};
+static const char *const names[] = {"h100", "h200",    "a100",   "a100-40g", "b200", "l40s",
+                                    "l4",   "rtx4090", "laptop", "phone",    NULL};
 
 /* What kernels of these devices reach, by the microseconds that a call would take at the limit. Products: 794.5 of 989.5
  * TFLOP/s is the best of large ones on H100 (ml-engineering's mamf-finder), 715 to 758 on shapes of a 70B model. Attention:
@@ -52,12 +57,12 @@ static const cluster_rate gpu_rates[] = {
 };
 
 static void fill(cluster *c, const preset *p) {
-    *c = (cluster){.kind = DEV_CUDA,
+    *c = (cluster){.kind = p->reserved_gib > 0 ? DEV_CPU : DEV_CUDA,
                    .peak_flops = {[DT_F32] = p->tflops_32 * 1e12,
                                   [DT_BF16] = p->tflops_16 * 1e12,
                                   [DT_F16] = p->tflops_16 * 1e12},
                    .memory_bytes = p->memory_gib * (1 << 30),
-                   .reserved_bytes = 2.0 * (1 << 30),
+                   .reserved_bytes = (p->reserved_gib > 0 ? p->reserved_gib : 2) * (1 << 30),
                    .memory_bytes_per_s = p->gb_per_s * 1e9,
                    .call_s = 2e-6,
                    .micro_s = 100e-6,

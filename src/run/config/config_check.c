@@ -123,25 +123,44 @@ static status check_optimizer(const config *c, err *e) {
     return err_hint(e, "set %s=%d, or optim.name=adamw", path, c->parallel.zero ? 0 : 1);
 }
 
-/* Stages of one chunk each, or, interleaved, of several. */
-static status check_pipeline(const config *c, err *e) {
-    bool interleaved = c->parallel.pp_schedule == CONFIG_PP_INTERLEAVED;
-    bool several = c->parallel.virtual > 1;
-    if (interleaved && (c->parallel.pp == 1 || !several)) {
-        const char *path = c->parallel.pp == 1 ? "parallel.pp" : "parallel.virtual";
-        config_error(c, e, path, "parallel.pp_schedule=interleaved has several %s, and %s is 1",
-                     c->parallel.pp == 1 ? "stages" : "chunks of layers on each", path);
-        return err_hint(e, "%s=2, or parallel.pp_schedule=1f1b", path);
-    }
-    if (c->parallel.pp > 1 && several && !interleaved) {
+static status check_chunks(const config *c, const char *name, err *e) {
+    int kind = c->parallel.pp_schedule;
+    int64_t n = c->parallel.virtual;
+    if (kind == CONFIG_PP_INTERLEAVED ? n > 1 : n == (kind == CONFIG_PP_ZB_V ? 2 : 1)) return ST_OK;
+    if (kind == CONFIG_PP_INTERLEAVED || kind == CONFIG_PP_ZB_V) {
         config_error(c, e, "parallel.virtual",
-                     "stages with several chunks of layers need parallel.pp_schedule=interleaved");
-        return err_hint(e, "parallel.virtual=1, or parallel.pp_schedule=interleaved");
+                     "parallel.pp_schedule=%s has %s chunks of layers on each stage, and "
+                     "parallel.virtual is %ld",
+                     name, kind == CONFIG_PP_ZB_V ? "two" : "several", (long)n);
+        return err_hint(e, "parallel.virtual=2, or parallel.pp_schedule=1f1b");
     }
-    if (!interleaved || c->parallel.zero < 2) return ST_OK;
-    config_error(c, e, "parallel.pp_schedule",
-                 "interleaved chunks add to gradients in turns, which zero %ld sends on after each",
-                 (long)c->parallel.zero);
+    config_error(c, e, "parallel.virtual",
+                 "stages with several chunks of layers need parallel.pp_schedule=interleaved or, "
+                 "with two, zb-v");
+    return err_hint(e, "parallel.virtual=1, or parallel.pp_schedule=interleaved");
+}
+
+/* Stages of one chunk each, or of several. Gradients that leave after each micro-batch (zero 2 and 3) must be
+ * complete before those of the next one begin. */
+static status check_pipeline(const config *c, err *e) {
+    static const char *const names[] = {CONFIG_SET_PP_SCHEDULE(LIST_WORD)};
+    static const char *const why[] = {
+        [CONFIG_PP_AFAB] = "keeps gradients until all micro-batches are through",
+        [CONFIG_PP_INTERLEAVED] = "has several chunks, which add to gradients in turns",
+        [CONFIG_PP_ZB_H1] = "begins a backward before that of another micro-batch is complete",
+        [CONFIG_PP_ZB_V] = "begins a backward before that of another micro-batch is complete"};
+    int kind = c->parallel.pp_schedule;
+    bool staged = kind != CONFIG_PP_AFAB && kind != CONFIG_PP_1F1B;
+    if (staged && c->parallel.pp == 1) {
+        config_error(c, e, "parallel.pp",
+                     "parallel.pp_schedule=%s has several stages, and parallel.pp is 1",
+                     names[kind]);
+        return err_hint(e, "parallel.pp=2, or parallel.pp_schedule=1f1b");
+    }
+    if (c->parallel.pp > 1) TRY(check_chunks(c, names[kind], e));
+    if (kind == CONFIG_PP_1F1B || c->parallel.zero < 2) return ST_OK;
+    config_error(c, e, "parallel.pp_schedule", "%s %s, zero %ld sends them on after each",
+                 names[kind], why[kind], (long)c->parallel.zero);
     return err_hint(e, "parallel.pp_schedule=1f1b, or parallel.zero=1");
 }
 
@@ -152,7 +171,6 @@ status config_check_supported(const config *c, err *e) {
                       LAYOUTS[] = "dp, zero, tp, sp, cp and pp are", FP32[] = "write fp32";
     int compute = c->train.precision.compute, params = c->train.precision.params;
     int grads = c->train.precision.grads, optim = c->train.precision.optim;
-    int pipeline = c->parallel.pp_schedule;
     const struct {
         bool refused;
         const char *path, *what, *hint;
@@ -167,8 +185,6 @@ status config_check_supported(const config *c, err *e) {
         {optim == BF16, "train.precision.optim", "optimizer state in bf16", FP32},
         {params != CONFIG_PRECISION_AUTO && params != compute, "train.precision.params",
          "another format than that of compute", "leave it out"},
-        {pipeline == CONFIG_PP_ZB_H1 || pipeline == CONFIG_PP_ZB_V, "parallel.pp_schedule",
-         "this schedule", "1f1b, afab and interleaved are"},
         {c->parallel.ep > 1, "parallel.ep", "expert parallelism (ep above 1)", LAYOUTS},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++) {
@@ -177,12 +193,7 @@ status config_check_supported(const config *c, err *e) {
         return err_hint(e, "%s", all[i].hint);
     }
     TRY(check_optimizer(c, e));
-    TRY(check_pipeline(c, e));
-    if (pipeline != CONFIG_PP_AFAB || c->parallel.zero < 2) return ST_OK;
-    config_error(c, e, "parallel.pp_schedule",
-                 "afab keeps gradients until all micro-batches are through, zero %ld does not",
-                 (long)c->parallel.zero);
-    return err_hint(e, "parallel.pp_schedule=1f1b, or parallel.zero=1");
+    return check_pipeline(c, e);
 }
 
 static int64_t common_divisor(int64_t a, int64_t b) {

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "model/layer.h"
 
 enum { DEFAULT_CTX = 8192, DEFAULT_STREAMS = 16 };
 
@@ -71,33 +70,6 @@ static status read_template(served *s, const serve_model *m, err *e) {
     return ST_OK;
 }
 
-/* Rows of a pass up to which a draft model is asked, where the engine has no measure of its own. */
-enum { DRAFT_ROWS = 8 };
-
-static status open_draft(served *s, const serve_model *m, const serve_options *opt, err *e) {
-    engine_size *size = &s->model.serve;
-    if (!m->draft) return ST_OK;
-    bool none = strcmp(m->draft, "none") == 0;
-    if (none || !size->draft) size->draft = none ? 0 : DRAFT_ROWS;
-    if (none) return ST_OK;
-    status st = open_model_read(&s->draft, m->draft, opt->threads, e);
-    if (st == ST_OK) st = check_tokenizer(&s->draft, m->draft, e);
-    if (st == ST_OK) st = draft_check(s->model.tok, s->draft.tok, e);
-    int64_t most = s->draft.a ? model_max_tokens(&s->draft.config) : 0;
-    int ctx = size->longest < most ? size->longest : (int)most;
-    if (st == ST_OK) st = open_model_load(&s->draft, ctx, 0, e);
-    if (st != ST_OK) return err_context(e, "the model that drafts");
-    s->drafts = open_model_generator(&s->draft);
-    return ST_OK;
-}
-
-/* Pages hold keys and values of texts that come and go, and no states. */
-static status check_layers(const open_model *m, const char *path, err *e) {
-    if (!model_has_states(&m->config)) return ST_OK;
-    err_at(e, ST_USAGE, path, "%s has linear layers, whose states a server does not keep", path);
-    return err_hint(e, "athanor generate and athanor chat run it");
-}
-
 static status open_one(served *s, const serve_model *m, const serve_options *opt, err *e) {
     int ctx;
     strbuf route = {0};
@@ -106,7 +78,6 @@ static status open_one(served *s, const serve_model *m, const serve_options *opt
     s->route = route.data;
     TRY(open_model_read_on(&s->model, m->path, m->base, opt->threads, e));
     TRY(check_tokenizer(&s->model, m->path, e));
-    TRY(check_layers(&s->model, m->path, e));
     TRY(open_model_settings(&s->model, &s->settings, e));
     TRY(read_template(s, m, e));
     TRY(open_model_set_cache(&s->model, opt->cache, e));
@@ -115,10 +86,10 @@ static status open_one(served *s, const serve_model *m, const serve_options *opt
     int64_t bytes = opt->cache_bytes;
     if (!bytes) bytes = (int64_t)dev_machine_available_bytes() / 4 / opt->n_models;
     open_model_set_engine(&s->model, ctx, opt->streams ? opt->streams : DEFAULT_STREAMS, bytes);
-    TRY(open_draft(s, m, opt, e));
+    TRY(drafting_open(&s->draft, &s->model, m->draft, opt->threads, e));
     TRY(open_model_load(&s->model, 0, 0, e));
     s->engine = open_model_engine(&s->model);
-    if (s->draft.plan) engine_set_draft_model(s->engine, &s->drafts);
+    drafting_begin(&s->draft, s->engine);
     int64_t vocab = s->model.config.vocab_size, known = tok_vocab_size(s->model.tok);
     s->words = token_trie_new(s->model.tok, (int32_t)(vocab < known ? vocab : known));
     return ST_OK;
@@ -143,8 +114,7 @@ void served_close_all(served_list *list) {
     for (int i = 0; i < list->n; i++) {
         served *s = &list->item[i];
         engine_free(s->engine);
-        generator_free(&s->drafts);
-        if (s->draft.a) open_model_close(&s->draft);
+        drafting_close(&s->draft);
         token_trie_free(s->words);
         generation_settings_free(&s->settings);
         tok_ids_free(&s->chat_end);

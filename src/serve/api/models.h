@@ -4,7 +4,7 @@
 #define SERVE_API_MODELS_H
 
 #include "infer/grammar/token_trie.h"
-#include "interchange/open_model.h"
+#include "interchange/drafting.h"
 #include "serve/api/body.h"
 #include "serve/api/calls.h"
 #include "serve/serve.h"
@@ -15,8 +15,7 @@ typedef struct served {
     char *route; /* /v1/models/NAME */
     open_model model;
     engine *engine;
-    open_model draft;        /* tries tokens for it; a NULL: there is none */
-    generator drafts;        /* of it */
+    drafting draft;          /* tries tokens for it */
     chat_template *template; /* NULL: it has none, and cannot chat */
     generation_settings settings;
     tok_ids chat_end;  /* ids that end an answer in a chat; settings.end those of a text */

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "train/course/chat_source.h"
+#include "train/course/resample.h"
 #include "train/objective/objective.h"
 
 /* ---- the record ---- */
@@ -110,6 +111,7 @@ static loader_config loader_config_of(const stage_data *d, const config *c,
                                      .n_sentinels = sources ? find_sentinels(d->tok, sentinels) : 0,
                                      .end = tok_eos(d->tok)},
                            .document_mask = c->data.document_mask,
+                           .cut_once = resample_cuts_once(c),
                            .sequences = objective_of(c)->sequences,
                            .labels = objective_of(c)->labels,
                            .values = objective_of(c)->values,
@@ -138,8 +140,11 @@ static status open_marked(const config *c, const loader_config *lc, loader **out
     return ST_OK;
 }
 
+/* How the sequences of a stage are dealt: for training, without shuffle, or each once as training cuts them. */
+typedef enum dealing { DEAL_SHUFFLED, DEAL_IN_ORDER, DEAL_IN_TURN } dealing;
+
 /* The sources of a config, from where the record of a stage says; stage -1: from their beginning. */
-static status open_sources(const stage_data *d, const config *c, int stage, bool shuffle,
+static status open_sources(const stage_data *d, const config *c, int stage, dealing how,
                            loader **out, err *e) {
     int32_t sentinels[MOST_SENTINELS];
     loader_config lc = loader_config_of(d, c, sentinels);
@@ -155,8 +160,9 @@ static status open_sources(const stage_data *d, const config *c, int stage, bool
     }
     lc.sources = sources;
     lc.n_sources = c->data.train.n;
-    lc.shuffle = shuffle;
-    if (!shuffle) lc.order = ORDER_SHUFFLE;
+    lc.shuffle = how != DEAL_IN_ORDER;
+    lc.in_turn = how == DEAL_IN_TURN;
+    if (!lc.shuffle) lc.order = ORDER_SHUFFLE;
     if (st == ST_OK) st = open_marked(c, &lc, out, e);
     free(sources);
     arena_free(paths);
@@ -287,6 +293,7 @@ static json_t *describe(const loader *l, const config *c, int i) {
     json_t *cut = json_pack("{s:I,s:s,s:o,s:I}", "seq_len", (json_int_t)c->train.seq_len, "packing",
                             packings[loader_get_packing(l)], "order",
                             config_get_json(c, "data.order"), "seed", (json_int_t)c->data.seed);
+    if (resample_cuts_once(c)) json_object_set_new(cut, "once", json_true());
     return json_pack("{s:o,s:o,s:I,s:I,s:i,s:o,s:o}", "path", json_cstr(s->dir), "fingerprint",
                      json_hash(s->fingerprint), "tokens", (json_int_t)s->totals.tokens, "sequences",
                      (json_int_t)loader_source_sequences(l, i), "consumed", 0, "passes",
@@ -315,6 +322,28 @@ static status need_sources(const config *c, err *e) {
     return err_hint(e, "`athanor data build TEXT -o shards` makes shards");
 }
 
+uint64_t stage_data_drawn(const json_t *record, int stage) {
+    const json_t *stages = json_object_get(record, "stages");
+    uint64_t hash;
+    const char *hex =
+        json_string_value(json_object_get(json_array_get(stages, (size_t)stage), "drawn"));
+    return hash_parse(hex, &hash) ? hash : 0;
+}
+
+/* A round of its own sequences. They are those with which it began. */
+static status draw(const stage_data *d, const config *c, int stage, loader *l, bool is_new,
+                   err *e) {
+    uint64_t hash;
+    TRY(resample_draw(d->run, c, stage, l, &hash, e));
+    if (is_new && hash)
+        json_object_set_new((json_t *)stage_record(d, stage), "drawn", json_hash(hash));
+    if (hash == stage_data_drawn(d->record, stage)) return ST_OK;
+    config_error(c, e, "data.resample.share",
+                 "other sequences would be drawn than when this stage began: losses have changed");
+    return err_hint(e, "bring the files of %s/losses back, or begin anew: --fork NEW",
+                    c->data.resample.from ? c->data.resample.from : d->run);
+}
+
 status stage_data_open(const stage_data *d, const config *c, int stage, loader **out, bool *is_new,
                        err *e) {
     *out = NULL;
@@ -323,13 +352,14 @@ status stage_data_open(const stage_data *d, const config *c, int stage, loader *
     TRY(need_sources(c, e));
     loader *l = NULL;
     bool again = false;
-    status st = open_sources(d, c, stage, true, &l, e);
+    status st = open_sources(d, c, stage, DEAL_SHUFFLED, &l, e);
     if (st == ST_OK && !*is_new) st = check_unchanged(d, c, stage, l, e);
     if (st == ST_OK && *is_new) st = enter(d, c, stage, l, &again, e);
     if (st == ST_OK && again) { /* the sources go on behind what earlier stages took */
         loader_close(l);
-        st = open_sources(d, c, stage, true, &l, e);
+        st = open_sources(d, c, stage, DEAL_SHUFFLED, &l, e);
     }
+    if (st == ST_OK) st = draw(d, c, stage, l, *is_new, e);
     if (st == ST_OK)
         *out = l;
     else
@@ -337,9 +367,19 @@ status stage_data_open(const stage_data *d, const config *c, int stage, loader *
     return st;
 }
 
+/* The stage if it has begun, else -1. */
+static int record_of(const stage_data *d, int stage) {
+    return stage < stage_data_begun(d->record) ? stage : -1;
+}
+
 status stage_data_open_in_order(const stage_data *d, const config *c, int stage, loader **out,
                                 err *e) {
-    return open_sources(d, c, stage < stage_data_begun(d->record) ? stage : -1, false, out, e);
+    return open_sources(d, c, record_of(d, stage), DEAL_IN_ORDER, out, e);
+}
+
+status stage_data_open_in_turn(const stage_data *d, const config *c, int stage, loader **out,
+                               err *e) {
+    return open_sources(d, c, record_of(d, stage), DEAL_IN_TURN, out, e);
 }
 
 status stage_data_count(const stage_data *d, const config *c, uint64_t *n, err *e) {
@@ -388,7 +428,7 @@ status stage_data_probe(const stage_data *d, const config *c, err *e) {
         log_warn("%s, the data of a later stage, does not exist yet", s->path);
     }
     loader *l = NULL;
-    status st = all ? open_sources(d, c, -1, true, &l, e) : ST_OK;
+    status st = all ? open_sources(d, c, -1, DEAL_SHUFFLED, &l, e) : ST_OK;
     loader_close(l);
     if (st == ST_OK && c->data.valid && is_there(c->data.valid)) {
         st = stage_data_open_valid(d, c, &l, e);

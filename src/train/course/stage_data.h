@@ -37,6 +37,8 @@ status stage_data_read(json_t **record, const char *run, err *e) ATH_MUST_USE;
 int stage_source_len(const config *c, bool has_encoder);
 /* Number of stages that have begun. */
 int stage_data_begun(const json_t *record);
+/* Of the sequences that a stage has drawn (resample.h); 0: it has all. */
+uint64_t stage_data_drawn(const json_t *record, int stage);
 course_origin stage_data_origin(const json_t *record);
 void stage_data_set_origin(json_t *record, const course_origin *o);
 
@@ -49,6 +51,9 @@ status stage_data_open(const stage_data *d, const config *c, int stage, loader *
  * once. Sequence numbers are those of the stage's own loader where samples are whole documents. */
 status stage_data_open_in_order(const stage_data *d, const config *c, int stage, loader **out,
                                 err *e) ATH_MUST_USE;
+/* The sequences of that loader, each once (loader_config.in_turn). */
+status stage_data_open_in_turn(const stage_data *d, const config *c, int stage, loader **out,
+                               err *e) ATH_MUST_USE;
 /* Sequences in one pass over the data of the first stage, for train.epochs; 0 when the config does
  * not set that. The record stays as it is. */
 status stage_data_count(const stage_data *d, const config *c, uint64_t *n, err *e) ATH_MUST_USE;

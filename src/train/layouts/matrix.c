@@ -33,16 +33,23 @@ static void add_zero(layouts *all, layout l) {
 /* The schedules take turns, where they can be. */
 static void add_stages(layouts *all, const layout_trial *t, layout l) {
     int64_t each = t->c->train.global_batch_size / t->c->train.micro_batch_size / l.dp;
-    bool groups = each % l.pp == 0 && layout_trial_has_stages(t, 2 * l.pp);
+    bool halves = layout_trial_has_stages(t, 2 * l.pp);
+    const struct {
+        int schedule, chunks; /* of a stage */
+        bool can_be;
+    } turns[] = {{CONFIG_PP_1F1B, 1, true},
+                 {CONFIG_PP_INTERLEAVED, 2, halves && each % l.pp == 0},
+                 {CONFIG_PP_ZB_H1, 1, true},
+                 {CONFIG_PP_AFAB, 1, true},
+                 {CONFIG_PP_ZB_V, 2, halves}};
     layouts some = {0};
     add_zero(&some, l);
     for (int i = 0; i < some.n; i++) {
         layout *k = &some.item[i];
-        int turn = all->n % 3;
-        k->schedule = turn == 0 || k->zero >= 2 ? CONFIG_PP_1F1B
-                      : turn == 1 && groups     ? CONFIG_PP_INTERLEAVED
-                                                : CONFIG_PP_AFAB;
-        k->virtual = k->schedule == CONFIG_PP_INTERLEAVED ? 2 : 1;
+        int turn = all->n % ARRAY_LEN(turns);
+        if (k->zero >= 2 || !turns[turn].can_be) turn = 0;
+        k->schedule = turns[turn].schedule;
+        k->virtual = turns[turn].chunks;
         VEC_PUSH(all->item, all->n, all->cap, *k);
     }
     free(some.item);

@@ -66,6 +66,7 @@ status peers_open(peers *p, const config *c, comm_world *world, err *e) {
     mesh_open(&p->m, &shape, world);
     open_copy(p, c);
     open_stages(p);
+    p->teller = c->parallel.pp_schedule == CONFIG_PP_ZB_V ? 0 : p->m.size[MESH_PP] - 1;
     return ST_OK;
 }
 
@@ -226,7 +227,7 @@ void peers_tell_stages(const peers *p, void *x, int64_t bytes) {
                       .out = x,
                       .n = bytes,
                       .dt = DT_U8,
-                      .root = p->m.size[MESH_PP] - 1,
+                      .root = p->teller,
                       .what = "what the last stage knows"};
     if (p->m.size[MESH_PP] > 1) comm_run(p->m.axis[MESH_PP], &call);
 }

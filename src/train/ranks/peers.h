@@ -5,8 +5,8 @@
  * collectives move a unit; they run on the side stream of the world, while forward and backward go
  * on. So each transfer has two functions, one that begins it and one that waits for it.
  *
- * Stages of a pipeline have other parameters and programs, and see the same samples. Only the last one
- * knows the losses, and tells the others.
+ * Stages of a pipeline have other parameters and programs, and see the same samples. Only the one with
+ * the last layers knows the losses, and tells the others.
  *
  * A copy of the weights is a set of ranks that together hold each parameter once. Without ZeRO,
  * every data-parallel rank has a copy (with its tensor-parallel partners); with ZeRO, every replica
@@ -44,6 +44,7 @@ typedef struct peers {
         comm *group;
     } * sharer; /* tensor-parallel ranks that hold the same key/value heads (param_partial) */
     int n_sharers;
+    int teller;   /* the stage that knows the losses */
     comm **stage; /* [stages] this rank and the one at its place in another stage; its own: NULL */
 } peers;
 
@@ -88,7 +89,7 @@ typedef struct peers_parcel {
 comm_ticket peers_pass(peers *p, const peers_parcel *parcel);
 /* Sums the gradients of unit u over the first and the last stage, which have it both. */
 void peers_tie(peers *p, int u);
-/* What the last stage knows comes to all stages. */
+/* What the stage with the last layers knows comes to all stages. */
 void peers_tell_stages(const peers *p, void *x, int64_t bytes);
 /* Sums over stages of what each knows of its layers. */
 void peers_sum_stages(const peers *p, int64_t *x, int n, const char *what);

@@ -1,0 +1,194 @@
+/* athanor decide: whether to train, and what (compass.h): answers are options, or asked in a terminal. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/decide/compass.h"
+#include "app/decide/decide.h"
+#include "base/json.h"
+#include "base/text.h"
+
+/* ---- answers ---- */
+
+static status read_answers(const cli_args *args, compass *c, err *e) {
+    compass_init(c);
+    for (int i = 0; i < ASK_COUNT; i++) {
+        const char *word = cli_value(args, compass_questions[i].name);
+        if (word) TRY(compass_answer(c, (compass_question)i, word, e));
+    }
+    TRY(cli_num(args, "device-hours", 0, 1, 1e12, &c->device_hours, e));
+    return compass_check(c, e);
+}
+
+static void print_question(const compass_entry *q) {
+    printf("\n%s\n", q->text);
+    for (int i = 0; i < COMPASS_CHOICES && q->choice[i].word; i++)
+        printf("  %d  %-14s %s\n", i + 1, q->choice[i].word, q->choice[i].means);
+}
+
+/* A word of the list, or its number. Until there is one, or the input ends. */
+static status ask(compass *c, compass_question q, err *e) {
+    const compass_entry *k = &compass_questions[q];
+    char line[128];
+    print_question(k);
+    for (;;) {
+        double n = 0;
+        printf("> ");
+        fflush(stdout);
+        if (!fgets(line, sizeof line, stdin))
+            return err_at(e, ST_USAGE, k->name, "there is no answer to: %s", k->text);
+        line[strcspn(line, "\r\n")] = '\0';
+        bool number = text_parse_number(line, &n) && n >= 1 && n <= COMPASS_CHOICES;
+        const char *word = number ? k->choice[(int)n - 1].word : line;
+        err why;
+        if (word && compass_answer(c, q, word, &why) == ST_OK) return ST_OK;
+        printf("One of the words, or its number.\n");
+    }
+}
+
+static status missing(compass_question q, err *e) {
+    const compass_entry *k = &compass_questions[q];
+    strbuf words = {0};
+    for (int i = 0; i < COMPASS_CHOICES && k->choice[i].word; i++)
+        strbuf_printf(&words, "%s%s", i ? "|" : "", k->choice[i].word);
+    err_at(e, ST_USAGE, k->name, "%s", k->text);
+    err_hint(e, "--%s %s", k->name, strbuf_cstr(&words));
+    strbuf_free(&words);
+    return ST_USAGE;
+}
+
+/* ---- the verdict ---- */
+
+static const struct {
+    const char *name, *says;
+} verdicts[] = {{"prompt", "Do not train: prompt an existing model."},
+                {"try", "Find out first what an existing model does."},
+                {"collect", "Do not train yet: collect examples."},
+                {"tune", "Fine-tune an existing model."},
+                {"prefer", "Train an existing model by preference."},
+                {"continue", "Continue the pretraining of an existing model."},
+                {"keep", "Do not pretrain."},
+                {"too-small", "Do not pretrain: the budget is too small."},
+                {"pretrain", "Pretrain"}};
+
+static const char *says(const char *name) {
+    int i = 0;
+    while (strcmp(verdicts[i].name, name) != 0) i++;
+    return verdicts[i].says;
+}
+
+static json_t *answers_json(const compass *c) {
+    json_t *o = json_object();
+    for (int i = 0; i < ASK_COUNT; i++)
+        if (c->answer[i] != NO_ANSWER)
+            json_object_set_new(o, compass_questions[i].name,
+                                json_cstr(compass_questions[i].choice[c->answer[i]].word));
+    return o;
+}
+
+static json_t *lines_json(const char (*line)[COMPASS_LINE], int n) {
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(list, json_cstr(line[i]));
+    return list;
+}
+
+static void print_json(const compass *c, const compass_verdict *v) {
+    json_t *o = json_pack("{s:s,s:o,s:o,s:s,s:o}", "verdict", v->name, "answers", answers_json(c),
+                          "reasons", lines_json(v->reason, v->reasons), "command", v->next[0],
+                          "commands", lines_json(v->next, v->nexts));
+    if (v->architecture) json_object_set_new(o, "architecture", json_cstr(v->architecture));
+    if (v->params > 0)
+        json_object_set_new(o, "budget",
+                            json_pack("{s:f,s:f,s:f}", "flops", v->flops, "params", v->params,
+                                      "tokens", v->tokens));
+    cli_print_json(o);
+}
+
+static void print_text(const compass_verdict *v) {
+    printf("%s", says(v->name));
+    if (v->architecture) printf(" a %s model.", v->architecture);
+    printf("\n");
+    for (int i = 0; i < v->reasons; i++) printf("  - %s\n", v->reason[i]);
+    printf("next:\n");
+    for (int i = 0; i < v->nexts; i++) printf("  %s\n", v->next[i]);
+}
+
+static status decide(const cli_args *args, err *e) {
+    compass c;
+    TRY(read_answers(args, &c, e));
+    bool terminal = !args->json && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    for (compass_question q = compass_next(&c); q != ASK_COUNT; q = compass_next(&c))
+        TRY(terminal ? ask(&c, q, e) : missing(q, e));
+    TRY(compass_check(&c, e));
+    compass_verdict v = compass_decide(&c);
+    if (args->json)
+        print_json(&c, &v);
+    else
+        print_text(&v);
+    return ST_OK;
+}
+
+static status cmd_decide(const cli_args *args, err *e) {
+    if (args->n_inputs > 0) {
+        err_at(e, ST_USAGE, args->inputs[0], "decide takes answers as options, and no input");
+        return err_hint(e, "athanor decide --try %s --tasks TASKS --target SCORE", args->inputs[0]);
+    }
+    if (cli_has(args, "try")) return decide_try(args, e);
+    TRY(cli_refuse_overrides(args, "keys are of the training that --try does", e));
+    return decide(args, e);
+}
+
+static const cli_option options[] = {
+    {"prompting", "X", "whether prompting an existing model does it: yes, no, unknown"},
+    {"tuning", "X", "whether tuning one does it: yes, no, unknown"},
+    {"examples", "X", "what there is to tune with: none, conversations, preferences, text"},
+    {"reason", "X",
+     "of pretraining: research, production, open-source, compute, others, future, best"},
+    {"question", "X", "of research: whether a run answers one question: yes, no"},
+    {"need", "X", "of production: domain, device, governance, none"},
+    {"gap", "X", "of open source: whether there is one to fill: yes, no"},
+    {"runs-on", "X", "where the model will run: edge, server"},
+    {"team", "X", "what the team has trained: first, dense, expert"},
+    {"time", "X", "tight (weeks), flexible (months)"},
+    {"languages", "X", "one, many"},
+    {"context", "X", "short (8k tokens), long (128k), longer"},
+    {"device-hours", "H", "of H100s for the run: which size that pays for"},
+    {"try", "MODEL", "score a model as it is, with examples, and after an adapter"},
+    {"tasks", "A,B", "with --try: what it is scored on, as athanor eval has it"},
+    {"target", "X", "with --try: the score that is good enough, of 1"},
+    {"metric", "NAME", "with --try: which score (the first that the task has)"},
+    {"examples-file", "FILE", "with --try: conversations for the adapter (none: it is left out)"},
+    {"fewshot", "N", "with --try: examples in the prompt (5; 0: not)"},
+    {"minutes", "M", "with --try: of training at most (30)"},
+    {"steps", "N", "with --try: of training at most (200)"},
+    {"task-data", "FOLDER", "with --try: where the data files of tasks are"},
+    {"limit", "N", "with --try: only the first N documents of each task"},
+    {0}};
+
+static const cli_rule rules[] = {{"try", CLI_NEEDS, "tasks", NULL},
+                                 {"tasks", CLI_NEEDS, "try", NULL},
+                                 {"target", CLI_NEEDS, "try", NULL},
+                                 {"metric", CLI_NEEDS, "try", NULL},
+                                 {"examples-file", CLI_NEEDS, "try", NULL},
+                                 {"fewshot", CLI_NEEDS, "try", NULL},
+                                 {"minutes", CLI_NEEDS, "examples-file", NULL},
+                                 {"steps", CLI_NEEDS, "examples-file", NULL},
+                                 {"task-data", CLI_NEEDS, "try", NULL},
+                                 {"limit", CLI_NEEDS, "try", NULL},
+                                 {"try", CLI_EXCLUDES, "prompting|tuning|reason|team", NULL},
+                                 {0}};
+
+const cli_command command_decide = {
+    .name = "decide",
+    .summary = "whether to train a model, and which",
+    .usage = "[--prompting X] [--tuning X] ... | --try MODEL --tasks A,B --target X "
+             "[--examples-file FILE] [-o FOLDER] [key=value...]",
+    .run = cmd_decide,
+    .options = options,
+    .rules = rules,
+    .min_inputs = 0,
+    .max_inputs = 1,
+    .takes_output = true,
+    .takes_keys = true,
+    .about = "Asks what is missing where it runs in a terminal. With --try keys are of the\n"
+             "training of the adapter: optim.lr=1e-4, train.seq_len=512.\n"};

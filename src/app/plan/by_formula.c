@@ -1,0 +1,222 @@
+/* Reading order: plan_by_formula; how a config becomes the few sizes that formulas know; what is said. */
+#include "app/plan/by_formula.h"
+
+#include <string.h>
+
+#include "app/frame/model_arg.h"
+#include "app/plan/on_cluster.h"
+#include "base/json.h"
+#include "model/layer.h"
+#include "optim/optim.h"
+#include "plan/published/published.h"
+
+static const double MIB = 1 << 20, GIB = 1 << 30;
+
+/* ---- from a config ---- */
+
+/* Formulas are of dense decoders whose layers are alike. */
+static status check_model(const config *c, const model_config *m, err *e) {
+    const struct {
+        bool is;
+        const char *what;
+    } all[] = {{m->num_experts > 0, "experts"},
+               {m->kv_lora_rank > 0, "latent attention"},
+               {m->linear_layers > 0, "linear layers"},
+               {m->num_encoder_layers > 0, "an encoder"},
+               {m->block_repeat > 1, "repeated blocks"},
+               {m->intermediate_size_of || m->num_attention_heads_of || m->num_key_value_heads_of,
+                "layers of several widths"}};
+    for (int i = 0; i < ARRAY_LEN(all); i++) {
+        if (!all[i].is) continue;
+        config_error(c, e, "model", "published formulas know no %s", all[i].what);
+        return err_hint(e, "without --model the plan is of the model as it is");
+    }
+    return ST_OK;
+}
+
+static published_model sizes_of(const model_config *m) {
+    return (published_model){.layers = (double)m->num_hidden_layers,
+                             .hidden = (double)m->hidden_size,
+                             .heads = (double)m->num_attention_heads,
+                             .kv_heads = (double)m->num_key_value_heads,
+                             .head_dim = (double)m->head_dim,
+                             .ffn = (double)m->intermediate_size,
+                             .vocab = (double)m->vocab_size,
+                             .tied = m->tie_word_embeddings,
+                             .gated = m->mlp == MLP_GATED,
+                             .relu = m->act == ACT_RELU};
+}
+
+static status read_model(const config *c, published_model *out, err *e) {
+    arena *a = arena_new("formula");
+    model_config m;
+    status st = model_config_read(a, c->model, 0, &m, e);
+    if (st == ST_OK) st = check_model(c, &m, e);
+    if (st == ST_OK) *out = sizes_of(&m);
+    arena_free(a);
+    return st;
+}
+
+/* Micro-batches as a real number would hide that a batch cannot be reached. */
+static status read_batch(const config *c, published_run *r, err *e) {
+    int64_t dp = (int64_t)r->dp, micro = config_micro_batch(c, dp);
+    if (c->train.global_batch_size % (dp * micro)) {
+        config_error(c, e, "train.global_batch_size",
+                     "%ld sequences are no multiple of %ld data-parallel ranks with %ld each",
+                     (long)c->train.global_batch_size, (long)dp, (long)micro);
+        return err_hint(e, "train.global_batch_size=%ld",
+                        (long)(dp * micro * (c->train.global_batch_size / (dp * micro) + 1)));
+    }
+    r->micro_batch = (double)micro;
+    r->micro_batches = (double)(c->train.global_batch_size / (dp * micro));
+    return ST_OK;
+}
+
+static status read_run(config *c, const cluster *on, published_run *r, err *e) {
+    const optim_class *o = optim_at(c->optim.name);
+    if (on) TRY(on_cluster_ranks(c, on, e));
+    *r = (published_run){.seq = (double)c->train.seq_len,
+                         .dp = c->parallel.dp == CONFIG_AUTO ? 1 : (double)c->parallel.dp,
+                         .tp = (double)c->parallel.tp,
+                         .cp = (double)c->parallel.cp,
+                         .pp = (double)c->parallel.pp,
+                         .chunks = (double)c->parallel.virtual,
+                         .zero = (int)c->parallel.zero,
+                         .sequence_parallel = c->parallel.sp,
+                         .recompute = (recompute_policy)c->train.recompute,
+                         .mixed = c->train.precision.compute != CONFIG_PRECISION_FP32,
+                         .states = o->n_states,
+                         .schedule = (schedule_kind)c->parallel.pp_schedule};
+    TRY(read_model(c, &r->m, e));
+    if (r->pp <= r->m.layers) return read_batch(c, r, e);
+    config_error(c, e, "parallel.pp", "%.0f stages for %.0f layers", r->pp, r->m.layers);
+    return err_hint(e, "parallel.pp=%.0f at most", r->m.layers);
+}
+
+/* ---- what is said ---- */
+
+typedef struct saying {
+    const cli_args *args;
+    published_run run;
+    const published_convention *convention; /* of the formula; else NULL */
+    const cluster *on;                      /* NULL: none */
+    published_memory memory;
+    double overhead; /* of the predictor */
+} saying;
+
+static json_t *memory_json(const saying *s) {
+    json_t *o = json_object();
+    for (int i = 0; i < s->memory.n; i++)
+        json_object_set_new(o, s->memory.part[i].name, json_f64(s->memory.part[i].bytes));
+    json_object_set_new(o, "total", json_f64(s->memory.total));
+    return o;
+}
+
+static published_overlap overlap_of(const saying *s) {
+    return published_overlap_of(&s->run, s->on->peak_flops[s->run.mixed ? DT_BF16 : DT_F32],
+                                s->on->node.bytes_per_s, s->on->network.bytes_per_s);
+}
+
+static void print_json(const saying *s) {
+    const published_run *r = &s->run;
+    json_t *o =
+        json_pack("{s:s,s:o}", "model", cli_value(s->args, "model"), "bytes", memory_json(s));
+    if (s->convention) {
+        json_object_update_new(
+            o, json_pack("{s:s,s:o,s:o,s:o}", "convention", s->convention->name, "params",
+                         json_f64(published_params(r, s->convention->count)), "bubble",
+                         json_f64(published_bubble(r)), "flops", json_f64(published_flops(r))));
+    }
+    if (s->convention && s->on) {
+        published_overlap x = overlap_of(s);
+        json_object_set_new(
+            o, "exposed",
+            json_pack("{s:f,s:f,s:f,s:f}", "dp", x.dp, "zero3", x.zero3, "tp", x.tp, "pp", x.pp));
+    }
+    if (s->overhead > 0) json_object_set_new(o, "overhead_bytes", json_f64(s->overhead));
+    cli_print_json(o);
+}
+
+static void print_overlap(const char *name, double x) {
+    if (x > 0)
+        printf("  %-26s %10.3f of the time that hides it%s\n", name, x, x > 1 ? ": it shows" : "");
+}
+
+static void print_text(const saying *s) {
+    const published_run *r = &s->run;
+    printf("%s%s%s: bytes of a rank as it has them, not as this program would run\n",
+           cli_value(s->args, "model"), s->convention ? ", as " : "",
+           s->convention ? s->convention->of : "");
+    for (int i = 0; i < s->memory.n; i++)
+        printf("  %-26s %10.2f GiB %12.0f MiB\n", s->memory.part[i].name,
+               s->memory.part[i].bytes / GIB, s->memory.part[i].bytes / MIB);
+    printf("  %-26s %10.2f GiB %12.0f MiB\n", s->overhead > 0 ? "most of them" : "together",
+           s->memory.total / GIB, s->memory.total / MIB);
+    if (s->overhead > 0)
+        printf("  %-26s %10.2f GiB %12.0f MiB\n", "beside them", s->overhead / GIB,
+               s->overhead / MIB);
+    if (!s->convention) return;
+    if (r->pp > 1) printf("  %-26s %10.4f of the work of a stage\n", "bubble", published_bubble(r));
+    printf("  %-26s %10.3g in a step of all ranks\n", "FLOPs", published_flops(r));
+    if (!s->on) return;
+    published_overlap x = overlap_of(s);
+    print_overlap("gradients", x.dp);
+    print_overlap("gathers of ZeRO-3", x.zero3);
+    print_overlap("gathers of tp", x.tp);
+    print_overlap("sends between stages", x.pp);
+}
+
+static status reckon(saying *s, err *e) {
+    const char *model = cli_value(s->args, "model"), *name = cli_value(s->args, "convention");
+    if (strcmp(model, "widget") == 0) {
+        s->memory = published_widget(&s->run);
+    } else if (strcmp(model, "predictor") == 0) {
+        s->memory = published_predictor(&s->run);
+        s->overhead = published_predictor_overhead(&s->run);
+    } else {
+        s->convention = published_convention_find(name ? name : "mixed");
+        if (!s->convention) {
+            err_at(e, ST_USAGE, "--convention", "'%s' is no way to count bytes", name);
+            return err_hint(e, "there are %s", published_convention_names);
+        }
+        s->memory = published_formula(&s->run, s->convention);
+    }
+    if (s->args->json)
+        print_json(s);
+    else
+        print_text(s);
+    return ST_OK;
+}
+
+static status of_config(const cli_args *args, err *e) {
+    config *c;
+    cluster on;
+    saying s = {.args = args};
+    TRY(model_arg_load(args->inputs[0], args, &c, e));
+    status st = config_check_supported(c, e);
+    if (st == ST_OK && c->cluster) {
+        st = on_cluster_find(c, &on, e);
+        s.on = &on;
+    }
+    if (st == ST_OK) st = read_run(c, s.on, &s.run, e);
+    if (st == ST_OK) st = reckon(&s, e);
+    config_free(c);
+    return st;
+}
+
+status plan_by_formula(const cli_args *args, err *e) {
+    static const char *const models[] = {"formula", "widget", "predictor"};
+    const char *model = cli_value(args, "model");
+    int which = 0;
+    while (which < ARRAY_LEN(models) && strcmp(model, models[which]) != 0) which++;
+    if (which == ARRAY_LEN(models)) {
+        err_at(e, ST_USAGE, "--model", "'%s' is no published model of memory", model);
+        return err_hint(e, "there are formula, widget and predictor");
+    }
+    if (which > 0 && cli_has(args, "convention"))
+        return err_at(e, ST_USAGE, "--convention", "the %s counts in one way only", model);
+    saying s = {.args = args};
+    if (which != 1 || !published_widget_preset(args->inputs[0], &s.run)) return of_config(args, e);
+    TRY(cli_refuse_overrides(args, "the widget's examples are as they are", e));
+    return reckon(&s, e);
+}

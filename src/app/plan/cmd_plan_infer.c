@@ -1,0 +1,111 @@
+/* athanor plan infer: what a model needs where it only generates, and how fast it is there. */
+#include <stdio.h>
+
+#include "app/frame/cli.h"
+#include "app/frame/model_arg.h"
+#include "app/plan/on_cluster.h"
+#include "base/json.h"
+#include "model/layer.h"
+#include "plan/clock/inference.h"
+#include "run/config/config_device.h"
+
+static const double GIB = 1 << 30;
+
+static status read_wish(const cli_args *args, const model_config *m, inference_wish *w, err *e) {
+    int64_t longest = model_max_tokens(m), context, prompt, texts;
+    const char *store = cli_value(args, "store");
+    int64_t usual = longest < 4096 ? longest : 4096;
+    TRY(cli_int(args, "context", usual, 2, 1 << 24, &context, e));
+    TRY(cli_int(args, "prompt", context / 2, 1, context - 1, &prompt, e));
+    TRY(cli_int(args, "texts", 1, 1, 1 << 16, &texts, e));
+    *w = (inference_wish){.model = m,
+                          .context = (int)context,
+                          .prompt = (int)prompt,
+                          .texts = (int)texts,
+                          .store = quant_by_name(store ? store : "BF16")};
+    if (w->store && w->store->read) return ST_OK;
+    err_at(e, ST_USAGE, "--store", "'%s' is no format in which weights are stored", store);
+    return err_hint(e, "BF16, Q8_0 and Q4_K are, for example");
+}
+
+static double room_of(const cluster *c) {
+    return cluster_usable_bytes(c);
+}
+
+static void print_json(const inference_wish *w, const inference_sum *s, const cluster *c) {
+    cli_print_json(json_pack("{s:o,s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:f,s:f,s:f}", "device",
+                             json_cstr(c->device_name), "cluster", c->name, "context", w->context,
+                             "texts", w->texts, "store", w->store->name, "params",
+                             json_f64(s->params), "weight_bytes", json_f64(s->weight_bytes),
+                             "cache_bytes", json_f64(s->cache_bytes), "cache_bytes_per_token",
+                             json_f64(s->cache_of_token), "bytes", json_f64(s->all_bytes), "fits",
+                             (int)(s->all_bytes <= room_of(c)), "first_token_ms", s->prompt_s * 1e3,
+                             "token_ms", s->token_s * 1e3, "tok_per_s", w->texts / s->token_s));
+}
+
+static void print_text(const inference_wish *w, const inference_sum *s, const cluster *c) {
+    printf("%s (%s): %.4g parameters, matrices in %s, %d text%s of %d tokens\n", c->device_name,
+           c->name, s->params, w->store->name, w->texts, w->texts > 1 ? "s" : "", w->context);
+    printf("  %-22s %10.2f GiB\n", "weights", s->weight_bytes / GIB);
+    printf("  %-22s %10.2f GiB, %.0f bytes a token\n", "keys and values", s->cache_bytes / GIB,
+           s->cache_of_token);
+    printf("  %-22s %10.2f GiB\n", "activations", s->work_bytes / GIB);
+    printf("  %-22s %10.2f GiB of %.2f: %s\n", "together", s->all_bytes / GIB, room_of(c) / GIB,
+           s->all_bytes <= room_of(c) ? "it fits" : "it does not fit");
+    printf("  %-22s %10.1f ms after a prompt of %d tokens (predicted)\n", "first token",
+           s->prompt_s * 1e3, w->prompt);
+    printf("  %-22s %10.1f a second at the end of the context%s (predicted)\n", "tokens",
+           w->texts / s->token_s, w->texts > 1 ? ", of all texts" : "");
+}
+
+static status infer(const cli_args *args, config *c, arena *a, err *e) {
+    model_config m;
+    cluster on;
+    inference_wish w;
+    inference_sum s;
+    dev *meta;
+    if (!c->cluster) {
+        err_at(e, ST_USAGE, "cluster", "on which device? The config names no cluster");
+        return err_hint(e, "add cluster=l4, cluster=laptop or cluster=phone, for example");
+    }
+    TRY(on_cluster_find(c, &on, e));
+    TRY(model_config_read(a, c->model, 0, &m, e));
+    TRY(read_wish(args, &m, &w, e));
+    c->device = CONFIG_DEVICE_CPU; /* its programs are clocked as those of any device */
+    TRY(config_open_meta(c, &meta, e));
+    status st = inference_reckon(&w, meta, &on, &s, e);
+    dev_close(meta);
+    if (st != ST_OK) return st;
+    if (args->json)
+        print_json(&w, &s, &on);
+    else
+        print_text(&w, &s, &on);
+    return ST_OK;
+}
+
+static status cmd_plan_infer(const cli_args *args, err *e) {
+    config *c;
+    arena *a = arena_new("infer");
+    status st = model_arg_load(args->inputs[0], args, &c, e);
+    if (st == ST_OK) {
+        st = infer(args, c, a, e);
+        config_free(c);
+    }
+    arena_free(a);
+    return st;
+}
+
+static const cli_option options[] = {
+    {"context", "N", "tokens of a text, its prompt included (4096, or what the model has)"},
+    {"prompt", "N", "tokens of the prompt (half of them)"},
+    {"texts", "N", "texts at a time (1)"},
+    {"store", "FORMAT", "in which matrices are stored: BF16, Q8_0, Q4_K, ... (BF16)"},
+    {0}};
+
+const cli_command command_plan_infer = {
+    .name = "plan infer",
+    .summary = "memory and speed of a model that only generates, on a device",
+    .usage = "MODEL|CONFIG cluster=NAME [--context N] [--prompt N] [--texts N] [--store FORMAT]",
+    .run = cmd_plan_infer,
+    .options = options,
+    .takes_keys = true};

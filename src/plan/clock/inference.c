@@ -1,0 +1,81 @@
+#include "plan/clock/inference.h"
+
+#include "model/family.h"
+
+/* Tokens of a prompt that go through the model in one pass. */
+enum { PASS = 512 };
+
+/* Bytes of an op's matrix that are read, in the format of the program. The rows of an expert's product lie one expert behind the
+ * other, and each row of x reads one at most. */
+static double matrix_bytes(const prog_op *o) {
+    op_profile p = op_classes[o->kind].profile;
+    const tensor *x = &o->in[0], *w = &o->in[1];
+    if ((p != OPP_MATMUL && p != OPP_HEAD) || w->rows == 0) return 0;
+    return (double)w->rows * (double)w->cols * (double)dtype_bytes(w->dt) *
+           (w->rows > o->out[0].cols && x->rows * o->out[0].cols < w->rows
+                ? (double)x->rows * (double)o->out[0].cols / (double)w->rows
+                : 1);
+}
+
+static double all_matrix_bytes(const prog_op *o) {
+    const tensor *w = &o->in[1];
+    return matrix_bytes(o) > 0 ? (double)w->rows * (double)w->cols * (double)dtype_bytes(w->dt) : 0;
+}
+
+/* Seconds of a program for `texts` at a time, whose matrices are `share` as large as in the program's format. seen: share of
+ * the cache that its queries see. */
+static double seconds_of(const prog *p, const cluster *c, int texts, double share, double seen) {
+    double sum = 0;
+    for (int i = 0; i < prog_get_stats(p)->ops; i++) {
+        prog_op o = prog_get_op(p, i);
+        double read = matrix_bytes(&o), own = o.bytes - all_matrix_bytes(&o);
+        double most = all_matrix_bytes(&o), all = read * texts < most ? read * texts : most;
+        o.bytes = (own > 0 ? own : 0) * texts + all * share;
+        o.flops *= texts;
+        if (op_classes[o.kind].profile == OPP_ATTENTION) {
+            o.flops *= seen;
+            o.bytes *= seen;
+        }
+        sum += roofline_seconds(c, &o);
+    }
+    return sum;
+}
+
+static double format_bytes(const quant_format *f) {
+    return (double)f->bytes / f->block;
+}
+
+static void sum_weights(const plan *p, const inference_wish *w, inference_sum *out) {
+    for (int i = 0; i < param_count(p->store); i++) {
+        const param *q = param_at(p->store, i);
+        double n = (double)param_elems(q);
+        bool vector = q->rows == 1 || q->cols % w->store->block;
+        out->params += n;
+        out->weight_bytes += n * (vector ? 4 : format_bytes(w->store));
+    }
+}
+
+status inference_reckon(const inference_wish *w, dev *meta, const cluster *c, inference_sum *out,
+                        err *e) {
+    dtype format = DT_BF16;
+    plan *p;
+    plan_spec s = {.model = *w->model,
+                   .compute = format,
+                   .T = 1,
+                   .cache_tok = w->context,
+                   .prefill_T = PASS < w->prompt ? PASS : w->prompt};
+    *out = (inference_sum){0};
+    TRY(plan_new(&p, meta, &s, e));
+    sum_weights(p, w, out);
+    const prog *prompt = plan_prog(p, USE_PREFILL, 0), *token = plan_prog(p, USE_DECODE, 0);
+    double share = format_bytes(w->store) / (double)dtype_bytes(format);
+    out->cache_bytes = (double)model_cache_bytes(w->model, 1, w->texts, w->context, format, format);
+    out->cache_of_token = out->cache_bytes / w->texts / w->context;
+    out->work_bytes = (double)prog_get_stats(prompt)->frame_bytes * w->texts;
+    out->all_bytes = out->weight_bytes + out->cache_bytes + out->work_bytes;
+    double half = w->prompt / 2.0 / w->context; /* of its own tokens each sees half, on average */
+    out->prompt_s = seconds_of(prompt, c, 1, share, half) * w->prompt / s.prefill_T;
+    out->token_s = seconds_of(token, c, w->texts, share, 1);
+    plan_free(p);
+    return ST_OK;
+}

@@ -1,0 +1,26 @@
+# Linear layers beside attention: a server writes what generate does, whoever else asks, and reads long prompts in
+# pieces. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/serve.sh"
+make_data
+write_config c.yaml
+model='model={model_type: llama, hidden_size: 32, num_hidden_layers: 4, linear_layers: [1, 0, 1, 1], linear_num_key_heads: 2, linear_num_value_heads: 4, linear_key_head_dim: 8, linear_value_head_dim: 8, linear_conv_kernel_dim: 4, num_attention_heads: 4, intermediate_size: 80, vocab_size: auto, max_position_embeddings: 512}'
+fixed="train.deterministic=true train.steps=6 sample.every=0 eval.every=0 train.micro_batch_size=2 parallel.verify=false"
+
+expect 0 train c.yaml "$model" $fixed run=one
+expect 0 export one -o model --to hf
+long=$(for i in $(seq 40); do printf 'the furnace '; done)
+start_server model --streams 3 --ctx 512
+for prompt in "the furnace" "$long"; do
+    expect 0 generate model --prompt "$prompt" --max-new 20 --temperature 0 --json
+    field text out >want
+    answers 200 POST /v1/completions "{\"prompt\": \"$prompt\", \"max_tokens\": 20, \"temperature\": 0, \"ignore_eos\": true}"
+    field text body >got
+    cmp -s got want || fail "the server writes $(cat got), generate $(cat want)"
+done
+expect 0 bench serve "$url" --clients 5 --requests 20 --new 1:16 --prompt-words 4:60 --check --cancel 0.2 --json
+has out "\"differ\", \"value\": 0.0"
+stop_server
+expect 2 serve model --draft ngram
+has err "from whose states no token that was tried can be taken back"
+finish

@@ -1,0 +1,41 @@
+# Published formulas of memory, from configs: what they printed. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+
+gib() { # NAME GIB: a part of the answer
+    calc "abs($(field "$1" out) / 1073741824 - $2) < 1e-6" || fail "$1 is not $2 GiB: $(cat out)"
+}
+expect 0 plan llama-3.1-8b --model formula --convention figures train.seq_len=4096 train.micro_batch_size=1 parallel.tp=2 --json
+gib parameters 7.478515625
+gib optimizer 29.9140625
+gib activations 11
+expect 0 plan llama-3.1-8b --model formula --convention fp32 train.seq_len=8192 train.recompute=full train.micro_batch_size=1 --json
+gib activations 2.03125
+gib gradients 26.088409423828125
+expect 0 plan llama-3.1-8b --model formula parallel.pp=8 parallel.pp_schedule=interleaved parallel.virtual=4 \
+    train.micro_batch_size=1 train.global_batch_size=16 --json
+calc "$(field bubble out) == 0.109375" || fail "$(cat out)"
+expect 0 plan smollm3-3b --model formula cluster=h100-64 parallel.tp=2 train.global_batch_size=64 train.micro_batch_size=2
+has out 'gradients'
+has out 'of the time that hides it'
+grep -q 'FLOPs' out || fail "$(cat out)"
+
+expect 0 plan smollm3-3b --model predictor train.seq_len=4096 train.micro_batch_size=1 train.global_batch_size=1
+has out 'second forward and backward'
+grep -q 'most of them .* 74073 MiB' out || fail "$(cat out)"
+expect 0 plan 70B --model widget --json
+calc "abs($(field optimizer out) - 12 * (8192 * 30778 + 80 * (12 * 8192 * 8192 + 13 * 8192) + 16384) / 8) < 1" || fail "$(cat out)"
+
+expect 2 plan 70B --model widget train.seq_len=4
+expect 2 plan smollm3-3b --model calculator
+has err 'formula, widget and predictor'
+expect 2 plan smollm3-3b --model formula --convention bf16
+has err 'mixed-fp32-grads'
+expect 2 plan smollm3-3b --model widget --convention fp32
+expect 2 plan smollm3-3b --convention fp32
+expect 2 plan smollm3-3b --model formula parallel.pp=99 train.global_batch_size=99
+has err '99 stages for 36 layers'
+expect 2 plan smollm3-3b --model formula parallel.dp=3 train.micro_batch_size=2 train.global_batch_size=32
+has err 'no multiple of 3 data-parallel ranks'
+expect 2 plan qwen3-30b-a3b --model formula
+has err 'know no experts'
+finish

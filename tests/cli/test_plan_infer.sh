@@ -1,0 +1,29 @@
+# Models that only generate: published sizes of caches, bounds of speed. $1 is the program.
+. "$(dirname "$0")/lib.sh"
+
+expect 0 plan infer smollm3-3b cluster=l4 --context 131072 --json
+[ "$(field cache_bytes out)" = 9663676416.0 ] || fail "not 9 GiB: $(cat out)"
+[ "$(field cache_bytes_per_token out)" = 73728.0 ] || fail "not 73,728 a token"
+# A token reads the weights and the cache once, at 300 GB/s.
+calc "$(field token_ms out) > 1e3 * (5.9e9 + 9.6e9) / 3e11" || fail "faster than memory: $(cat out)"
+calc "$(field token_ms out) < 3e3 * (5.9e9 + 9.6e9) / 3e11" || fail "thrice as slow as memory: $(cat out)"
+has out '"fits": true'
+expect 0 plan infer llama-3-8b model.num_key_value_heads=32 cluster=laptop --context 8192 --json
+[ "$(field cache_bytes out)" = 4294967296.0 ] || fail "not 4 GiB: $(cat out)"
+has out '"fits": false'
+# Four bits for a weight: less memory, and less time for each token; several texts read them once.
+expect 0 plan infer llama-3-8b cluster=laptop --store Q4_K --json
+one=$(field token_ms out)
+calc "$(field weight_bytes out) < 4.6e9" || fail "$(cat out)"
+expect 0 plan infer llama-3-8b cluster=laptop --store Q4_K --texts 4 --json
+calc "$(field token_ms out) < 2.5 * $one && $(field token_ms out) > $one" || fail "four texts: $(cat out)"
+# Of experts a token reads those that it picks.
+expect 0 plan infer qwen3-30b-a3b cluster=h100 --json
+calc "$(field token_ms out) < 1e3 * 30e9 / 3.35e12" || fail "all experts are read: $(cat out)"
+expect 0 plan infer smollm2-135m cluster=phone
+has out 'keys and values'
+expect 2 plan infer smollm2-135m
+has err 'cluster=phone'
+expect 2 plan infer smollm2-135m cluster=l4 --store Q3
+expect 2 plan infer smollm2-135m cluster=l4 --context 100 --prompt 100
+finish
