@@ -229,21 +229,23 @@ static json_t *memory_json(const plan *p, int64_t limit_bytes) {
 }
 
 json_t *plan_traffic_json(const comm_counts *sent) {
-    return json_pack("{s:I,s:I,s:I,s:I}", "all_reduce",
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "all_reduce",
                      (json_int_t)sent->sent_bytes[COMM_ALL_REDUCE], "reduce_scatter",
                      (json_int_t)sent->sent_bytes[COMM_REDUCE_SCATTER], "all_gather",
                      (json_int_t)sent->sent_bytes[COMM_ALL_GATHER], "send",
-                     (json_int_t)sent->sent_bytes[COMM_SEND]);
+                     (json_int_t)sent->sent_bytes[COMM_SEND], "all_to_all",
+                     (json_int_t)sent->sent_bytes[COMM_ALL_TO_ALL], "shift",
+                     (json_int_t)sent->sent_bytes[COMM_SHIFT]);
 }
 
 static json_t *layout_json(const plan *p) {
     const plan_spec *s = &p->spec;
     comm_counts sent = plan_traffic(p);
     return json_pack(
-        "{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:I,s:i,s:i,s:o}", "ranks", size_of(p, MESH_WORLD), "dp",
-        size_of(p, MESH_DP), "dp_replicate", size_of(p, MESH_REPLICATE), "zero", s->sharing.zero,
-        "tp", size_of(p, MESH_TP), "sp", (int)s->sequence_parallel, "pp", size_of(p, MESH_PP),
-        "micro_batch", s->train_B, "micro_batches",
+        "{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:i,s:I,s:i,s:i,s:o}", "ranks", size_of(p, MESH_WORLD),
+        "dp", size_of(p, MESH_DP), "dp_replicate", size_of(p, MESH_REPLICATE), "zero",
+        s->sharing.zero, "tp", size_of(p, MESH_TP), "sp", (int)s->sequence_parallel, "cp",
+        size_of(p, MESH_CP), "pp", size_of(p, MESH_PP), "micro_batch", s->train_B, "micro_batches",
         (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1), "chunks", plan_chunks(p),
         "frames", plan_frames(p), "sent_bytes", plan_traffic_json(&sent));
 }
@@ -304,6 +306,9 @@ static void layout_line(const plan *p, strbuf *out) {
     if (size_of(p, MESH_TP) > 1)
         strbuf_printf(out, ", tp %d%s", size_of(p, MESH_TP),
                       p->spec.sequence_parallel ? " with sequence parallelism" : "");
+    static const char *const kinds[] = {CONTEXT_KINDS(LIST_WORD)};
+    if (size_of(p, MESH_CP) > 1)
+        strbuf_printf(out, ", cp %d by %s", size_of(p, MESH_CP), kinds[p->spec.context]);
     if (size_of(p, MESH_PP) > 1) strbuf_printf(out, ", pp %d", size_of(p, MESH_PP));
     if (p->n_classes == 1)
         strbuf_puts(out, "; each needs\n");
@@ -344,11 +349,17 @@ static void traffic_line(const plan *p, strbuf *out) {
                      (double)by[COMM_ALL_REDUCE] / (1 << 20),
                      (double)by[COMM_REDUCE_SCATTER] / (1 << 20),
                      (double)by[COMM_ALL_GATHER] / (1 << 20));
+    int64_t around = by[COMM_ALL_TO_ALL] + by[COMM_SHIFT];
+    if (around)
+        n += snprintf(note + n, sizeof note - (size_t)n, ", around cp %.1f",
+                      (double)around / (1 << 20));
     if (plan_stages(p) > 1)
         snprintf(note + n, sizeof note - (size_t)n, ", to other stages %.1f",
                  (double)by[COMM_SEND] / (1 << 20));
     line(out, "sent in a step",
-         by[COMM_ALL_REDUCE] + by[COMM_REDUCE_SCATTER] + by[COMM_ALL_GATHER] + by[COMM_SEND], note);
+         by[COMM_ALL_REDUCE] + by[COMM_REDUCE_SCATTER] + by[COMM_ALL_GATHER] + by[COMM_SEND] +
+             around,
+         note);
 }
 
 static const char IN_SLOTS[] = "; what this rank owns, and slots for units in use";

@@ -19,6 +19,7 @@ void execute_complete(const stage *g, const loader *l, uint64_t first_sample) {
         lessons_take(g->lessons, l, first_sample, &g->rows, g->vocab);
     if (o->learned < o->sequences) batch_sort_rows(&g->rows, o->sequences);
     if (o->head) batch_find_last(&g->rows);
+    context_take(&g->context, &g->rows, &g->own);
 }
 
 loader_rows execute_rows(const batch_rows *r) {
@@ -163,15 +164,15 @@ static void sum_repeated(const peers *p, step_result *r) {
 static void sum_over_ranks(session *s, step_result *r, bool ahead) {
     setup *u = &s->setup;
     if (u->c->train.deterministic) {
-        r->loss_fixed = peers_sum_count(&u->peers, r->loss_fixed, "the loss");
+        peers_sum_tokens(&u->peers, &r->loss_fixed, 1, "the loss");
         peers_tell_stages(&u->peers, &r->loss_fixed, sizeof r->loss_fixed);
         r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
     } else {
-        r->loss_sum = peers_sum_samples(&u->peers, r->loss_sum);
+        r->loss_sum = peers_sum_loss(&u->peers, r->loss_sum);
         peers_tell_stages(&u->peers, &r->loss_sum, sizeof r->loss_sum);
     }
     for (int k = 0; k < execute_modules(s); k++)
-        r->ahead_sum[k] = peers_sum_samples(&u->peers, r->ahead_sum[k]);
+        r->ahead_sum[k] = peers_sum_loss(&u->peers, r->ahead_sum[k]);
     if (execute_modules(s)) peers_tell_stages(&u->peers, r->ahead_sum, sizeof r->ahead_sum);
     if (u->objective->loss) {
         peers_sum_counts(&u->peers, r->sums, SUM_COUNT, "rewards");
@@ -293,7 +294,8 @@ const batch_ports *execute_ports_of(const stage *g, const step_entry *t) {
 
 void execute_put(dev *d, const stage *g, const step_entry *t) {
     const batch_ports *io = execute_ports_of(g, t);
-    batch_put(io, t->frame, &g->rows);
+    batch_put(io, t->frame, &g->own);
+    context_put(&g->context, io, t->frame);
     if (!io->tokens.bytes)
         distill_give(d, g->looks, io, t->frame, g->now->distill.top_k, g->heap, g->best);
 }
@@ -355,7 +357,8 @@ double execute_loss(const objective *o, const stage *g, const step_entry *t, flo
                     int64_t sums[SUM_COUNT]) {
     const batch_ports *last = execute_ports_of(g, t);
     if (o->head) return labels_loss(o, g, last, t->frame, scale, sums);
-    double sum = batch_take_nll(last, t->frame, &g->rows);
+    double sum = batch_take_nll(last, t->frame, &g->own);
+    context_spread(&g->context, &g->own, &g->rows);
     if (!o->loss) return sum;
     int n = execute_pass_rows(g);
     if (g->parts.looks) prog_get(g->looks[0].p, 0, g->looks[0].nll, g->rows.ref_nll);
@@ -369,7 +372,8 @@ double execute_loss(const objective *o, const stage *g, const step_entry *t, flo
 /* Adds the loss of a micro-batch as an integer, so that the order of micro-batches does not
  * matter. */
 static void add_fixed_loss(session *s, double sum, step_result *r) {
-    double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)(s->stage.batch / s->stage.B);
+    int64_t parts = s->stage.batch / s->stage.B * s->setup.peers.m.size[MESH_CP];
+    double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)parts;
     if (fabs(x) <= limit)
         r->loss_fixed += llrint(x);
     else
@@ -580,6 +584,7 @@ void execute_forward(setup *u, const execute_chunks *k, const batch_rows *rows) 
         const batch_ports *io = &k->chunk[c];
         if (!io->p) continue; /* another stage has it */
         if (rows) batch_put(io, 0, rows);
+        if (rows && k->tables) context_put(&k->tables->context, io, 0);
         if (c > 0 && io[-1].p)
             batch_pass_on(u->dev, io - 1, 0, io, 0);
         else if (c > 0)
@@ -605,9 +610,9 @@ static execute_chunks validation_of(const setup *u, const stage *g) {
 
 double execute_validation(setup *u, const stage *g, bool rows) {
     execute_chunks k = validation_of(u, g);
-    execute_forward(u, &k, rows ? &g->rows : NULL);
+    execute_forward(u, &k, rows ? &g->own : NULL);
     const batch_ports *last = &g->validations[k.n - 1];
-    return rows && last->p ? batch_take_nll(last, 0, &g->rows) : 0;
+    return rows && last->p ? batch_take_nll(last, 0, &g->own) : 0;
 }
 
 void execute_look(setup *u, const stage *g, int first, objective_row *rows) {

@@ -55,15 +55,24 @@ static double call_seconds(const ticking *k, mesh_axis axis, int copies, const c
     return network_seconds(k->c, g, call->kind, (double)comm_call_sends(call, 0, g.ranks));
 }
 
+/* What the calls of an op take, one behind the other. */
+static double calls_seconds(const ticking *k, const prog_op *op) {
+    double sum = 0;
+    for (int i = 0; k->ranks; i++) {
+        op_collective c = op_collective_of(op->kind, op->entry == ENTRY_FWD, op->attr, op->in, i);
+        if (c.call.kind == COMM_KINDS) break;
+        sum += call_seconds(k, c.axis, 0, &c.call);
+    }
+    return sum;
+}
+
 static op_sums sum_ops(ticking *k, const prog *p) {
     int n = prog_get_stats(p)->ops;
     op_sums s = {ARENA_ARRAY(k->a, double, n + 1), ARENA_ARRAY(k->a, double, n + 1)};
     for (int i = 0; i < n; i++) {
         prog_op op = prog_get_op(p, i);
-        op_collective call = op_collective_of(op.kind, op.entry == ENTRY_FWD, op.attr, &op.in[0]);
-        bool sends = call.call.kind != COMM_KINDS && k->ranks;
         s.kernels[i + 1] = s.kernels[i] + roofline_seconds(k->c, &op);
-        s.among[i + 1] = s.among[i] + (sends ? call_seconds(k, call.axis, 0, &call.call) : 0);
+        s.among[i + 1] = s.among[i] + calls_seconds(k, &op);
     }
     return s;
 }
@@ -243,7 +252,7 @@ static bool walk(ticking *k) {
 static void begin(ticking *k, const plan *p, const cluster *c, arena *a, int n, int frames) {
     *k = (ticking){
         .p = p, .c = c, .ranks = p->spec.ranks, .a = a, .tied = UNKNOWN, .ready = UNKNOWN};
-    k->parts = plan_step_parts(p, a, n, p->spec.ranks && p->spec.ranks->size[MESH_DP] > 1);
+    k->parts = plan_step_parts(p, a, n, p->spec.ranks && p->spec.ranks->size[MESH_DATA] > 1);
     k->parts.frames = frames;
     k->chunk = ARENA_ARRAY(a, op_sums, k->parts.chunks);
     k->look = ARENA_ARRAY(a, op_sums, k->parts.looks);

@@ -18,7 +18,7 @@ static int part_of(op_kind kind) {
 static void add_ops(sketch_layer *to, const prog *p, const mesh *ranks, const cluster *c) {
     for (int i = 0; i < prog_get_stats(p)->ops; i++) {
         prog_op op = prog_get_op(p, i);
-        op_collective k = op_collective_of(op.kind, op.entry == ENTRY_FWD, op.attr, &op.in[0]);
+        op_collective k = op_collective_of(op.kind, op.entry == ENTRY_FWD, op.attr, op.in, 0);
         schedule_work w = op.phase == PHASE_F   ? WORK_FORWARD
                           : op.phase == PHASE_B ? WORK_INPUT
                                                 : WORK_WEIGHT;
