@@ -172,6 +172,25 @@ KERNEL(head_rows, head_args, HEAD_THREADS) {
 }
 
 #ifndef __CUDACC__
+/* A teacher that names its tokens: its logits of all, -infinity where it names none. */
+typedef struct spread_args {
+    mat known, tokens; /* [rows, k] */
+    float *whole;      /* [rows, ld] */
+    int64_t V, ld, k;
+} spread_args;
+
+/* A block for each row. A thread writes every token whose number it has, in order: of one that is named twice the last. */
+KERNEL(head_spread, spread_args, HEAD_THREADS) {
+    int64_t n = block_x(), threads = threads_x();
+    float *row = a->whole + n * a->ld;
+    const float *known = f32_row_of(a->known, n);
+    const int32_t *token = i32_row_of(a->tokens, n);
+    for (int64_t v = thread_x(); v < a->V; v += threads) row[v] = -INFINITY;
+    for (int64_t i = 0; i < a->k; i++)
+        if (token[i] >= 0 && token[i] < a->V && token[i] % threads == thread_x())
+            row[token[i]] = known[i];
+}
+
 #include "op/cuda/product.h"
 
 /* What a pass over the rows makes besides nll and lse, which may be absent themselves. */
@@ -183,6 +202,7 @@ typedef struct head {
     const tensor *teacher; /* NULL: there is none */
     /* workspace */
     float *logits, *parts;
+    float *whole; /* a chunk of the teacher's rows, where it names its tokens */
     void *product;
     int64_t ld; /* of the logits */
 } head;
@@ -257,6 +277,15 @@ static void head_dw(const head *h, int64_t n0, int64_t rows) {
     cuda_product_run(h->c->run, &p, h->product);
 }
 
+static mat teacher_rows(const head *h, int64_t n0, int64_t rows) {
+    const tensor *tokens = &h->c->in[5];
+    if (!tokens->data) return rows_from(h->teacher, n0);
+    spread_args a = {.whole = h->whole, .V = h->c->in[1].rows, .ld = h->ld, .k = tokens->cols};
+    a.known = rows_from(h->teacher, n0), a.tokens = rows_from(tokens, n0);
+    launch(h->c, &head_spread, (gpu_grid){(uint32_t)rows, 1, 1, HEAD_THREADS, 0}, &a);
+    return (mat){h->whole, h->ld};
+}
+
 static void head_softmax(const head *h, int64_t n0, int64_t rows, bool grad) {
     const op_call *c = h->c;
     int64_t V = c->in[1].rows;
@@ -266,7 +295,7 @@ static void head_softmax(const head *h, int64_t n0, int64_t rows, bool grad) {
     if (h->dnll) a.dnll = rows_from(h->dnll, n0);
     a.temperature = 1.0f;
     if (h->teacher) {
-        a.teacher = rows_from(h->teacher, n0);
+        a.teacher = teacher_rows(h, n0, rows);
         a.distill = c->attr->head.distill, a.temperature = c->attr->head.temperature;
     }
     a.z_loss = c->attr->head.z_loss, a.weight = c->attr->head.weight,
@@ -276,27 +305,29 @@ static void head_softmax(const head *h, int64_t n0, int64_t rows, bool grad) {
     launch(c, &head_rows, (gpu_grid){(uint32_t)rows, 1, 1, threads, 0}, &a);
 }
 
-/* The workspace: logits, parts of dbias, and the products' own. */
-static int64_t lay_out(head *h, void *ws, const op_attr *attr, int64_t N, int64_t V, int64_t C) {
+/* The workspace: logits, parts of dbias, a teacher's logits if it names tokens, and the products' own. */
+static int64_t lay_out(head *h, void *ws, const op_attr *attr, int64_t N, int64_t V, int64_t C,
+                       bool names) {
     int64_t chunk = head_chunk(attr, N, V);
     int64_t logits = align256(chunk * head_ld(V) * (int64_t)sizeof(float));
     int64_t parts = align256(column_sums_bytes(chunk, V));
     int64_t f = cuda_product_ws_bytes(chunk, V), dx = cuda_product_ws_bytes(chunk, C);
-    int64_t dw = cuda_product_ws_bytes(V, C);
+    int64_t dw = cuda_product_ws_bytes(V, C), whole = names ? logits : 0;
     if (h) {
         h->ld = head_ld(V);
         h->logits = ws;
         h->parts = (float *)((char *)ws + logits);
-        h->product = (char *)h->parts + parts;
+        h->whole = (float *)((char *)h->parts + parts);
+        h->product = (char *)h->whole + whole;
     }
-    return logits + parts + (f > dx ? (f > dw ? f : dw) : (dx > dw ? dx : dw));
+    return logits + parts + whole + (f > dx ? (f > dw ? f : dw) : (dx > dw ? dx : dw));
 }
 
 static void run_chunks(head h) {
     const op_call *c = h.c;
     int64_t N = c->in[0].rows, V = c->in[1].rows, chunk = head_chunk(c->attr, N, V);
     bool grad = h.dx.data || h.dw.data || h.dbias.data;
-    lay_out(&h, c->ws, c->attr, N, V, c->in[0].cols);
+    lay_out(&h, c->ws, c->attr, N, V, c->in[0].cols, h.teacher && c->in[5].data);
     for (int64_t n0 = 0; n0 < N; n0 += chunk) {
         int64_t rows = N - n0 < chunk ? N - n0 : chunk;
         make_logits(&h, n0, rows);
@@ -333,7 +364,8 @@ static void head_nll_bwd(const op_call *c) {
 }
 
 static void head_workspace(const op_infer *io, int64_t ws[3]) {
-    ws[0] = lay_out(NULL, NULL, io->attr, io->in[0].rows, io->in[1].rows, io->in[0].cols);
+    bool names = io->kind == OP_HEAD_DISTILL && io->in[5].rows > 0;
+    ws[0] = lay_out(NULL, NULL, io->attr, io->in[0].rows, io->in[1].rows, io->in[0].cols, names);
     if (io->kind == OP_HEAD_NLL) ws[1] = ws[0];
 }
 
