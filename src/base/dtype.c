@@ -3,6 +3,7 @@
 
 #include <strings.h>
 
+#include "base/fp8.h"
 #include "base/quant.h"
 #include "base/status.h"
 
@@ -17,7 +18,7 @@ static const struct {
     [DT_Q4_1] = {"q4_1", "q4_1", 0},  [DT_Q5_0] = {"q5_0", "q5_0", 0},
     [DT_Q5_1] = {"q5_1", "q5_1", 0},  [DT_Q8_0] = {"q8_0", "q8_0", 0},
     [DT_Q4_K] = {"q4_k", "q4_k", 0},  [DT_Q5_K] = {"q5_k", "q5_k", 0},
-    [DT_Q6_K] = {"q6_k", "q6_k", 0},
+    [DT_Q6_K] = {"q6_k", "q6_k", 0},  [DT_FP8] = {"fp8_rows", "fp8_rows", 0},
 };
 
 size_t dtype_bytes(dtype dt) {
@@ -31,9 +32,14 @@ bool dtype_is_blocks(dtype dt) {
 
 int64_t dtype_span_bytes(dtype dt, int64_t n) {
     if (!dtype_is_blocks(dt)) return n * (int64_t)DTYPES[dt].bytes;
+    if (dt == DT_FP8) return n ? (int64_t)sizeof(fp8_row) : 0;
     const quant_format *f = quant_by_dtype(dt);
     CHECK(n % f->block == 0, "%lld elements of %s", (long long)n, f->name);
     return n / f->block * f->bytes;
+}
+
+int64_t dtype_row_bytes(dtype dt, int64_t n) {
+    return dt == DT_FP8 ? n : dtype_span_bytes(dt, n);
 }
 
 const char *dtype_name(dtype dt) {

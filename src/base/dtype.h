@@ -24,13 +24,16 @@ typedef enum dtype {
     DT_Q4_K,
     DT_Q5_K,
     DT_Q6_K,
+    DT_FP8, /* rows of 8-bit floats with factors (base/fp8.h), only of weights that are read */
     DT_COUNT
 } dtype;
 
-size_t dtype_bytes(dtype dt); /* of one element; a block format has no such size */
-bool dtype_is_blocks(dtype dt);
-/* Bytes of n elements of a row; n is a multiple of the block. */
+size_t dtype_bytes(dtype dt);   /* of one element; a block format has no such size */
+bool dtype_is_blocks(dtype dt); /* also DT_FP8 */
+/* Bytes of n elements of a row; n is a multiple of the block. DT_FP8: from a row to the next in the list of rows. */
 int64_t dtype_span_bytes(dtype dt, int64_t n);
+/* Bytes that are read for a row of n elements, wherever they lie. */
+int64_t dtype_row_bytes(dtype dt, int64_t n);
 const char *dtype_name(dtype dt); /* "f32", "bf16", ... */
 /* From our names and from safetensors names ("F32", "BF16"), any case. Returns false when unknown.
  */

@@ -228,6 +228,36 @@ static void broadcast(leg *l) {
     settle_all(l);
 }
 
+static void all_to_all(leg *l) {
+    const char *in = l->call->in;
+    int64_t n_pieces = pieces(l);
+    memcpy(part_of(l->call->out, l, l->c->rank * l->chunk),
+           in + (size_t)(l->c->rank * l->chunk) * l->bytes, (size_t)l->chunk * l->bytes);
+    post_parts(l, in, 0);
+    for (int64_t k = 0; k < n_pieces && !l->failed; k++) {
+        if (k + 1 < n_pieces) post_parts(l, in, k + 1);
+        gather_piece(l, k);
+    }
+    settle_all(l);
+}
+
+static void post_shifted(leg *l, int64_t k) {
+    span s = piece_of(l, 0, k);
+    const void *own = (const char *)l->call->in + (size_t)s.at * l->bytes;
+    if (s.n > 0) post(l, (l->c->rank + 1) % l->c->n, pack(l, own, s.n), s.n);
+}
+
+static void shift(leg *l) {
+    post_shifted(l, 0);
+    for (int64_t k = 0; k < pieces(l) && !l->failed; k++) {
+        span s = piece_of(l, 0, k);
+        post_shifted(l, k + 1);
+        if (s.n > 0)
+            take(l, (l->c->rank + l->c->n - 1) % l->c->n, part_of(l->call->out, l, s.at), s.n);
+    }
+    settle_all(l);
+}
+
 static void barrier(leg *l) {
     post_to_all(l, NULL, 0);
     for (int p = 0; p < l->c->n && !l->failed; p++)
@@ -257,7 +287,8 @@ static bool is_small(const comm_call *call) {
 
 static leg begin(const comm *c, const comm_call *call, int stream) {
     leg l = {.c = c, .call = call, .w = c->world->wire, .stream = stream, .tag = tag_of(c, call)};
-    bool parts = call->kind == COMM_REDUCE_SCATTER || call->kind == COMM_ALL_GATHER;
+    bool parts = call->kind == COMM_REDUCE_SCATTER || call->kind == COMM_ALL_GATHER ||
+                 call->kind == COMM_ALL_TO_ALL;
     l.bytes = dtype_bytes(call->dt);
     l.n = parts ? call->n * c->n : call->n;
     l.chunk = chunk_of(call, c->n);
@@ -283,6 +314,9 @@ static void check_call(const comm *c, const comm_call *call) {
     bool has_root = call->kind == COMM_BROADCAST || call->kind == COMM_SEND;
     CHECK(!has_root || (call->root >= 0 && call->root < c->n), "root %d of %d", call->root, c->n);
     CHECK(call->kind != COMM_SEND || c->n == 2, "a send among %d ranks", c->n);
+    bool moves = call->kind == COMM_ALL_TO_ALL || call->kind == COMM_SHIFT;
+    CHECK(!moves || call->in != call->out || call->n == 0, "%s in place",
+          comm_kind_name(call->kind));
 }
 
 /* One rank: its own part is the result. */
@@ -314,6 +348,8 @@ int64_t collective_run(comm *c, const comm_call *call, int stream) {
         case COMM_ALL_GATHER: all_gather(&l); break;
         case COMM_BROADCAST:
         case COMM_SEND: broadcast(&l); break;
+        case COMM_ALL_TO_ALL: all_to_all(&l); break;
+        case COMM_SHIFT: shift(&l); break;
         case COMM_BARRIER: barrier(&l); break;
         case COMM_KINDS: break;
     }
@@ -322,7 +358,8 @@ int64_t collective_run(comm *c, const comm_call *call, int stream) {
 
 int64_t collective_bytes(const comm *c, const comm_call *call) {
     if (call->kind == COMM_BARRIER) return 0;
-    int64_t n = call->kind == COMM_ALL_GATHER ? call->n * c->n : call->n;
+    bool of_all = call->kind == COMM_ALL_GATHER || call->kind == COMM_ALL_TO_ALL;
+    int64_t n = of_all ? call->n * c->n : call->n;
     return n * (int64_t)dtype_bytes(call->dt);
 }
 
@@ -335,7 +372,9 @@ int64_t comm_call_sends(const comm_call *call, int rank, int size) {
             if (peers == 0 || is_small(call)) return peers * call->n * each;
             return (call->n - own + peers * own) * each;
         case COMM_REDUCE_SCATTER:
-        case COMM_ALL_GATHER: return peers * call->n * each;
+        case COMM_ALL_GATHER:
+        case COMM_ALL_TO_ALL: return peers * call->n * each;
+        case COMM_SHIFT: return peers > 0 ? call->n * each : 0;
         case COMM_BROADCAST:
         case COMM_SEND: return rank == call->root ? peers * call->n * each : 0;
         case COMM_BARRIER:

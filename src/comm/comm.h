@@ -95,6 +95,8 @@ typedef enum comm_kind {
     COMM_ALL_GATHER,     /* out[size * n] = in[n] of all ranks; in may be this rank's part of out */
     COMM_BROADCAST,      /* out[n] of rank `root` to all; in is not read */
     COMM_SEND,           /* the same in a comm of two: what stages of a pipeline pass on */
+    COMM_ALL_TO_ALL, /* out[size * n]: part p is part `rank` of rank p's in[size * n]; not in place */
+    COMM_SHIFT, /* out[n] = in[n] of the rank before this one, the last before rank 0; not in place */
     COMM_BARRIER,
     COMM_KINDS
 } comm_kind;

@@ -65,45 +65,42 @@ status mesh_resolve(mesh_shape *s, int ranks, err *e) {
 
 /* ---- coordinates ---- */
 
-/* Ranks along an axis are rank = base + i * stride, i in [0, size). */
-typedef struct line {
-    int size, stride;
-} line;
-
-static void lines_of(const mesh_shape *s, line out[MESH_AXES]) {
+mesh_line mesh_line_of(const mesh_shape *s, mesh_axis axis) {
     int shard = s->dp / s->dp_replicate, dp_stride = s->cp * s->tp;
-    out[MESH_WORLD] = (line){s->pp * s->dp * dp_stride, 1};
-    out[MESH_TP] = (line){s->tp, 1};
-    out[MESH_CP] = (line){s->cp, s->tp};
-    out[MESH_DP] = (line){s->dp, dp_stride};
-    out[MESH_SHARD] = (line){shard, dp_stride};
-    out[MESH_REPLICATE] = (line){s->dp_replicate, dp_stride * shard};
-    out[MESH_PP] = (line){s->pp, dp_stride * s->dp};
+    switch (axis) {
+        case MESH_WORLD: return (mesh_line){s->pp * s->dp * dp_stride, 1};
+        case MESH_TP: return (mesh_line){s->tp, 1};
+        case MESH_CP: return (mesh_line){s->cp, s->tp};
+        case MESH_DP: return (mesh_line){s->dp, dp_stride};
+        case MESH_DATA: return (mesh_line){s->dp * s->cp, s->tp};
+        case MESH_SHARD: return (mesh_line){shard * s->cp, s->tp};
+        case MESH_REPLICATE: return (mesh_line){s->dp_replicate, dp_stride * shard};
+        case MESH_PP: return (mesh_line){s->pp, dp_stride * s->dp};
+        case MESH_AXES: break;
+    }
+    CHECK(false, "axis %d", (int)axis);
 }
 
 void mesh_place(mesh *m, const mesh_shape *resolved, int rank) {
-    line lines[MESH_AXES];
-    lines_of(resolved, lines);
     *m = (mesh){.shape = *resolved};
     for (int a = 0; a < MESH_AXES; a++) {
-        m->size[a] = lines[a].size;
-        m->rank[a] = rank / lines[a].stride % lines[a].size;
+        mesh_line line = mesh_line_of(resolved, (mesh_axis)a);
+        m->size[a] = line.size;
+        m->rank[a] = rank / line.stride % line.size;
     }
 }
 
 void mesh_open(mesh *m, const mesh_shape *resolved, comm_world *w) {
     int rank = comm_world_rank(w);
-    line lines[MESH_AXES];
-    lines_of(resolved, lines);
     mesh_place(m, resolved, rank);
     CHECK(m->size[MESH_WORLD] == comm_world_size(w), "a mesh of %d ranks in a world of %d",
           m->size[MESH_WORLD], comm_world_size(w));
     m->world = w;
     int *ranks = xcalloc((size_t)m->size[MESH_WORLD], sizeof *ranks);
     for (int a = 0; a < MESH_AXES; a++) {
-        for (int i = 0; i < lines[a].size; i++)
-            ranks[i] = rank + (i - m->rank[a]) * lines[a].stride;
-        m->axis[a] = comm_group(w, ranks, lines[a].size);
+        int stride = mesh_line_of(resolved, (mesh_axis)a).stride;
+        for (int i = 0; i < m->size[a]; i++) ranks[i] = rank + (i - m->rank[a]) * stride;
+        m->axis[a] = comm_group(w, ranks, m->size[a]);
     }
     free(ranks);
 }

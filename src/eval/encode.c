@@ -8,7 +8,10 @@
  *   - An empty context is the token of the beginning, or of the end if there is none.
  *   - What is too long loses its first tokens.
  *   - A text is cut into windows of the context's length, each after one token of what precedes
- *     it. */
+ *     it.
+ *
+ * With an encoder context and continuation are encoded each by itself, the context with what the tokenizer adds (the end
+ * that sources have), and each may be as long as the model's context. */
 #include "eval/encode.h"
 
 #include <stdlib.h>
@@ -24,6 +27,7 @@ typedef struct encoder {
     const char *prefix_text;
     size_t prefix_len;
     int64_t most_tok;
+    bool apart; /* the model has an encoder, which reads the context */
     eval_requests *r;
     eval_text last; /* whose length in ids is n_last */
     int64_t n_last;
@@ -77,7 +81,8 @@ static void push(eval_requests *r, const score_request *q, const eval_owner *own
 /* The last `scored` of n ids are scored; the ids are the request's from here on. */
 static status add_request(encoder *c, eval_doc *d, eval_pair *p, int32_t *ids, int64_t n,
                           int64_t scored, float *nll, err *e) {
-    int64_t skip = n > c->most_tok + 1 ? n - c->most_tok - 1 : 0;
+    int64_t inputs = n - (c->apart ? scored : 1);
+    int64_t skip = inputs > c->most_tok ? inputs - c->most_tok : 0;
     score_request q = {
         .ids = ids + skip, .n = (int32_t)(n - skip), .n_scored = (int32_t)scored, .nll = nll};
     push(c->r, &q, &(eval_owner){d, p, ids});
@@ -90,7 +95,8 @@ static status add_request(encoder *c, eval_doc *d, eval_pair *p, int32_t *ids, i
                 (long)scored, (long)c->most_tok);
         return name_doc(d, e);
     }
-    if (q.n - 1 > c->r->longest) c->r->longest = q.n - 1;
+    if (inputs - skip > c->r->longest) c->r->longest = inputs - skip;
+    if (scored > c->r->longest_scored) c->r->longest_scored = scored;
     return ST_OK;
 }
 
@@ -132,10 +138,28 @@ static status add_after_nothing(encoder *c, eval_doc *d, eval_pair *p, err *e) {
     return st;
 }
 
+/* A source, and what its decoder writes. */
+static status add_apart(encoder *c, eval_doc *d, eval_pair *p, err *e) {
+    eval_text context = strip_context(p->context);
+    strbuf rest = {0};
+    tok_ids ids = {0};
+    strbuf_append(&rest, p->context.s + context.len, p->context.len - context.len);
+    strbuf_append(&rest, p->continuation.s, p->continuation.len);
+    status st = encode(c, context.s, context.len, &ids, e);
+    int64_t source = ids.n;
+    if (st == ST_OK) st = tok_encode(c->tok, strbuf_cstr(&rest), rest.len, 0, &ids, e);
+    strbuf_free(&rest);
+    if (st == ST_OK && source > 0)
+        return add_request(c, d, p, ids.id, ids.n, ids.n - source, NULL, e);
+    tok_ids_free(&ids);
+    return st == ST_OK ? no_prefix(d, e) : name_doc(d, e);
+}
+
 /* A context of white space alone is scored with all of it as continuation, which leaves no
  * context. */
 static status add_pair(encoder *c, eval_doc *d, eval_pair *p, err *e) {
     if (p->context.len == 0) return add_after_nothing(c, d, p, e);
+    if (c->apart) return add_apart(c, d, p, e);
     eval_text context = strip_context(p->context);
     strbuf whole = {0};
     tok_ids ids = {0};
@@ -168,6 +192,12 @@ static status add_windows(encoder *c, eval_doc *d, const tok_ids *ids, err *e) {
 
 static status add_text(encoder *c, eval_doc *d, err *e) {
     tok_ids ids = {0};
+    if (c->apart) {
+        err_set(e, ST_USAGE,
+                "the task %s asks how likely a text is; a model with an encoder answers sources",
+                c->task->name);
+        return err_hint(e, "leave it out");
+    }
     if (c->prefix < 0) return no_prefix(d, e);
     tok_ids_push(&ids, c->prefix);
     status st = encode(c, d->text.s, d->text.len, &ids, e);
@@ -189,7 +219,8 @@ static status add_doc(encoder *c, eval_doc *d, err *e) {
 
 status eval_encode(const eval_task *t, const open_model *m, int64_t most_tok, eval_requests *r,
                    err *e) {
-    encoder c = {.task = t, .most_tok = most_tok, .r = r};
+    bool apart = m->config.num_encoder_layers > 0;
+    encoder c = {.task = t, .most_tok = most_tok, .apart = apart, .r = r};
     TRY(encoder_init(&c, m->tok, e));
     for (int32_t i = 0; i < t->n; i++) TRY(add_doc(&c, &t->doc[i], e));
     return ST_OK;

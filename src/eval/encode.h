@@ -20,7 +20,9 @@ typedef struct eval_requests {
     score_request *item;
     eval_owner *owner;
     int64_t n, cap;
-    int64_t longest; /* tokens of a request, but for the last one, which is no input */
+    int64_t
+        longest; /* tokens of a request, but for the last one, which is no input; with an encoder of a source */
+    int64_t longest_scored; /* tokens of a request that are scored */
 } eval_requests;
 
 /* The requests of choices and texts. most_tok: the model's context; contexts lose their beginning,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "infer/source_scorer.h"
 
 typedef struct eval_work {
     open_model *m;
@@ -19,6 +20,8 @@ typedef struct eval_work {
     int64_t longest;        /* tokens of a request, or of prompt and answer */
     int64_t longest_greedy; /* the same of tasks that ask for the most likely tokens */
     int64_t texts;          /* that are written at a time, at most; 0: none are */
+    int64_t
+        longest_written; /* tokens that the decoder beside an encoder scores or writes; `longest` is that of its sources */
     const eval_task *now;
 } eval_work;
 
@@ -48,6 +51,24 @@ static status write_with_scorer(void *ctx, const generate_limits *limits, write_
     return writer_run(ctx, limits, items, n, done, done_ctx, e);
 }
 
+/* One after the other. */
+static status write_with_generator(void *ctx, const generate_limits *limits, write_item *items,
+                                   int64_t n, write_done done, void *done_ctx, err *e) {
+    (void)limits;
+    for (int64_t i = 0; i < n; i++) {
+        write_item *k = &items[i];
+        TRY(generate_run(ctx, &k->rq, &k->ids, &k->text, &k->result, e));
+        if (k->result.finish == FINISH_INTERRUPT)
+            return err_set(e, ST_STOPPED, "stopped by a signal");
+        if (done) TRY(done(done_ctx, i, e));
+    }
+    return ST_OK;
+}
+
+static bool has_encoder(const eval_work *w) {
+    return w->m->config.num_encoder_layers > 0;
+}
+
 static bool writes(const eval_task *t) {
     return t->kind == EVAL_ANSWER || t->kind == EVAL_DIALOGUE;
 }
@@ -67,6 +88,17 @@ static eval_writer writer_of(const eval_work *w) {
         .interrupt = w->opt->interrupt};
 }
 
+/* Sources may be as long as the longest, whatever is written. */
+static status write_answers_of(eval_work *w, eval_writer pen, eval_task *t, err *e) {
+    generator g = open_model_generator(w->m);
+    pen.write = write_with_generator;
+    pen.ctx = &g;
+    pen.limits.Tmax = (int)(w->longest + t->max_new);
+    status st = eval_write_answers(&pen, t, e);
+    generator_free(&g);
+    return st;
+}
+
 static status write_tasks(eval_work *w, err *e) {
     eval_writer pen = writer_of(w);
     eval_progress p = {.w = w};
@@ -77,6 +109,10 @@ static status write_tasks(eval_work *w, err *e) {
     for (int i = 0; st == ST_OK && i < w->n; i++) {
         w->now = &w->task[i];
         if (!writes(w->now)) continue;
+        if (has_encoder(w)) {
+            st = write_answers_of(w, pen, &w->task[i], e);
+            continue;
+        }
         if (!s) pen.ctx = s = open_model_scorer(w->m);
         if (w->now->kind == EVAL_ANSWER)
             st = eval_write_answers(&pen, &w->task[i], e);
@@ -164,7 +200,20 @@ static void share_scores(const eval_ranks *r, score_request *block, int64_t n, b
         if (block[i].nll) share_terms(r, &block[i], i >= own.first && i < own.end);
 }
 
-static status score_block(const eval_work *w, scorer *s, score_request *r, const int64_t *todo,
+/* What scores: one of them. */
+typedef struct eval_scorer {
+    scorer *s;          /* NULL: the model has an encoder */
+    generator g;        /* of that model */
+    source_scorer pair; /* by g */
+} eval_scorer;
+
+static status score_part(eval_scorer *s, score_request *r, int64_t n, const score_options *opt,
+                         score_stats *stats, err *e) {
+    return s->s ? scorer_run(s->s, r, n, opt, stats, e)
+                : source_scorer_run(&s->pair, r, n, opt, stats, e);
+}
+
+static status score_block(const eval_work *w, eval_scorer *s, score_request *r, const int64_t *todo,
                           int64_t n, eval_progress *p, score_stats *stats, err *e) {
     score_options opt = {.interrupt = w->opt->interrupt, .progress = tell, .ctx = p};
     score_request block[BLOCK];
@@ -172,7 +221,7 @@ static status score_block(const eval_work *w, scorer *s, score_request *r, const
     const eval_ranks *ranks = &w->opt->ranks;
     block_part own = part_of(ranks, n);
     for (int64_t i = 0; i < n; i++) block[i] = r[todo[i]];
-    status st = scorer_run(s, block + own.first, own.end - own.first, &opt, &more, e);
+    status st = score_part(s, block + own.first, own.end - own.first, &opt, &more, e);
     if (st == ST_NONFINITE && ranks->n > 1) st = ST_OK; /* the others are to see it, too */
     TRY(st);
     share_scores(ranks, block, n, own);
@@ -191,7 +240,8 @@ static status score_block(const eval_work *w, scorer *s, score_request *r, const
     return w->opt->journal ? eval_journal_flush(w->opt->journal, e) : ST_OK;
 }
 
-static status score(const eval_work *w, scorer *s, eval_requests *r, score_stats *stats, err *e) {
+static status score(const eval_work *w, eval_scorer *s, eval_requests *r, score_stats *stats,
+                    err *e) {
     int64_t *todo = xmalloc(sizeof *todo * (size_t)(r->n + 1));
     int64_t left = look_up(w->opt->journal, r->item, r->n, todo);
     eval_progress p = {.w = w, .before = r->n - left, .all = r->n};
@@ -209,15 +259,22 @@ static status score(const eval_work *w, scorer *s, eval_requests *r, score_stats
 }
 
 static status score_tasks(eval_work *w, score_stats *stats, err *e) {
-    scorer *s = NULL;
+    eval_scorer s = {0};
     status st = ST_OK;
+    bool open = false;
     for (int i = 0; st == ST_OK && i < w->n; i++) {
         w->now = &w->task[i];
         if (writes(&w->task[i])) continue;
-        if (!s) s = open_model_scorer(w->m);
-        st = score(w, s, &w->requests[i], stats, e);
+        if (!open && has_encoder(w))
+            s.g = open_model_generator(w->m), s.pair.g = &s.g;
+        else if (!open)
+            s.s = open_model_scorer(w->m);
+        open = true;
+        st = score(w, &s, &w->requests[i], stats, e);
     }
-    scorer_free(s);
+    scorer_free(s.s);
+    source_scorer_free(&s.pair);
+    generator_free(&s.g);
     return st;
 }
 
@@ -225,23 +282,27 @@ static status score_tasks(eval_work *w, score_stats *stats, err *e) {
 
 /* Whether each scored token is the most likely one after those before it. What as a whole is more
  * likely than not is; otherwise the logits tell. */
-static status would_write(const eval_work *w, generator *g, const score_request *r, bool *out,
+static status would_write(const eval_work *w, source_scorer *k, const score_request *r, bool *out,
                           err *e) {
+    const volatile sig_atomic_t *stop = w->opt->interrupt;
+    generator *g = k->g;
     *out = true;
     if (r->loglik > -M_LN2) return ST_OK;
-    for (int32_t n = r->n - r->n_scored; *out && n < r->n; n++) {
-        const float *logits = generator_continue(g, r->ids, n, w->opt->interrupt, NULL);
+    if (g->Smax) source_scorer_read(k, r);
+    for (int32_t first = r->n - r->n_scored, n = first; *out && n < r->n; n++) {
+        const float *logits = g->Smax ? source_scorer_logits(k, n - first, stop)
+                                      : generator_continue(g, r->ids, n, stop, NULL);
         if (!logits) return err_set(e, ST_STOPPED, "stopped by a signal");
         for (int32_t i = 0; i < g->vocab && *out; i++) *out = logits[i] <= logits[r->ids[n]];
     }
     return ST_OK;
 }
 
-static status find_greedy(const eval_work *w, generator *g, const score_request *r, bool *out,
+static status find_greedy(const eval_work *w, source_scorer *k, const score_request *r, bool *out,
                           err *e) {
     char key[17];
     eval_journal *j = w->opt->journal;
-    if (!j) return would_write(w, g, r, out, e);
+    if (!j) return would_write(w, k, r, out, e);
     strbuf all = {0};
     strbuf_puts(&all, "greedy");
     strbuf_append(&all, r->ids, sizeof *r->ids * (size_t)r->n);
@@ -253,19 +314,21 @@ static status find_greedy(const eval_work *w, generator *g, const score_request 
         *out = json_integer_value(known);
         return ST_OK;
     }
-    TRY(would_write(w, g, r, out, e));
+    TRY(would_write(w, k, r, out, e));
     eval_journal_put(j, key, "greedy", json_integer(*out));
     return eval_journal_flush(j, e);
 }
 
 static status find_all_greedy(const eval_work *w, const eval_requests *r, err *e) {
     generator g = open_model_generator(w->m);
+    source_scorer k = {.g = &g};
     eval_progress p = {.w = w, .all = r->n};
     status st = ST_OK;
     for (int64_t i = 0; st == ST_OK && i < r->n; i++) {
-        st = find_greedy(w, &g, &r->item[i], &r->owner[i].doc->greedy, e);
+        st = find_greedy(w, &k, &r->item[i], &r->owner[i].doc->greedy, e);
         tell(&p, i + 1, r->n);
     }
+    source_scorer_free(&k);
     generator_free(&g);
     return st;
 }
@@ -280,11 +343,14 @@ static status room_for_answers(eval_work *w, eval_task *t, err *e) {
                 (long)t->max_new, (long)w->most_tok);
         return err_hint(e, "lower max_gen_toks of the task %s", t->name);
     }
+    int64_t room = has_encoder(w) ? w->most_tok : w->most_tok - t->max_new;
+    if (t->max_new > w->longest_written) w->longest_written = t->max_new;
     for (int32_t i = 0; i < t->n; i++) {
         eval_doc *d = &t->doc[i];
         tok_ids ids = {0};
-        status st = eval_encode_prompt_of(&pen, t, d, w->most_tok - t->max_new, &ids, e);
-        if (ids.n + t->max_new > w->longest) w->longest = ids.n + t->max_new;
+        status st = eval_encode_prompt_of(&pen, t, d, room, &ids, e);
+        int64_t all = has_encoder(w) ? ids.n : ids.n + t->max_new;
+        if (all > w->longest) w->longest = all;
         tok_ids_free(&ids);
         if (st != ST_OK) return err_where(e, "%s:%ld", d->file, (long)d->line);
     }
@@ -294,6 +360,11 @@ static status room_for_answers(eval_work *w, eval_task *t, err *e) {
 static status room_for_dialogues(eval_work *w, const eval_task *t, err *e) {
     eval_writer pen = writer_of(w);
     int64_t tokens;
+    if (has_encoder(w)) {
+        err_set(e, ST_USAGE,
+                "the task %s is a dialogue; a model with an encoder answers one source", t->name);
+        return err_hint(e, "leave it out");
+    }
     TRY(eval_dialogue_tokens(&pen, t, &tokens, e));
     if (tokens > w->most_tok) tokens = w->most_tok;
     if (tokens > w->longest) w->longest = tokens;
@@ -309,12 +380,18 @@ static status encode_task(eval_work *w, int i, err *e) {
     TRY(eval_encode(t, w->m, w->most_tok, &w->requests[i], e));
     longest = w->requests[i].longest;
     if (longest > w->longest) w->longest = longest;
+    if (w->requests[i].longest_scored > w->longest_written)
+        w->longest_written = w->requests[i].longest_scored;
     if (t->kind == EVAL_LIKELIHOOD && longest > w->longest_greedy) w->longest_greedy = longest;
     return ST_OK;
 }
 
 static status encode_tasks(eval_work *w, err *e) {
     for (int i = 0; i < w->n; i++) TRY(encode_task(w, i, e));
+    if (has_encoder(w)) {
+        open_model_set_source(w->m, (int)w->longest);
+        return ST_OK;
+    }
     if (w->longest) open_model_set_scorer(w->m, w->longest, 0);
     if (w->texts) open_model_set_writer(w->m, w->texts);
     return ST_OK;
@@ -323,7 +400,8 @@ static status encode_tasks(eval_work *w, err *e) {
 static status run(eval_work *w, score_stats *stats, err *e) {
     TRY(open_model_settings(w->m, &w->settings, e));
     TRY(encode_tasks(w, e));
-    TRY(open_model_load(w->m, (int)w->longest_greedy, 0, e));
+    int64_t cache_tok = has_encoder(w) ? w->longest_written + 1 : w->longest_greedy;
+    TRY(open_model_load(w->m, (int)cache_tok, 0, e));
     TRY(score_tasks(w, stats, e));
     TRY(write_tasks(w, e));
     for (int i = 0; i < w->n; i++) {
@@ -349,6 +427,10 @@ static void work_free(eval_work *w) {
 
 status eval_plan(open_model *m, eval_task *tasks, int n, const eval_options *opt,
                  int64_t *cache_tok, err *e) {
+    if (m->config.num_encoder_layers) {
+        err_at(e, ST_USAGE, "eval.tasks", "a model with an encoder is not scored while it trains");
+        return err_hint(e, "leave eval.tasks out; athanor eval scores its checkpoints");
+    }
     eval_work w = work_of(m, tasks, n, opt);
     status st = open_model_settings(m, &w.settings, e);
     if (st == ST_OK) st = encode_tasks(&w, e);

@@ -8,9 +8,10 @@
 #define GPU_CAT_(a, b) a##_##b
 #define GPU_CAT(a, b) GPU_CAT_(a, b)
 
-#define KERNEL(name, args_type, most_threads)                                                      \
+#define KERNEL(name, args_type, most_threads) KERNEL_BLOCKS(name, args_type, most_threads, 1)
+#define KERNEL_BLOCKS(name, args_type, most_threads, blocks)                                       \
     GPU_FN void name##_body(const args_type *a);                                                   \
-    extern "C" __global__ void __launch_bounds__(most_threads, 1)                                  \
+    extern "C" __global__ void __launch_bounds__(most_threads, blocks)                             \
         GPU_CAT(name, KERNEL_SUFFIX)(const __grid_constant__ args_type a) {                        \
         name##_body(&a);                                                                           \
     }                                                                                              \

@@ -4,6 +4,8 @@
  *
  *   KERNEL(name, args, threads) {..}  a kernel with one argument, `const args *a`, and at most so
  *                                     many threads in a block
+ *   KERNEL_BLOCKS(name, args, threads, n) {..}   the same, with few enough registers for n blocks in
+ *                                     a multiprocessor
  *   GPU_FN                            begins a function that kernels call
  *   thread_x() block_x() block_y() block_z() threads_x() lane() warp()
  *   SHARED(type, name, n)             an array of the block; SHARED_DYNAMIC: of the launch's size

@@ -166,7 +166,8 @@ static void copy_rows(const scorer *s, int to_slot, int from_slot, int64_t from,
     for (int l = 0; l < model_layers(s->mc); l++) {
         layer_spec layer = model_layer(s->mc, l);
         if (layer.linear.Hv) {
-            at = copy_states(s, &layer.linear, at, to_slot, from_slot);
+            linear_layer linear = model_local_linear(&layer.linear, s->cache.tp);
+            at = copy_states(s, &linear, at, to_slot, from_slot);
             continue;
         }
         attention_layer a = layer.attn;

@@ -26,7 +26,8 @@ static status choose_layers(arena *a, const inherit_options *opt, model_config *
     if (!opt->layers) return ST_OK;
     if (mc->num_encoder_layers) {
         err_at(e, ST_USAGE, "--layers", "layers of an encoder and a decoder cannot be chosen");
-        return err_hint(e, "leave --layers out: --map chooses tokens");
+        return err_hint(
+            e, "leave --layers out: all layers stay, and --map with --tokenizer chooses tokens");
     }
     for (int i = 0; i < opt->n_layers; i++) {
         if (opt->layers[i] >= 0 && opt->layers[i] < mc->num_hidden_layers) continue;
@@ -110,6 +111,12 @@ static status choose_tokens(const inherit_options *opt, model_source *out, token
         err_at(e, ST_USAGE, "--tokenizer", "%s has %d tokens, the map has %lld", opt->tokenizer,
                has, (long long)t->n);
         return err_hint(e, "both are of the same athanor tok prune");
+    }
+    if (mc->num_encoder_layers && new_id(t, model_decoder_start(mc)) < 0) {
+        err_at(e, ST_USAGE, "--map",
+               "the token %d, with which the decoder begins, is not among those that stay",
+               model_decoder_start(mc));
+        return err_hint(e, "prune the tokenizer with a corpus or --keep that leaves it");
     }
     mc->vocab_size = t->n;
     if (mc->pad_token_id >= 0) mc->pad_token_id = new_id(t, mc->pad_token_id);

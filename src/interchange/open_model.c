@@ -255,6 +255,7 @@ plan_spec open_model_spec(const open_model *m, int cache_tok, int logits_T) {
         spec.locate_ctx = m->gguf;
         spec.file = m->gguf->base;
     } else {
+        m->folder->fp8_stays = m->compute == DT_F32 && dev_host_enters(m->dev);
         spec.locate = locate_in_folder;
         spec.locate_ctx = (void *)m;
         spec.file = m->folder->base;

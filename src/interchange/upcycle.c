@@ -89,7 +89,8 @@ static status make_config(const model_source *dense, const upcycle_options *opt,
     mc.num_experts_per_tok = opt->per_token;
     mc.norm_topk_prob = true;
     mc.expert_layers = 1;
-    mc.router_aux_loss_coef = 0.001;
+    mc.router_aux_loss_coef =
+        mc.num_encoder_layers ? 0 : 0.001; /* which does not go with an encoder */
     mc.num_shared_experts = mc.shared_expert_intermediate_size = 0;
     mc.shared_expert_gate = false;
     if (strcmp(mc.family->model_type, "qwen3_moe") == 0 || mc.moe_intermediate_size > 0)

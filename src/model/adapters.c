@@ -139,12 +139,18 @@ static void declare_pair(const param *w, const param *file, int64_t rank, arena 
     param_add(s, &up);
 }
 
-/* The matrices of a model as files have them, by the number that they have in the store s. */
-static status list_files(const model_config *mc, arena *a, const param_store *s,
+/* Some chunks of a model's layers. */
+typedef struct chunks {
+    const model_layer_range *chunk;
+    int n;
+} chunks;
+
+/* Their matrices as files have them, by the number that they have in the store s. */
+static status list_files(const model_config *mc, chunks of, arena *a, const param_store *s,
                          const param_store **out, err *e) {
     model_config files = as_in_files(mc);
     param_store *list = param_store_new(a, DT_F32);
-    model_declare(&files, list);
+    model_declare_chunks(&files, of.chunk, of.n, list);
     bool same = param_count(list) == param_count(s);
     for (int i = 0; same && i < param_count(s); i++)
         same = param_at(list, i)->part == param_at(s, i)->part;
@@ -155,11 +161,12 @@ static status list_files(const model_config *mc, arena *a, const param_store *s,
     return err_hint(e, "make a folder of it with `athanor import`, and use that");
 }
 
-static status declare_beside(const model_config *mc, const model_adapters *ad, arena *a,
+static status declare_beside(const model_config *mc, chunks of, const model_adapters *ad, arena *a,
                              param_store *s, err *e) {
     const param_store *files;
-    TRY(list_files(mc, a, s, &files, e));
-    TRY(model_check_targets(ad, files, e));
+    TRY(list_files(mc, of, a, s, &files, e));
+    bool is_whole = of.chunk[0].first == 0 && of.chunk[0].end == model_layers(mc);
+    if (is_whole) TRY(model_check_targets(ad, files, e));
     for (int i = 0; i < param_count(files); i++) {
         param w = *param_at(s, i); /* the list grows */
         if (model_trains_whole(ad, &w)) param_store_thaw(s, i);
@@ -169,16 +176,22 @@ static status declare_beside(const model_config *mc, const model_adapters *ad, a
     return ST_OK;
 }
 
-status model_declare_adapted(const model_config *mc, const model_adapters *ad, param_store *s,
-                             err *e) {
+status model_declare_adapted_chunks(const model_config *mc, const model_layer_range *chunk, int n,
+                                    const model_adapters *ad, param_store *s, err *e) {
     arena *a = arena_new("adapters");
     param_store_keep_apart(s);
     param_store_freeze(s, true);
-    model_declare(mc, s);
+    model_declare_chunks(mc, chunk, n, s);
     param_store_freeze(s, false);
-    status st = declare_beside(mc, ad, a, s, e);
+    status st = declare_beside(mc, (chunks){chunk, n}, ad, a, s, e);
     arena_free(a);
     return st;
+}
+
+status model_declare_adapted(const model_config *mc, const model_adapters *ad, param_store *s,
+                             err *e) {
+    model_layer_range all = model_all_layers(mc);
+    return model_declare_adapted_chunks(mc, &all, 1, ad, s, e);
 }
 
 /* ---- recording ---- */

@@ -1,7 +1,7 @@
 /* The attention branch of a layer.
  *
  * Reading order: model_attention; project, place, page_attention or sequence_attention; model_cross_attention.
- * latent_attention.c is another kind. */
+ * latent_attention.c is another kind; context.c attends where ranks share tokens. */
 #include <stdio.h>
 
 #include "model/parts.h"
@@ -186,13 +186,7 @@ static val sequence_attention(model_rec *r, int l, const layer_spec *k, qkv_vals
         p.k = model_cached(r, l, 'k', a->K, a->D, p.k);
         p.v = model_cached(r, l, 'v', a->K, a->D, p.v);
     }
-    op_attention spec = model_attention_spec(r, a);
-    graph_seen seen = {.start = r->start,
-                       .end = VAL_NONE,
-                       .qpos = r->qpos,
-                       .bias = a->relative ? r->relative[1] : VAL_NONE,
-                       .sinks = model_sinks(r, k)};
-    return graph_attention(r->g, &spec, p.q, p.k, p.v, &seen);
+    return model_attend(r, k, p.q, p.k, p.v);
 }
 
 static val heads_attention(model_rec *r, int l, const layer_spec *k, val x) {

@@ -271,8 +271,10 @@ static status spread_type(json_t *all, const json_t *types, int type, const mode
                           err *e) {
     const char *option = LAYER_TYPES[type].option;
     const json_t *number = json_object_get(all, option);
-    if (json_is_array(number)) return ST_OK;
-    int64_t fixed = LAYER_TYPES[type].value, width = fixed ? fixed : json_integer_value(number);
+    int64_t fixed = LAYER_TYPES[type].value;
+    /* one word for all layers, or a list, has been chosen over layer_types; a width says nothing of which layers have it */
+    if (json_is_array(number) || (fixed && number)) return ST_OK;
+    int64_t width = fixed ? fixed : json_integer_value(number);
     /* what a family's config.json has no key for may be an extension, of which layer_types knows nothing */
     bool any = number && key_in_words(f->keys, option);
     json_t *list = json_array(), *v;
@@ -561,6 +563,14 @@ static status check_encoder(const model_config *mc, err *e) {
                 "the loss that keeps the load of experts even does not go with an encoder");
         err_hint(e, "use router_aux_loss_coef: 0");
         return at_key(e, "router_aux_loss_coef");
+    }
+    bool pad = mc->decoder_start_id < 0;
+    int64_t start = pad ? mc->pad_token_id : mc->decoder_start_id;
+    if (start >= mc->vocab_size) {
+        err_set(e, ST_USAGE, "the decoder begins with the token %lld, ids are below %lld",
+                (long long)start, (long long)mc->vocab_size);
+        err_hint(e, pad ? "give pad_token_id or decoder_start_id" : "give one of the vocabulary");
+        return at_key(e, pad ? "pad_token_id" : "decoder_start_id");
     }
     if (model_has_states(mc)) {
         err_set(e, ST_USAGE, "a model with an encoder has no linear layers");

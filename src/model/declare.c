@@ -233,7 +233,18 @@ static void declare_sinks(declaring *d, const attention_layer *a) {
 
 /* A number of each head, which no suffix ends. */
 static void add_of_heads(declaring *d, model_part part, int64_t heads, param_init init) {
-    add(d, part, "", (param){.rows = 1, .cols = heads, .rank = 1, .init = init});
+    param p = {.rows = 1, .cols = heads, .rank = 1, .init = init};
+    p.split = param_split_rows(heads, heads);
+    add(d, part, "", p);
+}
+
+/* Queries and keys of Hk heads, values and perhaps gates of Hv; each row or column is `taps` numbers. Ranks that share a key head
+ * have value heads of its group. */
+static param_split linear_split(const linear_layer *a, int runs, int64_t taps) {
+    param_split s = param_split_rows(a->Hk * a->Dk * taps, a->Hk);
+    param_split_append(&s, a->Hk * a->Dk * taps, a->Hk);
+    for (int i = 2; i < runs; i++) param_split_append(&s, a->Hv * a->Dv * taps, a->Hv);
+    return s;
 }
 
 /* transformers draws A between 0 and 16; A_log has the mean and the spread of its logarithm. */
@@ -246,18 +257,23 @@ static void declare_linear(declaring *d, const linear_layer *a) {
     param qkvz = {.order = ROWS_BY_HEAD, .heads = a->Hk}, ba = qkvz;
     for (int i = 0; i < 4; i++) qkvz.part_rows[i] = i < 2 ? a->Dk : group * a->Dv;
     ba.part_rows[0] = ba.part_rows[1] = group;
+    qkvz.split = linear_split(a, 4, 1);
+    ba.split = param_split_rows(a->Hv, a->Hv);
+    param_split_append(&ba.split, a->Hv, a->Hv);
     add_matrix(d, PART_LINEAR_QKVZ, 2 * (keys + values), C, INIT_ROLE_IN, qkvz);
     add_matrix(d, PART_LINEAR_BA, 2 * a->Hv, C, INIT_ROLE_IN, ba);
     double spread = 1 / sqrt((double)a->taps); /* as PyTorch draws a convolution */
     param conv = {.rows = 1, .cols = columns * a->taps, .rank = 1, .taps = (int)a->taps};
     conv.init = (param_init){.kind = INIT_UNIFORM, .bound = spread};
+    conv.split = linear_split(a, 3, a->taps);
     add(d, PART_LINEAR_CONV, ".weight", conv);
     add_of_heads(d, PART_LINEAR_A_LOG, a->Hv,
                  (param_init){.kind = INIT_UNIFORM, .bound = A_LOG_BOUND, .mean = A_LOG_MEAN});
     add_of_heads(d, PART_LINEAR_DT_BIAS, a->Hv, (param_init){.kind = INIT_ONES});
     param norm = {.rows = 1, .cols = a->Dv, .rank = 1, .init = {.kind = INIT_ONES}};
+    norm.split.per_head = true;
     add(d, PART_LINEAR_NORM, ".weight", norm);
-    add_matrix(d, PART_LINEAR_OUT, C, values, INIT_ROLE_ATTN_OUT, (param){0});
+    add_matrix(d, PART_LINEAR_OUT, C, values, INIT_ROLE_ATTN_OUT, inputs_shared());
 }
 
 /* Every tensor-parallel rank makes the latents of x, for its own heads: a summand of the gradient. */
@@ -561,14 +577,17 @@ int64_t model_active_params(const model_config *mc, const param_store *s) {
 
 static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
     int64_t H = k->attn.H, K = k->attn.K, F = k->mlp.F;
-    if (H % tp || !param_run_divides(K * k->attn.D, K, tp))
+    const linear_layer *a = &k->linear;
+    if (a->Hv && (a->Hv % tp || !param_run_divides(a->Hk * a->Dk, a->Hk, tp)))
+        return err_set(e, ST_USAGE,
+                       "%lld value heads and %lld key heads of the linear layer %d do not divide "
+                       "over %d tensor-parallel ranks",
+                       (long long)a->Hv, (long long)a->Hk, l, tp);
+    if (a->Hv == 0 && (H % tp || !param_run_divides(K * k->attn.D, K, tp)))
         return err_set(e, ST_USAGE,
                        "%lld heads and %lld key/value heads of layer %d do not divide over %d "
                        "tensor-parallel ranks",
                        (long long)H, (long long)K, l, tp);
-    if (k->linear.Hv)
-        return err_set(e, ST_USAGE, "layer %d is linear, which tensor-parallel ranks do not share",
-                       l);
     if (k->mlp.slots)
         return err_set(e, ST_USAGE,
                        "layer %d has soft experts, whose slots tensor-parallel ranks do not share",

@@ -187,6 +187,9 @@ const char **model_adapter_names(arena *a, const model_adapters *ad, const param
  * is no matrix of the model. */
 status model_declare_adapted(const model_config *mc, const model_adapters *ad, param_store *s,
                              err *e) ATH_MUST_USE;
+/* The same of some chunks of the layers; whether there are such targets is not asked. */
+status model_declare_adapted_chunks(const model_config *mc, const model_layer_range *chunk, int n,
+                                    const model_adapters *ad, param_store *s, err *e) ATH_MUST_USE;
 
 /* ---- the forward pass (transformer.c) ---- */
 
@@ -246,7 +249,16 @@ typedef struct model_lesson {
         stored; /* tokens of which its log-probabilities are known; 0: its logits are made beside */
 } model_lesson;
 
-/* What is to be recorded: B sequences of T tokens. With a cache, as for generation, keys and values
+/* What layers hide of the keys before a query, beside documents; 0: nothing. */
+typedef struct model_mask {
+    int64_t window, chunk;
+} model_mask;
+enum { MODEL_MOST_MASKS = 4 };
+/* All kinds of masks of a model's attention, each once; more than MODEL_MOST_MASKS: there are too many. */
+int model_masks(const model_config *mc, model_mask out[MODEL_MOST_MASKS]);
+
+/* What is to be recorded: B sequences of T tokens; where context-parallel ranks share tokens, T are
+ * this rank's. With a cache, as for generation, keys and values
  * of earlier tokens are in SPACE_STATE: for each layer [B,K,Tmax,D] of keys, then of values. */
 typedef struct model_rec {
     graph *g;
@@ -281,6 +293,9 @@ typedef struct model_rec {
         val slots_end;            /* how many tokens the slots of soft experts mix */
         val made; /* what the encoder made of it, as all tensor-parallel ranks have it */
     } source;
+    struct {
+        val order, end, first[MODEL_MOST_MASKS]; /* where ranks share tokens (context.c) */
+    } context;
     val relative[2];     /* biases by distance: of the encoder, of the decoder */
     val rope[2];         /* tables of global and local layers */
     val rope_q[2];       /* those of their queries: others, or the same */
@@ -296,6 +311,7 @@ typedef struct model_rec {
  *                                   chunk before gave
  *            "pos"  int32 [B*T,1]   position of each token in its sequence
  *            "start", "qpos"        with document_mask, and with a cache
+ *            "context.*"            where ranks share tokens (context.c)
  *            "span" [B,2]           with a cache and linear layers: qpos, and how many of the T rows are no padding
  *            "at" [T,1], "place" [T,2], "pages" [seqs,of_seq]    with a cache of pages
  *            "source", "source_pos", "source_start", "source_end" [B*S,1]    of an encoder: ids, positions, and which tokens

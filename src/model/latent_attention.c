@@ -47,10 +47,7 @@ static val expanded(model_rec *r, const layer_spec *k, val q, val latent, val sh
     val both = graph_latent_kv(r->g, &heads, kv, shared);
     val keys = graph_view(r->g, both, 0, a->H * a->D);
     val values = graph_view(r->g, both, a->H * a->D, a->H * a->Dv);
-    op_attention spec = model_attention_spec(r, a);
-    graph_seen seen = GRAPH_SEES_ALL;
-    seen.start = r->start, seen.sinks = model_sinks(r, k);
-    return graph_attention(r->g, &spec, q, keys, values, &seen);
+    return model_attend(r, k, q, keys, values);
 }
 
 /* ---- absorbed ---- */

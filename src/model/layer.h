@@ -95,6 +95,13 @@ layer_spec model_layer(const model_config *mc, int l);
 static inline int64_t model_local_kv_heads(const attention_layer *a, int tp) {
     return a->K > tp ? a->K / tp : 1;
 }
+/* What one of tp ranks has of a linear layer: its value heads, and the key heads that these use, of which others may have copies. */
+static inline linear_layer model_local_linear(const linear_layer *a, int tp) {
+    linear_layer k = *a;
+    k.Hv /= tp;
+    k.Hk = a->Hk > tp ? a->Hk / tp : a->Hk > 0;
+    return k;
+}
 /* Columns of a token in the cache of a layer: of all key heads and value heads that one of tp ranks
  * has, or of the latent and the shared part of keys. */
 int64_t model_cache_cols(const attention_layer *a, int tp);

@@ -68,6 +68,10 @@ val model_latent_attention(model_rec *r, int l, const layer_spec *k, val x);
  * same of a cache of pages. which: 'k' or 'v'. */
 val model_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh);
 val model_page_cached(model_rec *r, int l, char which, int64_t K, int64_t D, val fresh);
+/* Attention of a layer to keys and values of the same tokens or, with a cache, of that (context.c). */
+val model_attend(model_rec *r, const layer_spec *k, val q, val key, val value);
+/* The inputs of attention where context-parallel ranks share tokens. */
+void model_context_inputs(model_rec *r);
 /* The layer's sinks; VAL_NONE: it has none. */
 val model_sinks(model_rec *r, const layer_spec *k);
 /* What the attention ops are told of this recording, and of a layer with the heads and widths of this

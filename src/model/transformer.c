@@ -26,6 +26,7 @@ static layer_spec local_layer(const model_rec *r, int l) {
     k.attn.kv_copies = (int)(K * tp / k.attn.K);
     k.attn.K = K;
     k.attn.H /= tp;
+    k.linear = model_local_linear(&k.linear, tp);
     k.mlp.F /= tp;
     k.mlp.shared /= tp;
     return k;
@@ -68,7 +69,7 @@ static void make_rope(model_rec *r) {
     static const char *const of_queries[] = {"rope_table_queries", "rope_table_local_queries"};
     for (int i = 0; i < 2; i++) {
         rope_spec s = model_rope(r->mc, i);
-        int64_t positions = r->Tmax > r->T ? r->Tmax : r->T;
+        int64_t positions = r->Tmax > r->T ? r->Tmax : (int64_t)r->T * graph_cp(r->g);
         if (r->S > positions) positions = r->S;
         if (r->positions) positions = r->positions;
         r->rope[i] = r->rope_q[i] = VAL_NONE;
@@ -86,8 +87,9 @@ static int64_t cache_bytes(const model_config *mc, int tp, int blocks, int64_t t
     for (int l = model_encoder_layers(mc); l < blocks; l++) {
         layer_spec k = model_layer(mc, l);
         int64_t bytes[2] = {0, 0};
-        if (k.linear.Hv)
-            model_linear_state_parts(&k.linear, activations, bytes);
+        linear_layer linear = model_local_linear(&k.linear, tp);
+        if (linear.Hv)
+            model_linear_state_parts(&linear, activations, bytes);
         else
             cols += model_cache_cols(&k.attn, tp);
         states += bytes[0] + bytes[1];
@@ -120,7 +122,11 @@ static void make_inputs(model_rec *r) {
     bool embeds = begins || blocks_end(r) > model_layers(r->mc);
     r->ids = embeds ? graph_input(r->g, "ids", DT_I32, N, 1) : VAL_NONE;
     r->pos = decodes ? graph_input(r->g, "pos", DT_I32, N, 1) : VAL_NONE;
-    r->start = r->document_mask ? graph_input(r->g, "start", DT_I32, N, 1) : VAL_NONE;
+    int cp = graph_cp(r->g);
+    bool starts = cp == 1 || graph_get_options(r->g)->context == CONTEXT_ULYSSES;
+    r->start =
+        r->document_mask && starts ? graph_input(r->g, "start", DT_I32, N * cp, 1) : VAL_NONE;
+    if (cp > 1) model_context_inputs(r);
     r->qpos = r->Tmax > 0 ? graph_input(r->g, "qpos", DT_I32, r->B, 1) : VAL_NONE;
     bool states = false;
     for (int l = r->layers.first; l < r->layers.end; l++)

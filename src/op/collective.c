@@ -14,26 +14,43 @@ static op_collective norm_call(const op_attr *attr, const tensor *x, int numbers
                                     .what = "a norm's sums"}};
 }
 
-op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, const tensor *x) {
+/* Keys and values go on ranks - 1 times, and in the backward their gradients do so ranks times. */
+static op_collective ring_call(bool forward, const op_attr *attr, const tensor *in, int i) {
+    int hops = attr->ring.ranks - 1, all = forward ? hops : 2 * hops + 1;
+    dtype real = in[0].dt == DT_F64 ? DT_F64 : DT_F32;
+    return (op_collective){.axis = MESH_CP,
+                           .call = {.kind = i < all && hops > 0 ? COMM_SHIFT : COMM_KINDS,
+                                    .n = in[1].rows * (in[1].cols + in[2].cols),
+                                    .dt = i < hops ? in[0].dt : real,
+                                    .what = attr->ring.what}};
+}
+
+op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, const tensor *in,
+                               int i) {
     static const op_collective none = {.call = {.kind = COMM_KINDS}};
     comm_kind gathers = forward ? COMM_ALL_GATHER : COMM_REDUCE_SCATTER;
     comm_kind scatters = forward ? COMM_REDUCE_SCATTER : COMM_ALL_GATHER;
-    int64_t size = x->rows * x->cols;
+    int64_t size = in[0].rows * in[0].cols;
+    if (kind == OP_RING_ATTENTION) return ring_call(forward, attr, in, i);
+    if (i > 0) return none;
     switch (kind) {
-        case OP_FAN_OUT: return forward ? none : call_of(attr, x, COMM_ALL_REDUCE, size);
-        case OP_ALL_REDUCE: return call_of(attr, x, COMM_ALL_REDUCE, size);
-        case OP_GATHER_ROWS: return call_of(attr, x, gathers, size);
-        case OP_SCATTER_SUM: return call_of(attr, x, scatters, size / attr->comm.ranks);
-        case OP_GATHER_COLS: return call_of(attr, x, gathers, x->rows * op_piece_cols(attr));
-        case OP_RMSNORM_RANKS: return norm_call(attr, x, 1);
-        case OP_LAYERNORM_RANKS: return norm_call(attr, x, 2);
+        case OP_FAN_OUT: return forward ? none : call_of(attr, in, COMM_ALL_REDUCE, size);
+        case OP_ALL_REDUCE: return call_of(attr, in, COMM_ALL_REDUCE, size);
+        case OP_GATHER_ROWS: return call_of(attr, in, gathers, size);
+        case OP_SCATTER_SUM: return call_of(attr, in, scatters, size / attr->comm.ranks);
+        case OP_GATHER_COLS: return call_of(attr, in, gathers, in[0].rows * op_piece_cols(attr));
+        case OP_GATHER_KV: return call_of(attr, in, gathers, size + in[1].rows * in[1].cols);
+        case OP_SPLIT_HEADS:
+        case OP_JOIN_HEADS: return call_of(attr, in, COMM_ALL_TO_ALL, size / attr->comm.ranks);
+        case OP_RMSNORM_RANKS: return norm_call(attr, in, 1);
+        case OP_LAYERNORM_RANKS: return norm_call(attr, in, 2);
         default: return none;
     }
 }
 
-void op_collect(const op_call *c, bool forward, const tensor *x, const void *in, void *out) {
-    op_collective k = op_collective_of(c->kind, forward, c->attr, x);
-    k.call.in = in;
-    k.call.out = out;
+void op_collect(const op_call *c, bool forward, const tensor *in, const void *from, void *to) {
+    op_collective k = op_collective_of(c->kind, forward, c->attr, in, 0);
+    k.call.in = from;
+    k.call.out = to;
     comm_run(c->run->mesh->axis[k.axis], &k.call);
 }

@@ -9,10 +9,12 @@ typedef struct op_collective {
     comm_call call; /* without data; kind COMM_KINDS: the op makes none in this direction */
 } op_collective;
 
-/* x: shape and dtype of the forward's input, in both directions. */
-op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, const tensor *x);
-/* Makes the call of c->kind. */
-void op_collect(const op_call *c, bool forward, const tensor *x, const void *in, void *out);
+/* Call number i of a kernel, from 0 on; kind COMM_KINDS: it makes no more. in: shapes and dtypes of the forward's inputs,
+ * in both directions. */
+op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, const tensor *in,
+                               int i);
+/* Makes the only call of c->kind, from `from` to `to`. */
+void op_collect(const op_call *c, bool forward, const tensor *in, const void *from, void *to);
 
 /* GATHER_COLS: columns that each rank sends: as many as the widest part has. A narrower part is
  * sent with padding. */

@@ -81,7 +81,7 @@ static status check_inputs(const op_infer *io, err *e) {
 }
 
 static double rows_bytes(const tensor *t, int64_t rows) {
-    return (double)rows * (double)dtype_span_bytes(t->dt, t->cols);
+    return (double)rows * (double)dtype_row_bytes(t->dt, t->cols);
 }
 static double tensor_bytes(const tensor *t) {
     return rows_bytes(t, t->rows);

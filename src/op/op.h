@@ -27,7 +27,7 @@ enum { OP_MAX_IN = 8, OP_MAX_OUT = 4, OP_MAX_HEAD_DIM = 1024, OP_HEAD_STATS_COLS
 enum { OP_MAX_TAPS = 16 }; /* of a convolution over time */
 
 /* Which input has the sinks. */
-enum { ATTENTION_SINKS = 7, PAGE_ATTENTION_SINKS = 5 };
+enum { ATTENTION_SINKS = 7, PAGE_ATTENTION_SINKS = 5, RING_SINKS = 5 };
 
 typedef struct tensor {
     void *data; /* NULL: absent optional input, or a value on the meta device */
@@ -92,7 +92,17 @@ typedef struct op_attention {
     /* If this rank has H of more heads: how many there are (0: H), and which is the first here. */
     int32_t all_heads, first_head;
     int32_t bias_zero; /* the row of the bias for a key at the query's own position */
+    /* Visible (query, key) pairs of a head of a sequence, for FLOPs, where start and end say all of
+     * what is seen; 0: counted from the other members. */
+    float pairs;
 } op_attention;
+
+/* Of RING_ATTENTION. */
+typedef struct op_ring {
+    op_attention attention; /* first, so that ATTENTION takes the same attributes */
+    int32_t ranks, rank;
+    const char *what; /* for comm_call */
+} op_ring;
 
 /* Of a cache of pages. */
 typedef struct op_paged {
@@ -179,6 +189,7 @@ typedef union op_attr {
         bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + rotary_dim/2) */
     } rope;
     op_attention attention;
+    op_ring ring;
     struct {
         act_kind kind;
         float c;
@@ -225,7 +236,7 @@ typedef union op_attr {
         int32_t B, T, W; /* taps */
         bool by_row;     /* CONV_STATE: as of op_delta */
     } conv;
-    uint8_t raw[72];
+    uint8_t raw[88];
 } op_attr;
 
 /* What is the same for every op of one replay. On some devices a kernel runs after op_launch has
@@ -341,6 +352,10 @@ typedef struct op_part {
 static inline op_part op_part_of(int64_t n, int64_t ranks, int64_t rank) {
     return (op_part){n * rank / ranks, n * (rank + 1) / ranks - n * rank / ranks};
 }
+
+/* Visible (query, key) pairs of one head of one sequence of ATTENTION, as far as they are known without
+ * documents. */
+double op_attention_pairs(const op_attention *a);
 
 /* Columns of one group of a norm, for rows of `cols` columns. */
 int64_t op_norm_width(const op_attr *attr, int64_t cols);

@@ -6,9 +6,10 @@
 #include "optim/optim.h"
 #include "op/factored.h"
 
-static void add_vector(param_store *states, const char *name, int64_t n) {
-    param_add(states,
-              &(param){.name = name, .part = -1, .layer = -1, .rows = 1, .cols = n, .rank = 1});
+static void add_vector(param_store *states, const param *of, const char *name, int64_t n) {
+    param v = {.name = name, .part = -1, .layer = -1, .rows = 1, .cols = n, .rank = 1};
+    v.copy = of->copy;
+    param_add(states, &v);
 }
 
 static int states_of(const param *p) {
@@ -20,8 +21,8 @@ static void declare_states(arena *a, const param_store *s, param_store *states) 
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
         if (states_of(p) == 0) continue;
-        if (p->rank == 2) add_vector(states, arena_printf(a, "row.%s", p->name), p->rows);
-        add_vector(states, p->rank == 2 ? arena_printf(a, "col.%s", p->name) : p->name, p->cols);
+        if (p->rank == 2) add_vector(states, p, arena_printf(a, "row.%s", p->name), p->rows);
+        add_vector(states, p, p->rank == 2 ? arena_printf(a, "col.%s", p->name) : p->name, p->cols);
     }
 }
 

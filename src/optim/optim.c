@@ -27,6 +27,11 @@ const param_store *optim_states(const optim_class *c, arena *a, dev *d, const pa
     if (!c->declare_states) return s;
     param_store *states = param_store_new(a, DT_F32);
     c->declare_states(a, s, states);
+    if (param_store_whole(s) != s) {
+        param_store *whole = param_store_new(a, DT_F32);
+        c->declare_states(a, param_store_whole(s), whole);
+        param_store_set_whole(states, whole);
+    }
     param_store_bind(states, d, &(param_arrays){0});
     return states;
 }

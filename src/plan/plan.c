@@ -219,13 +219,19 @@ static bool locate_frozen(void *ctx, const param *q, dtype *stored, int64_t *off
 
 static status declare_stage(plan *p, const plan_spec *s, err *e) {
     param_store *whole = param_store_new(p->memory, s->compute);
-    model_declare(&s->model, whole);
+    if (s->adapters.rank)
+        TRY(model_declare_adapted(&s->model, &s->adapters, whole, e));
+    else
+        model_declare(&s->model, whole);
     TRY(plan_cut_stages(p, whole, e));
     model_layer_range *own = ARENA_ARRAY(p->memory, model_layer_range, s->chunks);
     int n = 0;
     for (int c = 0; c < s->chunks; c++)
         if (plan_has_chunk(s, c)) own[n++] = plan_layers_of(s, c);
-    model_declare_chunks(&s->model, own, n, p->store);
+    if (s->adapters.rank)
+        TRY(model_declare_adapted_chunks(&s->model, own, n, &s->adapters, p->store, e));
+    else
+        model_declare_chunks(&s->model, own, n, p->store);
     param_store_set_whole(p->store, whole);
     return ST_OK;
 }
@@ -237,10 +243,10 @@ static status declare_trained(plan *p, const plan_spec *s, err *e) {
     bool stages = plan_stages_of(s) > 1,
          maps = s->locate && plan_tp(s) == 1; /* else each rank has its part */
     if (maps) param_store_map(p->store, locate_frozen, p);
-    if (s->adapters.rank)
-        TRY(model_declare_adapted(&s->model, &s->adapters, p->store, e));
-    else if (stages)
+    if (stages)
         TRY(declare_stage(p, s, e));
+    else if (s->adapters.rank)
+        TRY(model_declare_adapted(&s->model, &s->adapters, p->store, e));
     else
         model_declare(&s->model, p->store);
     if (s->ranks)

@@ -113,9 +113,10 @@ typedef struct plan_spec {
     const mesh *ranks; /* this rank's place among all; NULL: it is alone */
     param_sharding sharing; /* how data-parallel ranks share parameters */
     bool sequence_parallel;
-    bool narrow_sums; /* gradients are sent as bf16 (parallel.reduce_dtype) */
-    /* Set by plan_new, where there are several stages: at which layer each chunk begins [chunks + 1],
-     * and what this stage does in a long step. */
+    context_kind context; /* where context-parallel ranks share tokens */
+    bool narrow_sums;     /* gradients are sent as bf16 (parallel.reduce_dtype) */
+    /* Set by plan_new, where there are several stages: at which layer each chunk begins [chunks + 1] (one that is
+     * given stays), and what this stage does in a long step. */
     const int *cut;
     const struct pipeline *pipe;
 } plan_spec;

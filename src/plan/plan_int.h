@@ -30,6 +30,7 @@ bool plan_grads_in_frame(const plan_spec *s);
 /* After plan_commit: where a region begins, NULL where it has no bytes; the cache. */
 void *plan_region(const plan *p, plan_region_kind k);
 void *plan_cache(const plan *p);
-int plan_tp(const plan_spec *s); /* how many tensor-parallel ranks */
+int plan_tp(const plan_spec *s);
+int plan_cp(const plan_spec *s); /* how many tensor-parallel ranks */
 
 #endif

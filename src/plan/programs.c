@@ -19,6 +19,10 @@ int plan_tp(const plan_spec *s) {
     return s->ranks ? s->ranks->size[MESH_TP] : 1;
 }
 
+int plan_cp(const plan_spec *s) {
+    return s->ranks ? s->ranks->size[MESH_CP] : 1;
+}
+
 static int chunks_of(const plan_spec *s) {
     return s->chunks > 1 ? s->chunks : 1;
 }
@@ -61,7 +65,7 @@ static plan_signature lm_signature(const plan_spec *s, int model, int B) {
     plan_signature g = common(s, model);
     g.task = TASK_LM;
     g.B = B;
-    g.T = s->T;
+    g.T = s->T / plan_cp(s);
     if (s->model.num_encoder_layers) g.S = s->source_T ? s->source_T : s->T;
     g.document_mask = s->document_mask;
     return g;
@@ -291,6 +295,9 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .mesh = s->ranks,
         /* generation is of few rows, which need not be a multiple of the ranks */
         .sequence_parallel = s->sequence_parallel && (g->task == TASK_LM || g->task == TASK_NLL),
+        /* so is generation, and scoring */
+        .context_parallel = g->task == TASK_LM && plan_cp(s) > 1,
+        .context = s->context,
         .grads_in_frame = g->train && g->grads_in_frame,
         .fixed_grads = g->train && s->fixed_grads,
         .by_row = g->task == TASK_BODY || g->task == TASK_HEAD,
@@ -417,13 +424,16 @@ static bool has_experts(const model_config *mc) {
     return any;
 }
 
-/* The unit of a table that first and last stage share; -1: this stage has none. */
+/* The unit of a table that first and last stage share, for the head or for modules; -1: this stage has
+ * none. */
 static int tied_unit(const plan *p) {
     const plan_spec *s = &p->spec;
     bool begins = plan_has_chunk(s, 0), ends = plan_has_chunk(s, chunks_of(s) - 1);
-    if (!s->pipe || !model_head_is_table(&s->model) || begins == ends) return -1;
+    bool shared = model_head_is_table(&s->model) || s->model.num_nextn_predict_layers > 0;
+    if (!s->pipe || !shared || begins == ends) return -1;
     for (int i = 0; i < param_count(p->store); i++)
-        if (param_at(p->store, i)->part == PART_EMBED) return param_at(p->store, i)->unit;
+        if (param_at(p->store, i)->part == PART_EMBED)
+            return param_at(p->store, i)->frozen ? -1 : param_at(p->store, i)->unit;
     CHECK(false, "a stage without its table");
 }
 

@@ -51,8 +51,9 @@ static bool fits(const plan *p, int64_t limit_bytes) {
     return needed_bytes(p, limit_bytes) <= limit_or_free(p, limit_bytes);
 }
 
-/* Whether all phases would fit with at most this micro-batch and this policy. */
-static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute, int64_t limit) {
+/* Whether all phases would fit with at most this micro-batch, this policy and this stage of ZeRO. */
+static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute, int zero,
+                      int64_t limit) {
     plan_spec *specs = xcalloc((size_t)p->n_phases, sizeof *specs);
     for (int i = 0; i < p->n_phases; i++) {
         plan_spec *s = &specs[i];
@@ -64,6 +65,7 @@ static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute
             if (s->valid_B) s->valid_B = micro_batch;
         }
         s->recompute = recompute;
+        s->sharing.zero = zero;
     }
     plan *smaller;
     status st = plan_new_phases(&smaller, p->dev, specs, p->n_phases, NULL);
@@ -79,13 +81,26 @@ static bool fits_with(const plan *p, int micro_batch, recompute_policy recompute
 static int fitting_micro_batch(const plan *p, recompute_policy recompute, int64_t limit) {
     int samples = p->spec.sequences > 1 ? p->spec.sequences : 1;
     for (int B = p->spec.train_B; B >= 1; B--)
-        if (p->spec.train_B % B == 0 && B % samples == 0 && fits_with(p, B, recompute, limit))
+        if (p->spec.train_B % B == 0 && B % samples == 0 &&
+            fits_with(p, B, recompute, p->spec.sharing.zero, limit))
             return B;
     return 0;
 }
 
+/* The least stage of ZeRO with which it fits, where data-parallel ranks could share more than they do; 0: none. Whether a smaller
+ * micro-batch and recompute are needed beside it is *more. */
+static int fitting_zero(const plan *p, int64_t limit, bool *more) {
+    const plan_spec *s = &p->spec;
+    int least = s->sequences > 1 ? s->sequences : 1, most = plan_stages(p) > 1 ? 1 : 3;
+    for (int zero = s->sharing.zero + 1; s->sharing.shards > 1 && zero <= most; zero++) {
+        *more = !fits_with(p, s->train_B, s->recompute, zero, limit);
+        if (!*more || fits_with(p, least, RECOMPUTE_FULL, zero, limit)) return zero;
+    }
+    return 0;
+}
+
 /* The first of these that would make the run fit, each of which is planned to see: no snapshot, one
- * micro-batch under way, a smaller micro-batch, recompute. Else what is too large by itself. */
+ * micro-batch under way, a smaller micro-batch, recompute, ZeRO. Else what is too large by itself. */
 static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
     int B = fitting_micro_batch(p, p->spec.recompute, limit);
     int B_full = fitting_micro_batch(p, RECOMPUTE_FULL, limit);
@@ -107,6 +122,14 @@ static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
     if (B_full >= 1)
         return err_hint(e, "set train.micro_batch_size=%d (it is %d) and train.recompute=full",
                         B_full, p->spec.train_B);
+    bool more;
+    int zero = fitting_zero(p, limit, &more);
+    if (zero) {
+        err_where(e, "parallel.zero");
+        return err_hint(e, "set parallel.zero=%d: %d ranks share more of it%s", zero,
+                        p->spec.sharing.shards,
+                        more ? "; and a smaller micro-batch, or train.recompute=full" : "");
+    }
     int64_t activations = p->region[REGION_FRAME].bytes + p->region[REGION_PINNED].bytes;
     if (needed_bytes(p, limit) - activations > limit_or_free(p, limit)) {
         err_where(e, "model");
@@ -206,21 +229,23 @@ static json_t *memory_json(const plan *p, int64_t limit_bytes) {
 }
 
 json_t *plan_traffic_json(const comm_counts *sent) {
-    return json_pack("{s:I,s:I,s:I,s:I}", "all_reduce",
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "all_reduce",
                      (json_int_t)sent->sent_bytes[COMM_ALL_REDUCE], "reduce_scatter",
                      (json_int_t)sent->sent_bytes[COMM_REDUCE_SCATTER], "all_gather",
                      (json_int_t)sent->sent_bytes[COMM_ALL_GATHER], "send",
-                     (json_int_t)sent->sent_bytes[COMM_SEND]);
+                     (json_int_t)sent->sent_bytes[COMM_SEND], "all_to_all",
+                     (json_int_t)sent->sent_bytes[COMM_ALL_TO_ALL], "shift",
+                     (json_int_t)sent->sent_bytes[COMM_SHIFT]);
 }
 
 static json_t *layout_json(const plan *p) {
     const plan_spec *s = &p->spec;
     comm_counts sent = plan_traffic(p);
     return json_pack(
-        "{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:I,s:i,s:i,s:o}", "ranks", size_of(p, MESH_WORLD), "dp",
-        size_of(p, MESH_DP), "dp_replicate", size_of(p, MESH_REPLICATE), "zero", s->sharing.zero,
-        "tp", size_of(p, MESH_TP), "sp", (int)s->sequence_parallel, "pp", size_of(p, MESH_PP),
-        "micro_batch", s->train_B, "micro_batches",
+        "{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:i,s:I,s:i,s:i,s:o}", "ranks", size_of(p, MESH_WORLD),
+        "dp", size_of(p, MESH_DP), "dp_replicate", size_of(p, MESH_REPLICATE), "zero",
+        s->sharing.zero, "tp", size_of(p, MESH_TP), "sp", (int)s->sequence_parallel, "cp",
+        size_of(p, MESH_CP), "pp", size_of(p, MESH_PP), "micro_batch", s->train_B, "micro_batches",
         (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1), "chunks", plan_chunks(p),
         "frames", plan_frames(p), "sent_bytes", plan_traffic_json(&sent));
 }
@@ -249,7 +274,7 @@ static int64_t mapped_bytes(const plan *p) {
     int64_t bytes = 0;
     for (int i = 0; i < param_count(p->store); i++) {
         const param *q = param_at(p->store, i);
-        if (q->mapped) bytes += dtype_span_bytes(q->stored, q->cols) * q->rows;
+        if (q->mapped) bytes += dtype_row_bytes(q->stored, q->cols) * q->rows;
     }
     return bytes;
 }
@@ -281,6 +306,9 @@ static void layout_line(const plan *p, strbuf *out) {
     if (size_of(p, MESH_TP) > 1)
         strbuf_printf(out, ", tp %d%s", size_of(p, MESH_TP),
                       p->spec.sequence_parallel ? " with sequence parallelism" : "");
+    static const char *const kinds[] = {CONTEXT_KINDS(LIST_WORD)};
+    if (size_of(p, MESH_CP) > 1)
+        strbuf_printf(out, ", cp %d by %s", size_of(p, MESH_CP), kinds[p->spec.context]);
     if (size_of(p, MESH_PP) > 1) strbuf_printf(out, ", pp %d", size_of(p, MESH_PP));
     if (p->n_classes == 1)
         strbuf_puts(out, "; each needs\n");
@@ -321,11 +349,17 @@ static void traffic_line(const plan *p, strbuf *out) {
                      (double)by[COMM_ALL_REDUCE] / (1 << 20),
                      (double)by[COMM_REDUCE_SCATTER] / (1 << 20),
                      (double)by[COMM_ALL_GATHER] / (1 << 20));
+    int64_t around = by[COMM_ALL_TO_ALL] + by[COMM_SHIFT];
+    if (around)
+        n += snprintf(note + n, sizeof note - (size_t)n, ", around cp %.1f",
+                      (double)around / (1 << 20));
     if (plan_stages(p) > 1)
         snprintf(note + n, sizeof note - (size_t)n, ", to other stages %.1f",
                  (double)by[COMM_SEND] / (1 << 20));
     line(out, "sent in a step",
-         by[COMM_ALL_REDUCE] + by[COMM_REDUCE_SCATTER] + by[COMM_ALL_GATHER] + by[COMM_SEND], note);
+         by[COMM_ALL_REDUCE] + by[COMM_REDUCE_SCATTER] + by[COMM_ALL_GATHER] + by[COMM_SEND] +
+             around,
+         note);
 }
 
 static const char IN_SLOTS[] = "; what this rank owns, and slots for units in use";

@@ -56,6 +56,7 @@ static status find_costs(const plan *p, const param_store *whole, double *cost, 
     model_rec r = {.g = graph_new(a, &opt),
                    .mc = &s->model,
                    .params = whole,
+                   .adapters = &s->adapters,
                    .task = TASK_LM,
                    .B = 1,
                    .T = s->T,
@@ -128,9 +129,12 @@ status plan_cut_stages(plan *p, const param_store *whole, err *e) {
         err_at(e, ST_USAGE, "parallel.pp", "%d layers do not make %d chunks", n, chunks);
         return err_hint(e, "parallel.pp times parallel.virtual is %d or less", n);
     }
-    double *cost = ARENA_ARRAY(p->memory, double, n);
-    TRY(find_costs(p, whole, cost, n, e));
-    const int *at = cut(p->memory, cost, n, chunks, (int)first->model.block_repeat);
+    const int *at = first->cut;
+    if (!at) {
+        double *cost = ARENA_ARRAY(p->memory, double, n);
+        TRY(find_costs(p, whole, cost, n, e));
+        at = cut(p->memory, cost, n, chunks, (int)first->model.block_repeat);
+    }
     for (int i = 0; i < p->n_phases; i++) {
         plan_spec *s = &p->phase[i];
         pipeline *pipe = ARENA_NEW(p->memory, pipeline);

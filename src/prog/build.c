@@ -19,6 +19,18 @@ static bool is_temporary(const graph *g, val v) {
            !(op_classes[g->op[x->producer].kind].bwd_out & 1u);
 }
 
+/* A collective over an axis of the mesh; what: for traces and reports of hangs. */
+static op_attr over_axis(graph *g, mesh_axis axis, const char *what) {
+    char text[64];
+    int n = snprintf(text, sizeof text, "%s", what);
+    if (g->block >= 0) snprintf(text + n, sizeof text - (size_t)n, " of layers.%d", (int)g->block);
+    bool tp = axis == MESH_TP;
+    return (op_attr){.comm = {.axis = axis,
+                              .ranks = tp ? graph_tp(g) : graph_cp(g),
+                              .rank = tp ? graph_tp_rank(g) : graph_cp_rank(g),
+                              .what = arena_strdup(g->a, text)}};
+}
+
 static val embed(graph *g, val table, val ids, op_attr attr) {
     attr.embed.dt = g->opt.dt;
     return emit(g, OP_EMBED, &attr, (val[]){table, ids}, 2, -1);
@@ -134,6 +146,17 @@ val graph_attention(graph *g, const op_attention *spec, val q, val k, val v,
                 -1);
 }
 
+val graph_ring_attention(graph *g, const op_attention *spec, val q, val k, val v, val first,
+                         val end, val sinks) {
+    op_attr over = over_axis(g, MESH_CP, "keys and values");
+    op_attr attr = {.ring = {.attention = *spec,
+                             .ranks = over.comm.ranks,
+                             .rank = over.comm.rank,
+                             .what = over.comm.what}};
+    g->stream++; /* as ATTENTION, so that what comes behind draws the same numbers */
+    return emit(g, OP_RING_ATTENTION, &attr, (val[]){q, k, v, first, end, sinks}, 6, -1);
+}
+
 val graph_latent_kv(graph *g, const op_heads *spec, val kv, val rope) {
     op_attr attr = {.heads = *spec};
     return emit(g, OP_LATENT_KV, &attr, (val[]){kv, rope}, 2, -1);
@@ -202,13 +225,7 @@ val graph_dropout_copy(graph *g, val x, float p) {
 /* ---- collectives ---- */
 
 static op_attr over_tp(graph *g, const char *what) {
-    char text[64];
-    int n = snprintf(text, sizeof text, "%s", what);
-    if (g->block >= 0) snprintf(text + n, sizeof text - (size_t)n, " of layers.%d", (int)g->block);
-    return (op_attr){.comm = {.axis = MESH_TP,
-                              .ranks = graph_tp(g),
-                              .rank = graph_tp_rank(g),
-                              .what = arena_strdup(g->a, text)}};
+    return over_axis(g, MESH_TP, what);
 }
 
 val graph_tp_in(graph *g, val x) {
@@ -229,6 +246,21 @@ val graph_tp_cols(graph *g, val x, int64_t cols) {
     op_attr attr = over_tp(g, "columns");
     attr.comm.cols = cols;
     return emit(g, OP_GATHER_COLS, &attr, &x, 1, -1);
+}
+
+val graph_cp_kv(graph *g, val k, val v, val order) {
+    op_attr attr = over_axis(g, MESH_CP, "keys and values");
+    return emit(g, OP_GATHER_KV, &attr, (val[]){k, v, order}, 3, -1);
+}
+
+val graph_cp_heads(graph *g, val x, val order) {
+    op_attr attr = over_axis(g, MESH_CP, "heads of all tokens");
+    return emit(g, OP_SPLIT_HEADS, &attr, (val[]){x, order}, 2, -1);
+}
+
+val graph_cp_tokens(graph *g, val x, val order) {
+    op_attr attr = over_axis(g, MESH_CP, "tokens of all heads");
+    return emit(g, OP_JOIN_HEADS, &attr, (val[]){x, order}, 2, -1);
 }
 
 val graph_tp_rows(graph *g, val x) {

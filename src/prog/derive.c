@@ -349,7 +349,7 @@ static void backward_op(derive *d, int32_t index) {
     if (dy == VAL_NONE) return;
     CHECK(d->covered[f.out[0]] == 0 || d->covered[f.out[0]] == g->value[f.out[0]].t.cols,
           "%s: only part of the output has a gradient", k->name);
-    if ((k->flags & OPF_COMMUNICATES) && k->diff && !k->weights) {
+    if ((k->flags & OPF_COMMUNICATES) && k->diff == 1 && !k->bwd_in) {
         backward_collective(d, &f, dy, index);
         return;
     }

@@ -28,6 +28,13 @@ int graph_tp_rank(const graph *g) {
     return g->opt.mesh ? g->opt.mesh->rank[MESH_TP] : 0;
 }
 
+int graph_cp(const graph *g) {
+    return g->opt.mesh && g->opt.context_parallel ? g->opt.mesh->size[MESH_CP] : 1;
+}
+int graph_cp_rank(const graph *g) {
+    return g->opt.mesh && g->opt.context_parallel ? g->opt.mesh->rank[MESH_CP] : 0;
+}
+
 const graph_options *graph_get_options(const graph *g) {
     return &g->opt;
 }

@@ -49,6 +49,16 @@ typedef enum space {
     W(RECOMPUTE_FULL, "full")
 typedef enum recompute_policy { RECOMPUTE_POLICIES(LIST_ENUMERATOR) } recompute_policy;
 
+/* How context-parallel ranks get at the keys and values of all tokens:
+ *   allgather  each gathers them, once for the forward and once for the backward (Llama 3, section 3.3.2)
+ *   ring       they go round, while each rank works on those at hand (Liu et al. 2023)
+ *   ulysses    they trade tokens for heads: each has all tokens of some heads (Jacobs et al. 2023) */
+#define CONTEXT_KINDS(W)                                                                           \
+    W(CONTEXT_ALLGATHER, "allgather")                                                              \
+    W(CONTEXT_RING, "ring")                                                                        \
+    W(CONTEXT_ULYSSES, "ulysses")
+typedef enum context_kind { CONTEXT_KINDS(LIST_ENUMERATOR) } context_kind;
+
 typedef struct graph graph;
 
 typedef struct graph_options {
@@ -70,6 +80,10 @@ typedef struct graph_options {
     const mesh *mesh;
     /* Each tensor-parallel rank holds 1/tp of the rows, but all between graph_tp_in and _tp_out. */
     bool sequence_parallel;
+    /* Each context-parallel rank of the mesh holds 1/cp of the tokens of each sequence. Otherwise each
+     * has them all. */
+    bool context_parallel;
+    context_kind context;
     /* For a graph of some layers of a model (a chunk): how many random ops the chunks before it
      * have. The chunks then draw the same random numbers as one graph of all layers would. */
     uint32_t random_ops_before;
@@ -86,6 +100,9 @@ const graph_options *graph_get_options(const graph *g);
 /* Tensor-parallel ranks, and which of them records; 1 and 0 without a mesh. */
 int graph_tp(const graph *g);
 int graph_tp_rank(const graph *g);
+/* The same for context-parallel ranks; 1 and 0 where the graph does not share tokens. */
+int graph_cp(const graph *g);
+int graph_cp_rank(const graph *g);
 
 /* ---- values that come from outside ---- */
 
@@ -132,6 +149,15 @@ val graph_tp_out(graph *g, val x);
 /* Gathers the columns of a matrix of which each tensor-parallel rank has some; cols: of all ranks.
  * The result has no gradient. */
 val graph_tp_cols(graph *g, val x, int64_t cols);
+
+/* Context parallelism: each rank has some tokens of each sequence, and all that is not attention treats them as
+ * it would treat others. order: see GATHER_KV.
+ *   graph_cp_kv      keys k and values v of all tokens, side by side
+ *   graph_cp_heads   of x [N, H*D] the heads of this rank, of all tokens; graph_cp_tokens is the way back */
+val graph_cp_kv(graph *g, val k, val v, val order);
+val graph_cp_heads(graph *g, val x, val order);
+val graph_cp_tokens(graph *g, val x, val order);
+
 /* Makes v an output: it stays in pinned memory after the replay, and prog_find_port finds it as
  * `name`. Messages and profiles still call it by its own name (graph_name). Must be called right
  * after v was made. */
@@ -206,6 +232,9 @@ static const graph_seen GRAPH_SEES_ALL = {VAL_NONE, VAL_NONE, VAL_NONE, VAL_NONE
 /* Without dropout where the graph does not train. */
 val graph_attention(graph *g, const op_attention *spec, val q, val k, val v,
                     const graph_seen *seen);
+/* Attention to keys and values that go round (RING_ATTENTION); first, sinks may be VAL_NONE. */
+val graph_ring_attention(graph *g, const op_attention *spec, val q, val k, val v, val first,
+                         val end, val sinks);
 /* Latent attention (LATENT_KV): keys of all heads, behind them their values. */
 val graph_latent_kv(graph *g, const op_heads *spec, val kv, val rope);
 val graph_headwise(graph *g, const op_heads *spec, val x, val w); /* without gradient */

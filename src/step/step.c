@@ -197,7 +197,10 @@ static const char *name_entry(arena *a, const step_entry *t, const prog *p) {
                             : arena_printf(a, "forward of %s", name_ops(a, p, t->first, t->end));
             break;
         case STEP_BACKWARD:
-            what = arena_printf(a, "backward of %s", name_ops(a, p, t->first, t->end));
+            what = arena_printf(a, "%s of %s",
+                                t->first < prog_get_stats(p)->ops_back ? "backward"
+                                                                       : "weight gradients",
+                                name_ops(a, p, t->first, t->end));
             break;
         case STEP_PASS_ON:
         case STEP_PASS_BACK: what = "what chunks of layers pass on"; break;

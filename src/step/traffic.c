@@ -42,7 +42,7 @@ bool step_reduce_call(const param_store *s, const step_entry *e, bool narrow, in
     i -= u->n_partial;
     if (u->whole) {
         void *all = (void *)(uintptr_t)t.in;
-        *out = (step_call){.axis = MESH_DP, .call = sum_in_place(d, all, t.n, t.dt, narrow)};
+        *out = (step_call){.axis = MESH_DATA, .call = sum_in_place(d, all, t.n, t.dt, narrow)};
         return i == 0;
     }
     if (i == 0) {
@@ -125,8 +125,12 @@ static void update(tally *t) {
 static void count_ops(tally *t, const prog *p, const step_entry *e) {
     for (int i = e->first; i < e->end; i++) {
         prog_op op = prog_get_op(p, i);
-        op_collective k = op_collective_of(op.kind, op.entry == ENTRY_FWD, op.attr, &op.in[0]);
-        if (k.call.kind != COMM_KINDS) count_on(t, k.axis, &k.call);
+        for (int call = 0;; call++) {
+            bool forward = op.entry == ENTRY_FWD;
+            op_collective k = op_collective_of(op.kind, forward, op.attr, op.in, call);
+            if (k.call.kind == COMM_KINDS) break;
+            count_on(t, k.axis, &k.call);
+        }
     }
 }
 

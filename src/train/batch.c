@@ -122,6 +122,8 @@ batch_ports batch_ports_of(const prog *p) {
                       .targets = prog_find_port(p, "targets"),
                       .pos = prog_find_port(p, "pos"),
                       .start = prog_find_port(p, "start"),
+                      .order = prog_find_port(p, "context.order"),
+                      .end = prog_find_port(p, "context.end"),
                       .source = prog_find_port(p, "source"),
                       .source_pos = prog_find_port(p, "source_pos"),
                       .source_start = prog_find_port(p, "source_start"),
@@ -140,6 +142,11 @@ batch_ports batch_ports_of(const prog *p) {
                       .y = prog_find_port(p, "y"),
                       .d_x = prog_find_port(p, "grad.x"),
                       .d_y = prog_find_port(p, "grad.y")};
+    for (int k = 0; k < MODEL_MOST_MASKS; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "context.first.%d", k);
+        io.first[k] = prog_find_port(p, name);
+    }
     for (int k = 0; k < MODEL_MOST_AHEAD; k++) {
         char name[16];
         snprintf(name, sizeof name, "nll.%d", k + 1);

@@ -7,7 +7,7 @@
 #define TRAIN_BATCH_H
 
 #include "data/order/loader.h"
-#include "model/layer.h"
+#include "model/family.h"
 #include "prog/prog.h"
 
 /* One micro-batch on the host: B sequences of T tokens; each array is [B,T] unless it says otherwise. */
@@ -61,6 +61,7 @@ batch_rows batch_rows_from(const batch_rows *rows, int first);
 typedef struct batch_ports {
     const prog *p; /* NULL: there is no such program, and there are no ports */
     prog_port ids, targets, pos, start, nll, d_nll;
+    prog_port order, end, first[MODEL_MOST_MASKS]; /* where ranks share tokens (context.h) */
     prog_port source, source_pos, source_start, source_end, slots_end, seen_start, seen_end;
     prog_port ahead[MODEL_MOST_AHEAD]; /* nll of modules of multi-token prediction */
     prog_port last, score, d_score;    /* of a head of labels; score also of a teacher */

@@ -38,7 +38,8 @@ static int list_layers(arena *a, const config *c, const peers *p, const model_co
     model_declare(m, s);
     int n = 0;
     *out = ARENA_ARRAY(a, machine_layer, param_count(s));
-    int64_t rows = config_micro_batch(c, p->m.size[MESH_DP]) * c->train.seq_len;
+    int64_t rows =
+        config_micro_batch(c, p->m.size[MESH_DP]) * c->train.seq_len / p->m.size[MESH_CP];
     for (int i = 0; i < param_count(s); i++) {
         const param *w = param_at(s, i);
         bool tied = w->part == PART_EMBED && m->tie_word_embeddings;

@@ -8,12 +8,14 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "dev/cuda.h"
 #include "io/checkpoint/checkpoint.h"
 #include "interchange/where_runs.h"
 #include "op/gemm.h"
+#include "plan/clock/clock.h"
 
 status events_emit(session *s, const char *kind, int64_t step, json_t *members, err *e) {
     journal *j = &s->journal;
@@ -297,6 +299,35 @@ static void put_files(const setup *u, json_t *o) {
     if (from) json_object_set_new(o, "from", json_cstr(from));
 }
 
+/* The cluster that the config names, if it is as large as this run; else this machine, if it was calibrated. False: neither. */
+static bool find_cluster(const setup *u, cluster *out) {
+    char name[32] = "local", path[4400];
+    int ranks = peers_ranks(&u->peers);
+    err why = {0};
+    if (u->c->cluster) {
+        if (cluster_find(out, u->c->cluster, &why) != ST_OK) return false; /* plan says why */
+        if (cluster_devices(out) == ranks && out->kind == dev_get_kind(u->dev)) return true;
+    }
+    if (ranks > 1) snprintf(name, sizeof name, "local-%d", ranks);
+    if (dev_get_kind(u->dev) != DEV_CPU || !cluster_local_path(name, path, sizeof path) ||
+        !file_exists(path))
+        return false;
+    if (cluster_find(out, name, &why) == ST_OK) return true;
+    log_warn("no step time is predicted: %s", why.message);
+    return false;
+}
+
+/* What the planner's clock says of a step, to be compared with what it takes. */
+static void put_prediction(session *s, json_t *o) {
+    cluster on;
+    if (!s->journal.speaks || !find_cluster(&s->setup, &on)) return;
+    clock_time t = clock_step(s->setup.plan, &on);
+    s->journal.predicted_step_s = t.step_s;
+    json_object_set_new(o, "predicted",
+                        json_pack("{s:o,s:f,s:f}", "cluster", json_cstr(on.name), "step_ms",
+                                  t.step_s * 1e3, "tok_per_s", t.tokens / t.step_s));
+}
+
 status events_start(session *s, err *e) {
     const setup *u = &s->setup;
     json_t *o = json_pack("{s:o,s:I}", "run", json_cstr(u->c->run), "params",
@@ -317,6 +348,7 @@ status events_start(session *s, err *e) {
                                         (json_int_t)loader_totals(s->stage.train).text_bytes));
     put_machine(u, o);
     put_packing(s, o);
+    put_prediction(s, o);
     json_object_set_new(o, "peak_gflops", json_f32(u->peak_flops / 1e9));
     json_object_set_new(
         o, "flops_formula",
@@ -360,6 +392,10 @@ status events_end(session *s, err *e) {
                           (json_int_t)s->journal.peak_anon_bytes, "baseline_bytes",
                           (json_int_t)plan_baseline_bytes(p), "planned_peak_bytes",
                           (json_int_t)p->peak_bytes, "touched_peak_bytes", (json_int_t)touched);
+    if (s->journal.predicted_step_s > 0 && s->at.step > 0)
+        json_object_update_new(o, json_pack("{s:f,s:f}", "predicted_step_ms",
+                                            s->journal.predicted_step_s * 1e3, "mean_step_ms",
+                                            s->at.seconds * 1e3 / (double)s->at.step));
     if (peers_ranks(&s->setup.peers) > 1) {
         json_object_set_new(o, "planned_by_rank", of_ranks(&s->setup, p->peak_bytes));
         json_object_set_new(o, "touched_by_rank", of_ranks(&s->setup, touched));

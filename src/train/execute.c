@@ -19,6 +19,7 @@ void execute_complete(const stage *g, const loader *l, uint64_t first_sample) {
         lessons_take(g->lessons, l, first_sample, &g->rows, g->vocab);
     if (o->learned < o->sequences) batch_sort_rows(&g->rows, o->sequences);
     if (o->head) batch_find_last(&g->rows);
+    context_take(&g->context, &g->rows, &g->own);
 }
 
 loader_rows execute_rows(const batch_rows *r) {
@@ -163,16 +164,20 @@ static void sum_repeated(const peers *p, step_result *r) {
 static void sum_over_ranks(session *s, step_result *r, bool ahead) {
     setup *u = &s->setup;
     if (u->c->train.deterministic) {
-        r->loss_fixed = peers_sum_count(&u->peers, r->loss_fixed, "the loss");
+        peers_sum_tokens(&u->peers, &r->loss_fixed, 1, "the loss");
         peers_tell_stages(&u->peers, &r->loss_fixed, sizeof r->loss_fixed);
         r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
     } else {
-        r->loss_sum = peers_sum_samples(&u->peers, r->loss_sum);
+        r->loss_sum = peers_sum_loss(&u->peers, r->loss_sum);
         peers_tell_stages(&u->peers, &r->loss_sum, sizeof r->loss_sum);
     }
     for (int k = 0; k < execute_modules(s); k++)
-        r->ahead_sum[k] = peers_sum_samples(&u->peers, r->ahead_sum[k]);
-    if (u->objective->loss) peers_sum_counts(&u->peers, r->sums, SUM_COUNT, "rewards");
+        r->ahead_sum[k] = peers_sum_loss(&u->peers, r->ahead_sum[k]);
+    if (execute_modules(s)) peers_tell_stages(&u->peers, r->ahead_sum, sizeof r->ahead_sum);
+    if (u->objective->loss) {
+        peers_sum_counts(&u->peers, r->sums, SUM_COUNT, "rewards");
+        peers_tell_stages(&u->peers, r->sums, sizeof r->sums);
+    }
     if (s->watches && u->c->guard.repeated > 0) sum_repeated(&u->peers, r);
     r->repeated = (double)r->repeated_tokens / (double)(s->stage.batch * s->stage.T);
     r->norm = (ahead ? sqrt(vec_norm_squares(u->dev)) : grad_norm(s)) / r->grads_scale;
@@ -289,7 +294,8 @@ const batch_ports *execute_ports_of(const stage *g, const step_entry *t) {
 
 void execute_put(dev *d, const stage *g, const step_entry *t) {
     const batch_ports *io = execute_ports_of(g, t);
-    batch_put(io, t->frame, &g->rows);
+    batch_put(io, t->frame, &g->own);
+    context_put(&g->context, io, t->frame);
     if (!io->tokens.bytes)
         distill_give(d, g->looks, io, t->frame, g->now->distill.top_k, g->heap, g->best);
 }
@@ -351,7 +357,8 @@ double execute_loss(const objective *o, const stage *g, const step_entry *t, flo
                     int64_t sums[SUM_COUNT]) {
     const batch_ports *last = execute_ports_of(g, t);
     if (o->head) return labels_loss(o, g, last, t->frame, scale, sums);
-    double sum = batch_take_nll(last, t->frame, &g->rows);
+    double sum = batch_take_nll(last, t->frame, &g->own);
+    context_spread(&g->context, &g->own, &g->rows);
     if (!o->loss) return sum;
     int n = execute_pass_rows(g);
     if (g->parts.looks) prog_get(g->looks[0].p, 0, g->looks[0].nll, g->rows.ref_nll);
@@ -365,7 +372,8 @@ double execute_loss(const objective *o, const stage *g, const step_entry *t, flo
 /* Adds the loss of a micro-batch as an integer, so that the order of micro-batches does not
  * matter. */
 static void add_fixed_loss(session *s, double sum, step_result *r) {
-    double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)(s->stage.batch / s->stage.B);
+    int64_t parts = s->stage.batch / s->stage.B * s->setup.peers.m.size[MESH_CP];
+    double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)parts;
     if (fabs(x) <= limit)
         r->loss_fixed += llrint(x);
     else
@@ -455,24 +463,6 @@ static void await_transfer(session *s, const step_entry *t) {
 
 /* ---- objectives that look at the whole step first ---- */
 
-void execute_look(setup *u, const stage *g, int first, objective_row *rows) {
-    op_run run = {.dev = u->dev, .mesh = &u->peers.m, .first_micro = true};
-    batch_rows part = batch_rows_from(&g->rows, first);
-    if (rows) batch_put(&g->validation, 0, &part);
-    execute_pass(u, g, g->validation.p, &run);
-    if (!rows) return;
-    if (part.labels)
-        batch_take_scores(&g->validation, 0, &part);
-    else
-        batch_take_nll(&g->validation, 0, &part);
-    if (g->parts.looks) {
-        batch_put(&g->looks[0], 0, &part);
-        prog_replay(g->looks[0].p, PROG_ALL, &run);
-        prog_get(g->looks[0].p, 0, g->looks[0].nll, part.ref_nll);
-    }
-    sum_rows(g, &part, execute_pass_rows(g), rows);
-}
-
 /* An estimate of KL(model, reference): the mean log ratio of the sequences that are not learned,
  * and not below 0. */
 static status estimate_kl(session *s, const step_source *from, err *e) {
@@ -482,9 +472,11 @@ static status estimate_kl(session *s, const step_source *from, err *e) {
     for (int m = 0; m < g->share / g->B; m++) {
         TRY((from->peek ? from->peek : from->fill)(s, m, e));
         execute_look(&s->setup, g, n, g->learned);
-        for (int i = 0; i < n; i++) sum += objective_fixed(objective_ratio(&g->learned[i]));
+        for (int i = 0; i < n && execute_knows_losses(g); i++)
+            sum += objective_fixed(objective_ratio(&g->learned[i]));
     }
     sum = peers_sum_count(&s->setup.peers, sum, "the divergence");
+    peers_tell_stages(&s->setup.peers, &sum, sizeof sum);
     g->kl = fmax(0, objective_average(sum, g->batch / s->setup.objective->sequences));
     return ST_OK;
 }
@@ -572,36 +564,74 @@ void execute_pass(setup *u, const stage *g, const prog *p, const op_run *run) {
     }
 }
 
-/* Activations of the validation between chunk `c` and the next one. */
-static void pass_validated(setup *u, const stage *g, int c, bool sends) {
-    const batch_ports *io = &g->validations[c + !sends];
+/* Activations between chunk `c` and the next one, which another stage has. */
+static void pass_between(setup *u, const execute_chunks *k, int c, bool sends) {
+    const batch_ports *io = &k->chunk[c + !sends];
     prog_port port = sends ? io->y : io->x;
-    peers_parcel parcel = {.stage = pipeline_stage_of(u->plan->spec.pp_schedule,
-                                                      plan_stages(u->plan), sends ? c + 1 : c),
+    peers_parcel parcel = {.stage = pipeline_stage_of(k->plan->spec.pp_schedule,
+                                                      plan_stages(k->plan), sends ? c + 1 : c),
                            .sends = sends,
                            .dev = u->dev,
                            .data = prog_port_at(io->p, 0, port),
                            .bytes = port.bytes,
-                           .what = "activations of the validation"};
+                           .what = "activations of a pass without backward"};
     comm_wait(u->peers.m.world, peers_pass(&u->peers, &parcel));
 }
 
-double execute_validation(setup *u, const stage *g, bool rows) {
+void execute_forward(setup *u, const execute_chunks *k, const batch_rows *rows) {
     op_run run = {.dev = u->dev, .mesh = &u->peers.m, .first_micro = true};
-    int chunks = g->parts.pipe ? g->parts.chunks : 1;
-    for (int c = 0; c < chunks; c++) {
-        const batch_ports *io = &g->validations[c];
+    for (int c = 0; c < k->n; c++) {
+        const batch_ports *io = &k->chunk[c];
         if (!io->p) continue; /* another stage has it */
-        if (rows) batch_put(io, 0, &g->rows);
+        if (rows) batch_put(io, 0, rows);
+        if (rows && k->tables) context_put(&k->tables->context, io, 0);
         if (c > 0 && io[-1].p)
             batch_pass_on(u->dev, io - 1, 0, io, 0);
         else if (c > 0)
-            pass_validated(u, g, c - 1, false);
-        execute_pass(u, g, io->p, &run);
-        if (c < chunks - 1 && !io[1].p) pass_validated(u, g, c, true);
+            pass_between(u, k, c - 1, false);
+        if (k->tables)
+            execute_pass(u, k->tables, io->p, &run);
+        else
+            prog_replay(io->p, PROG_ALL, &run);
+        if (c < k->n - 1 && !io[1].p) pass_between(u, k, c, true);
     }
-    const batch_ports *last = &g->validations[chunks - 1];
-    return rows && last->p ? batch_take_nll(last, 0, &g->rows) : 0;
+}
+
+bool execute_knows_losses(const stage *g) {
+    return g->parts.chunk[g->parts.chunks - 1] != NULL;
+}
+
+static execute_chunks validation_of(const setup *u, const stage *g) {
+    return (execute_chunks){.plan = u->plan,
+                            .tables = g,
+                            .chunk = g->validations,
+                            .n = g->parts.pipe ? g->parts.chunks : 1};
+}
+
+double execute_validation(setup *u, const stage *g, bool rows) {
+    execute_chunks k = validation_of(u, g);
+    execute_forward(u, &k, rows ? &g->own : NULL);
+    const batch_ports *last = &g->validations[k.n - 1];
+    return rows && last->p ? batch_take_nll(last, 0, &g->own) : 0;
+}
+
+void execute_look(setup *u, const stage *g, int first, objective_row *rows) {
+    op_run run = {.dev = u->dev, .mesh = &u->peers.m, .first_micro = true};
+    batch_rows part = batch_rows_from(&g->rows, first);
+    execute_chunks k = validation_of(u, g);
+    execute_forward(u, &k, rows ? &part : NULL);
+    const batch_ports *last = &g->validations[k.n - 1];
+    if (!rows || !last->p) return;
+    if (part.labels)
+        batch_take_scores(last, 0, &part);
+    else
+        batch_take_nll(last, 0, &part);
+    if (g->parts.looks) {
+        batch_put(&g->looks[0], 0, &part);
+        prog_replay(g->looks[0].p, PROG_ALL, &run);
+        prog_get(g->looks[0].p, 0, g->looks[0].nll, part.ref_nll);
+    }
+    sum_rows(g, &part, execute_pass_rows(g), rows);
 }
 
 void execute_replay(void *ctx, const prog *p, const op_run *run) {

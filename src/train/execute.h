@@ -94,6 +94,17 @@ bool execute_needs_all(const setup *u);
  * gradient, this copies it to the program, so that the backward can begin, and adds to sums. */
 double execute_loss(const objective *o, const stage *g, const step_entry *t, float scale,
                     int64_t sums[SUM_COUNT]);
+/* Forward passes of chunks of layers, one after the other. Stages that have some of them pass on what they compute. */
+typedef struct execute_chunks {
+    const plan *plan;         /* says which stage has a chunk */
+    const stage *tables;      /* by which weights are gathered; NULL: they are all here */
+    const batch_ports *chunk; /* [n] p NULL: another stage has it */
+    int n;
+} execute_chunks;
+/* All ranks that share the weights, and all stages, call it together; rows NULL: this rank has none, and only helps. */
+void execute_forward(setup *u, const execute_chunks *k, const batch_rows *rows);
+/* Whether this rank has the last layers, after which losses are known. */
+bool execute_knows_losses(const stage *g);
 /* The learned sequences that follow each other in a pass of a program. */
 int execute_pass_rows(const stage *g);
 /* Runs the model without backward, and the reference where that is in memory, over the sequences of

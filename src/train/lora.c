@@ -50,9 +50,11 @@ static void take_targets(model_adapters *ad, const config *c) {
 /* Random numbers of dropout are those of whole rows and of all layers before. */
 static status check_dropout(const lora *l, const config *c, err *e) {
     if (l->adapters.dropout <= 0) return ST_OK;
-    if (c->parallel.tp == 1 && c->parallel.virtual == 1) return ST_OK;
+    if (c->parallel.tp == 1 && c->parallel.pp == 1 && c->parallel.virtual == 1) return ST_OK;
     config_error(c, e, "lora.dropout", "lora.dropout does not run with %s",
-                 c->parallel.tp > 1 ? "parallel.tp" : "parallel.virtual");
+                 c->parallel.tp > 1   ? "parallel.tp"
+                 : c->parallel.pp > 1 ? "parallel.pp"
+                                      : "parallel.virtual");
     return err_hint(e, "lora.dropout=0");
 }
 
@@ -66,10 +68,10 @@ static status open_gguf(lora *l, config *c, const char *from, err *e) {
                      "a base model in a GGUF file is read as fp32");
         return err_hint(e, "leave train.precision out");
     }
-    if (c->parallel.tp > 1) {
-        config_error(c, e, "parallel.tp",
-                     "a base model in a GGUF file is not split by parallel.tp");
-        return err_hint(e, "parallel.tp=1, or a folder of it: athanor import %s -o FOLDER", from);
+    if (c->parallel.tp > 1 || c->parallel.pp > 1) {
+        const char *path = c->parallel.tp > 1 ? "parallel.tp" : "parallel.pp";
+        config_error(c, e, path, "a base model in a GGUF file is not split by %s", path);
+        return err_hint(e, "%s=1, or a folder of it: athanor import %s -o FOLDER", path, from);
     }
     if (l->adapters.embeddings) {
         config_error(c, e, "lora.train_embeddings", "the embedding of a GGUF file is not trained");
@@ -133,6 +135,7 @@ status lora_plan(lora *l, const dev *d, const model_config *mc, plan_spec *specs
     for (int i = 0; i < n; i++) {
         specs[i].adapters = l->adapters;
         if (!reaches) continue;
+        l->folder.fp8_stays = specs[i].compute == DT_F32;
         specs[i].locate = gguf ? gguf_model_locate : hf_model_locate;
         specs[i].locate_ctx = gguf ? (void *)&l->gguf : &l->folder;
         specs[i].file = gguf ? l->gguf.base : l->folder.base;

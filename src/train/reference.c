@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "train/session.h"
+#include "train/execute.h"
 
 /* A file is written so many times while it grows; seconds between lines that say how far it is. */
 enum { WRITES = 16, TELL_S = 15 };
@@ -155,6 +155,8 @@ static status open_model(work *w, err *e) {
                       .valid_B = rows_of(w),
                       .document_mask = w->stage->c->data.document_mask,
                       .chunk_rows = w->stage->c->train.head_chunk_rows,
+                      .chunks = (int)(u->c->parallel.pp * u->c->parallel.virtual),
+                      .pp_schedule = u->c->parallel.pp_schedule,
                       .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
                       .sequence_parallel = u->c->parallel.sp,
                       .sharing = {.shards = 1}};
@@ -163,21 +165,29 @@ static status open_model(work *w, err *e) {
     TRY(plan_check_fits(w->plan, u->c->train.memory_limit, e));
     TRY(plan_commit(w->plan, e));
     TRY(setup_make_reference(u, w->plan->store, &u->models[0], e));
-    w->weights = param_digest(w->plan->store);
+    w->weights = (uint64_t)peers_first(&u->peers, (int64_t)param_digest(w->plan->store));
     if (w->done > 0 && w->weights != before) w->done = 0; /* they are of other weights */
     return ST_OK;
 }
 
-/* The sums of the sequences of a micro-batch from `first` on; 0 behind the last one. */
-static void look(const work *w, const batch_ports *io, const batch_rows *r, uint64_t first,
+/* The sums of the sequences of a micro-batch from `first` on; 0 behind the last one, and on stages
+ * without the last layers. */
+static void look(const work *w, const execute_chunks *k, const batch_rows *r, uint64_t first,
                  double *sums) {
-    setup *u = &w->s->setup;
-    op_run run = {.dev = u->dev, .mesh = &u->peers.m, .first_micro = true};
+    const batch_ports *last = &k->chunk[k->n - 1];
     loader_fill(w->l, first, r->B, r->ids, r->targets, r->start, r->pos, NULL);
-    batch_put(io, 0, r);
-    prog_replay(io->p, PROG_ALL, &run);
-    batch_take_nll(io, 0, r);
+    execute_forward(&w->s->setup, k, r);
+    if (!last->p) return;
+    batch_take_nll(last, 0, r);
     for (int b = 0; b < r->B; b++) sums[b] = batch_row_logp(r, r->nll, b);
+}
+
+/* Programs of the reference, of this stage. */
+static execute_chunks chunks_of(const work *w, arena *a) {
+    int n = plan_stages(w->plan) > 1 ? plan_chunks(w->plan) : 1;
+    batch_ports *chunk = ARENA_ARRAY(a, batch_ports, n);
+    for (int c = 0; c < n; c++) chunk[c] = batch_ports_of(plan_prog(w->plan, USE_VALID, c));
+    return (execute_chunks){.plan = w->plan, .chunk = chunk, .n = n};
 }
 
 /* Adds what all ranks have found; each has its own rows, and 0 elsewhere. Bits are added, so that they
@@ -185,6 +195,8 @@ static void look(const work *w, const batch_ports *io, const batch_rows *r, uint
 static void share(const work *w, uint64_t n) {
     peers_sum_counts(&w->s->setup.peers, (int64_t *)(void *)(w->set->logp + w->done), (int)n,
                      "what the reference says");
+    peers_tell_stages(&w->s->setup.peers, w->set->logp + w->done,
+                      (int64_t)(n * sizeof *w->set->logp));
 }
 
 static status stop_now(const work *w, err *e) {
@@ -206,7 +218,7 @@ static void tell(work *w) {
 static status compute(work *w, err *e) {
     setup *u = &w->s->setup;
     arena *a = arena_new("reference");
-    batch_ports io = batch_ports_of(plan_prog(w->plan, USE_VALID, 0));
+    execute_chunks k = chunks_of(w, a);
     batch_rows r = batch_rows_new(a, rows_of(w), w->stage->T, w->stage->c->data.document_mask,
                                   &w->s->setup.reference.config);
     uint64_t B = (uint64_t)r.B, round = B * (uint64_t)u->peers.m.size[MESH_DP], written = w->done;
@@ -215,7 +227,7 @@ static status compute(work *w, err *e) {
     while (st == ST_OK && w->done < w->set->index.n) {
         uint64_t n = w->set->index.n - w->done < round ? w->set->index.n - w->done : round;
         uint64_t own = (uint64_t)u->peers.m.rank[MESH_DP] * B;
-        look(w, &io, &r, w->done + own, sums);
+        look(w, &k, &r, w->done + own, sums);
         for (uint64_t i = 0; i < n; i++)
             w->set->logp[w->done + i] = i >= own && i - own < B ? sums[i - own] : 0;
         share(w, n);

@@ -86,7 +86,7 @@ void routers_take(routers *r, const routing_ports *io, int chunk, int frame) {
 
 void routers_sum(routers *r, const peers *p) {
     int n = r->n * ROUTERS_SUMS * r->E;
-    if (n) peers_sum_counts(p, r->sum, n, "the load of experts");
+    if (n) peers_sum_tokens(p, r->sum, n, "the load of experts");
     if (n) peers_sum_stages(p, r->sum, n, "the load of experts");
 }
 

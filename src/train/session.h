@@ -22,6 +22,8 @@ typedef struct journal {
     metrics_log *metrics;     /* NULL: not open yet */
     json_t *late;             /* alarms from the time before it was open */
     int64_t peak_anon_bytes;  /* largest value of events_note_memory */
+    double
+        predicted_step_s; /* of the first stage, by the planner's clock; 0: for no known cluster */
 } journal;
 
 typedef struct session {

@@ -11,6 +11,7 @@
 #include "data/order/prefetch.h"
 #include "run/folder.h"
 #include "train/batch.h"
+#include "train/context.h"
 #include "train/distill.h"
 #include "train/lessons.h"
 #include "train/vocabulary.h"
@@ -198,24 +199,43 @@ status setup_open_tokenizer(setup *u, stage_data *data, err *e) {
     return ST_OK;
 }
 
+/* The multiple of `unit` next to n, but not 0. */
+static int64_t nearest_multiple(int64_t n, int64_t unit) {
+    int64_t below = n / unit * unit;
+    return below > 0 && n - below < below + unit - n ? below : below + unit;
+}
+
+/* Context-parallel ranks share the tokens of each sequence, two pieces each at least. */
+static status share_tokens(const setup *u, const course_stage *k, err *e) {
+    int64_t cp = u->peers.m.size[MESH_CP], unit = 2 * cp;
+    if (cp > 1 && k->c->data.resample.keep_losses) {
+        config_error(k->c, e, "data.resample.keep_losses",
+                     "losses of whole sequences, of which a rank has some tokens, are not there "
+                     "with parallel.cp");
+        return err_hint(e, "data.resample.keep_losses=false, or parallel.cp=1");
+    }
+    if (cp == 1 || k->T % unit == 0) return ST_OK;
+    config_error(k->c, e, "train.seq_len",
+                 "sequences of %d tokens do not divide into %ld pieces, two for each of %ld "
+                 "context-parallel ranks",
+                 k->T, (long)unit, (long)cp);
+    return err_hint(e, "train.seq_len=%ld", (long)nearest_multiple(k->T, unit));
+}
+
 /* Sequence-parallel ranks share the rows of a micro-batch. */
 static status share_rows(const setup *u, const course_stage *k, err *e) {
     const objective *o = u->objective;
     int64_t tp = u->peers.m.size[MESH_TP];
-    int64_t rows = (int64_t)k->B / o->sequences * o->learned * k->T;
+    int64_t cp = u->peers.m.size[MESH_CP];
+    int64_t rows = (int64_t)k->B / o->sequences * o->learned * k->T / cp;
     if (!u->c->parallel.sp || rows % tp == 0) return ST_OK;
     config_error(u->c, e, "parallel.sp",
                  "a micro-batch of %d sequences of %d tokens does not divide over %ld "
                  "sequence-parallel ranks",
                  k->B, k->T, (long)tp);
+    int64_t unit = cp > 1 ? 2 * cp * tp : tp;
     return err_hint(e, "parallel.sp=false, or train.seq_len=%ld",
-                    (long)(k->T > tp ? k->T / tp * tp : tp));
-}
-
-/* The multiple of `unit` next to n, but not 0. */
-static int64_t nearest_multiple(int64_t n, int64_t unit) {
-    int64_t below = n / unit * unit;
-    return below > 0 && n - below < below + unit - n ? below : below + unit;
+                    (long)(k->T > unit ? k->T / unit * unit : unit));
 }
 
 /* Sequences of whole samples: more than n, and as few as possible. */
@@ -232,10 +252,9 @@ status setup_check_stages(const config *c, const model_config *mc, err *e) {
         bool refused;
         const char *key, *what, *hint;
     } all[] = {
-        {o->loss || o->head, "train.objective",
-         "losses of whole samples (all objectives but lm and sft) are",
-         "train.objective=lm or sft"},
-        {c->lora.rank > 0 || c->lora.from, "lora.rank", "adapters are", "lora.rank=0"},
+        {o->head, "train.objective", "heads of labels are", "another train.objective"},
+        {o->reference && !c->train.reference_cache, "train.reference_cache",
+         "a reference in memory is", "train.reference_cache=true"},
         {c->distill.teacher != NULL, "distill.teacher", "teachers are", "leave distill out"},
         {c->sample.prompts.n > 0, "sample.prompts", "samples are", "leave them out"},
         {c->eval.tasks.n > 0, "eval.tasks", "tasks on the way are",
@@ -244,10 +263,6 @@ status setup_check_stages(const config *c, const model_config *mc, err *e) {
          "a model without one"},
         {mc->positions == POSITIONS_RELATIVE, "model.position_type",
          "positions that all layers share are", "position_type: rotary"},
-        {mc->num_nextn_predict_layers > 0, "model.num_nextn_predict_layers",
-         "modules of further tokens are", "model.num_nextn_predict_layers=0"},
-        {optim_at(c->optim.name)->declare_states != NULL, "optim.name",
-         "states of whole matrices are", "optim.name=adamw"},
         {routes && balance == BALANCE_GLOBAL, "train.router.balance",
          "the load of a whole step, which is counted before the first backward, is",
          "train.router.balance=sequence"},
@@ -258,6 +273,57 @@ status setup_check_stages(const config *c, const model_config *mc, err *e) {
         if (!all[i].refused) continue;
         config_error(c, e, all[i].key, "%s not there with parallel.pp", all[i].what);
         return err_hint(e, "%s, or parallel.pp=1", all[i].hint);
+    }
+    return ST_OK;
+}
+
+/* Attention alone knows that a rank has some tokens of a sequence: nothing else may look at its neighbours, or at
+ * all of them together. */
+status setup_check_context(const config *c, const model_config *mc, err *e) {
+    const objective *o = objective_of(c);
+    bool routes = mc->num_experts > 0 && mc->router_aux_loss_coef > 0;
+    bool heads = c->parallel.cp_kind == CONTEXT_ULYSSES;
+    int balance = c->train.router.balance;
+    int64_t shared = c->parallel.cp * c->parallel.tp;
+    bool divides = mc->num_attention_heads % shared == 0 && mc->num_key_value_heads % shared == 0;
+    const struct {
+        bool refused;
+        const char *key, *what, *hint;
+    } all[] = {
+        {o->loss || o->head, "train.objective",
+         "losses of whole samples (all objectives but lm and sft) are",
+         "train.objective=lm or sft"},
+        {c->distill.teacher != NULL, "distill.teacher", "teachers are", "leave distill out"},
+        {mc->num_encoder_layers > 0, "model.num_encoder_layers", "encoders are",
+         "a model without one"},
+        {mc->positions == POSITIONS_RELATIVE, "model.position_type", "biases by distance are",
+         "position_type: rotary"},
+        {model_has_states(mc), "model.linear_layers",
+         "linear layers, whose state goes from token to token, are", "a model of attention"},
+        {mc->num_nextn_predict_layers > 0, "model.num_nextn_predict_layers",
+         "modules of further tokens are", "model.num_nextn_predict_layers=0"},
+        {mc->resid_pdrop > 0, "model.resid_pdrop",
+         "dropout, which is drawn by the place of a row, is", "model.resid_pdrop=0"},
+        {mc->embd_pdrop > 0, "model.embd_pdrop",
+         "dropout, which is drawn by the place of a row, is", "model.embd_pdrop=0"},
+        {c->lora.rank > 0 && c->lora.dropout > 0, "lora.dropout",
+         "dropout, which is drawn by the place of a row, is", "lora.dropout=0"},
+        {mc->attn_pdrop > 0 && !heads, "model.attn_pdrop",
+         "dropout of attention, unless parallel.cp_kind is ulysses, is", "model.attn_pdrop=0"},
+        {routes && balance != BALANCE_GLOBAL && balance != BALANCE_NONE, "train.router.balance",
+         "the load of a micro-batch or a sequence is", "train.router.balance=global or none"},
+        {c->train.router.capacity_factor > 0, "train.router.capacity_factor",
+         "a limit on what experts take of a sequence is", "train.router.capacity_factor=0"},
+        {heads && !divides, "parallel.cp_kind",
+         "ulysses, with heads or key/value heads that cp and tp together do not divide, is",
+         "parallel.cp_kind=ring or allgather"},
+        {heads && mc->attention_sinks, "parallel.cp_kind", "ulysses with sinks is",
+         "parallel.cp_kind=ring or allgather"},
+    };
+    for (int i = 0; i < ARRAY_LEN(all); i++) {
+        if (!all[i].refused) continue;
+        config_error(c, e, all[i].key, "%s not there with parallel.cp", all[i].what);
+        return err_hint(e, "%s, or parallel.cp=1", all[i].hint);
     }
     return ST_OK;
 }
@@ -292,6 +358,7 @@ static status check_parts(const setup *u, err *e) {
         return err_hint(e, "model.num_nextn_predict_layers=0 leaves them out");
     }
     if (u->c->parallel.pp > 1) TRY(setup_check_stages(u->c, &u->models[0], e));
+    if (u->c->parallel.cp > 1) TRY(setup_check_context(u->c, &u->models[0], e));
     if (u->c->parallel.virtual > layers) {
         config_error(u->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
                      (long)u->c->parallel.virtual);
@@ -329,6 +396,7 @@ static status share_batches(setup *u, err *e) {
     for (int i = 0; i < u->course->n_stages; i++) {
         course_stage *k = &u->course->stage[i];
         k->B = (int)config_micro_batch(k->c, dp);
+        TRY(share_tokens(u, k, e));
         TRY(share_rows(u, k, e));
     }
     for (int i = 0; i < u->course->n_parts; i++) {
@@ -377,11 +445,11 @@ static int cache_tok(const setup *u) {
 }
 
 /* What stage.c allocates for a stage. */
-static int64_t host_bytes(const course_stage *k, int64_t dp, const model_config *mc) {
+static int64_t host_bytes(const course_stage *k, int64_t dp, int cp, const model_config *mc) {
     int64_t share = k->max_batch / dp;
     int S = stage_source_len(k->c, mc->num_encoder_layers > 0);
     return (int64_t)prefetch_bytes(k->B, k->T, S, share, k->c->data.document_mask) +
-           batch_rows_bytes(k->B, k->T, S, mc->num_labels) +
+           batch_rows_bytes(k->B, k->T, S, mc->num_labels) + context_bytes(k->B, k->T, cp) +
            lessons_host_bytes(k->c, mc->vocab_size, k->B, k->T) +
            k->max_batch * k->T * (int64_t)sizeof(float) + k->T;
 }
@@ -438,11 +506,14 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .chunk_rows = c->train.head_chunk_rows,
                        .z_loss = (float)c->optim.z_loss,
                        .routing = setup_routing(c),
-                       .host_bytes = host_bytes(k, dp, &u->models[stage]) + u->tasks.host_bytes,
+                       .host_bytes =
+                           host_bytes(k, dp, u->peers.m.size[MESH_CP], &u->models[stage]) +
+                           u->tasks.host_bytes,
                        .fixed_grads = u->c->train.deterministic,
                        .snapshot = setup_saves_on_the_way(u) && u->peers.first_copy,
                        .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
                        .sequence_parallel = u->c->parallel.sp,
+                       .context = (context_kind)u->c->parallel.cp_kind,
                        .narrow_sums = u->c->parallel.reduce_dtype == CONFIG_REDUCE_BF16,
                        .sharing = peers_sharding(&u->peers, u->c)};
 }

@@ -96,6 +96,8 @@ dtype setup_compute(const config *c);
 model_routing setup_routing(const config *c);
 /* ST_USAGE: what the config trains, a model mc, does not run in stages of a pipeline. */
 status setup_check_stages(const config *c, const model_config *mc, err *e) ATH_MUST_USE;
+/* ST_USAGE: context-parallel ranks cannot share the tokens of what the config trains. */
+status setup_check_context(const config *c, const model_config *mc, err *e) ATH_MUST_USE;
 /* Whether the size of the vocabulary is the tokenizer's: it is `auto`, or nothing sets it. */
 bool setup_takes_vocab(const config *c);
 

@@ -72,6 +72,8 @@ static void make_ways(stage *g, const setup *u) {
     g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask, &u->models[g->number]);
     int S = stage_source_len(g->now, u->models[g->number].num_encoder_layers > 0);
     if (S) batch_rows_add_sources(a, &g->rows, S);
+    context_new(&g->context, a, &u->peers.m, u->plan->spec.context, &u->models[g->number], &g->rows,
+                &g->own);
     g->learned = ARENA_ARRAY(a, objective_row, g->B);
     g->d_logp = ARENA_ARRAY(a, double, g->B);
     g->marks = ARENA_ARRAY(a, uint8_t, g->T);
@@ -110,7 +112,7 @@ void stage_enter_shape(stage *g, const setup *u, int number, int64_t batch) {
     g->batch = batch;
     g->share = batch / u->peers.m.size[MESH_DP];
     make_tables(g, u);
-    g->fixed_limit = fixed_limit(&g->parts, batch / g->B);
+    g->fixed_limit = fixed_limit(&g->parts, batch / g->B * u->peers.m.size[MESH_CP]);
     make_ways(g, u);
 }
 

@@ -13,6 +13,7 @@
 #include "data/order/prefetch.h"
 #include "step/step.h"
 #include "train/batch.h"
+#include "train/context.h"
 #include "train/course/resample.h"
 #include "train/course/stage_data.h"
 #include "train/lessons.h"
@@ -72,6 +73,8 @@ typedef struct stage {
     comm_ticket *transfer;    /* [table.n] in a pipeline: of entries that began one */
     routing_ports routing;    /* of the programs that are trained */
     batch_rows rows;          /* the micro-batch that was filled last */
+    batch_rows own;           /* of it what this rank's programs get: all, but with parallel.cp */
+    context context;          /* how context-parallel ranks share it */
     objective_row *learned;   /* its sequences, as a loss sees them; memory for [B] */
     double *d_logp;           /* their gradients; memory for [B] */
     double kl;                /* of objectives that need it: of the step under way */

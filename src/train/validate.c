@@ -57,7 +57,7 @@ static void validate_batch(session *s, uint64_t batch, bool mine, tally *t) {
 
 static void sum_over_ranks(session *s, tally *t) {
     peers *p = &s->setup.peers;
-    t->nll = peers_sum_count(p, t->nll, "the validation loss");
+    peers_sum_tokens(p, &t->nll, 1, "the validation loss");
     peers_tell_stages(p, &t->nll, sizeof t->nll);
     t->targets = peers_sum_count(p, t->targets, "validated targets");
     t->tokens = peers_sum_count(p, t->tokens, "validated tokens");

@@ -41,7 +41,8 @@ static void look(session *s, bool mine, tally *t) {
     t->samples += samples;
     if (!o->kl) return;
     execute_look(&s->setup, g, rows, mine ? g->learned : NULL);
-    for (int i = 0; i < samples; i++) t->kl += objective_fixed(objective_ratio(&g->learned[i]));
+    for (int i = 0; i < samples && execute_knows_losses(g); i++)
+        t->kl += objective_fixed(objective_ratio(&g->learned[i]));
 }
 
 static void sum(session *s, tally *t, int64_t sums[SUM_COUNT], int64_t *samples) {
@@ -50,9 +51,12 @@ static void sum(session *s, tally *t, int64_t sums[SUM_COUNT], int64_t *samples)
     double *unused = xcalloc((size_t)(t->samples * o->learned + 1), sizeof *unused);
     *samples = peers_sum_count(p, t->samples, "validated samples");
     t->kl = peers_sum_count(p, t->kl, "the divergence");
+    peers_tell_stages(p, &t->kl, sizeof t->kl);
     s->stage.kl = o->kl ? fmax(0, objective_average(t->kl, *samples)) : 0;
-    objective_loss(o, s->stage.now, t->rows, t->samples, s->stage.kl, unused, sums);
+    if (execute_knows_losses(&s->stage))
+        objective_loss(o, s->stage.now, t->rows, t->samples, s->stage.kl, unused, sums);
     peers_sum_counts(p, sums, SUM_COUNT, "rewards");
+    peers_tell_stages(p, sums, sizeof *sums * SUM_COUNT);
     free(unused);
 }
 

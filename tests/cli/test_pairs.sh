@@ -55,6 +55,27 @@ expect 0 data show --run run --step 3 --render
 has out "source" && has out "target"
 expect 0 train c.yaml run=alone data.packing=none train.steps=2
 calc "$(field val_loss alone/metrics.jsonl) > 0" || fail "no validation"
+
+# Copies of its feed-forward parts as experts compute the same; layers of two stacks are not chosen.
+expect 0 upcycle run -o experts --experts 3 --noise 0
+has out "verified"
+expect 2 inherit run -o small --layers 0,1
+has err "all layers stay"
+
+# Its decoder is scored, and writes; the right answers are those it was trained on. Texts alone have no source.
+head -n 12 train.jsonl | sed 's/"source": \(.*\), "target": "\([^ ]*\) \(.*\)"/"context": \1, "choices": ["\3 \2", "\2 \3"], "gold": 1/' >choose.jsonl
+head -n 12 train.jsonl | sed 's/"source"/"prompt"/; s/"target"/"answer"/' >write.jsonl
+expect 0 eval run --tasks choose.jsonl,write.jsonl --samples apart.jsonl --json
+calc "$(field acc,none out) > 0.6" || fail "choices are not found"
+calc "$(field exact_match,none out) > 0" || fail "nothing is written as it was learned"
+tac choose.jsonl >other.jsonl
+expect 0 eval run --tasks other.jsonl --samples other.out
+diff <(grep -o '"loglik".*' other.out | tac) <(grep '"choose"' apart.jsonl | grep -o '"loglik".*') >log || fail "a score depends on the others"
+echo '{"text": "the fire"}' >text.jsonl
+expect 2 eval run --tasks text.jsonl
+has err "asks how likely a text is"
+expect 2 train c.yaml run=x eval.tasks=[choose.jsonl]
+has err "not scored while it trains"
 expect 2 train c.yaml run=x data.packing=concat
 has err "pairs are not cut"
 expect 2 train c.yaml run=x data.document_mask=false data.packing=bestfit

@@ -52,10 +52,12 @@ for layout in "4 parallel.pp=2 parallel.tp=2 parallel.sp=true" "8 parallel.pp=2 
     check_memory got
 done
 
-# ---- other models: dropout and learned positions, layers that share weights, experts; 16 bits ----
+# ---- other models: dropout and learned positions, layers that share weights, experts; 16 bits; modules; states of matrices ----
 gpt2='model={model_type: gpt2, hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, vocab_size: auto, max_position_embeddings: 64, embd_pdrop: 0.1, attn_pdrop: 0.1, resid_pdrop: 0.1}'
 moe='model={model_type: llama, hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, intermediate_size: 24, num_experts: 6, num_experts_per_tok: 2, router: sigmoid, router_bias: true, expert_layers: [0, 1, 1, 1], router_aux_loss_coef: 0.1, vocab_size: auto, max_position_embeddings: 64}'
-for model in "$gpt2" "$moe train.router.balance=sequence" "model.tie_word_embeddings=false model.block_repeat=2 train.precision=bf16"; do
+for model in "$gpt2" "$moe train.router.balance=sequence" "model.tie_word_embeddings=false model.block_repeat=2 train.precision=bf16" \
+    "model.tie_word_embeddings=false model.num_nextn_predict_layers=1" \
+    "model.tie_word_embeddings=true model.num_nextn_predict_layers=2 optim.name=adafactor"; do
     keys=("$model")
     case $model in *train.*) keys=("${model%% train.*}" "train.${model##* train.}") ;; esac
     [ "$model" = "${model#model.tie}" ] || keys=($model)
@@ -81,6 +83,22 @@ results step one >want
 results step moved | cmp -s want - || fail "the run that moved differs"
 cmp -s one/checkpoints/step-8/model.safetensors moved/checkpoints/step-8/model.safetensors || fail "other files"
 
+# ---- adapters beside a frozen model, with the embedding of which two stages have a copy ----
+lora=(lora.rank=3 lora.train_embeddings=always "model={from: $work/one/checkpoints/step-8}")
+train_on 0 1 run=adapted "${lora[@]}"
+for layout in "2 parallel.pp=2 $h1" "4 parallel.pp=2 parallel.zero=3" "2 parallel.pp=2 $vee"; do
+    train_on 0 "$layout" run=got --fresh "${lora[@]}"
+    same got adapted
+    check_memory got
+    for f in adapter_model.safetensors adapter_config.json; do
+        cmp -s {adapted,got}/checkpoints/step-4/$f || fail "another $f"
+    done
+done
+train_on 0 "2 parallel.pp=2" run=adapted "${lora[@]}" train.steps=6
+train_on 0 1 run=got --fresh "${lora[@]}" train.steps=6
+results step got >want
+results step adapted | cmp -s want - || fail "adapters that moved to stages differ"
+
 # ---- what is not finite is named as on one rank ----
 explain() {
     rm -rf bad
@@ -104,6 +122,10 @@ has t.json '"kind": "send"'
 idle=$(sed -n 's/.*stages waited \([0-9.]*\) % of the time.*/\1/p' err)
 awk -v x="${idle:-no}" 'BEGIN { exit !(x > 0 && x < 100) }' || fail "stages waited '$idle' % of the time"
 
+train_on 0 "2 parallel.pp=2 $h1" run=tried --fresh --trace t.json
+has t.json '"name": "weight gradients of layers.0"'
+has t.json '"name": "backward layers.0"'
+
 # ---- a stage that stands still is named, with what the others wait for ----
 "$athanor" launch --ranks 2 -- train d.yaml run=still parallel.pp=2 train.steps=1000000 checkpoint.every=0 \
     eval.every=0 parallel.timeout_s=3 >out 2>err </dev/null &
@@ -125,7 +147,7 @@ refused() { # TEXT KEYS...
     [ ! -e refused ] || fail "a run was begun"
 }
 refused "samples are not there with parallel.pp" 'sample.prompts=["the fire"]'
-refused "adapters are not there with parallel.pp" lora.rank=2 "model={from: $work/one/checkpoints/step-8}"
+refused "lora.dropout does not run with parallel.pp" lora.rank=2 lora.dropout=0.1 "model={from: $work/one/checkpoints/step-8}"
 refused "interleaved stages take micro-batches in groups of 2" $interleaved train.global_batch_size=3
 refused "parallel.pp_schedule=zb-v has two chunks of layers on each stage" parallel.pp_schedule=zb-v
 refused "zb-h1 begins a backward before that of another micro-batch is complete" $h1 parallel.zero=2

@@ -50,4 +50,15 @@ if [ "$(nproc)" -gt 1 ]; then
 fi
 expect 2 doctor calibrate --ranks 200
 expect 2 doctor --ranks 2
+
+# A run says what was predicted for it, and what it took.
+make_data
+write_config run.yaml
+"$athanor" plan cluster h100-1 | sed 's/"cuda"/"cpu"/' >one.yaml
+expect 0 train run.yaml run=predicted cluster=one.yaml train.steps=3 --json
+ms=$(event start out | grep -o '"predicted": {"cluster": "h100", "step_ms": [0-9.]*' | sed 's/.*: //')
+calc "${ms:-0} > 0" || fail "the start predicts nothing"
+event end out | grep -q "\"predicted_step_ms\": $ms, \"mean_step_ms\": [0-9]" || fail "the end does not compare"
+expect 0 train run.yaml run=other cluster=h100-64 train.steps=3 --json
+lacks out '"cluster": "h100"'
 finish

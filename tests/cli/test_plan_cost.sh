@@ -10,6 +10,18 @@ near flops 1.98e23 1e18
 near devices_needed 379 0
 near speed_up 9.77 0.005
 near limit 10 1e-9
+# Days, hours and money have the serial work: one device takes 1.98e23 / 216e12 seconds, 384 of them a part of that.
+near days $(awk 'BEGIN { print 1.98e23 / 216e12 / 86400 * (0.1 + 0.9 / 384) }') 1
+grep -q '"device": "NVIDIA H100' out || fail "no device"
+near mfu 0.3 1e-9
+expect 0 plan cost --params 3B --tokens 11T --mfu 0.3 --tflops 720 --devices 384 --json
+near days 27.6 0.05
+# Hours that a run of that size cannot have taken.
+expect 2 plan cost --params 3B --tokens 11T --hours 1000 --devices 8
+grep -q 'times the peak' err || fail "$(cat err)"
+expect 0 plan cost --params 3B --tokens 11T --hours 276480 --devices 384 --json
+near mfu 0.201 0.001
+expect 2 plan cost --hours 1000 --devices 8 --serial 0.1
 # The ledger of a run of 3B: 58 % of the main run's hours beside it; at 4 dollars the main run is above a million.
 expect 0 plan cost --hours 276480 --devices 384 --ablations 115200 --debugging 46080 --price 4 --json
 near device_hours 276480 1e-6

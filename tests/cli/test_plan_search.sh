@@ -16,10 +16,24 @@ best=$(grep -o '"step_ms": [0-9.]*' out | head -n 1 | sed 's/.*: //')
 expect 0 plan m.best.yaml --json
 [ "$(field step_ms out)" = "$best" ] || fail "the config takes $(field step_ms out) ms, not $best"
 grep -q '"fits": true' out || fail "the best does not fit"
-# Pipelines are sketched, and marked so.
-expect 0 plan search m.yaml train.global_batch_size=64 train.seq_len=8192 --most 50
-grep -q 'pp .* \*$' out || fail "no pipeline among 50: $(cat out)"
-grep -q 'reckoned from single layers' out || fail "a sketch is not called one"
+# Pipelines are planned, stage by stage, and a plan of the config says the same.
+expect 0 plan search m.yaml train.global_batch_size=64 parallel.pp=4 parallel.pp_schedule=1f1b --write -o pp.yaml --json
+grep -q '"exact": true' out || fail "no pipeline is planned"
+first() { grep -o "\"$1\": [0-9.e-]*" out | head -n 1 | sed 's/.*: //'; }
+best=$(first step_ms) bytes=$(first peak_bytes)
+expect 0 plan pp.yaml train.global_batch_size=64 --json
+[ "$(first step_ms)" = "$best" ] || fail "the config takes $(first step_ms) ms, not $best"
+calc "abs(($(first peak_bytes) + $(first baseline_bytes)) / $bytes - 1) < 0.001" || fail "not $bytes: $(cat out)"
+# What is given stays; layouts that are no powers of two are tried, too.
+expect 0 plan search m.yaml parallel.tp=2 parallel.zero=1 train.recompute=full train.micro_batch_size=4
+has out 'kept as given: parallel.tp=2, parallel.zero=1, train.micro_batch_size=4, train.recompute=full'
+! grep 'dp ' out | grep -v 'tp 2 with sp.*ZeRO-1, micro-batch 4 .*recompute full' || fail "another layout"
+expect 0 plan search m.yaml cluster=h100-24 train.global_batch_size=48 parallel.pp=3 --most 3
+grep -q 'pp 3' out || fail "three stages are not tried"
+expect 2 plan search m.yaml parallel.sp=false
+expect 2 plan search m.yaml parallel.pp=2 parallel.zero=3 train.global_batch_size=64
+expect 2 plan search m.yaml parallel.tp=5
+has err '16 devices are not shared by 5 ranks'
 
 expect 4 plan search llama-3.1-70b cluster=h100-8 train.global_batch_size=64
 grep -q 'GiB of each device' err || fail "$(cat err)"

@@ -32,13 +32,25 @@ expect 0 plan fit slow.csv -o fit.yaml --hold-out
 grep -q 'fitted to the others' out || fail "$(cat out)"
 expect 0 plan validate slow.csv --as nanotron-0.5
 # What cannot be reckoned is not used: another format, a pipeline of more stages than layers, nonsense.
-{ echo "$head,precision" && echo 'ok,8,1024,16,2816,32000,1,1024,8,1,1,1,4,0,1000,20,fp8' &&
+{ echo "$head,precision" && echo 'ok,8,1024,16,2816,32000,1,1024,8,1,1,1,4,0,1000,20,int8' &&
     echo 'ok,8,1024,16,2816,32000,1,1024,16,1,16,1,4,0,1000,20,bf16' &&
     echo 'ok,x,1024,16,2816,32000,1,1024,8,1,1,1,4,0,1000,20,bf16' &&
     echo 'ok,8,1024,16,2816,32000,1,1024,8,1,1,1,4,0,1000,20,bf16'; } >odd.csv
 expect 0 plan validate odd.csv --json
 grep -q '"rows": 4, "used": 1,' out || fail "$(cat out)"
 
+# Each row by the program that its source names, products of 8 bits and ranks that share a sequence among them; where no
+# number of micro-batches is told a pipeline is full.
+{ echo 'source,gpu,layers,hidden,heads,ffn,vocab,kv_heads,tied_emb,seq,gpus,tp,pp,cp,zero,recompute,precision,mbs,gbs_seqs,tok_s_gpu'
+    echo 'torchtitan,H100,32,4096,32,14336,128256,8,0,8192,8,1,1,1,3,selective,bf16,2,16,6000'
+    echo 'torchtitan,H100,32,4096,32,14336,128256,8,0,8192,8,1,1,1,3,selective,fp8,2,16,8500'
+    echo 'torchtitan,H100,32,4096,32,14336,128256,8,0,65536,8,1,1,2,3,full,fp8,1,,~2400'
+    echo 'Korthikanti,A100,96,12288,96,49152,51200,96,,2048,64,8,8,1,0,full,fp16,1,64,113'; } >others.csv
+expect 0 plan validate others.csv --as published --rows said2.csv --json
+grep -q '"rows": 4, "used": 4,' out || fail "$(cat out)"
+calc "$(field median_abs_rel_err out) < 0.2" || fail "$(cat out)"
+awk -F, 'NR == 2 { a = $11 } NR == 3 { b = $11 } END { exit !(b > 1.2 * a && b < 2 * a) }' said2.csv || fail "8 bits: $(cat said2.csv)"
+expect 0 plan validate others.csv --as torchtitan
 expect 2 plan validate slow.csv --as hopes
 expect 2 plan validate slow.csv --as athanor --calibration fit.yaml
 echo 'a,b' >none.csv

@@ -109,6 +109,16 @@ calc "($(field kl <(event step kto/metrics.jsonl)) - $(field kl <(event step kto
 expect 0 launch --ranks 2 -- train c.yaml run=kto_ranks $kto parallel.verify=false parallel.zero=3
 [ "$(field digest <(event step kto/metrics.jsonl))" = "$(field digest <(event step kto_ranks/metrics.jsonl))" ] ||
     fail "kto on two ranks comes to other weights"
+# In stages: validation and the reference go through them, too.
+for layout in "2 parallel.pp=2" "2 parallel.pp=2 parallel.pp_schedule=zb-h1" "4 parallel.pp=2 parallel.zero=2"; do
+    for objective in "memory train.objective=dpo" "kto $kto"; do
+        rm -rf staged
+        expect 0 launch --ranks ${layout%% *} -- train c.yaml run=staged ${objective#* } ${layout#* } parallel.verify=false
+        [ "$(results 'step|valid' ${objective%% *})" = "$(results 'step|valid' staged)" ] || fail "$objective under $layout is another"
+    done
+done
+expect 2 launch --ranks 2 -- train c.yaml run=no parallel.pp=2 train.reference_cache=false
+has err "a reference in memory is not there with parallel.pp"
 for objective in ipo apo-zero apo-down orpo; do
     expect 0 train c.yaml run=run_$objective train.objective=$objective
 done

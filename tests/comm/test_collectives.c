@@ -217,6 +217,33 @@ static void try_broadcast(const trial *t, int root) {
     free(want);
 }
 
+/* Part p of what rank r sends begins at element p * n of its numbers. */
+static void try_all_to_all(const trial *t) {
+    int64_t total = t->n * comm_size(t->c);
+    size_t part = (size_t)t->n * dtype_bytes(t->dt);
+    char *in = room(t, total), *out = room(t, total), *want = room(t, total);
+    fill(in, t->dt, my_rank(t), 0, total);
+    for (int r = 0; r < comm_size(t->c); r++)
+        fill(want + (size_t)r * part, t->dt, t->ranks[r], comm_rank(t->c) * t->n, t->n);
+    launch(t, &(comm_call){.kind = COMM_ALL_TO_ALL, .in = in, .out = out, .n = t->n, .dt = t->dt});
+    check_same(t, out, want, total, "all-to-all");
+    free(in);
+    free(out);
+    free(want);
+}
+
+static void try_shift(const trial *t) {
+    int n = comm_size(t->c), before = (comm_rank(t->c) + n - 1) % n;
+    void *in = room(t, t->n), *out = room(t, t->n), *want = room(t, t->n);
+    fill(in, t->dt, my_rank(t), 0, t->n);
+    fill(want, t->dt, t->ranks[before], 0, t->n);
+    launch(t, &(comm_call){.kind = COMM_SHIFT, .in = in, .out = out, .n = t->n, .dt = t->dt});
+    check_same(t, out, want, t->n, "shift");
+    free(in);
+    free(out);
+    free(want);
+}
+
 static void try_everything(const trial *t) {
     if (t->dt != DT_U8) {
         for (comm_sum op = COMM_SUM; op <= COMM_MAX; op++) {
@@ -232,6 +259,9 @@ static void try_everything(const trial *t) {
     }
     try_all_gather(t);
     try_broadcast(t, comm_size(t->c) - 1);
+    if (t->in_place) return;
+    try_all_to_all(t);
+    try_shift(t);
 }
 
 /* ---- on worlds ---- */
@@ -269,6 +299,8 @@ static void rank_tries_large(comm_world *w, void *ctx) {
         try_reduce_scatter(&t, COMM_SUM, how, !how);
         try_all_gather(&t);
         try_broadcast(&t, 0);
+        try_all_to_all(&t);
+        try_shift(&t);
     }
 }
 

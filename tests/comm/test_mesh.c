@@ -19,12 +19,14 @@ static void test_coordinates(void **state) {
     expect_line(&m, MESH_TP, 2, 1);
     expect_line(&m, MESH_CP, 3, 2);
     expect_line(&m, MESH_DP, 4, 3);
-    expect_line(&m, MESH_SHARD, 2, 1);
+    expect_line(&m, MESH_DATA, 12, 11);
+    expect_line(&m, MESH_SHARD, 6, 5);
     expect_line(&m, MESH_REPLICATE, 2, 1);
     expect_line(&m, MESH_PP, 2, 1);
     mesh_place(&m, &s, ((0 * 4 + 2) * 3 + 1) * 2);
     expect_line(&m, MESH_DP, 4, 2);
-    expect_line(&m, MESH_SHARD, 2, 0);
+    expect_line(&m, MESH_DATA, 12, 7);
+    expect_line(&m, MESH_SHARD, 6, 1);
     expect_line(&m, MESH_REPLICATE, 2, 1);
     expect_line(&m, MESH_CP, 3, 1);
     assert_null(m.axis[MESH_DP]);
@@ -36,6 +38,7 @@ static void rank_sees_peers(comm_world *w, void *ctx) {
         [MESH_WORLD] = {255, 255, 255, 255, 255, 255, 255, 255},
         [MESH_TP] = {3, 3, 12, 12, 48, 48, 192, 192},
         [MESH_DP] = {0x55, 0xaa, 0x55, 0xaa, 0x55, 0xaa, 0x55, 0xaa},
+        [MESH_DATA] = {0x55, 0xaa, 0x55, 0xaa, 0x55, 0xaa, 0x55, 0xaa},
         [MESH_SHARD] = {5, 10, 5, 10, 80, 160, 80, 160},
         [MESH_REPLICATE] = {0x11, 0x22, 0x44, 0x88, 0x11, 0x22, 0x44, 0x88},
         [MESH_CP] = {1, 2, 4, 8, 16, 32, 64, 128},

@@ -287,8 +287,9 @@ static void check_model(const char *name) {
 
 static void test_crowds(void **state) {
     (void)state;
-    static const char *const names[] = {"llama-gqa-tied", "gpt2-tanh-tied", "gemma2",
-                                        "smollm3",        "llama-ahead",    "qwen3-next"};
+    static const char *const names[] = {"llama-gqa-tied",    "gpt2-tanh-tied", "gemma2",
+                                        "smollm3",           "llama-ahead",    "qwen3-next",
+                                        "llama-sinks-chunks"};
     for (int i = 0; i < ARRAY_LEN(names); i++) check_model(names[i]);
 }
 

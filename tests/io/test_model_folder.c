@@ -80,6 +80,66 @@ static void test_factors_are_finite(void **state) {
     }
 }
 
+/* A file of an fp8 matrix [130,200] of byte i % 120 at element i, and factors 1, 2, ... of `down` x `across` blocks. */
+static char *with_grid(test_dir *d, int down, int across) {
+    enum { BITS = 130 * 200 };
+    char *path = path_join(d->mem, d->path, "grid.safetensors");
+    uint8_t *bytes = arena_alloc(d->mem, 1024 + BITS + 4 * (size_t)(down * across));
+    int n = snprintf((char *)bytes + 8, 512,
+                     "{\"w\":{\"dtype\":\"F8_E4M3\",\"shape\":[130,200],\"data_offsets\":[0,%d]},"
+                     "\"w_scale\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%d,%d]}}",
+                     BITS, down, across, BITS, BITS + 4 * down * across);
+    memcpy(bytes, &(uint64_t){(uint64_t)n}, 8);
+    for (int i = 0; i < BITS; i++) bytes[8 + n + i] = (uint8_t)(i % 120);
+    for (int i = 0; i < down * across; i++)
+        memcpy(bytes + 8 + n + BITS + 4 * i, &(float){1.0f + (float)i}, 4);
+    err e;
+    assert_ok(
+        file_write_atomic(path, bytes, 8 + (size_t)n + BITS + 4 * (size_t)(down * across), &e), e);
+    return path;
+}
+
+/* A matrix that stays in its file has its rows' numbers, whatever shares a factor; blocks that are narrower than kernels read do
+ * not stay, nor does anything if the caller cannot use it. */
+static void test_fp8_stays(void **state) {
+    test_dir *d = *state;
+    const struct {
+        int down, across;
+        bool stays;
+    } cases[] = {{1, 1, true}, {130, 1, true}, {2, 2, true}, {2, 7, true}, {2, 13, false}};
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        err e = {0};
+        hf_model m = {.a = d->mem, .fp8_stays = true};
+        param p = {
+            .name = "w", .rank = 2, .rows = 130, .cols = 200, .split = {.rows = 130, .cols = 200}};
+        assert_ok(st_open(&m.file, with_grid(d, cases[i].down, cases[i].across), &e), e);
+        const st_view *v = st_find(m.file, "w");
+        dtype stored;
+        int64_t at;
+        m.base = v->data;
+        assert_int_equal(hf_model_locate(&m, &p, &stored, &at), cases[i].stays);
+        if (cases[i].stays) {
+            assert_int_equal(stored, DT_FP8);
+            const fp8_row *rows = (const void *)((uintptr_t)m.base + (uintptr_t)at);
+            int across = cases[i].across, block = across == 1 ? 200 : across == 2 ? 128 : 32;
+            float got[200];
+            for (int r = 0; r < 130; r++) {
+                int down = cases[i].down == 130 ? r : cases[i].down == 2 ? r / 128 : 0;
+                assert_ptr_equal(rows[r].bits, v->data + r * 200);
+                fp8_row_read(&rows[r], 0, 200, got);
+                for (int c = 0; c < 200; c++)
+                    assert_float_equal(got[c],
+                                       fp8_e4m3((uint8_t)((r * 200 + c) % 120)) *
+                                           (float)(1 + down * across + c / block),
+                                       0);
+            }
+        }
+        m.fp8_stays = false;
+        assert_false(hf_model_locate(&m, &p, &stored, &at));
+        st_close(m.file);
+    }
+}
+
 static st_tensor vector_of(const char *name, const float *data, int64_t n) {
     return (st_tensor){.name = name, .dt = DT_F32, .rank = 1, .dims = {n}, .data = data};
 }
@@ -173,6 +233,7 @@ int main(void) {
         cmocka_unit_test(test_e4m3),
         cmocka_unit_test(test_blocks),
         IO_TEST(test_factors_are_finite),
+        IO_TEST(test_fp8_stays),
         IO_TEST(test_shards),
         IO_TEST(test_staged),
         IO_TEST(test_staged_spares_other_folders),

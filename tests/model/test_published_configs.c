@@ -246,6 +246,8 @@ static const struct {
     {"gpt2", "{\"n_layer\": 9223372036854775807}", "num_hidden_layers"},
     {"gpt2", "{\"n_layer\": 1e300}", "num_hidden_layers"},
     {"gpt2", "{\"n_head\": 7}", "num_attention_heads"},
+    {"t5-small", "{\"decoder_start_token_id\": 32128}", "decoder_start_id"},
+    {"t5-small", "{\"decoder_start_token_id\": null, \"pad_token_id\": 32128}", "pad_token_id"},
     {"smollm2-135m", "{\"num_key_value_heads\": 4}", "num_key_value_heads"},
     {"smollm2-135m", "{\"num_key_value_heads\": 0}", "num_key_value_heads"},
     {"smollm2-135m", "{\"head_dim\": 63}", "head_dim"},
@@ -325,6 +327,23 @@ static void read_user(arena *a, const char *text, model_config *mc) {
     json_decref(o);
 }
 
+/* One number for all layers overrules layer_types, as a list does. */
+static void check_linear(arena *a) {
+    static const char *const chosen[] = {"", ", \"linear_layers\": 0", ", \"linear_layers\": 1",
+                                         ", \"linear_layers\": [0, 1]"};
+    static const bool want[][2] = {{true, false}, {false, false}, {true, true}, {false, true}};
+    for (int i = 0; i < ARRAY_LEN(chosen); i++) {
+        model_config mc;
+        read_user(a,
+                  arena_printf(a,
+                               "{\"model_type\": \"qwen3_next\", \"num_hidden_layers\": 2, "
+                               "\"layer_types\": [\"linear_attention\", \"full_attention\"]%s}",
+                               chosen[i]),
+                  &mc);
+        for (int l = 0; l < 2; l++) assert_int_equal(model_layer(&mc, l).linear.Hv > 0, want[i][l]);
+    }
+}
+
 /* What the user says counts, whatever the base says it with. */
 static void test_user_keys(void **state) {
     (void)state;
@@ -346,6 +365,7 @@ static void test_user_keys(void **state) {
     assert_true(mc.rope.kind == ROPE_LINEAR && mc.rope.factor == 2 && mc.rope_theta == 5e5);
     read_user(a, "{\"preset\": \"mini.llm-1.4b\", \"max_position_embeddings\": 512}", &mc);
     assert_int_equal(mc.max_position_embeddings, 512);
+    check_linear(a);
     arena_free(a);
 }
 

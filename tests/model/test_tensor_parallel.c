@@ -24,10 +24,13 @@ static const char *const names[] = {"gpt2-tanh-tied",
                                     "mobilellm-shared",
                                     "minicpm",
                                     "llama-ahead",
+                                    "llama-sinks-chunks",
                                     "mixtral",
                                     "qwen2-moe",
                                     "deepseek-v2-groups",
-                                    "deepseek-v3"};
+                                    "deepseek-v3",
+                                    "qwen3-next",
+                                    "qwen3-next-tied"};
 
 /* Sizes that divide over 4 ranks, a vocabulary that does not, and dropout everywhere. */
 static model_config config_for(arena *a, const char *name, int64_t kv_heads) {
@@ -38,6 +41,9 @@ static model_config config_for(arena *a, const char *name, int64_t kv_heads) {
     mc.intermediate_size = 44;
     if (mc.num_experts) mc.moe_intermediate_size = 12, mc.router_aux_loss_coef = 0.02;
     if (mc.shared_expert_gate) mc.shared_expert_intermediate_size = 20;
+    if (model_has_states(&mc)) /* in the tied one all ranks have a key head, else four share two */
+        mc.linear_num_key_heads = mc.tie_word_embeddings ? 4 : 2,
+        mc.linear_num_value_heads = mc.tie_word_embeddings ? 4 : 8;
     mc.vocab_size = 89;
     mc.embd_pdrop = 0.1, mc.resid_pdrop = 0.2, mc.attn_pdrop = 0.15;
     return mc;

@@ -680,6 +680,10 @@ static void no_cases(case_list *l) {
 #define cases_GATHER_ROWS no_cases
 #define cases_SCATTER_SUM no_cases
 #define cases_GATHER_COLS no_cases
+#define cases_GATHER_KV no_cases
+#define cases_SPLIT_HEADS no_cases
+#define cases_JOIN_HEADS no_cases
+#define cases_RING_ATTENTION no_cases
 #define cases_RMSNORM_RANKS no_cases
 #define cases_LAYERNORM_RANKS no_cases
 

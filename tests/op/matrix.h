@@ -309,9 +309,6 @@ static inline void check_op(const backend *b, op_kind kind, dtype dt) {
     for (int i = 0; i < l.n; i++)
         for (int way = 0; way < 4; way++) {
             bool left_out = b->slow && l.items[i].heavy && way != heavy_way(i, dt);
-            /* GPUs have no kernel for a bias by distance: op/rules/attention.c refuses it */
-            left_out |= kind == OP_ATTENTION && l.items[i].in[6].rows &&
-                        dev_get_kind(b->devs[0]) == DEV_CUDA;
             if (is_tried(dt, i, way) && !left_out)
                 check_trial(&l.items[i], b, dt, way & 1, way & 2);
         }

@@ -6,6 +6,7 @@
 #include "test.h"
 
 #include "base/arena.h"
+#include "base/fp8.h"
 #include "base/quant.h"
 #include "op/op.h"
 
@@ -17,8 +18,9 @@ static inline void restart_with_sleeping_threads(char **argv) {
 }
 
 static const char *const ISAS[] = {"base", "avx2", "avx512", "avx512_bf16"};
-static const dtype FORMATS[] = {DT_F16,  DT_BF16, DT_Q4_0, DT_Q4_1, DT_Q5_0,
-                                DT_Q5_1, DT_Q8_0, DT_Q4_K, DT_Q5_K, DT_Q6_K};
+static const dtype FORMATS[] = {DT_F16,  DT_BF16, DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1,
+                                DT_Q8_0, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_FP8};
+enum { GPU_FORMATS = ARRAY_LEN(FORMATS) - 1 }; /* all but fp8 */
 
 static inline dev *open_dev(const char *isa, int threads) {
     dev *d;
@@ -89,8 +91,33 @@ typedef struct weights {
     float *value; /* [rows, cols] */
 } weights;
 
+/* Rows of 8-bit floats, a factor for every 32 columns, or one for a row; at an odd address, with subnormals and both zeros. */
+static inline weights make_fp8(arena *a, int64_t rows, int64_t cols, uint32_t seed) {
+    weights w = {.t = {.dt = DT_FP8, .rows = rows, .cols = cols, .ld = cols}};
+    fp8_row *list = arena_alloc(a, sizeof *list * (size_t)rows);
+    uint8_t *bits = (uint8_t *)arena_alloc(a, (size_t)(rows * cols) + 1) + 1;
+    int64_t blocks = (cols + 31) / 32;
+    float *factor = arena_alloc(a, sizeof *factor * (size_t)(rows * blocks));
+    for (int64_t i = 0; i < rows * cols; i++) {
+        bits[i] = (uint8_t)next_random(&seed);
+        if ((bits[i] & 127) == 127) bits[i] ^= 1; /* no number */
+    }
+    for (int64_t i = 0; i < rows * blocks; i++) factor[i] = 1e-2f * random_unit(&seed);
+    w.value = arena_alloc(a, (size_t)(rows * cols) * sizeof(float));
+    for (int64_t r = 0; r < rows; r++) {
+        list[r] =
+            (fp8_row){bits + r * cols, factor + r * blocks, r % 3 ? FP8_LEAST_SHIFT : FP8_WHOLE};
+        for (int64_t i = 0; i < cols; i++)
+            w.value[r * cols + i] =
+                fp8_e4m3(bits[r * cols + i]) * factor[r * blocks + (r % 3 ? i / 32 : 0)];
+    }
+    w.t.data = list;
+    return w;
+}
+
 /* At an odd address, rows one block apart more than they need. */
 static inline weights make_weights(arena *a, dtype dt, int64_t rows, int64_t cols, uint32_t seed) {
+    if (dt == DT_FP8) return make_fp8(a, rows, cols, seed);
     const quant_format *f = quant_by_dtype(dt);
     weights w = {.t = {.dt = dt, .rows = rows, .cols = cols, .ld = cols + f->block}};
     int64_t row = dtype_span_bytes(dt, w.t.ld);

@@ -18,6 +18,7 @@ import ahead
 import encoders
 import experts
 import reference
+import sinks
 
 
 FAMILIES = ["gpt2", "gpt_neox", "phi", "olmo", "olmo2", "llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3",
@@ -61,7 +62,7 @@ def new_model(config, dtype=torch.float32):
     if cls is None:
         config._attn_implementation = config._experts_implementation = "eager"
         cls = transformers.AutoModelForCausalLM._model_mapping[type(config)]
-    return ahead.add_modules(cls(config)).to(dtype).eval()
+    return ahead.add_modules(sinks.extend(cls(config))).to(dtype).eval()
 
 
 def copy_of(model, dtype=torch.float32):

@@ -197,6 +197,10 @@ MODELS = [
      LlamaConfig(num_hidden_layers=2, hidden_size=28, num_attention_heads=4, num_key_value_heads=2, head_dim=10,
                  intermediate_size=38, vocab_size=83, max_position_embeddings=96, rope_parameters=rope(),
                  athanor=dict(num_nextn_predict_layers=2, mtp_loss_weight=0.4), **ENDS), 2, 23, 47),
+    ("llama-sinks-chunks",
+     LlamaConfig(num_hidden_layers=3, hidden_size=30, num_attention_heads=5, num_key_value_heads=1, head_dim=12,
+                 intermediate_size=38, vocab_size=87, max_position_embeddings=96, rope_parameters=rope(),
+                 athanor=dict(attention_sinks=True, attention_chunk_size=[5, 0, 16]), **ENDS), 2, 39, 52),
     ("mixtral",
      MixtralConfig(num_hidden_layers=2, hidden_size=30, num_attention_heads=6, num_key_value_heads=2, head_dim=14,
                    intermediate_size=26, vocab_size=91, max_position_embeddings=96, num_local_experts=5,
@@ -285,7 +289,7 @@ PACKED = {
     "qwen1": [9, 14], "qwen2-window": [19, 3, 12], "qwen3-tied": [8, 15], "gemma2": [17, 2, 13], "gemma3": [20, 1, 12],
     "openelm": [14, 9], "mobilellm-shared": [6, 16], "minicpm": [11, 2, 10], "mistral": [14, 10],
     "qwen3-next-tied": [39, 1, 2, 14],
-    "llama-ahead": [9, 2, 1, 12],
+    "llama-ahead": [9, 2, 1, 12], "llama-sinks-chunks": [17, 1, 5, 12],
     "deepseek-v2": [9, 1, 14], "deepseek-v3": [8, 17], "deepseek-v3-ahead": [10, 1, 2, 7],
 }
 # Ten steps of AdamW.

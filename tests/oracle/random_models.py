@@ -155,6 +155,15 @@ def llama(d):
                        pad_token_id=d.pad(), rope_parameters=scaled_rope(d, d.head_dim // 2))
 
 
+def llama_sinks(d):
+    """With sinks, chunks in some layers, or both (sinks.py)."""
+    config = llama(d)
+    chunks, has_chunks = [d.one(0, d.window()) for _ in range(d.layers)], d.flag()
+    config.athanor = dict(attention_sinks=True) if not has_chunks or d.flag() else {}
+    config.athanor |= dict(attention_chunk_size=chunks) if has_chunks else {}
+    return config
+
+
 def mistral(d):
     d.head_dim = max(d.head_dim, 6)
     return MistralConfig(**d.llama_keys(d.free_width()), head_dim=d.head_dim, pad_token_id=d.pad(), rope_parameters=rope(d),
@@ -359,11 +368,11 @@ def mt5(d):
     return encoder_decoder(d, MT5Config)
 
 
-FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olmo, olmo2=olmo2, mistral=mistral,
-                llama=llama, llama_interleaved=llama_interleaved, smollm3=smollm3, qwen1=qwen1, qwen2=qwen2, qwen3=qwen3, gemma2=gemma2,
-                gemma3=gemma3, mixtral=mixtral, olmoe=olmoe, qwen2_moe=qwen2_moe, qwen3_moe=qwen3_moe, qwen3_next=qwen3_next,
-                deepseek_v2=deepseek_v2, deepseek_v3=deepseek_v3, minicpm3=minicpm3, openelm=openelm, mobilellm=mobilellm,
-                minicpm=minicpm, t5=t5, mt5=mt5)
+FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olmo, olmo2=olmo2, mistral=mistral, llama=llama,
+                llama_sinks=llama_sinks, llama_interleaved=llama_interleaved, smollm3=smollm3, qwen1=qwen1, qwen2=qwen2,
+                qwen3=qwen3, gemma2=gemma2, gemma3=gemma3, mixtral=mixtral, olmoe=olmoe, qwen2_moe=qwen2_moe,
+                qwen3_moe=qwen3_moe, qwen3_next=qwen3_next, deepseek_v2=deepseek_v2, deepseek_v3=deepseek_v3, minicpm3=minicpm3,
+                openelm=openelm, mobilellm=mobilellm, minicpm=minicpm, t5=t5, mt5=mt5)
 
 
 def without_derivable_windows(config):

@@ -70,7 +70,7 @@ static void check_causality(golden *g, int k, int border) {
 
 static void test_causality(void **state) {
     (void)state;
-    for (int m = 0; m < golden_models() && m < ARRAY_LEN(names); m++) {
+    for (int m = 0; m < ARRAY_LEN(golden_names) && m < ARRAY_LEN(names); m++) {
         golden g;
         golden_open(&g, names[m], (plan_spec){.compute = DT_F32, .document_mask = true});
         int border = g.T / 2;
@@ -160,7 +160,7 @@ static double module_distance(served *s) {
 
 static void test_module_in_pages(void **state) {
     (void)state;
-    for (int m = 0; m < golden_models() && m < ARRAY_LEN(names); m++) {
+    for (int m = 0; m < ARRAY_LEN(golden_names) && m < ARRAY_LEN(names); m++) {
         served s = {.of_seq = 8};
         golden_open(&s.g, names[m],
                     (plan_spec){.compute = DT_F32,

@@ -20,6 +20,7 @@ static const char *const refused[][2] = {
     {"qwen3-next", ""},
     {"qwen3-next-tied", ""},
     {"phi-qknorm", "model.qk_norm"},
+    {"llama-sinks-chunks", "model.attention_chunk_size"},
     {"smollm3-window", "model.sliding_window"},
     {"qwen2-window", "model.sliding_window"},
     {"qwen3-bias-window", "model.attention_bias"},

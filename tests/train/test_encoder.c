@@ -7,6 +7,8 @@
 #include <math.h>
 
 #include "infer/generate.h"
+#include "infer/source_scorer.h"
+#include "infer/token_report.h"
 #include "interchange/open_model.h"
 #include "io/hf/hf_weights.h"
 #include "io/safetensors/safetensors.h"
@@ -72,8 +74,49 @@ static void check_text(const char *folder) {
     st_close(r);
 }
 
+/* Three requests of one source, scored token by token: sums of transformers' log-probabilities. */
+static void check_scores(const char *folder) {
+    enum { N = 3 };
+    st_reader *r;
+    open_model m;
+    err e = {0};
+    read_golden(&r, folder);
+    int n = (int)st_find(r, "ids")->numel;
+    int32_t *ids = elements(r, "ids", DT_I32), *both = xmalloc(sizeof *both * 2 * (size_t)n);
+    float *want = elements(r, "logits", DT_F32), *nll = xmalloc(sizeof *nll * (size_t)n);
+    for (int i = 0; i < 2 * n; i++) both[i] = ids[i % n];
+    assert_ok(open_model_read(&m, folder, 1, &e), e);
+    open_model_set_source(&m, n);
+    assert_ok(open_model_load(&m, n + 1, 0, &e), e);
+    generator g = open_model_generator(&m);
+    source_scorer s = {.g = &g};
+    score_options opt = {0};
+    score_stats stats;
+    const int scored[N] = {n, 1, n / 2};
+    score_request q[N] = {0};
+    for (int i = 0; i < N; i++) q[i] = (score_request){both, n + scored[i], scored[i], 0, NULL};
+    q[2].nll = nll;
+    assert_ok(source_scorer_run(&s, q, N, &opt, &stats, &e), e);
+    int64_t V = m.config.vocab_size;
+    for (int i = 0; i < N; i++) {
+        double sum = 0;
+        for (int k = 0; k < scored[i]; k++) {
+            double p = (double)want[k * V + ids[k]] - logits_log_sum(want + k * V, (int32_t)V);
+            if (i == 2) assert_true(fabs(p + (double)nll[k]) < 1e-4);
+            sum += p;
+        }
+        assert_true(fabs(sum - q[i].loglik) < 1e-4 * n);
+    }
+    source_scorer_free(&s);
+    generator_free(&g);
+    free(ids), free(both), free(want), free(nll);
+    open_model_close(&m);
+    st_close(r);
+}
+
 static void test_text(void **state) {
     (void)state;
+    for (int i = 0; i < ARRAY_LEN(MODELS); i++) check_scores(MODELS[i]);
     for (int i = 0; i < ARRAY_LEN(MODELS); i++) check_text(MODELS[i]);
 }
 

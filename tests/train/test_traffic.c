@@ -72,7 +72,8 @@ static int64_t total(const comm_counts *c) {
 }
 
 static void compare(const rank_job *j, int rank, const char *what) {
-    static const comm_kind kinds[] = {COMM_REDUCE_SCATTER, COMM_ALL_GATHER, COMM_SEND};
+    static const comm_kind kinds[] = {COMM_REDUCE_SCATTER, COMM_ALL_GATHER, COMM_SEND,
+                                      COMM_ALL_TO_ALL, COMM_SHIFT};
     for (int i = 0; i < ARRAY_LEN(kinds); i++) {
         comm_kind k = kinds[i];
         if (j->planned.sent_bytes[k] != j->counted.sent_bytes[k] ||
@@ -170,9 +171,21 @@ static void test_pipelines(void **state) {
     check(OLMO2, 4, "parallel.pp=2 parallel.tp=2 parallel.sp=true");
 }
 
+static void test_contexts(void **state) {
+    (void)state;
+    check(LLAMA, 2, "parallel.cp=2");
+    check(LLAMA, 2, "parallel.cp=2 parallel.cp_kind=ulysses train.recompute=full");
+    check(LLAMA, 4, "parallel.cp=4 parallel.cp_kind=ring train.precision=bf16");
+    check(LLAMA, 4,
+          "parallel.dp=2 parallel.cp=2 parallel.cp_kind=ring parallel.zero=3 train.recompute=full");
+    check(OLMO2, 4, "parallel.cp=2 parallel.tp=2 parallel.sp=true");
+    check(LLAMA, 4, "parallel.cp=2 parallel.pp=2 parallel.cp_kind=ring parallel.zero=1");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_data_parallel), cmocka_unit_test(test_zero),
-        cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_pipelines)};
+        cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_pipelines),
+        cmocka_unit_test(test_contexts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,6 +35,18 @@ static status read_numbers(const cli_args *args, cost_wish *w, err *e) {
     return ST_OK;
 }
 
+/* Hours that are known, of a run whose FLOPs are known, too: what share of the peak that is. */
+static status check_hours(const cost_wish *w, double hours, err *e) {
+    if (hours <= 0 || w->params <= 0) return ST_OK;
+    double mfu = 6 * w->params * w->tokens / (hours * 3600 * w->peak_flops);
+    if (mfu <= 1) return ST_OK;
+    err_at(
+        e, ST_USAGE, "--hours",
+        "%.4g device-hours are too few for it: it would run at %.3g times the peak of %.4g TFLOP/s",
+        hours, mfu, w->peak_flops / 1e12);
+    return err_hint(e, "at an MFU of 0.4 it takes %.4g", hours * mfu / 0.4);
+}
+
 /* --params and --tokens instead of a config, with an MFU; or --hours, where these are known. */
 static status read_by_hand(const cli_args *args, cost_wish *w, err *e) {
     int64_t n;
@@ -55,7 +67,11 @@ static status read_by_hand(const cli_args *args, cost_wish *w, err *e) {
     w->devices = (int)n;
     w->step_s = hours * 3600 / w->devices;
     w->steps = 1;
-    return ST_OK;
+    snprintf(w->device, sizeof w->device, "%s", on.device_name);
+    if (hours > 0 && w->params > 0)
+        w->mfu = 6 * w->params * w->tokens / (hours * 3600 * w->peak_flops);
+    if (hours > 0 && w->params <= 0) w->mfu = 0;
+    return check_hours(w, hours, e);
 }
 
 static double steps_of(const config *c, const clock_time *t) {
@@ -84,6 +100,8 @@ static status read_clocked(config *c, cost_wish *w, err *e) {
         w->mfu = clock_mfu(&t);
         w->dollars_per_hour = on.dollars_per_hour;
         w->watts = on.watts;
+        w->peak_flops = t.peak_flops;
+        snprintf(w->device, sizeof w->device, "%s", on.device_name);
     }
     plan_free(p);
     dev_close(meta);
@@ -112,6 +130,8 @@ static json_t *sum_json(const cost_wish *w, const cost_sum *s) {
         json_f64(s->run_s / DAY), "device_hours", json_f64(s->device_hours), "all_hours",
         json_f64(s->all_hours), "overhead_hours", s->overhead_hours, "kwh", json_f64(s->kwh),
         "dollars", json_f64(s->dollars), "lost_share", json_f64(1 - s->ideal_s / s->run_s));
+    json_object_set_new(o, "device", json_cstr(w->device));
+    if (w->mfu > 0) json_object_set_new(o, "mfu", json_f64(w->mfu));
     if (s->devices_needed)
         json_object_set_new(o, "devices_needed", json_integer(s->devices_needed));
     if (s->speed_up > 0)
@@ -126,8 +146,10 @@ static void print_sum(const cost_wish *w, const cost_sum *s) {
     if (s->flops > 0)
         printf("%.3g FLOPs (6 N D: %.3g parameters, %.3g tokens, %.0f for each parameter)\n",
                s->flops, w->params, w->tokens, s->tokens_per_param);
-    printf("  %-22s %12.1f days on %d devices%s\n", "main run", s->run_s / DAY, w->devices,
-           w->step_s > 0 ? "" : ", at that MFU");
+    printf("  %-22s %12.1f days on %d x %s\n", "main run", s->run_s / DAY, w->devices, w->device);
+    if (w->mfu > 0)
+        printf("  %-22s %12.1f %% of %.4g TFLOP/s%s\n", "MFU", 100 * w->mfu, w->peak_flops / 1e12,
+               w->step_s > 0 ? "" : ", assumed");
     if (w->preemptions_per_hour > 0)
         printf("  %-22s %12.1f %% of that are lost to preemptions and checkpoints; one each %.0f "
                "minutes is best\n",
@@ -141,8 +163,8 @@ static void print_sum(const cost_wish *w, const cost_sum *s) {
         printf("  %-22s %12.0f dollars, at %.2f for a device and hour\n", "money", s->dollars,
                w->dollars_per_hour);
     if (s->devices_needed)
-        printf("  %-22s %12d devices for %.1f days\n", "to be done in time", s->devices_needed,
-               w->deadline_s / DAY);
+        printf("  %-22s %12d devices for %.1f days%s\n", "to be done in time", s->devices_needed,
+               w->deadline_s / DAY, w->serial > 0 ? ", if all work were shared" : "");
     if (s->speed_up > 0)
         printf("  %-22s %12.2f times one device, at most %.1f (Amdahl)\n", "with serial work",
                s->speed_up, s->speed_limit);
@@ -199,6 +221,9 @@ static const cli_option options[] = {
 static const cli_rule rules[] = {{"devices", CLI_NEEDS, "params|hours", NULL},
                                  {"mfu", CLI_NEEDS, "params", NULL},
                                  {"tflops", CLI_NEEDS, "params", NULL},
+                                 {"serial", CLI_NEEDS, "params", NULL},
+                                 {"mfu", CLI_EXCLUDES, "hours", NULL},
+                                 {"serial", CLI_EXCLUDES, "hours", NULL},
                                  {0}};
 
 const cli_command command_plan_cost = {

@@ -14,6 +14,8 @@
 
 typedef struct finding {
     config *c;
+    search_kept kept;
+    strbuf given; /* "parallel.tp=2, ..." */
     cluster on;
     plan *p;
     dev *meta;
@@ -21,6 +23,73 @@ typedef struct finding {
     search_result found;
     double seconds;
 } finding;
+
+/* What the user has given is kept. */
+static int keep(finding *f, const char *key, int64_t value, int without) {
+    if (strcmp(config_where(f->c, key), "default") == 0 || value == CONFIG_AUTO) return without;
+    strbuf_printf(&f->given, "%s%s=%ld", f->given.len ? ", " : "", key, (long)value);
+    return (int)value;
+}
+
+static int keep_word(finding *f, const char *key, int value, const char *word) {
+    if (strcmp(config_where(f->c, key), "default") == 0) return -1;
+    strbuf_printf(&f->given, "%s%s=%s", f->given.len ? ", " : "", key, word);
+    return value;
+}
+
+static int or_1(int kept) {
+    return kept ? kept : 1;
+}
+
+/* What no layout of the search can keep. */
+static status check_kept(const finding *f, err *e) {
+    const config *c = f->c;
+    const search_kept *k = &f->kept;
+    int64_t ranks = (int64_t)or_1(k->tp) * or_1(k->pp) * or_1(k->dp);
+    int devices = cluster_devices(&f->on);
+    if (devices % ranks || (k->tp && k->pp && k->dp && ranks != devices)) {
+        config_error(c, e,
+                     k->tp > 1   ? "parallel.tp"
+                     : k->pp > 1 ? "parallel.pp"
+                                 : "parallel.dp",
+                     "%d devices are not shared by %ld ranks (dp %d, tp %d, pp %d)", devices,
+                     (long)ranks, or_1(k->dp), or_1(k->tp), or_1(k->pp));
+        return err_hint(e, "cluster=%s has %d of them", c->cluster, devices);
+    }
+    if (strcmp(config_where(c, "parallel.sp"), "default") != 0 && !c->parallel.sp && k->tp != 1) {
+        config_error(c, e, "parallel.sp", "layouts with tp are searched with sp beside it only");
+        return err_hint(e, "leave parallel.sp out, or set parallel.tp=1");
+    }
+    if (c->parallel.cp > 1) {
+        config_error(c, e, "parallel.cp", "layouts with context parallelism are not searched");
+        return err_hint(e, "athanor plan CONFIG plans one");
+    }
+    if (k->pp > 1 && k->zero > 1) {
+        config_error(c, e, "parallel.zero",
+                     "pipelines are searched with zero 0 and 1: what zero %d moves in every "
+                     "micro-batch is slow there",
+                     k->zero);
+        return err_hint(e, "parallel.zero=1, or plan that layout itself: athanor plan CONFIG");
+    }
+    return ST_OK;
+}
+
+static status read_kept(finding *f, err *e) {
+    static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)};
+    config *c = f->c;
+    search_kept *k = &f->kept;
+    k->tp = keep(f, "parallel.tp", c->parallel.tp, 0);
+    k->pp = keep(f, "parallel.pp", c->parallel.pp, 0);
+    k->dp = keep(f, "parallel.dp", c->parallel.dp, 0);
+    k->zero = keep(f, "parallel.zero", c->parallel.zero, -1);
+    k->chunks = keep(f, "parallel.virtual", c->parallel.virtual, 0);
+    k->schedule = keep_word(f, "parallel.pp_schedule", c->parallel.pp_schedule,
+                            schedule_name((schedule_kind)c->parallel.pp_schedule));
+    k->micro_batch = keep(f, "train.micro_batch_size", c->train.micro_batch_size, 0);
+    k->recompute =
+        keep_word(f, "train.recompute", c->train.recompute, policies[c->train.recompute]);
+    return check_kept(f, e);
+}
 
 /* The plan of one rank that has one sequence: what does not depend on the layout. */
 static status plan_base(finding *f, err *e) {
@@ -45,6 +114,7 @@ static status search(finding *f, const cli_args *args, err *e) {
     search_spec what = {.base = f->p->spec,
                         .global_batch = f->c->train.global_batch_size,
                         .most = (int)most,
+                        .kept = f->kept,
                         .pipelines = !cli_has(args, "exact")};
     int64_t began = clock_now_ns();
     status st = search_layouts(&f->found, f->a, f->meta, &what, &f->on, e);
@@ -86,6 +156,7 @@ static void print_table(const finding *f) {
         "those that fit and reach the global batch of %ld, the fastest:\n\n",
         r->tried, cluster_devices(&f->on), f->on.device_name, f->seconds, r->too_large,
         cluster_usable_bytes(&f->on) / (1 << 30), r->unfit, (long)f->c->train.global_batch_size);
+    if (f->given.len) strbuf_printf(&text, "kept as given: %s\n\n", strbuf_cstr(&f->given));
     strbuf_printf(&text, "%12s %14s %6s %8s %8s  %s\n", "step, ms", "tokens/s/dev", "MFU", "bubble",
                   "GiB", "layout");
     bool sketched = false;
@@ -99,7 +170,8 @@ static void print_table(const finding *f) {
         strbuf_puts(&text, x->exact ? "\n" : " *\n");
         sketched |= !x->exact;
     }
-    if (sketched) strbuf_puts(&text, "\n* reckoned from single layers, as all pipelines are\n");
+    if (sketched)
+        strbuf_puts(&text, "\n* reckoned from single layers: too many stages to plan each\n");
     if (r->n > 1) {
         strbuf_puts(&text, "\nThe first before the second: ");
         search_explain(&r->found[0], &r->found[1], &text);
@@ -149,6 +221,7 @@ static status run(finding *f, const cli_args *args, err *e) {
         return err_hint(e, "add cluster=h100-64, for example");
     }
     TRY(on_cluster_find(f->c, &f->on, e));
+    TRY(read_kept(f, e));
     TRY(plan_base(f, e));
     TRY(search(f, args, e));
     if (args->json)
@@ -164,13 +237,14 @@ static status cmd_plan_search(const cli_args *args, err *e) {
     plan_free(f.p);
     if (f.meta) dev_close(f.meta);
     config_free(f.c);
+    strbuf_free(&f.given);
     arena_free(f.a);
     return st;
 }
 
 static const cli_option options[] = {
     {"most", "N", "layouts that are shown (5)"},
-    {"exact", NULL, "only layouts that are planned and clocked as they would run: no pipelines"},
+    {"exact", NULL, "only layouts without a pipeline"},
     {"write", NULL, "writes the config with the first layout: to -o, or NAME.best.yaml"},
     {0}};
 

@@ -1,6 +1,7 @@
 /* athanor plan validate, plan fit: the clock beside measured rows. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "app/frame/cli.h"
 #include "base/file.h"
@@ -115,10 +116,15 @@ static status find_model(const cli_args *args, const cluster *c, measured_model 
 static status cmd_plan_validate(const cli_args *args, err *e) {
     measured_rows r = {0};
     measured_model m;
+    const char *as = cli_value(args, "as");
+    bool published = as && strcmp(as, "published") == 0;
     status st = open_rows(args, &r, e);
-    if (st == ST_OK) st = find_model(args, &r.c, &m, e);
+    if (st == ST_OK && !published) st = find_model(args, &r.c, &m, e);
     if (st == ST_OK) {
-        measured_predict(&r, &m);
+        if (published)
+            measured_predict_published(&r);
+        else
+            measured_predict(&r, &m);
         st = check_used(args, &r, e);
         if (st == ST_OK) st = report(args, &r, "as it is", e);
     }
@@ -178,7 +184,9 @@ static status cmd_plan_fit(const cli_args *args, err *e) {
 }
 
 static const cli_option validate_options[] = {
-    {"as", "RUNTIME", "whose run it was: athanor or nanotron-0.5 (athanor)"},
+    {"as", "RUNTIME",
+     "whose run it was: athanor, nanotron-0.5, megatron, torchtitan, or published: as each row's "
+     "source says (athanor)"},
     {"calibration", "FILE", "what plan fit wrote"},
     {"rows", "OUT.csv", "what was said of each row"},
     {0}};

@@ -49,7 +49,7 @@ static status run_references(verification *v, err *e) {
     TRY(run_one(v, v->exact_precision, &v->one, e));
     v->one_fp32 = v->one;
     bool shares = false;
-    for (int i = 0; i < v->n; i++) shares |= v->layouts[i].tp > 1;
+    for (int i = 0; i < v->n; i++) shares |= !layout_is_exact(&v->layouts[i]);
     if (v->exact_precision == CONFIG_PRECISION_FP32 || !shares) return ST_OK;
     return run_one(v, CONFIG_PRECISION_FP32, &v->one_fp32, e);
 }
@@ -64,13 +64,13 @@ static status run_way(verification *v, const layout *l, const layout_way *way, l
 /* With exact sums, then with ordinary ones; *r is the result of the former. */
 static status run_layout(verification *v, const layout *l, layout_result **r, layout_verdict *k,
                          err *e) {
-    const layout_result *one = l->tp > 1 ? v->one_fp32 : v->one;
+    const layout_result *one = layout_is_exact(l) ? v->one : v->one_fp32;
     layout_way exact = {.precision = one->way.precision, .steps = v->steps};
     layout_way ordinary = {.precision = one->way.precision,
                            .steps = v->steps < ORDINARY_STEPS ? v->steps : ORDINARY_STEPS,
                            .ordinary = true};
     layout_result *other;
-    *k = (layout_verdict){.exact = l->tp == 1};
+    *k = (layout_verdict){.exact = layout_is_exact(l)};
     TRY(run_way(v, l, &exact, r, e));
     *k = layout_compare(v->t, l, one, *r);
     if (!k->ok) return ST_OK;
@@ -143,7 +143,7 @@ static status tell(verification *v, err *e) {
                  v->broken, v->n, v->first);
     else
         snprintf(detail, sizeof detail,
-                 "%d layouts, one digest: %s after %d steps; tp, sp and ordinary sums: losses "
+                 "%d layouts, one digest: %s after %d steps; tp, sp, cp and ordinary sums: losses "
                  "within %.1e",
                  v->n, digest, v->steps, v->loss_error);
     if (v->speaks && v->args->json) {

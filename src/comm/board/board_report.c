@@ -27,7 +27,8 @@ static double seconds_since(_Atomic int64_t const *ns, int64_t now) {
 
 const char *comm_kind_name(comm_kind kind) {
     static const char *const names[COMM_KINDS] = {"all-reduce", "reduce-scatter", "all-gather",
-                                                  "broadcast",  "send",           "barrier"};
+                                                  "broadcast",  "send",           "all-to-all",
+                                                  "shift",      "barrier"};
     return names[kind];
 }
 

@@ -20,6 +20,7 @@
 extern const gpu_image KERNEL_IMAGE;
 #endif
 
+#define KERNEL_BLOCKS(name, args_type, most_threads, blocks) KERNEL(name, args_type, most_threads)
 #define KERNEL(name, args_type, most_threads)                                                      \
     static void name##_body(const args_type *a);                                                   \
     static void name##_entry(const void *a) {                                                      \

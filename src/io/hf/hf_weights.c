@@ -553,6 +553,34 @@ void hf_model_close(hf_model *m) {
     *m = (hf_model){0};
 }
 
+/* The rows of a matrix of 8-bit floats. */
+static fp8_row *make_rows(arena *a, const hf_weight *w) {
+    int64_t rows = w->v->dims[0], cols = w->v->dims[1], shift = FP8_WHOLE;
+    const fp8_grid *g = &w->grid;
+    int64_t down = (rows + g->rows - 1) / g->rows;
+    float *factor = ARENA_ARRAY(a, float, down * g->across);
+    fp8_row *list = ARENA_ARRAY(a, fp8_row, rows);
+    for (int64_t i = 0; i < down * g->across; i++) factor[i] = fp8_factor(g->scale, g->dt, i);
+    if (g->cols < cols)
+        for (shift = 0; (int64_t)1 << shift < g->cols;) shift++;
+    for (int64_t r = 0; r < rows; r++)
+        list[r] = (fp8_row){w->v->data + r * cols, factor + r / g->rows * g->across, shift};
+    return list;
+}
+
+/* NULL: its factors do not lie as kernels want them. */
+static const fp8_row *rows_of(hf_model *m, const st_view *v) {
+    hf_weight w = {.v = v};
+    err unread;
+    if (find_scale(m->file, &w, &unread) != ST_OK || !w.scale) return NULL;
+    bool wide = w.grid.cols >= v->dims[1] || w.grid.cols >= (int64_t)1 << FP8_LEAST_SHIFT;
+    if (!wide) return NULL;
+    if (!m->fp8) m->fp8 = ARENA_ARRAY(m->a, fp8_row *, st_count(m->file));
+    fp8_row **rows = &m->fp8[v - st_get(m->file, 0)];
+    if (!*rows) *rows = make_rows(m->a, &w);
+    return *rows;
+}
+
 static bool is_computed_with(const st_view *v) {
     bool known = v->dt == DT_F32 || v->dt == DT_BF16 || v->dt == DT_F16;
     return known && (uintptr_t)v->data % dtype_bytes(v->dt) == 0;
@@ -561,14 +589,17 @@ static bool is_computed_with(const st_view *v) {
 /* Files are mapped one by one, so the distance from `base` is one of addresses, not of pointers
  * into the same object. */
 bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes) {
-    const hf_model *m = ctx;
+    hf_model *m = ctx;
     if (p->rank == 1 || held_is_transposed(p, m->order) || held_is_reordered(p, m->order))
         return false;
     const st_view *v = hf_find_view(m->file, p->name);
     CHECK(v, "tensor %s was checked", p->name);
-    if (!is_computed_with(v) || v->dims[0] != param_whole_rows(p)) return false;
-    *stored = v->dt;
-    *offset_bytes = (int64_t)((uintptr_t)v->data - (uintptr_t)m->base);
+    if (v->dims[0] != param_whole_rows(p)) return false;
+    const fp8_row *rows = m->fp8_stays ? rows_of(m, v) : NULL;
+    if (!rows && !is_computed_with(v)) return false;
+    const void *at = rows ? (const void *)rows : v->data;
+    *stored = rows ? DT_FP8 : v->dt;
+    *offset_bytes = (int64_t)((uintptr_t)at - (uintptr_t)m->base);
     return true;
 }
 

@@ -70,8 +70,9 @@ const int64_t *hf_file_rows(arena *a, const param *p, hf_order order);
  *
  * Matrices that lie in its files as they are computed with stay there, what does not is read into
  * masters. A matrix stays when it is F32, BF16 or F16, aligned, and has rows and their order in
- * common with memory: not where it is transposed (GPT-2), has rotary pairs in another order, is
- * fp8, or has fewer tokens than the model (hf_load_grown). */
+ * common with memory: not where it is transposed (GPT-2), has rotary pairs in another order, or
+ * has fewer tokens than the model (hf_load_grown). In fp8 it stays, too, if `fp8_stays`: the list of its rows and
+ * their factors are made in memory (base/fp8.h), the numbers lie in the file. */
 
 typedef struct hf_model {
     arena *a;
@@ -79,6 +80,9 @@ typedef struct hf_model {
     hf_order order;
     hf_weight *weights; /* by the number of the parameter */
     int n;
+    /* Set by the caller before a store is declared: programs are of fp32, in the host's memory. */
+    bool fp8_stays;
+    fp8_row **fp8;       /* by the number of the tensor in the files; made when it is located */
     const uint8_t *base; /* locations are counted from here, through all files */
 } hf_model;
 

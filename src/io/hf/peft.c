@@ -238,7 +238,7 @@ static status check_tied(const peft_adapter *p, const param_store *s, err *e) {
 
 status peft_load(const peft_adapter *p, const param_store *s, hf_order order, err *e) {
     held_array masters = held_masters(s);
-    if (p->adapters.embeddings) TRY(check_tied(p, s, e));
+    if (p->adapters.embeddings) TRY(check_tied(p, param_store_whole(s), e));
     status st = hf_read_array(&masters, p->file, PEFT_PREFIX, order, e);
     if (st != ST_OK) {
         err_context(e, "the adapter %s", p->dir);
@@ -336,7 +336,8 @@ json_t *peft_config(const model_adapters *ad, const param_store *s, const model_
                     const char *base) {
     arena *a = arena_new("adapter_config");
     int n = ad->n_targets;
-    const char *const *targets = n ? ad->targets : model_adapter_names(a, ad, s, &n);
+    const char *const *targets =
+        n ? ad->targets : model_adapter_names(a, ad, param_store_whole(s), &n);
     json_t *o = json_object();
     json_object_set_new(o, "base_model_name_or_path", json_cstr(base));
     json_object_set_new(o, "bias", json_string("none"));

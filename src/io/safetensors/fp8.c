@@ -1,14 +1,6 @@
 #include "io/safetensors/fp8.h"
 
-#include <math.h>
 #include <string.h>
-
-float fp8_e4m3(uint8_t bits) {
-    int exponent = bits >> 3 & 15, mantissa = bits & 7;
-    float x = exponent ? ldexpf((float)(8 + mantissa), exponent - 10) : (float)mantissa * 0x1p-9f;
-    if ((bits & 0x7f) == 0x7f) x = (float)NAN;
-    return bits & 0x80 ? -x : x;
-}
 
 float fp8_factor(const uint8_t *scale, dtype dt, int64_t block) {
     uint16_t half;

@@ -1,5 +1,4 @@
-/* 8-bit floats with 4 bits of exponent and 3 of mantissa (OCP E4M3, no infinities), and matrices
- * stored so with a factor for each block of elements: of 128 x 128 as DeepSeek-V3 and its like are published
+/* Matrices that are stored as 8-bit floats (base/fp8.h) with a factor for each block of elements: of 128 x 128 as DeepSeek-V3 and its like are published
  * ("quantization_config": quant_method fp8, fmt e4m3), of a row or of the whole matrix as compressed-tensors, FBGEMM
  * and ModelOpt write them. Reading only. */
 #ifndef IO_FP8_H
@@ -8,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/fp8.h"
 
 /* The factors of a matrix: scale[across rows of blocks][across], F32, BF16 or F16, in any alignment. */
 typedef struct fp8_grid {
@@ -16,8 +16,6 @@ typedef struct fp8_grid {
     int64_t rows, cols; /* of a block */
     int64_t across;     /* blocks beside each other */
 } fp8_grid;
-
-float fp8_e4m3(uint8_t bits);
 
 /* Number `block` of the factors. */
 float fp8_factor(const uint8_t *scale, dtype dt, int64_t block);

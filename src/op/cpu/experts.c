@@ -111,7 +111,8 @@ enum { FEW_ROWS = 4 };
 
 static bool is_by_row(const op_attr *attr, dtype x, dtype w, int64_t rows) {
     bool few = rows <= FEW_ROWS * attr->experts.n;
-    return attr->experts.by_row || few || dtype_is_blocks(w) || (w != x && !CPU_STORED);
+    bool blocks = dtype_is_blocks(w) && w != DT_FP8;
+    return attr->experts.by_row || few || blocks || (w != x && !CPU_STORED);
 }
 
 /* How work is shared out: columns of a piece of an expert's y. */

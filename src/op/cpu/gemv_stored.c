@@ -13,10 +13,16 @@
 /* Rows of B at a time; most rows of A; elements of B that one thread reads. */
 enum { COLUMNS = 4, ROWS = GEMV_STORED_ROWS, SMALL_B = 1 << 17 };
 
-/* VW elements of f16 or bf16, of which n are there. */
-V_INLINE vf load_rest(const uint8_t *p, int64_t n, dtype dt) {
+/* VW elements of a row from k on, of which n are there, of a format that may end anywhere. */
+V_INLINE vf load_rest(const uint8_t *row, int64_t k, int64_t n, dtype dt) {
     uint16_t h[VW] = {0};
-    memcpy(h, p, (size_t)(n < VW ? n : VW) * sizeof(*h));
+    n = n < VW ? n : VW;
+    if (dt == DT_FP8) {
+        float x[VW] = {0};
+        fp8_row_read((const void *)row, k, n, x);
+        return v_load(x);
+    }
+    memcpy(h, row + 2 * k, (size_t)n * sizeof(*h));
     return dt == DT_F16 ? v_load_f16((const uint8_t *)h) : v_load_bf16(h);
 }
 
@@ -32,7 +38,7 @@ V_INLINE void put_sums(const gemm_args *g, int64_t i, int64_t j, int64_t n, v4f 
 }
 
 V_INLINE bool is_plain(dtype dt) {
-    return dt == DT_F16 || dt == DT_BF16;
+    return dt == DT_F16 || dt == DT_BF16 || dt == DT_FP8;
 }
 
 /* The machine itself looks ahead along a row, but rows of few bits end before that pays. Plain
@@ -45,6 +51,7 @@ V_INLINE void prefetch(const uint8_t *p, int64_t bytes, dtype dt) {
 }
 
 V_INLINE int64_t bytes_of_row(const gemm_args *g, dtype dt) {
+    if (dt == DT_FP8) return sizeof(fp8_row);
     if (is_plain(dt)) return 2 * g->ldb;
     return g->ldb / stored_block(dt) * stored_block_bytes(dt);
 }
@@ -59,21 +66,26 @@ V_INLINE void keep_chunk(float *to, const vf w[CHUNK_V]) {
 V_INLINE void dot_tile(const gemm_args *g, int64_t j, int64_t columns, int rows, bool keeps,
                        float *restrict keep, int64_t ld, dtype dt) {
     int64_t row_bytes = bytes_of_row(g, dt), k = 0, from = 0, bytes = stored_block_bytes(dt);
-    const uint8_t *b[COLUMNS], *next = (const uint8_t *)g->b + (j + COLUMNS) * row_bytes;
+    const uint8_t *row[COLUMNS], *b[COLUMNS];
     int64_t lda = g->lda, all = g->k;
     const float *a = g->a;
     vf acc[ROWS][COLUMNS];
 #pragma GCC unroll 4
     for (int q = 0; q < COLUMNS; q++) {
-        b[q] = (const uint8_t *)g->b + (j + (q < columns ? q : columns - 1)) * row_bytes;
+        row[q] = (const uint8_t *)g->b + (j + (q < columns ? q : columns - 1)) * row_bytes;
+        b[q] = stored_blocks(row[q], dt);
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) acc[r][q] = v_zero();
     }
+    const uint8_t *next = b[0] + COLUMNS * (dt == DT_FP8 ? all : row_bytes);
     for (; k + stored_block(dt) <= all; from += bytes) {
         stored_scales s[COLUMNS];
         prefetch(next + COLUMNS * from, COLUMNS * bytes, dt);
 #pragma GCC unroll 4
-        for (int q = 0; q < COLUMNS; q++) stored_open(&s[q], b[q] + from, dt);
+        for (int q = 0; q < COLUMNS; q++) {
+            stored_open(&s[q], b[q] + from, dt);
+            stored_factor(&s[q], row[q], k, dt);
+        }
         for (int c = 0; c < stored_block(dt) / CHUNK; c++, k += CHUNK) {
 #pragma GCC unroll 4
             for (int q = 0; q < COLUMNS; q++) {
@@ -92,7 +104,7 @@ V_INLINE void dot_tile(const gemm_args *g, int64_t j, int64_t columns, int rows,
         vf w[COLUMNS];
 #pragma GCC unroll 4
         for (int q = 0; q < COLUMNS; q++) {
-            w[q] = load_rest(b[q] + 2 * k, all - k, dt);
+            w[q] = load_rest(row[q], k, all - k, dt);
             if (keeps) v_store(keep + q * ld + k, w[q]);
         }
 #pragma GCC unroll 4

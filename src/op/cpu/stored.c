@@ -9,9 +9,10 @@ V_INLINE void read_chunks(float *dst, const uint8_t *row, int64_t first, int64_t
     int64_t per = stored_block(dt) / CHUNK, bytes = stored_block_bytes(dt);
     stored_scales s;
     for (int64_t c = first; c < first + chunks; c++, dst += CHUNK) {
-        const uint8_t *block = row + c / per * bytes;
+        const uint8_t *block = stored_blocks(row, dt) + c / per * bytes;
         vf w[CHUNK_V];
         if (c == first || c % per == 0) stored_open(&s, block, dt);
+        stored_factor(&s, row, c * CHUNK, dt);
         stored_chunk(block, &s, (int)(c % per), w, dt);
 #pragma GCC unroll 8
         for (int v = 0; v < CHUNK_V; v++) v_store(dst + v * VW, w[v]);
@@ -20,6 +21,7 @@ V_INLINE void read_chunks(float *dst, const uint8_t *row, int64_t first, int64_t
 
 /* What plain numbers leave over behind the last chunk of a row. */
 V_INLINE void read_rest(float *dst, const uint8_t *row, int64_t first, int64_t n, dtype dt) {
+    if (dt == DT_FP8) fp8_row_read((const void *)row, first, n, dst);
     if (dt != DT_F16 && dt != DT_BF16) return;
     uint16_t h[CHUNK];
     memcpy(h, row + 2 * first, (size_t)n * sizeof(*h));
@@ -101,6 +103,8 @@ void CPU_FN(stored_pack)(float *dst, const void *src, int64_t row_bytes, int64_t
                          int64_t k, dtype dt) {
     if (dt == DT_F16)
         pack_rows(dst, src, row_bytes, rows, k0, k, DT_F16);
+    else if (dt == DT_FP8)
+        pack_rows(dst, src, row_bytes, rows, k0, k, DT_FP8);
     else
         pack_rows(dst, src, row_bytes, rows, k0, k, DT_BF16);
 }

@@ -8,6 +8,7 @@
 #ifndef OP_CPU_STORED_H
 #define OP_CPU_STORED_H
 
+#include "base/fp8.h"
 #include "base/quant_blocks.h"
 #include "op/cpu/simd.h"
 #include "op/cpu/variant.h"
@@ -25,7 +26,8 @@ enum { CHUNK = 32, CHUNK_V = CHUNK / VW, HALF_V = CHUNK_V / 2 };
     X(Q8_0)                                                                                        \
     X(Q4_K)                                                                                        \
     X(Q5_K)                                                                                        \
-    X(Q6_K)
+    X(Q6_K)                                                                                        \
+    X(FP8)
 
 /* Elements of a block, at least a chunk: where plain numbers come in rows that are no multiple of
  * it, callers finish the row themselves. */
@@ -44,8 +46,14 @@ V_INLINE int64_t stored_block_bytes(dtype dt) {
         case DT_Q4_K: return sizeof(quant_q4_k);
         case DT_Q5_K: return sizeof(quant_q5_k);
         case DT_Q6_K: return sizeof(quant_q6_k);
+        case DT_FP8: return CHUNK;
         default: return 2 * CHUNK;
     }
+}
+
+/* Where the blocks of a row begin. */
+V_INLINE const uint8_t *stored_blocks(const uint8_t *row, dtype dt) {
+    return dt == DT_FP8 ? ((const fp8_row *)(const void *)row)->bits : row;
 }
 
 /* ---- pieces ---- */
@@ -239,6 +247,31 @@ V_INLINE void chunk_of_8(const int8_t qs[32], vf d, vf w[CHUNK_V]) {
     for (int v = 0; v < CHUNK_V; v++) w[v] = v_from_int(v_load_i8(qs + v * VW)) * d;
 }
 
+/* E4M3. By way of f16, whose numbers of the same bits are smaller by 2^8; d: the factor. */
+V_INLINE void chunk_of_e4m3(const uint8_t *p, float d, vf w[CHUNK_V]) {
+#if V_AVX512
+    const __m512i most = _mm512_set1_epi16(0x7f << 7), nan = _mm512_set1_epi16(0x7e00);
+    __m512i h = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)p));
+    h = _mm512_and_si512(_mm512_slli_epi16(h, 7), _mm512_set1_epi16((short)0xbfff));
+    __m512i size = _mm512_and_si512(h, _mm512_set1_epi16(0x7fff));
+    h = _mm512_mask_mov_epi16(h, _mm512_cmpeq_epi16_mask(size, most), nan);
+    vf by = v_set1(d * 256);
+    w[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(h)) * by;
+    w[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1)) * by;
+#else
+    const vi nan = v_set1_i(0x7fc00000), least = v_set1_i(8), most = v_set1_i(127);
+#pragma GCC unroll 8
+    for (int v = 0; v < CHUNK_V; v++) {
+        vi q = v_load_u8(p + v * VW), size = q & 127, bits = (size << 20) + (120 << 23);
+        vi tiny = (vi)(v_from_int(size) * v_set1(0x1p-9f)), is_tiny = size < least;
+        bits = (tiny & is_tiny) | (bits & ~is_tiny);
+        vi is_nan = size == most;
+        bits = (nan & is_nan) | (bits & ~is_nan);
+        w[v] = (vf)(bits | (q & 128) << 24) * v_set1(d);
+    }
+#endif
+}
+
 /* The scales of a block of 256 elements: of each chunk (Q4_K, Q5_K) or half a chunk (Q6_K). */
 typedef struct stored_scales {
     float d[16], m[8];
@@ -304,6 +337,12 @@ V_INLINE void chunk_of_6_k(const quant_q6_k *b, const stored_scales *s, int c, v
         w[v] = v_from_int(v_part_i8(&q, v)) * v_set1(s->d[2 * c + v / HALF_V]);
 }
 
+/* The factor of the chunk at element k of a row, for the formats that keep it elsewhere. To be called before each such chunk. */
+V_INLINE void stored_factor(stored_scales *s, const uint8_t *row, int64_t k, dtype dt) {
+    const fp8_row *r = (const void *)row;
+    if (dt == DT_FP8) s->d[0] = r->factor[k >> r->shift];
+}
+
 /* Chunk c of the block that begins at p; dt is a constant where this is called. */
 V_INLINE void stored_chunk(const uint8_t *p, const stored_scales *s, int c, vf w[CHUNK_V],
                            dtype dt) {
@@ -353,6 +392,7 @@ V_INLINE void stored_chunk(const uint8_t *p, const stored_scales *s, int c, vf w
         case DT_Q4_K: chunk_of_4_k((const void *)p, s, c, w); return;
         case DT_Q5_K: chunk_of_5_k((const void *)p, s, c, w); return;
         case DT_Q6_K: chunk_of_6_k((const void *)p, s, c, w); return;
+        case DT_FP8: chunk_of_e4m3(p, s->d[0], w); return;
         default: return;
     }
 }

@@ -16,6 +16,7 @@
 #include "op/dropout.h"
 
 enum {
+    BIAS = 6, /* the input */
     MOST_SPLITS = 64,
     SPLIT_KEYS = 128, /* at least so many keys for each block */
     FEW_QUERIES = 16,
@@ -78,6 +79,8 @@ static attention_args open_call(const op_call *c) {
     const op_attention *s = &c->attr->attention;
     a.q = mat_of(&c->in[0]), a.k = mat_of(&c->in[1]), a.v = mat_of(&c->in[2]);
     a.sinks = c->in[ATTENTION_SINKS].data;
+    a.bias = mat_of(&c->in[BIAS]), a.bias_rows = (int32_t)c->in[BIAS].rows;
+    a.bias_zero = s->bias_zero;
     a.start = mat_of(&c->in[3]), a.qpos = mat_of(&c->in[4]), a.end = mat_of(&c->in[5]);
     a.o = mat_of(&c->out[0]), a.lse = mat_of(&c->out[1]), a.d_o = mat_of(&c->dout[0]);
     a.dq = mat_of(&c->din[0]), a.dk = mat_of(&c->din[1]), a.dv = mat_of(&c->din[2]);
@@ -98,7 +101,7 @@ static bool takes_mma(const op_call *c, const attention_args *a) {
     const tensor *result[] = {&c->out[0], &c->din[0], &c->din[1], &c->din[2]};
     for (int i = 0; i < 4; i++)
         if (!is_wide(result[i])) return false;
-    return a->wide && a->D <= 128 && a->Dv <= 128;
+    return a->wide && a->D <= 128 && a->Dv <= 128 && !a->bias.p;
 }
 
 /* A kernel and its form; most: its threads. */
@@ -148,7 +151,8 @@ static void forward_parts(const op_call *c, attention_args *a) {
         return;
     }
 #endif
-    launch_any(c, a, &attention_any_fwd, rows, heads, a->Dv, false);
+    launch_any(c, a, a->bias.p ? &attention_biased_fwd : &attention_any_fwd, rows, heads, a->Dv,
+               false);
 }
 
 static void attention_fwd(const op_call *c) {
@@ -176,7 +180,8 @@ static void query_gradients(const op_call *c, attention_args a) {
         return;
     }
 #endif
-    launch_any(c, &a, &attention_any_dq, a.Tq, (int64_t)a.B * a.H, a.D, true);
+    launch_any(c, &a, a.bias.p ? &attention_biased_dq : &attention_any_dq, a.Tq, (int64_t)a.B * a.H,
+               a.D, true);
 }
 
 static void key_gradients(const op_call *c, attention_args a) {
@@ -187,7 +192,8 @@ static void key_gradients(const op_call *c, attention_args a) {
     }
 #endif
     int32_t width = a.D > a.Dv ? a.D : a.Dv;
-    launch_any(c, &a, &attention_any_dkv, a.Tk, (int64_t)a.B * a.K, width, true);
+    launch_any(c, &a, a.bias.p ? &attention_biased_dkv : &attention_any_dkv, a.Tk,
+               (int64_t)a.B * a.K, width, true);
 }
 
 static void sink_gradients(const op_call *c) {
@@ -195,6 +201,30 @@ static void sink_gradients(const op_call *c) {
     a.d_sinks = c->din[ATTENTION_SINKS].data, a.add_sinks = op_accumulates(c, ATTENTION_SINKS);
     uint32_t threads = threads_for((int64_t)a.B * a.Tq * GPU_WARP, ANY_THREADS);
     launch(c, &attention_sinks, (gpu_grid){(uint32_t)a.H, 1, 1, threads, 0}, &a);
+}
+
+static int64_t seen_bytes(const attention_args *a) {
+    return ((int64_t)a->B * blocks_for(a->Tq, SEEN) * 8 + 63) / 64 * 64;
+}
+
+/* Queries of a block that makes a part of the gradient of the bias. */
+static uint32_t bias_queries(const attention_args *a) {
+    return threads_for((int64_t)a->B * a->Tq, ANY_THREADS);
+}
+static int32_t bias_slices(const attention_args *a) {
+    return (int32_t)blocks_for((int64_t)a->B * a->Tq, bias_queries(a));
+}
+
+static void bias_gradients(const op_call *c, attention_args a) {
+    a.d_bias = mat_of(&c->din[BIAS]), a.add_bias = op_accumulates(c, BIAS);
+    a.tiles = bias_slices(&a);
+    a.part_bias = (float *)((char *)c->ws + delta_bytes(&a) + seen_bytes(&a));
+    uint32_t threads = bias_queries(&a), rows = (uint32_t)a.bias_rows;
+    launch(c, &attention_bias_parts,
+           (gpu_grid){rows * (uint32_t)a.tiles, (uint32_t)a.H, 1, threads, 0}, &a);
+    threads = threads_for((int64_t)a.bias_rows * a.H, ANY_THREADS);
+    launch(c, &attention_bias_join,
+           (gpu_grid){blocks_for((int64_t)a.bias_rows * a.H, threads), 1, 1, threads, 0}, &a);
 }
 
 static void attention_bwd(const op_call *c) {
@@ -207,6 +237,7 @@ static void attention_bwd(const op_call *c) {
     int64_t rows = (int64_t)a.B * a.H * a.Tq;
     uint32_t warps = rows < 64 ? 1 : 4;
     launch(c, &attention_delta, (gpu_grid){blocks_for(rows, warps), 1, 1, warps * GPU_WARP, 0}, &a);
+    if (c->din[BIAS].data) bias_gradients(c, a);
     if (a.dq.p) query_gradients(c, a);
     if (!a.dk.p && !a.dv.p) return;
     uint32_t tiles = blocks_for(a.Tq, SEEN);
@@ -218,7 +249,8 @@ static void attention_workspace(const op_infer *io, int64_t ws[3]) {
     attention_args a = shape_of(io->attr);
     share_forward(&a);
     if (a.splits > 1) ws[0] = part_rows(&a) * (a.Dv + 2) * (int64_t)sizeof(float);
-    ws[1] = delta_bytes(&a) + (int64_t)a.B * blocks_for(a.Tq, SEEN) * 8;
+    ws[1] = delta_bytes(&a) + seen_bytes(&a);
+    ws[1] += bias_slices(&a) * io->in[BIAS].rows * a.H * (int64_t)sizeof(float);
 }
 
 const op_impl CUDA_IMPL(ATTENTION) = {attention_fwd, attention_bwd, NULL, attention_workspace};

@@ -18,6 +18,9 @@ typedef struct attention_args {
     int32_t B, Tq, Tk, H, K, D, Dv;
     float scale, softcap;
     const float *sinks; /* of heads; NULL: none */
+    mat bias;           /* [bias_rows, H], by distance; absent: none */
+    mat d_bias;
+    int32_t bias_rows, bias_zero;
     int32_t window, chunk, causal, by_head;
     int32_t narrow; /* keys and values are f16, whatever STORE is */
     int32_t wide;   /* all rows and heads begin at 16 bytes */
@@ -28,9 +31,10 @@ typedef struct attention_args {
     int32_t chunks; /* blocks that share the columns of the result */
     int32_t splits; /* blocks that share the keys */
     int32_t keep;   /* the rows' operands stay in shared memory */
-    int32_t add_dq, add_dk, add_dv, add_sinks;
+    int32_t add_dq, add_dk, add_dv, add_sinks, add_bias;
     float *d_sinks;
     float *part_o, *part_m; /* splits > 1: [B*H/pack, splits, pack*Tq, Dv], and 2 numbers per row */
+    float *part_bias;       /* [slices of queries, bias_rows, H] */
     float *delta;           /* [B*H, Tq]: do . o */
     int32_t *seen;          /* [B, blocks of SEEN queries, 2]: the keys that any of these sees */
 } attention_args;
@@ -84,9 +88,17 @@ GPU_FN int32_t warp_most(int32_t v) {
     return v;
 }
 
+/* The position of query i of sequence b in front of the rows of the bias: key j has row at - j, limited to those. */
+GPU_FN int32_t bias_at(const attention_args *a, int32_t b, int32_t i) {
+    return i + a->bias_zero + (a->qpos.p ? *i32_row_of(a->qpos, b) : 0);
+}
+GPU_FN float bias_of(const attention_args *a, int32_t at, int32_t j, int32_t h) {
+    return load(row_of(a->bias, most(0, least(at - j, a->bias_rows - 1)))[h]);
+}
+
 /* From the score in units of 1, or of the cap, to units of log 2. */
-GPU_FN float score_of(const attention_args *a, float qk) {
-    float s = qk * a->scale;
+GPU_FN float score_of(const attention_args *a, float qk, float bias) {
+    float s = qk * a->scale + bias;
     if (a->softcap > 0) s = a->softcap * tanhf(s / a->softcap);
     return s * LOG2E;
 }

@@ -10,7 +10,8 @@
  * next ones, and the scores again.
  *
  * FLOPs per visible pair: forward 2 (D + Dv), backward 2 (5 D + 4 Dv) in two kernels; for each
- * further chunk the scores again. Shared memory per multiply-add: 1/8 access of 16 bytes. Blocks of 64
+ * further chunk the scores again. A bias by distance has kernels of its own, with a read of it for each pair; its gradient makes
+ * scores and dp of each pair once more, 2 (D + Dv). Shared memory per multiply-add: 1/8 access of 16 bytes. Blocks of 64
  * rows have up to 254 registers per thread and 44 KB (forward) or 62 KB at D = 64: 2 of them, or 8
  * warps, in a multiprocessor. */
 #ifndef OP_CUDA_ATTENTION_ANY_H
@@ -211,17 +212,27 @@ typedef struct any_soft {
     uint64_t draws[4];
 } any_soft;
 
+/* Where a block of forward works. */
+typedef struct any_place {
+    int32_t b, h, x0, n; /* the first head; the first row, and how many there are */
+    int32_t split, chunk;
+    int64_t group; /* b and head together */
+} any_place;
+
 /* Scores become probabilities, and o and the sums are brought to the new maximum. */
-GPU_FN void soften(const attention_args *a, const any_block *t, any_soft *f, float s[4][4],
-                   float o[4][8], int32_t j0) {
+GPU_FN void soften(const attention_args *a, const any_block *t, const any_place *w, any_soft *f,
+                   bool biased, float s[4][4], float o[4][8], int32_t j0) {
     UNROLL
     for (int i = 0; i < 4; i++) {
         float max = f->max[i];
+        int32_t x = w->x0 + least(t->ty + i * t->step, w->n - 1), h = w->h + x / a->Tq;
+        int32_t at = biased ? bias_at(a, w->b, x % a->Tq) : 0;
         UNROLL
         for (int j = 0; j < 4; j++) {
             int32_t key = j0 + t->tx + 8 * j;
             bool seen = key >= f->sees[i].low && key < f->sees[i].high;
-            s[i][j] = seen ? score_of(a, s[i][j]) : -INFINITY;
+            float bias = biased ? bias_of(a, at, key, h) : 0;
+            s[i][j] = seen ? score_of(a, s[i][j], bias) : -INFINITY;
             max = gpu_max(max, s[i][j]);
         }
         max = row_max(max);
@@ -239,13 +250,6 @@ GPU_FN void soften(const attention_args *a, const any_block *t, any_soft *f, flo
         }
     }
 }
-
-/* Where a block of forward works. */
-typedef struct any_place {
-    int32_t b, h, x0, n; /* the first head; the first row, and how many there are */
-    int32_t split, chunk;
-    int64_t group; /* b and head together */
-} any_place;
 
 /* The last rows, which see the most keys, come first. */
 GPU_FN any_place any_place_of(const attention_args *a, int32_t rows) {
@@ -318,8 +322,7 @@ GPU_FN void put_lse(const attention_args *a, int32_t b, int32_t h, int32_t i, fl
     row[i] = sum > 0 ? max * LN2 + logf(sum) : -INFINITY;
 }
 
-KERNEL(attention_any_fwd, attention_args, ANY_THREADS) {
-    SHARED_DYNAMIC(float, room);
+GPU_FN void any_forward(const attention_args *a, float *room, bool biased) {
     any_block t = any_open(a, room, false);
     any_place w = any_place_of(a, t.rows);
     any_soft f;
@@ -336,7 +339,7 @@ KERNEL(attention_any_fwd, attention_args, ANY_THREADS) {
         int32_t m = least(all.high - j0, ANY_COLS);
         tile_scores(a, &t, s, q, w.x0, w.n, t.row_a, k, j0, m, t.col_a, a->D);
         load_tile(t.col_b, v, j0, m, ANY_COLS, c0, cols);
-        soften(a, &t, &f, s, o, j0);
+        soften(a, &t, &w, &f, biased, s, o, j0);
         put_p(&t, s);
         sync_block();
         add_product(&t, o, t.col_b, m, cols);
@@ -357,6 +360,15 @@ KERNEL(attention_any_fwd, attention_args, ANY_THREADS) {
         if (r < w.n && w.chunk == 0 && t.tx == 0)
             put_lse(a, w.b, w.h + x / a->Tq, x % a->Tq, f.max[i], sum[i]);
     }
+}
+
+KERNEL(attention_any_fwd, attention_args, ANY_THREADS) {
+    SHARED_DYNAMIC(float, room);
+    any_forward(a, room, false);
+}
+KERNEL(attention_biased_fwd, attention_args, ANY_THREADS) {
+    SHARED_DYNAMIC(float, room);
+    any_forward(a, room, true);
 }
 
 /* Joins the parts of the keys, for a row in each block. */
@@ -435,16 +447,15 @@ KERNEL(attention_seen, attention_args, GPU_WARP) {
 }
 
 /* s and dp of a pair become the probability (with what dropout kept) and ds. */
-GPU_FN void pair_gradient(const attention_args *a, float *s, float *dp, bool seen, float lse,
-                          float delta, uint64_t draws, int32_t key) {
-    float t = score_of(a, *s), p = seen ? fast_exp2(t - lse) : 0, m = 1;
+GPU_FN void pair_gradient(const attention_args *a, float *s, float *dp, float bias, bool seen,
+                          float lse, float delta, uint64_t draws, int32_t key) {
+    float t = score_of(a, *s, bias), p = seen ? fast_exp2(t - lse) : 0, m = 1;
     if (a->draw.scale > 0) m = keep_factor(a, draws, key);
     *dp = p * (m * *dp - delta) * score_slope(a, t);
     *s = m * p;
 }
 
-KERNEL(attention_any_dq, attention_args, ANY_THREADS) {
-    SHARED_DYNAMIC(float, room);
+GPU_FN void any_queries(const attention_args *a, float *room, bool biased) {
     any_block t = any_open(a, room, true);
     any_place w = any_place_of(a, t.rows);
     any_soft f;
@@ -469,9 +480,10 @@ KERNEL(attention_any_dq, attention_args, ANY_THREADS) {
         UNROLL
         for (int i = 0; i < 4; i++) UNROLL
         for (int j = 0; j < 4; j++) {
-            int32_t key = j0 + t.tx + 8 * j;
+            int32_t key = j0 + t.tx + 8 * j, x = w.x0 + least(t.ty + i * t.step, w.n - 1);
             bool seen = key >= f.sees[i].low && key < f.sees[i].high;
-            pair_gradient(a, &s[i][j], &dp[i][j], seen, lse[i], delta[i], f.draws[i], key);
+            float bias = biased ? bias_of(a, bias_at(a, w.b, x), key, w.h) : 0;
+            pair_gradient(a, &s[i][j], &dp[i][j], bias, seen, lse[i], delta[i], f.draws[i], key);
         }
         put_p(&t, dp);
         result_tile(k, j0, m, t.col_a, c0, a->D);
@@ -479,6 +491,15 @@ KERNEL(attention_any_dq, attention_args, ANY_THREADS) {
     }
     put_rows(&t, o, scale, query_strip(a, a->dq, w.b, w.h, a->D), w.x0, w.n, c0,
              least(a->D - c0, ANY_CHUNK), a->add_dq);
+}
+
+KERNEL(attention_any_dq, attention_args, ANY_THREADS) {
+    SHARED_DYNAMIC(float, room);
+    any_queries(a, room, false);
+}
+KERNEL(attention_biased_dq, attention_args, ANY_THREADS) {
+    SHARED_DYNAMIC(float, room);
+    any_queries(a, room, true);
 }
 
 /* What a tile of queries has, as columns. */
@@ -500,9 +521,9 @@ GPU_FN void load_columns(const attention_args *a, const any_columns *q, int32_t 
 }
 
 /* Gradients of a tile of keys from the queries i0 .. (m of them) of head h. */
-GPU_FN void key_tile(const attention_args *a, const any_block *t, const any_columns *at, int32_t b,
-                     int32_t h, int32_t j0, int32_t n, int32_t i0, int32_t c0, float dk[4][8],
-                     float dv[4][8]) {
+GPU_FN void key_tile(const attention_args *a, const any_block *t, const any_columns *at,
+                     bool biased, int32_t b, int32_t h, int32_t j0, int32_t n, int32_t i0,
+                     int32_t c0, float dk[4][8], float dv[4][8]) {
     int32_t kv = h / (a->H / a->K), m = least(a->Tq - i0, ANY_COLS);
     strip q = query_strip(a, a->q, b, h, a->D), d_o = query_strip(a, a->d_o, b, h, a->Dv);
     strip k = key_strip(a, a->k, b, kv, a->D), v = key_strip(a, a->v, b, kv, a->Dv);
@@ -516,7 +537,8 @@ GPU_FN void key_tile(const attention_args *a, const any_block *t, const any_colu
     for (int j = 0; j < 4; j++) {
         int32_t key = j0 + t->ty + i * t->step, c = t->tx + 8 * j;
         bool seen = key >= at->low[c] && key < at->high[c];
-        pair_gradient(a, &s[i][j], &dp[i][j], seen, at->lse[c], at->delta[c],
+        float bias = biased ? bias_of(a, bias_at(a, b, i0 + c), key, h) : 0;
+        pair_gradient(a, &s[i][j], &dp[i][j], bias, seen, at->lse[c], at->delta[c],
                       draw_row(a, b, h, i0 + c), key);
     }
     put_p(t, s);
@@ -527,13 +549,7 @@ GPU_FN void key_tile(const attention_args *a, const any_block *t, const any_colu
     add_product(t, dk, t->col_a, m, a->D - c0);
 }
 
-KERNEL(attention_any_dkv, attention_args, ANY_THREADS) {
-    SHARED_DYNAMIC(float, room);
-    SHARED(int32_t, low, ANY_COLS);
-    SHARED(int32_t, high, ANY_COLS);
-    SHARED(float, lse, ANY_COLS);
-    SHARED(float, delta, ANY_COLS);
-    any_columns at = {low, high, lse, delta};
+GPU_FN void any_keys(const attention_args *a, float *room, any_columns at, bool biased) {
     any_block t = any_open(a, room, true);
     int32_t number = (int32_t)block_x(), c0 = number % a->chunks * ANY_CHUNK, heads = a->H / a->K;
     int32_t kv = number / a->chunks % a->K, b = number / a->chunks / a->K % a->B;
@@ -550,7 +566,7 @@ KERNEL(attention_any_dkv, attention_args, ANY_THREADS) {
         for (int32_t i = 0; i < tiles; i++) {
             const int32_t *seen = &a->seen[2 * (b * tiles + i)];
             if (seen[0] < j0 + n && seen[1] > j0)
-                key_tile(a, &t, &at, b, h, j0, n, i * SEEN, c0, dk, dv);
+                key_tile(a, &t, &at, biased, b, h, j0, n, i * SEEN, c0, dk, dv);
         }
     if (a->dk.p)
         put_rows(&t, dk, scale, key_strip(a, a->dk, b, kv, a->D), j0, n, c0,
@@ -558,6 +574,68 @@ KERNEL(attention_any_dkv, attention_args, ANY_THREADS) {
     if (a->dv.p)
         put_rows(&t, dv, one, key_strip(a, a->dv, b, kv, a->Dv), j0, n, c0,
                  least(a->Dv - c0, ANY_CHUNK), a->add_dv);
+}
+
+#define ANY_KEYS(name, biased)                                                                     \
+    KERNEL(name, attention_args, ANY_THREADS) {                                                    \
+        SHARED_DYNAMIC(float, room);                                                               \
+        SHARED(int32_t, low, ANY_COLS);                                                            \
+        SHARED(int32_t, high, ANY_COLS);                                                           \
+        SHARED(float, lse, ANY_COLS);                                                              \
+        SHARED(float, delta, ANY_COLS);                                                            \
+        any_columns at = {low, high, lse, delta};                                                  \
+        any_keys(a, room, at, biased);                                                             \
+    }
+ANY_KEYS(attention_any_dkv, false)
+ANY_KEYS(attention_biased_dkv, true)
+
+/* ---- the gradient of the bias ---- */
+
+/* The keys of a query whose scores have row w of the bias: one, but for the first and the last row. */
+GPU_FN key_range keys_of_bias(const attention_args *a, int32_t w, int32_t b, int32_t i) {
+    key_range r = visible(a, b, i);
+    int32_t at = bias_at(a, b, i);
+    if (w > 0) r.high = least(r.high, at - w + 1);
+    if (w < a->bias_rows - 1) r.low = most(r.low, at - w);
+    return r;
+}
+
+/* ds of a pair of query n = b Tq + i and key j. */
+GPU_FN float bias_pair(const attention_args *a, int64_t n, int32_t j, int32_t h) {
+    int32_t b = (int32_t)(n / a->Tq), i = (int32_t)(n % a->Tq), kv = h / (a->H / a->K);
+    const STORE *q = row_of(a->q, n) + (int64_t)h * a->D;
+    const STORE *d_o = row_of(a->d_o, n) + (int64_t)h * a->Dv;
+    const STORE *k = row_of(a->k, (int64_t)b * a->Tk + j) + (int64_t)kv * a->D;
+    const STORE *v = row_of(a->v, (int64_t)b * a->Tk + j) + (int64_t)kv * a->Dv;
+    int64_t row = ((int64_t)b * a->H + h) * a->Tq + i;
+    float s = 0, dp = 0, lse = f32_row_of(a->lse, (int64_t)b * a->H + h)[i] * LOG2E;
+    for (int32_t c = 0; c < a->D; c++) s += load(q[c]) * load(k[c]);
+    for (int32_t c = 0; c < a->Dv; c++) dp += load(d_o[c]) * load(v[c]);
+    float bias = bias_of(a, bias_at(a, b, i), j, h);
+    pair_gradient(a, &s, &dp, bias, true, lse, a->delta[row], draw_row(a, b, h, i), j);
+    return dp;
+}
+
+/* Row w and head h of the bias, a thread for each query of a slice. */
+KERNEL(attention_bias_parts, attention_args, ANY_THREADS) {
+    SHARED(float, room, 32);
+    int32_t w = (int32_t)(block_x() % (uint32_t)a->bias_rows), h = (int32_t)block_y();
+    int64_t slice = block_x() / (uint32_t)a->bias_rows, n = slice * threads_x() + thread_x();
+    float sum = 0;
+    if (n < (int64_t)a->B * a->Tq) {
+        key_range r = keys_of_bias(a, w, (int32_t)(n / a->Tq), (int32_t)(n % a->Tq));
+        for (int32_t j = r.low; j < r.high; j++) sum += bias_pair(a, n, j, h);
+    }
+    sum = block_sum(sum, room);
+    if (thread_x() == 0) a->part_bias[(slice * a->bias_rows + w) * a->H + h] = sum;
+}
+
+KERNEL(attention_bias_join, attention_args, ANY_THREADS) {
+    int64_t i = (int64_t)block_x() * threads_x() + thread_x(), all = (int64_t)a->bias_rows * a->H;
+    float sum = 0;
+    if (i >= all) return;
+    for (int32_t s = 0; s < a->tiles; s++) sum += a->part_bias[s * all + i];
+    put(row_of(a->d_bias, i / a->H) + i % a->H, sum, a->add_bias);
 }
 
 #endif

@@ -14,6 +14,7 @@ enum { CONV_THREADS = 256, CONV_WARPS = 8 };
 typedef struct conv_args {
     mat x, state, state_out, y, dy, dx;
     mat start, span;       /* absent: none */
+    int32_t by_row;        /* the sequences share the rows; span says which */
     const float *w;        /* [C, W] */
     float *dw, *dc, *part; /* dc [rows, C]; part [slices, C W] */
     int64_t rows;
@@ -28,6 +29,26 @@ GPU_FN bool conv_place(const conv_args *a, int64_t *n, int32_t *i) {
     return *n < a->rows;
 }
 
+/* Row t of sequence b, which begins with row0 of the call. */
+typedef struct conv_row {
+    int64_t b, row0;
+    int32_t t;
+} conv_row;
+
+/* Whose row n of the call is. False: it pads. */
+GPU_FN bool conv_row_of(const conv_args *a, int64_t n, conv_row *r) {
+    if (!a->by_row) {
+        r->b = n / a->T, r->row0 = r->b * a->T, r->t = (int32_t)(n - r->row0);
+        return !a->span.p || r->t < i32_row_of(a->span, r->b)[1];
+    }
+    for (r->b = 0; r->b < a->B; r->b++) {
+        const int32_t *span = i32_row_of(a->span, r->b);
+        r->row0 = span[2], r->t = (int32_t)(n - r->row0);
+        if (r->t >= 0 && r->t < span[1]) return true;
+    }
+    return false;
+}
+
 /* The first row of the sequence that row t of it looks at; with a state it may lie before the rows of the call. */
 GPU_FN int32_t conv_first(const conv_args *a, int64_t n, int32_t t) {
     int32_t first = t - a->W + 1, start = a->start.p ? *i32_row_of(a->start, n) : 0;
@@ -35,48 +56,49 @@ GPU_FN int32_t conv_first(const conv_args *a, int64_t n, int32_t t) {
     return first > start ? first : start > 0 ? start : 0;
 }
 
-/* x of row t of sequence b; of rows before it, that of the state. */
-GPU_FN float conv_x(const conv_args *a, int64_t b, int32_t t, int32_t i) {
-    if (t >= 0) return load(row_of(a->x, b * a->T + t)[i]);
-    return i32_row_of(a->span, b)[0] > 0 ? load(row_of(a->state, b * (a->W - 1) + t + a->W - 1)[i])
-                                         : 0;
+/* x of row t of a sequence; of rows before it, that of the state. A sequence without rows keeps its state. */
+GPU_FN float conv_x(const conv_args *a, const conv_row *r, int32_t t, int32_t i) {
+    if (t >= 0) return load(row_of(a->x, r->row0 + t)[i]);
+    const int32_t *span = i32_row_of(a->span, r->b);
+    bool kept = span[0] > 0 || span[1] == 0;
+    return kept ? load(row_of(a->state, r->b * (a->W - 1) + t + a->W - 1)[i]) : 0;
 }
 
-GPU_FN float convolve(const conv_args *a, int64_t n, int32_t i) {
-    int64_t b = n / a->T;
-    int32_t t = (int32_t)(n - b * a->T);
+GPU_FN float convolve(const conv_args *a, const conv_row *r, int64_t n, int32_t i) {
     float sum = 0;
-    for (int32_t s = conv_first(a, n, t); s <= t; s++)
-        sum += a->w[i * a->W + s - t + a->W - 1] * conv_x(a, b, s, i);
+    for (int32_t s = conv_first(a, n, r->t); s <= r->t; s++)
+        sum += a->w[i * a->W + s - r->t + a->W - 1] * conv_x(a, r, s, i);
     return sum;
 }
 
 KERNEL(conv_forward, conv_args, CONV_THREADS) {
     int64_t n;
     int32_t i;
+    conv_row r;
     if (!conv_place(a, &n, &i)) return;
-    float c = convolve(a, n, i), y = c / (1 + expf(-c));
-    if (a->span.p && n % a->T >= i32_row_of(a->span, n / a->T)[1]) y = 0;
-    row_of(a->y, n)[i] = store(y);
+    float c = conv_row_of(a, n, &r) ? convolve(a, &r, n, i) : 0;
+    row_of(a->y, n)[i] = store(c / (1 + expf(-c)));
 }
 
 /* Row s of the new state is not before row s of the old one, so it may take its place. */
 KERNEL(conv_keep, conv_args, CONV_THREADS) {
-    int64_t b;
+    conv_row r;
     int32_t i;
-    if (!conv_place(a, &b, &i)) return;
-    int32_t n = i32_row_of(a->span, b)[1];
+    if (!conv_place(a, &r.b, &i)) return;
+    const int32_t *span = i32_row_of(a->span, r.b);
+    r.row0 = a->by_row ? span[2] : r.b * a->T;
     for (int32_t s = 0; s < a->W - 1; s++) {
-        float x = conv_x(a, b, n - a->W + 1 + s, i);
-        row_of(a->state_out, b * (a->W - 1) + s)[i] = store(x);
+        float x = conv_x(a, &r, span[1] - a->W + 1 + s, i);
+        row_of(a->state_out, r.b * (a->W - 1) + s)[i] = store(x);
     }
 }
 
 KERNEL(conv_slopes, conv_args, CONV_THREADS) {
     int64_t n;
     int32_t i;
-    if (!conv_place(a, &n, &i)) return;
-    float c = convolve(a, n, i), s = 1 / (1 + expf(-c));
+    conv_row r;
+    if (!conv_place(a, &n, &i) || !conv_row_of(a, n, &r)) return;
+    float c = convolve(a, &r, n, i), s = 1 / (1 + expf(-c));
     a->dc[n * a->C + i] = load(row_of(a->dy, n)[i]) * s * (1 + c * (1 - s));
 }
 
@@ -219,6 +241,7 @@ static conv_args conv_open(const op_call *c, int first) {
     const tensor *x = &c->in[first];
     conv_args a = {.x = mat_of(x), .w = c->in[first + 1].data, .rows = x->rows};
     a.C = (int32_t)x->cols, a.B = c->attr->conv.B, a.T = c->attr->conv.T, a.W = c->attr->conv.W;
+    a.by_row = c->attr->conv.by_row;
     if (first == 0) a.start = mat_of(&c->in[2]);
     return a;
 }

@@ -31,6 +31,7 @@ typedef struct delta_args {
     float *sums; /* [units, T, 2 Dk]: gradients of queries and keys, of the value heads so far */
     int32_t B, T, Hk, Hv, Dk, Dv;
     int32_t group, rows, chunks; /* value heads of a key head; rows of a chunk */
+    int32_t by_row;              /* the sequences share T rows; span says which */
     int32_t unit0, heads;        /* a unit is a key head of a sequence: number b Hk + hk */
     int32_t add_qk, add_v, add_gates;
     float q_scale, k_scale;
@@ -134,18 +135,32 @@ GPU_FN float delta_step(const delta_args *a, const delta_column *x, int32_t t, f
     return column_sum(sum);
 }
 
+/* The rows of the call that pad, which have o = 0; where sequences share the rows, they are the last one's work. */
+GPU_FN void delta_pads(const delta_args *a, const delta_column *x, int32_t rows) {
+    int64_t first = x->head.row0 + rows, end = x->head.row0 + a->T;
+    if (x->i0 > 0 || !x->exists || (a->by_row && x->head.b + 1 < a->B)) return;
+    if (a->by_row) {
+        first = 0, end = a->T;
+        for (int32_t b = 0; b < a->B; b++) first += i32_row_of(a->span, b)[1];
+    }
+    for (int64_t n = first; n < end; n++) row_of(a->o, n)[x->head.h * a->Dv + x->j] = store(0);
+}
+
 KERNEL(delta_walk, delta_args, DELTA_WARPS *GPU_WARP) {
     SHARED_DYNAMIC(float, room);
     delta_column x;
     if (!my_column(a, room, &x)) return;
     const int32_t *span = a->span.p ? i32_row_of(a->span, x.head.b) : NULL;
-    bool goes_on = span && span[0] > 0 && x.exists;
+    int32_t rows = span ? span[1] : a->T;
+    bool goes_on = span && (span[0] > 0 || rows == 0) && x.exists;
+    if (span) delta_pads(a, &x, rows);
+    if (a->by_row) x.head.row0 = span[2];
     for (int32_t i = x.i0; i < a->Dk; i += DELTA_LANES)
         x.S[DELTA_COLS * i] = goes_on ? state_row(a, a->state, &x.head, i)[x.j] : 0;
-    for (int32_t t = 0; t < a->T; t++) {
-        float o = 0, miss = 0;
+    for (int32_t t = 0; t < rows; t++) {
+        float miss;
         if (a->before && t % a->rows == 0) leave_state(a, &x, a->before, t / a->rows);
-        if (!span || t < span[1]) o = delta_step(a, &x, t, &miss);
+        float o = delta_step(a, &x, t, &miss);
         if (x.i0 > 0 || !x.exists) continue;
         if (a->o.p) row_of(a->o, x.head.row0 + t)[x.head.h * a->Dv + x.j] = store(o);
         if (a->miss) a->miss[((int64_t)x.head.x * a->T + t) * a->Dv + x.j] = miss;
@@ -419,7 +434,7 @@ static void delta_fwd(const op_call *c) {
 
 static void delta_state_fwd(const op_call *c) {
     delta_args a = delta_open(c, 1);
-    a.o = mat_of(&c->out[1]), a.span = mat_of(&c->in[4]);
+    a.o = mat_of(&c->out[1]), a.span = mat_of(&c->in[4]), a.by_row = c->attr->delta.by_row;
     a.state = mat_of(&c->in[0]), a.state_out = mat_of(&c->out[0]);
     walk(c, &delta_walk, &a);
 }

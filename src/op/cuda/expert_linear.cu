@@ -243,7 +243,7 @@ enum { TENSOR_BIG = 128, TENSOR_SMALL = 64 };
     X(expert_mma_dw, 256, TENSOR_BIG, true, true)                                                  \
     X(expert_mma_dw_64, 64, TENSOR_SMALL, true, true)
 #define X(name, threads, size, a_turned, b_turned)                                                 \
-    KERNEL(name, expert_args, threads) {                                                           \
+    KERNEL_BLOCKS(name, expert_args, threads, 512 / (threads)) {                                   \
         SHARED_DYNAMIC(STORE, room);                                                               \
         const expert_form f = {size, size, a_turned, b_turned};                                    \
         on_tensor_cores(f, a, room);                                                               \

@@ -71,16 +71,15 @@ GPU_FN void expert_tile(expert_form f, float c[EXPERT_FM][EXPERT_FN][4], STORE *
                         int32_t m, int32_t n) {
     UNROLL
     for (int k = 0; k < EXPERT_K / 16; k++) {
-        uint32_t x[EXPERT_FM][4], y[EXPERT_FN / 2][4];
-        UNROLL
-        for (int i = 0; i < EXPERT_FM; i++) expert_load_a(x[i], A, f.a_turned, f.m, m + 16 * i, k);
+        uint32_t x[4], y[EXPERT_FN / 2][4];
         UNROLL
         for (int j = 0; j < EXPERT_FN / 2; j++)
             expert_load_b(y[j], B, f.b_turned, f.n, n + 16 * j, k);
         UNROLL
         for (int i = 0; i < EXPERT_FM; i++) {
+            expert_load_a(x, A, f.a_turned, f.m, m + 16 * i, k);
             UNROLL
-            for (int j = 0; j < EXPERT_FN; j++) multiply_add(c[i][j], x[i], y[j / 2] + j % 2 * 2);
+            for (int j = 0; j < EXPERT_FN; j++) multiply_add(c[i][j], x, y[j / 2] + j % 2 * 2);
         }
     }
 }

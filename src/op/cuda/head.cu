@@ -24,6 +24,9 @@ typedef struct head_args {
     float *logits; /* [rows, ld], the chunk's */
     mat targets, nll, lse, dnll;
     mat teacher; /* f32 logits; absent: none */
+    mat known,
+        tokens; /* the teacher's logits of some tokens, from which a row of teacher is made */
+    int32_t n_known;
     int64_t V, ld;
     const run_numbers *run;
     float cap, z_loss, weight;
@@ -121,6 +124,21 @@ GPU_FN void head_write(const head_args *a, float *row, int64_t v, const float d[
     for (int i = 0; i < HEAD_STEP; i += VEC) store_vec(to + i, d + i);
 }
 
+/* Rows of teacher: known logits of tokens, and -infinity. Of a token that is named twice the last counts. */
+KERNEL(head_known, head_args, HEAD_THREADS) {
+    int64_t n = block_x();
+    const int32_t *token = i32_row_of(a->tokens, n);
+    float *to = f32_row_of(a->teacher, n);
+    for (int64_t v = thread_x(); v < a->V; v += threads_x()) to[v] = -INFINITY;
+    sync_block();
+    for (int32_t i = (int32_t)thread_x(); i < a->n_known; i += (int32_t)threads_x()) {
+        bool last = true;
+        kernel_check(token[i] >= 0 && token[i] < a->V, "finds a token outside the vocabulary");
+        for (int32_t j = i + 1; j < a->n_known; j++) last = last && token[j] != token[i];
+        if (last) to[token[i]] = f32_row_of(a->known, n)[i];
+    }
+}
+
 /* Where a target is beyond the vocabulary nll is NaN, which stops the run. */
 KERNEL(head_rows, head_args, HEAD_THREADS) {
     SHARED(float, room, 32);
@@ -172,25 +190,6 @@ KERNEL(head_rows, head_args, HEAD_THREADS) {
 }
 
 #ifndef __CUDACC__
-/* A teacher that names its tokens: its logits of all, -infinity where it names none. */
-typedef struct spread_args {
-    mat known, tokens; /* [rows, k] */
-    float *whole;      /* [rows, ld] */
-    int64_t V, ld, k;
-} spread_args;
-
-/* A block for each row. A thread writes every token whose number it has, in order: of one that is named twice the last. */
-KERNEL(head_spread, spread_args, HEAD_THREADS) {
-    int64_t n = block_x(), threads = threads_x();
-    float *row = a->whole + n * a->ld;
-    const float *known = f32_row_of(a->known, n);
-    const int32_t *token = i32_row_of(a->tokens, n);
-    for (int64_t v = thread_x(); v < a->V; v += threads) row[v] = -INFINITY;
-    for (int64_t i = 0; i < a->k; i++)
-        if (token[i] >= 0 && token[i] < a->V && token[i] % threads == thread_x())
-            row[token[i]] = known[i];
-}
-
 #include "op/cuda/product.h"
 
 /* What a pass over the rows makes besides nll and lse, which may be absent themselves. */
@@ -202,7 +201,7 @@ typedef struct head {
     const tensor *teacher; /* NULL: there is none */
     /* workspace */
     float *logits, *parts;
-    float *whole; /* a chunk of the teacher's rows, where it names its tokens */
+    float *teacher_room; /* the teacher's rows of a chunk, where it names its tokens */
     void *product;
     int64_t ld; /* of the logits */
 } head;
@@ -277,15 +276,6 @@ static void head_dw(const head *h, int64_t n0, int64_t rows) {
     cuda_product_run(h->c->run, &p, h->product);
 }
 
-static mat teacher_rows(const head *h, int64_t n0, int64_t rows) {
-    const tensor *tokens = &h->c->in[5];
-    if (!tokens->data) return rows_from(h->teacher, n0);
-    spread_args a = {.whole = h->whole, .V = h->c->in[1].rows, .ld = h->ld, .k = tokens->cols};
-    a.known = rows_from(h->teacher, n0), a.tokens = rows_from(tokens, n0);
-    launch(h->c, &head_spread, (gpu_grid){(uint32_t)rows, 1, 1, HEAD_THREADS, 0}, &a);
-    return (mat){h->whole, h->ld};
-}
-
 static void head_softmax(const head *h, int64_t n0, int64_t rows, bool grad) {
     const op_call *c = h->c;
     int64_t V = c->in[1].rows;
@@ -295,39 +285,43 @@ static void head_softmax(const head *h, int64_t n0, int64_t rows, bool grad) {
     if (h->dnll) a.dnll = rows_from(h->dnll, n0);
     a.temperature = 1.0f;
     if (h->teacher) {
-        a.teacher = teacher_rows(h, n0, rows);
+        a.teacher = c->in[5].data ? (mat){h->teacher_room, h->ld} : rows_from(h->teacher, n0);
+        a.known = rows_from(h->teacher, n0), a.tokens = rows_from(&c->in[5], n0);
+        a.n_known = (int32_t)c->in[5].cols;
         a.distill = c->attr->head.distill, a.temperature = c->attr->head.temperature;
     }
     a.z_loss = c->attr->head.z_loss, a.weight = c->attr->head.weight,
     a.run = cuda_numbers(c->run->dev), a.grad = grad;
     uint32_t threads = GPU_WARP;
     while (threads < HEAD_THREADS && (int64_t)threads * HEAD_STEP < V) threads *= 2;
+    if (a.tokens.p) launch(c, &head_known, (gpu_grid){(uint32_t)rows, 1, 1, threads, 0}, &a);
     launch(c, &head_rows, (gpu_grid){(uint32_t)rows, 1, 1, threads, 0}, &a);
 }
 
-/* The workspace: logits, parts of dbias, a teacher's logits if it names tokens, and the products' own. */
-static int64_t lay_out(head *h, void *ws, const op_attr *attr, int64_t N, int64_t V, int64_t C,
-                       bool names) {
+/* The workspace: logits, those of a teacher that names its tokens, parts of dbias, and the products' own. */
+static int64_t lay_out(head *h, void *ws, const op_attr *attr, bool names, int64_t N, int64_t V,
+                       int64_t C) {
     int64_t chunk = head_chunk(attr, N, V);
     int64_t logits = align256(chunk * head_ld(V) * (int64_t)sizeof(float));
-    int64_t parts = align256(column_sums_bytes(chunk, V));
+    int64_t parts = align256(column_sums_bytes(chunk, V)), named = names ? logits : 0;
     int64_t f = cuda_product_ws_bytes(chunk, V), dx = cuda_product_ws_bytes(chunk, C);
-    int64_t dw = cuda_product_ws_bytes(V, C), whole = names ? logits : 0;
+    int64_t dw = cuda_product_ws_bytes(V, C);
     if (h) {
         h->ld = head_ld(V);
         h->logits = ws;
-        h->parts = (float *)((char *)ws + logits);
-        h->whole = (float *)((char *)h->parts + parts);
-        h->product = (char *)h->whole + whole;
+        h->teacher_room = (float *)((char *)ws + logits);
+        h->parts = (float *)((char *)h->teacher_room + named);
+        h->product = (char *)h->parts + parts;
     }
-    return logits + parts + whole + (f > dx ? (f > dw ? f : dw) : (dx > dw ? dx : dw));
+    return logits + named + parts + (f > dx ? (f > dw ? f : dw) : (dx > dw ? dx : dw));
 }
 
 static void run_chunks(head h) {
     const op_call *c = h.c;
     int64_t N = c->in[0].rows, V = c->in[1].rows, chunk = head_chunk(c->attr, N, V);
     bool grad = h.dx.data || h.dw.data || h.dbias.data;
-    lay_out(&h, c->ws, c->attr, N, V, c->in[0].cols, h.teacher && c->in[5].data);
+    bool names = c->kind == OP_HEAD_DISTILL && c->in[5].data;
+    lay_out(&h, c->ws, c->attr, names, N, V, c->in[0].cols);
     for (int64_t n0 = 0; n0 < N; n0 += chunk) {
         int64_t rows = N - n0 < chunk ? N - n0 : chunk;
         make_logits(&h, n0, rows);
@@ -365,7 +359,7 @@ static void head_nll_bwd(const op_call *c) {
 
 static void head_workspace(const op_infer *io, int64_t ws[3]) {
     bool names = io->kind == OP_HEAD_DISTILL && io->in[5].rows > 0;
-    ws[0] = lay_out(NULL, NULL, io->attr, io->in[0].rows, io->in[1].rows, io->in[0].cols, names);
+    ws[0] = lay_out(NULL, NULL, io->attr, names, io->in[0].rows, io->in[1].rows, io->in[0].cols);
     if (io->kind == OP_HEAD_NLL) ws[1] = ws[0];
 }
 

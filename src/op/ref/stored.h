@@ -3,6 +3,7 @@
 #ifndef OP_REF_STORED_H
 #define OP_REF_STORED_H
 
+#include "base/fp8.h"
 #include "base/quant.h"
 #include "op/ref/ref.h"
 
@@ -11,6 +12,10 @@ enum { PIECE = 256 }; /* a multiple of every block */
 /* Elements [first, first + n) of row r; n <= PIECE. */
 static inline void stored_read(const tensor *w, int64_t r, int64_t first, int64_t n, float *dst) {
     const char *row = (const char *)w->data + r * dtype_span_bytes(w->dt, w->ld);
+    if (w->dt == DT_FP8) {
+        fp8_row_read((const fp8_row *)(const void *)row, first, n, dst);
+        return;
+    }
     quant_to_f32(quant_by_dtype(w->dt), dst, row + dtype_span_bytes(w->dt, first), n);
 }
 

@@ -3,20 +3,19 @@
 
 #include "op/rules/rules.h"
 
-/* Visible (query, key) pairs of one head of one sequence, as far as known when recording: queries
- * are the last Tq of Tk positions, no document masks. Causal without window: half of Tq*Tq, plus
- * the keys before the first query. */
-static double attention_pairs(const op_attr *at) {
-    double Tq = at->attention.Tq, Tk = at->attention.Tk, window = at->attention.window;
-    double chunk = at->attention.chunk > 0 ? at->attention.chunk : Tk;
+/* Queries are the last Tq of Tk positions. Causal without window: half of Tq*Tq, plus the keys before
+ * the first query. */
+double op_attention_pairs(const op_attention *a) {
+    double Tq = a->Tq, Tk = a->Tk, window = a->window;
+    double chunk = a->chunk > 0 ? a->chunk : Tk;
     double before = Tk > Tq ? Tk - Tq : 0;
-    if (window <= 0 && chunk >= Tk)
-        return at->attention.causal ? Tq * before + Tq * Tq / 2 : Tq * Tk;
+    if (a->pairs > 0) return (double)a->pairs;
+    if (window <= 0 && chunk >= Tk) return a->causal ? Tq * before + Tq * Tq / 2 : Tq * Tk;
     double pairs = 0;
     for (double i = 0; i < Tq; i++) {
         double past = fmod(before + i, chunk) + 1;
         if (window > 0 && past > window) past = window;
-        pairs += at->attention.causal ? past : past + Tk - (before + i + 1);
+        pairs += a->causal ? past : past + Tk - (before + i + 1);
     }
     return pairs;
 }
@@ -83,14 +82,21 @@ static status attention_check_keys(const op_infer *io, err *e) {
 
 static status attention_check_bias(const op_infer *io, err *e) {
     if (!given(io, 6)) return ST_OK;
-    if (dev_get_kind(io->dev) == DEV_CUDA)
-        return err_set(e, ST_FAILED, "attention with a bias by distance has no kernel for GPUs");
     TRY(expect_cols(io, 6, io->attr->attention.H, "H", e));
     TRY(expect_dtype(io, 6, act_dt(io), e));
     int32_t zero = io->attr->attention.bias_zero;
     if (zero >= 0 && zero < io->in[6].rows) return ST_OK;
     return err_set(e, ST_USAGE, "attention: row %d of a bias of %lld rows is that of distance 0",
                    zero, (long long)io->in[6].rows);
+}
+
+static void count_pairs(op_infer *io) {
+    const op_attention *a = &io->attr->attention;
+    double pairs = (double)a->B * a->H * op_attention_pairs(a), D = a->D, Dv = a->Dv;
+    io->fwd.flops = pairs * 2.0 * (D + Dv);
+    /* dp, dv of Dv; s again, dq, dk of D */
+    io->bwd_input.flops = pairs * 2.0 * (3 * D + 2 * Dv);
+    io->flops_bwd_again = pairs * 2.0 * D;
 }
 
 status infer_ATTENTION(op_infer *io, err *e) {
@@ -111,11 +117,36 @@ status infer_ATTENTION(op_infer *io, err *e) {
     TRY(expect_cols(io, 4, 1, "the size of a position", e));
     set_out(io, 0, act_dt(io), B * Tq, H * Dv);
     set_out(io, 1, real_dt(io), B * H, Tq);
-    double pairs = (double)(B * H) * attention_pairs(io->attr);
-    io->fwd.flops = pairs * 2.0 * (double)(D + Dv);
-    /* dp, dv of Dv; s again, dq, dk of D */
-    io->bwd_input.flops = pairs * 2.0 * (double)(3 * D + 2 * Dv);
-    io->flops_bwd_again = pairs * 2.0 * (double)D;
+    count_pairs(io);
+    return ST_OK;
+}
+
+status infer_RING_ATTENTION(op_infer *io, err *e) {
+    const op_attention *a = &io->attr->attention;
+    int64_t N = (int64_t)a->B * a->Tq, all = N * io->attr->ring.ranks;
+    TRY(expect_positive(io, "B", a->B, e));
+    TRY(expect_positive(io, "Tq", a->Tq, e));
+    TRY(expect_positive(io, "ranks", io->attr->ring.ranks, e));
+    TRY(expect_heads(io, a->H, a->K, a->D, a->Dv, e));
+    TRY(expect_sinks(io, RING_SINKS, a->H, e));
+    TRY(expect_softcap(io, a->softcap, e));
+    if (a->Tk != a->Tq || a->causal || a->window || a->chunk || a->dropout > 0)
+        return err_set(e, ST_USAGE, "ring_attention: first and end alone say what is seen");
+    TRY(expect_rows(io, 0, N, "B*Tq", e));
+    TRY(expect_rows(io, 1, N, "B*Tq", e));
+    TRY(expect_rows(io, 2, N, "B*Tq", e));
+    TRY(expect_cols(io, 0, (int64_t)a->H * a->D, "H*D", e));
+    TRY(expect_cols(io, 1, (int64_t)a->K * a->D, "K*D", e));
+    TRY(expect_cols(io, 2, (int64_t)a->K * a->Dv, "K*Dv", e));
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(expect_dtype(io, 2, act_dt(io), e));
+    TRY(expect_numbers(io, 3, "the size of a bound", e));
+    TRY(expect_numbers(io, 4, "the size of a bound", e));
+    TRY(expect_rows(io, 3, all, "ranks*B*Tq", e));
+    TRY(expect_rows(io, 4, all, "ranks*B*Tq", e));
+    set_out(io, 0, act_dt(io), N, (int64_t)a->H * a->Dv);
+    set_out(io, 1, real_dt(io), (int64_t)a->B * a->H, a->Tq);
+    count_pairs(io);
     return ST_OK;
 }
 

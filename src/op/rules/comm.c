@@ -50,3 +50,46 @@ status infer_GATHER_COLS(op_infer *io, err *e) {
     set_out(io, 0, act_dt(io), io->in[0].rows, io->attr->comm.cols);
     return ST_OK;
 }
+
+/* Input i: where each row of all ranks is. */
+static status expect_order(const op_infer *io, int i, int64_t rows, err *e) {
+    TRY(expect_numbers(io, i, "the size of a number", e));
+    return expect_rows(io, i, rows, "the rows of all ranks", e);
+}
+
+static status expect_share(const op_infer *io, int64_t n, const char *what, err *e) {
+    int32_t ranks = io->attr->comm.ranks;
+    if (ranks < 1 || io->attr->comm.rank < 0 || io->attr->comm.rank >= ranks)
+        return err_set(e, ST_USAGE, "%s: rank %d of %d", op_name(io), (int)io->attr->comm.rank,
+                       (int)ranks);
+    if (n % ranks == 0) return ST_OK;
+    return err_set(e, ST_USAGE, "%s: %lld %s do not divide over %d ranks", op_name(io),
+                   (long long)n, what, (int)ranks);
+}
+
+status infer_GATHER_KV(op_infer *io, err *e) {
+    int64_t all = io->in[0].rows * io->attr->comm.ranks;
+    TRY(expect_share(io, 0, "rows", e));
+    TRY(same_rows(io, 1, 0, e));
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(expect_order(io, 2, all, e));
+    set_out(io, 0, act_dt(io), all, io->in[0].cols + io->in[1].cols);
+    io->bwd_input.flops = elements(&io->out[0]) * (io->attr->comm.ranks - 1);
+    return ST_OK;
+}
+
+status infer_SPLIT_HEADS(op_infer *io, err *e) {
+    int32_t ranks = io->attr->comm.ranks;
+    TRY(expect_share(io, io->in[0].cols, "columns", e));
+    TRY(expect_order(io, 1, io->in[0].rows * ranks, e));
+    set_out(io, 0, act_dt(io), io->in[0].rows * ranks, io->in[0].cols / ranks);
+    return ST_OK;
+}
+
+status infer_JOIN_HEADS(op_infer *io, err *e) {
+    int32_t ranks = io->attr->comm.ranks;
+    TRY(expect_share(io, io->in[0].rows, "rows", e));
+    TRY(expect_order(io, 1, io->in[0].rows, e));
+    set_out(io, 0, act_dt(io), io->in[0].rows / ranks, io->in[0].cols * ranks);
+    return ST_OK;
+}

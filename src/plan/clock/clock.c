@@ -55,15 +55,24 @@ static double call_seconds(const ticking *k, mesh_axis axis, int copies, const c
     return network_seconds(k->c, g, call->kind, (double)comm_call_sends(call, 0, g.ranks));
 }
 
+/* What the calls of an op take, one behind the other. */
+static double calls_seconds(const ticking *k, const prog_op *op) {
+    double sum = 0;
+    for (int i = 0; k->ranks; i++) {
+        op_collective c = op_collective_of(op->kind, op->entry == ENTRY_FWD, op->attr, op->in, i);
+        if (c.call.kind == COMM_KINDS) break;
+        sum += call_seconds(k, c.axis, 0, &c.call);
+    }
+    return sum;
+}
+
 static op_sums sum_ops(ticking *k, const prog *p) {
     int n = prog_get_stats(p)->ops;
     op_sums s = {ARENA_ARRAY(k->a, double, n + 1), ARENA_ARRAY(k->a, double, n + 1)};
     for (int i = 0; i < n; i++) {
         prog_op op = prog_get_op(p, i);
-        op_collective call = op_collective_of(op.kind, op.entry == ENTRY_FWD, op.attr, &op.in[0]);
-        bool sends = call.call.kind != COMM_KINDS && k->ranks;
         s.kernels[i + 1] = s.kernels[i] + roofline_seconds(k->c, &op);
-        s.among[i + 1] = s.among[i] + (sends ? call_seconds(k, call.axis, 0, &call.call) : 0);
+        s.among[i + 1] = s.among[i] + calls_seconds(k, &op);
     }
     return s;
 }
@@ -243,7 +252,7 @@ static bool walk(ticking *k) {
 static void begin(ticking *k, const plan *p, const cluster *c, arena *a, int n, int frames) {
     *k = (ticking){
         .p = p, .c = c, .ranks = p->spec.ranks, .a = a, .tied = UNKNOWN, .ready = UNKNOWN};
-    k->parts = plan_step_parts(p, a, n, p->spec.ranks && p->spec.ranks->size[MESH_DP] > 1);
+    k->parts = plan_step_parts(p, a, n, p->spec.ranks && p->spec.ranks->size[MESH_DATA] > 1);
     k->parts.frames = frames;
     k->chunk = ARENA_ARRAY(a, op_sums, k->parts.chunks);
     k->look = ARENA_ARRAY(a, op_sums, k->parts.looks);
@@ -347,16 +356,17 @@ static void plan_stages_beside(const plan *p, mesh *ranks, plan **out) {
         err why = {0};
         mesh_place(&ranks[i], &own->shape, own->rank[MESH_WORLD] + (i - plan_stage(p)) * stride);
         spec.ranks = &ranks[i];
-        spec.cut = NULL;
         spec.pipe = NULL;
         CHECK(plan_new(&out[i], p->dev, &spec, &why) == ST_OK, "stage %d: %s", i, why.message);
     }
 }
 
-static void add_flops(clock_time *t, plan *const *plans, int n, double micro) {
+static void add_sums(clock_time *t, plan *const *plans, int n, double micro) {
     for (int i = 0; i < n; i++) {
         t->model_flops += micro * plan_model_flops(plans[i]) / n;
         t->hardware_flops += micro * plan_hardware_flops(plans[i]) / n;
+        double bytes = (double)(plans[i]->peak_bytes + plan_baseline_bytes(plans[i]));
+        if (bytes > t->peak_bytes) t->peak_bytes = bytes;
     }
 }
 
@@ -367,7 +377,7 @@ static clock_time step_of_stages(const plan *p, const cluster *c, double micro) 
     plan_stages_beside(p, ranks, plans);
     clock_time t = time_of_step(plans, n, c);
     sum_classes(plans[t.stage], c, micro, &t);
-    add_flops(&t, plans, n, micro);
+    add_sums(&t, plans, n, micro);
     for (int i = 0; i < n; i++) plan_free(plans[i]);
     free(plans);
     free(ranks);
@@ -385,7 +395,7 @@ clock_time clock_step(const plan *p, const cluster *c) {
         plan *own = (plan *)(uintptr_t)p;
         t = time_of_step(&own, 1, c);
         sum_classes(p, c, n, &t);
-        add_flops(&t, &own, 1, n);
+        add_sums(&t, &own, 1, n);
     }
     t.stages = plan_stages(p);
     t.ranks = s->ranks ? s->ranks->size[MESH_WORLD] : 1;

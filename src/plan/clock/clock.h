@@ -36,6 +36,7 @@ typedef struct clock_time {
     double model_flops, hardware_flops; /* of this rank in the step */
     double tokens;                      /* of all ranks in the step */
     double peak_flops;                  /* of a device, in the format of the plan */
+    double peak_bytes;                  /* of the stage that needs most memory */
     int ranks;
     int stages, stage; /* of a pipeline; whose times these are: the one that computes longest */
 } clock_time;

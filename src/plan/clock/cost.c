@@ -16,8 +16,8 @@ status cost_reckon(const cost_wish *w, cost_sum *out, err *e) {
     double rate = w->peak_flops * w->mfu;
     if (w->step_s > 0)
         out->ideal_s = w->step_s * w->steps;
-    else if (rate > 0)
-        out->ideal_s = out->flops / (rate * w->devices);
+    else if (rate > 0) /* of one device, by how much more of them are faster */
+        out->ideal_s = out->flops / rate * (w->serial + (1 - w->serial) / w->devices);
     else
         return err_at(e, ST_USAGE, "mfu",
                       "without a step time or an MFU nothing says how long it takes");
@@ -28,8 +28,11 @@ status cost_reckon(const cost_wish *w, cost_sum *out, err *e) {
     out->all_hours = out->device_hours + out->overhead_hours;
     out->kwh = out->all_hours * w->watts / 1e3;
     out->dollars = out->all_hours * w->dollars_per_hour;
+    double shared = w->serial > 0 && rate > 0 && w->step_s <= 0
+                        ? out->flops / rate / (1 - lost) /* as if all were shared */
+                        : out->run_s * w->devices;
     if (w->deadline_s > 0 && out->ideal_s > 0)
-        out->devices_needed = (int)ceil(out->run_s * w->devices / w->deadline_s - 1e-9);
+        out->devices_needed = (int)ceil(shared / w->deadline_s - 1e-9);
     if (w->preemptions_per_hour > 0)
         out->best_checkpoint_s = sqrt(2 * w->checkpoint_s * HOUR / w->preemptions_per_hour);
     if (w->serial > 0) {

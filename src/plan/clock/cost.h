@@ -1,8 +1,9 @@
 /* What a run costs: GPU-hours, days, energy, money; with preemptions, and with the work around the main run.
  *
  *   hours of the run      steps x step time, or 6 N D / (peak x MFU) where no step is known: C = 6 N D (Kaplan et al. 2020)
- *   devices for a date    C / (peak x MFU x time), rounded up
- *   Amdahl                n devices with a serial share s are 1 / (s + (1 - s) / n) times as fast as one (1967)
+ *   devices for a date    C / (peak x MFU x time), rounded up: where all work is shared
+ *   Amdahl                n devices with a serial share s are 1 / (s + (1 - s) / n) times as fast as one (1967); days, hours and
+ *                         money have it
  *   preemptions           they come at a rate of r an hour, of the whole group. Each loses half of what is between two
  *                         checkpoints, and the time to start again: with writing w every t hours, the run takes
  *                         1 / (1 - r (t / 2 + restart) - w / t) times as long. The best t is sqrt(2 w / r) (Young 1974)
@@ -26,6 +27,7 @@ typedef struct cost_wish {
     double checkpoint_every_s, checkpoint_s, restart_s;
     double ablation_hours, evaluation_hours, debug_hours; /* device-hours beside the main run */
     double dollars_per_hour, watts;                       /* of a device; 0: unknown */
+    char device[DEV_NAME_MAX];
 } cost_wish;
 
 typedef struct cost_sum {

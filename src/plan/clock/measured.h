@@ -1,8 +1,8 @@
 /* Measured rows of published tables, and how near the clock comes to them: `athanor plan validate` and `plan fit`.
  *
  * A row is a layout of a model with its tokens a second. Columns are found by name: those of the playbook's benchmarks, of
- * tables of throughput, of the zero-bubble paper. Rows that cannot be reckoned are counted, not guessed: other formats than 16
- * bits, context parallelism, schedules that there are not.
+ * tables of throughput, of the zero-bubble paper. Rows that cannot be reckoned are counted, not guessed: schedules that there
+ * are not, models without sizes.
  *
  * Rows are predicted by sketches (sketch.h) of a cluster and a runtime. Fitting changes the numbers of these two, of which
  * there are a dozen for a whole file, and none for a row. */
@@ -15,7 +15,10 @@ typedef struct measured_row {
     int sketch; /* number in rows.sketch */
     sketch_layout layout;
     int nodes, gpus, line;
+    int cp; /* context-parallel ranks: the layout's dp counts them, its sequences are divided by them */
+    bool fp8; /* products of 8 bits */
     int device;
+    int whose;             /* run it was, as its source says */
     int64_t batch;         /* sequences of a step */
     int cell;              /* model and nodes: what is held out, and in which a layout is chosen */
     bool ok;               /* else it has failed */
@@ -53,6 +56,9 @@ void measured_free(measured_rows *r);
 /* Fills predicted and memory_bytes of all rows. The model's cluster is that of the first row's devices. */
 void measured_predict(measured_rows *r, const struct measured_model *m);
 
+/* The same, each row by the runtime of the program that its source names. */
+void measured_predict_published(measured_rows *r);
+
 typedef struct measured_score {
     int rows, used;
     double median, median_stalls; /* absolute relative error of tokens a second */
@@ -70,8 +76,8 @@ typedef struct measured_model {
 } measured_model;
 /* This program's runtime on the cluster. */
 measured_model measured_plain(const cluster *c);
-/* "athanor", or the runtime of another program as it was fitted to published rows: "nanotron-0.5". ST_USAGE: there is no such
- * runtime. */
+/* "athanor", or the runtime of another program as it was fitted to published rows: "nanotron-0.5", "megatron", "torchtitan". ST_USAGE:
+ * there is no such runtime. */
 status measured_as(measured_model *out, const char *name, const cluster *c, err *e) ATH_MUST_USE;
 /* Changes m so that the error of the rows becomes smaller, without those of cell `without` (-1: with all). */
 void measured_fit(measured_rows *r, measured_model *m, int without);

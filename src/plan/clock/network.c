@@ -7,20 +7,9 @@ static int at_least_1(int n) {
 }
 
 network_group network_group_of(const cluster *c, const mesh_shape *s, mesh_axis axis) {
-    int shard = s->dp / s->dp_replicate, stride = s->tp * s->cp;
-    int ranks[MESH_AXES] = {[MESH_WORLD] = s->tp * s->cp * s->dp * s->pp,
-                            [MESH_TP] = s->tp,
-                            [MESH_CP] = s->cp,
-                            [MESH_DP] = s->dp,
-                            [MESH_SHARD] = shard,
-                            [MESH_REPLICATE] = s->dp_replicate,
-                            [MESH_PP] = s->pp};
-    int strides[MESH_AXES] = {
-        [MESH_WORLD] = 1,          [MESH_TP] = 1,         [MESH_CP] = s->tp,
-        [MESH_DP] = stride,        [MESH_SHARD] = stride, [MESH_REPLICATE] = stride * shard,
-        [MESH_PP] = stride * s->dp};
-    int room = at_least_1(c->per_node / strides[axis]);
-    return (network_group){ranks[axis], room < ranks[axis] ? room : ranks[axis]};
+    mesh_line line = mesh_line_of(s, axis);
+    int room = at_least_1(c->per_node / line.stride);
+    return (network_group){line.size, room < line.size ? room : line.size};
 }
 
 static double steps(int n) {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_PP = 128, SHORT_LIST = 64 };
+enum { MOST_PP = 128, SHORT_LIST = 64, MOST_STAGES_PLANNED = 16 };
 static const int micro_batches[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 
 typedef struct searching {
@@ -36,6 +36,25 @@ static void note(searching *k, const sketch *s, const sketch_layout *l) {
     k->out->found[k->out->n++] = f;
 }
 
+static bool free_or(int kept, int x) {
+    return kept == 0 || kept == x;
+}
+
+static bool keeps_schedule(const search_kept *kept, const sketch_layout *l) {
+    return (kept->schedule < 0 || kept->schedule == (int)l->schedule) &&
+           free_or(kept->chunks, l->chunks_of_stage);
+}
+
+/* Whether so many stages with so many ranks each take all devices. */
+static bool divides(const searching *k, const sketch_key *key, int pp) {
+    const search_kept *kept = &k->what->kept;
+    int devices = cluster_devices(k->c);
+    if (!free_or(kept->pp, pp) || devices % (key->tp * pp)) return false;
+    if (pp > 1 && !k->what->pipelines) return false;
+    int dp = devices / (key->tp * pp);
+    return free_or(kept->dp, dp) && k->what->global_batch % ((int64_t)dp * key->micro_batch) == 0;
+}
+
 /* The schedules of a pipeline that this program runs; those with several chunks a stage only where layers suffice. */
 static void try_schedules(searching *k, const sketch *s, sketch_layout l) {
     static const struct {
@@ -46,6 +65,7 @@ static void try_schedules(searching *k, const sketch *s, sketch_layout l) {
         l.schedule = ways[i].kind;
         l.chunks_of_stage = ways[i].chunks;
         if (l.pp * l.chunks_of_stage > s->layers) continue;
+        if (l.pp > 1 && !keeps_schedule(&k->what->kept, &l)) continue;
         if (l.schedule == SCHEDULE_INTERLEAVED && l.micro_batches % l.pp) continue;
         note(k, s, &l);
     }
@@ -53,47 +73,57 @@ static void try_schedules(searching *k, const sketch *s, sketch_layout l) {
 
 /* ZeRO 2 and 3 move gradients or weights in every micro-batch: not beside a pipeline. */
 static void try_sketch(searching *k, const sketch *s, sketch_key key) {
-    int devices = cluster_devices(k->c);
-    for (int pp = 1; pp <= MOST_PP && pp <= s->layers; pp *= 2) {
-        if (devices % (key.tp * pp) || (pp > 1 && !k->what->pipelines)) continue;
-        int dp = devices / (key.tp * pp);
-        int64_t of_micro = (int64_t)dp * key.micro_batch;
-        if (k->what->global_batch % of_micro) continue;
-        for (int zero = 0; zero <= (dp == 1 ? 0 : pp > 1 ? 1 : 3); zero++)
+    const search_kept *kept = &k->what->kept;
+    for (int pp = 1; pp <= MOST_PP && pp <= s->layers; pp++) {
+        if (!divides(k, &key, pp)) continue;
+        int dp = cluster_devices(k->c) / (key.tp * pp);
+        int least = kept->zero > 0 ? kept->zero : 0;
+        int most = kept->zero >= 0 ? kept->zero : dp == 1 ? 0 : pp > 1 ? 1 : 3;
+        if (pp > 1 && most > 1) continue;
+        for (int zero = least; zero <= most; zero++)
             try_schedules(k, s,
                           (sketch_layout){.key = key,
                                           .dp = dp,
                                           .pp = pp,
                                           .zero = zero,
-                                          .micro_batches = k->what->global_batch / of_micro});
+                                          .micro_batches = k->what->global_batch /
+                                                           ((int64_t)dp * key.micro_batch)});
     }
 }
 
-static bool reaches(const searching *k, int tp, int micro_batch) {
-    int most_pp = k->what->pipelines ? MOST_PP : 1;
-    for (int pp = 1; pp <= most_pp; pp *= 2) {
-        int rest = cluster_devices(k->c) / (tp * pp);
-        if (cluster_devices(k->c) % (tp * pp) == 0 && rest > 0 &&
-            k->what->global_batch % ((int64_t)rest * micro_batch) == 0)
-            return true;
-    }
+static bool reaches(const searching *k, sketch_key key) {
+    for (int pp = 1; pp <= MOST_PP; pp++)
+        if (divides(k, &key, pp)) return true;
     return false;
 }
 
+static void try_key(searching *k, sketch_key key) {
+    sketch s;
+    if (!reaches(k, key)) return;
+    arena *a = arena_new("layers");
+    if (sketch_new(&s, a, k->meta, &k->what->base, key, k->c, &k->last) == ST_OK)
+        try_sketch(k, &s, key);
+    else
+        k->out->unfit++;
+    arena_free(a);
+}
+
+static void try_policies(searching *k, int tp, int micro_batch) {
+    int kept = k->what->kept.recompute;
+    for (int r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++)
+        if (kept < 0 || kept == r) try_key(k, (sketch_key){tp, micro_batch, (recompute_policy)r});
+}
+
 static void try_all(searching *k) {
-    for (int tp = 1; tp <= k->c->per_node; tp *= 2)
-        for (int b = 0; b < ARRAY_LEN(micro_batches); b++)
-            for (int r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL && reaches(k, tp, micro_batches[b]);
-                 r++) {
-                sketch s;
-                sketch_key key = {tp, micro_batches[b], (recompute_policy)r};
-                arena *a = arena_new("layers");
-                if (sketch_new(&s, a, k->meta, &k->what->base, key, k->c, &k->last) == ST_OK)
-                    try_sketch(k, &s, key);
-                else
-                    k->out->unfit++;
-                arena_free(a);
-            }
+    const search_kept *kept = &k->what->kept;
+    int first = kept->tp ? kept->tp : 1, last = kept->tp ? kept->tp : k->c->per_node;
+    for (int tp = first; tp <= last; tp++) {
+        if (kept->micro_batch) {
+            try_policies(k, tp, kept->micro_batch);
+            continue;
+        }
+        for (int b = 0; b < ARRAY_LEN(micro_batches); b++) try_policies(k, tp, micro_batches[b]);
+    }
 }
 
 /* ---- order ---- */
@@ -113,7 +143,8 @@ static bool verify(searching *k, search_found *f) {
     plan *p;
     plan_spec s = k->what->base;
     mesh_place(&ranks,
-               &(mesh_shape){.dp = l->dp, .dp_replicate = 1, .tp = l->key.tp, .cp = 1, .pp = 1}, 0);
+               &(mesh_shape){.dp = l->dp, .dp_replicate = 1, .tp = l->key.tp, .cp = 1, .pp = l->pp},
+               0);
     s.train_B = l->key.micro_batch;
     if (s.valid_B) s.valid_B = l->key.micro_batch;
     s.micro_batches = l->micro_batches;
@@ -122,22 +153,26 @@ static bool verify(searching *k, search_found *f) {
     s.sharing =
         (param_sharding){.shards = l->dp, .zero = l->zero, .bucket_elems = s.sharing.bucket_elems};
     s.sequence_parallel = l->key.tp > 1;
+    if (l->pp > 1) {
+        s.chunks = l->pp * l->chunks_of_stage;
+        s.pp_schedule = (int)l->schedule;
+    }
     if (plan_new(&p, k->meta, &s, &k->last) != ST_OK) return false;
     f->exact = true;
     f->result.time = clock_step(p, k->c);
-    f->result.memory_bytes = (double)(p->peak_bytes + plan_baseline_bytes(p));
+    f->result.memory_bytes = f->result.time.peak_bytes;
     plan_free(p);
     return f->result.memory_bytes <= cluster_usable_bytes(k->c);
 }
 
-/* Plans the best of the list that need no pipeline, and keeps those that fit. */
+/* Plans the best of the list, and keeps those that fit. Very long pipelines stay sketches: each stage is a plan. */
 static void verify_best(searching *k) {
     search_result *r = k->out;
     int kept = 0, wanted = 0;
     if (r->n > SHORT_LIST * 8) r->n = SHORT_LIST * 8;
     for (int i = 0; i < r->n && kept < SHORT_LIST; i++) {
         search_found f = r->found[i];
-        if (f.layout.pp == 1) {
+        if (f.layout.pp <= MOST_STAGES_PLANNED) {
             if (wanted == 2 * k->what->most) continue;
             wanted++;
             if (!verify(k, &f)) {

@@ -18,7 +18,7 @@ static int part_of(op_kind kind) {
 static void add_ops(sketch_layer *to, const prog *p, const mesh *ranks, const cluster *c) {
     for (int i = 0; i < prog_get_stats(p)->ops; i++) {
         prog_op op = prog_get_op(p, i);
-        op_collective k = op_collective_of(op.kind, op.entry == ENTRY_FWD, op.attr, &op.in[0]);
+        op_collective k = op_collective_of(op.kind, op.entry == ENTRY_FWD, op.attr, op.in, 0);
         schedule_work w = op.phase == PHASE_F   ? WORK_FORWARD
                           : op.phase == PHASE_B ? WORK_INPUT
                                                 : WORK_WEIGHT;
@@ -117,6 +117,7 @@ static double work_of(const timing *t, const sketch_layer *x, schedule_work w, d
                  network_seconds(t->c, g, COMM_ALL_GATHER, x->sent[w] / x->sends[w]);
     }
     double host = r->launch_s * x->calls[w] - *among;
+    if (t->l->pp > 1 && t->c->nodes > 1) host += r->pipe_rank_s * t->l->key.tp * x->sends[w];
     return (device > host ? device : host) + *among;
 }
 
@@ -194,7 +195,7 @@ static double stick_out(double d, double work, int n, double contention) {
 
 /* A stage's parameters or gradients, in some calls. */
 static double dp_seconds(const timing *t, network_group dp, comm_kind kind, double bytes) {
-    double calls = t->r->dp_calls * t->s->layers / t->l->pp;
+    double calls = t->r->dp_calls * t->s->layers / t->l->pp + t->r->dp_calls_of_gb * bytes / 1e9;
     if (calls < 1) calls = 1;
     return calls * network_seconds(t->c, dp, kind, bytes / calls);
 }

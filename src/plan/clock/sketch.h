@@ -19,15 +19,18 @@ typedef struct runtime {
         other; /* factors of the time of kernels: products and head, attention, all else */
     double
         launch_s; /* the host's time for a call; of a layer the slower of host and device counts */
-    double tp_hidden;     /* share of the collectives among the ops that kernels hide */
-    double dp_usable;     /* share of the backward behind which collectives hide */
-    double dp_calls;      /* collectives of data-parallel ranks for each layer */
-    cluster_curve send_s; /* more than a message of a pipeline takes by its bytes, by nodes */
-    double kept;          /* activations kept for the backward, as a multiple of this program's */
-    double extra_bytes;   /* memory beside that of the plan */
-    double fill;          /* share of a device's memory that can be filled before it fails */
-    bool balanced;        /* stages are equally long in time; else equally many layers */
-    double step_s;        /* more than the cluster's, of each step */
+    double tp_hidden;      /* share of the collectives among the ops that kernels hide */
+    double dp_usable;      /* share of the backward behind which collectives hide */
+    double dp_calls;       /* collectives of data-parallel ranks for each layer */
+    double dp_calls_of_gb; /* and for each 10^9 bytes: buckets */
+    cluster_curve send_s;  /* more than a message of a pipeline takes by its bytes, by nodes */
+    double kept;           /* activations kept for the backward, as a multiple of this program's */
+    double extra_bytes;    /* memory beside that of the plan */
+    double fill;           /* share of a device's memory that can be filled before it fails */
+    bool balanced;         /* stages are equally long in time; else equally many layers */
+    double step_s;         /* more than the cluster's, of each step */
+    /* The host's time for each rank of a collective among the ops, in a pipeline over nodes: kernels hide it where they last longer. */
+    double pipe_rank_s;
 } runtime;
 extern const runtime runtime_athanor;
 

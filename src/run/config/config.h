@@ -64,10 +64,6 @@
     W(CONFIG_TRAIN_AUTO, "auto")                                                                   \
     W(CONFIG_TRAIN_ALWAYS, "always")                                                               \
     W(CONFIG_TRAIN_NEVER, "never")
-#define CONFIG_SET_CP_KIND(W)                                                                      \
-    W(CONFIG_CP_ALLGATHER, "allgather")                                                            \
-    W(CONFIG_CP_RING, "ring")                                                                      \
-    W(CONFIG_CP_ULYSSES, "ulysses")
 #define CONFIG_SET_PP_SCHEDULE(W)                                                                  \
     W(CONFIG_PP_AFAB, "afab")                                                                      \
     W(CONFIG_PP_1F1B, "1f1b")                                                                      \
@@ -93,7 +89,6 @@ typedef enum config_objective { CONFIG_SET_OBJECTIVE(LIST_ENUMERATOR) } config_o
 typedef enum config_train_embeddings {
     CONFIG_SET_TRAIN_EMBEDDINGS(LIST_ENUMERATOR)
 } config_train_embeddings;
-typedef enum config_cp_kind { CONFIG_SET_CP_KIND(LIST_ENUMERATOR) } config_cp_kind;
 typedef enum config_pp_schedule { CONFIG_SET_PP_SCHEDULE(LIST_ENUMERATOR) } config_pp_schedule;
 typedef enum config_token_dtype { CONFIG_SET_TOKEN_DTYPE(LIST_ENUMERATOR) } config_token_dtype;
 typedef enum config_guard_action { CONFIG_SET_GUARD_ACTION(LIST_ENUMERATOR) } config_guard_action;

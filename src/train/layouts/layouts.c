@@ -10,11 +10,13 @@
 void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]) {
     static const char *const recompute[] = {RECOMPUTE_POLICIES(LIST_WORD)};
     static const char *const schedules[] = {CONFIG_SET_PP_SCHEDULE(LIST_WORD)};
+    static const char *const kinds[] = {CONTEXT_KINDS(LIST_WORD)};
     strbuf b = {0};
     strbuf_printf(&b, "dp%d", l->dp);
     if (l->dp_replicate > 1) strbuf_printf(&b, " replicate%d", l->dp_replicate);
     if (l->zero) strbuf_printf(&b, " zero%d", l->zero);
     if (l->tp > 1) strbuf_printf(&b, " tp%d%s", l->tp, l->sp ? " sp" : "");
+    if (l->cp > 1) strbuf_printf(&b, " cp%d %s", l->cp, kinds[l->cp_kind]);
     if (l->pp > 1) strbuf_printf(&b, " pp%d %s", l->pp, schedules[l->schedule]);
     if (l->virtual > 1) strbuf_printf(&b, "%d", l->virtual);
     if (l->recompute) strbuf_printf(&b, " recompute-%s", recompute[l->recompute]);
@@ -23,7 +25,11 @@ void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]) {
 }
 
 int layout_ranks(const layout *l) {
-    return l->dp * l->tp * (l->pp > 1 ? l->pp : 1);
+    return l->dp * l->tp * (l->pp > 1 ? l->pp : 1) * (l->cp > 1 ? l->cp : 1);
+}
+
+bool layout_is_exact(const layout *l) {
+    return l->tp == 1 && l->cp <= 1;
 }
 
 int layout_precision(const config *c) {
@@ -53,6 +59,7 @@ static int64_t trial_micro(const config *c) {
     const objective *o = objective_of(c);
     int64_t own = c->train.micro_batch_size, T = o->learned * c->train.seq_len, tp = c->parallel.tp;
     int64_t B = own == CONFIG_AUTO || own > TRIAL_MICRO ? TRIAL_MICRO : own;
+    T /= c->parallel.cp;
     bool divides = B / o->sequences * T % tp == 0;
     return c->parallel.sp && !divides ? tp / common_divisor(T, tp) * o->sequences : B;
 }
@@ -60,7 +67,8 @@ static int64_t trial_micro(const config *c) {
 static void shorten(config *c, int batch) {
     c->stages.n = 0;
     c->train.batch_ramp.start = c->train.batch_ramp.increment = 0;
-    if (c->train.seq_len > TRIAL_TOKENS) c->train.seq_len = TRIAL_TOKENS;
+    int64_t unit = 2 * c->parallel.cp, most = (TRIAL_TOKENS + unit - 1) / unit * unit;
+    if (c->train.seq_len > most) c->train.seq_len = most;
     c->train.micro_batch_size = trial_micro(c);
     c->train.global_batch_size = batch * c->train.micro_batch_size;
     c->train.digest_every = 1;
@@ -180,6 +188,23 @@ bool layout_trial_has_stages(const layout_trial *t, int chunks) {
     return ok;
 }
 
+bool layout_trial_shares_tokens(const layout_trial *t, const layout *l) {
+    model_config mc;
+    err unread = {0};
+    config *c;
+    arena *a = arena_new("model");
+    if (l->cp <= 1) return true;
+    if (copy_config(&c, t->c, &unread) != ST_OK) return false;
+    c->parallel.cp = l->cp, c->parallel.cp_kind = l->cp_kind, c->parallel.tp = l->tp;
+    int64_t T = c->train.seq_len, rows = c->train.micro_batch_size * T / l->cp;
+    bool ok = T % (2 * l->cp) == 0 && (!l->sp || rows % l->tp == 0) &&
+              read_model(t, a, &mc, &unread) == ST_OK &&
+              setup_check_context(c, &mc, &unread) == ST_OK;
+    config_free(c);
+    arena_free(a);
+    return ok;
+}
+
 layout_result *layout_result_new(const layout_trial *t, const layout_way *way) {
     layout_result *r = ARENA_NEW(t->memory, layout_result);
     r->digest = ARENA_ARRAY(t->memory, uint64_t, t->n_params);
@@ -220,6 +245,8 @@ static status own_config(config **out, const rank_job *j, err *e) {
     c->parallel.zero = j->l->zero;
     c->parallel.tp = j->l->tp;
     c->parallel.sp = j->l->sp;
+    c->parallel.cp = j->l->cp > 1 ? j->l->cp : 1;
+    c->parallel.cp_kind = j->l->cp_kind;
     set_stages(c, j->l);
     if (c->parallel.zero >= 2) c->parallel.pp_schedule = CONFIG_PP_1F1B; /* no other can be */
     c->train.recompute = j->l->recompute;

@@ -21,6 +21,8 @@ typedef struct layout {
     int pp;        /* stages; 0 is 1 */
     int schedule;  /* of these: config_pp_schedule */
     int virtual;   /* chunks of a stage; 0 is 1 */
+    int cp;        /* ranks that share tokens; 0 is 1 */
+    int cp_kind;   /* how: context_kind */
 } layout;
 
 enum { LAYOUT_NAME_MAX = 96 };
@@ -51,6 +53,10 @@ void layout_trial_free(layout_trial *t);
  * so many chunks of layers in all. */
 bool layout_trial_divides(const layout_trial *t, int tp);
 bool layout_trial_has_stages(const layout_trial *t, int chunks);
+/* Whether the ranks of layout l can share the tokens of what is trained as l.cp and l.cp_kind say. */
+bool layout_trial_shares_tokens(const layout_trial *t, const layout *l);
+/* Whether its steps must have the bits of one rank: no rank has a part of a product's rows or columns. */
+bool layout_is_exact(const layout *l);
 
 /* How the steps of a trial are run. */
 typedef struct layout_way {

@@ -68,6 +68,24 @@ static void add_pipelines(layouts *all, const layout_trial *t, int ranks, int64_
     }
 }
 
+/* The ways of exchange take turns, and so do sp and stages. */
+static void add_contexts(layouts *all, const layout_trial *t, int ranks) {
+    for (int cp = 2; cp <= ranks; cp++)
+        for (int tp = 1; ranks % cp == 0 && tp <= ranks / cp; tp++) {
+            int rest = ranks / cp;
+            if (rest % tp != 0 || (tp > 1 && !layout_trial_divides(t, tp))) continue;
+            for (int kind = CONTEXT_ALLGATHER; kind <= CONTEXT_ULYSSES; kind++) {
+                layout l = {
+                    .dp = rest / tp, .dp_replicate = 1, .tp = tp, .cp = cp, .cp_kind = kind};
+                l.sp = tp > 1 && kind == CONTEXT_RING;
+                if (!layout_trial_shares_tokens(t, &l)) continue;
+                add_zero(all, l);
+                l.pp = 2, l.dp /= 2;
+                if (rest / tp % 2 == 0 && layout_trial_has_stages(t, 2)) add_stages(all, t, l);
+            }
+        }
+}
+
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     layouts all = {0};
     const objective *o = objective_of(t->c);
@@ -80,6 +98,7 @@ layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
         if (tp > 1 && rows % tp == 0) add_zero(&all, l);
     }
     add_pipelines(&all, t, ranks, rows);
+    add_contexts(&all, t, ranks);
     for (int i = 1; ranks == 1 && i < 3; i++) add(&all, all.item[0]);
     *n = all.n;
     return all.item;
@@ -155,7 +174,7 @@ static tolerances tolerances_of(const layout_trial *t, const layout_way *way) {
 
 layout_verdict layout_compare(const layout_trial *t, const layout *l, const layout_result *one,
                               const layout_result *r) {
-    layout_verdict v = {.ok = true, .exact = l->tp == 1 && !r->way.ordinary};
+    layout_verdict v = {.ok = true, .exact = layout_is_exact(l) && !r->way.ordinary};
     tolerances most = v.exact ? (tolerances){0, 0} : tolerances_of(t, &r->way);
     compare_weights(&v, t, one, r);
     compare_gradients(&v, t, one, r, most.norm);

@@ -20,15 +20,17 @@ static layout planned(const config *c, const mesh *m) {
                     .tp = m->shape.tp,
                     .sp = c->parallel.sp,
                     .recompute = c->train.recompute,
+                    .cp = m->shape.cp,
+                    .cp_kind = c->parallel.cp_kind,
                     .pp = m->shape.pp,
                     .schedule = c->parallel.pp_schedule,
                     .virtual = m->shape.pp > 1 ? (int)c->parallel.virtual : 1};
 }
 
-/* Tensor parallelism sums matrix products in parts; in 16 bits the results differ too much to
+/* Tensor and context parallelism sum matrix products in parts; in 16 bits the results differ too much to
  * compare. */
 static int precision_of(const config *c, const layout *l) {
-    return l->tp == 1 ? layout_precision(c) : CONFIG_PRECISION_FP32;
+    return layout_is_exact(l) ? layout_precision(c) : CONFIG_PRECISION_FP32;
 }
 
 static status name_difference(const layout *l, const layout_way *way, const char *why, err *e) {

@@ -65,12 +65,24 @@ static void fill_sources(session *s, int b, uint64_t sample) {
     batch_rows_see_source(r, b, r->S);
 }
 
-/* Sequences of T + 1 random ids; all of one document, so attention costs what it can cost. A
+/* With a document mask: what a layout does with documents is to be compared, too. */
+static void cut_documents(batch_rows *r, int b, rng_key key, uint64_t first) {
+    enum { MEAN_TOKENS = 12 };
+    int32_t start = 0;
+    for (int t = 0; t < r->T; t++) {
+        int64_t at = (int64_t)b * r->T + t;
+        if (rng_u32(key, ~(first + (uint64_t)t)) % MEAN_TOKENS == 0) start = t;
+        r->start[at] = start;
+        r->pos[at] = t - start;
+    }
+}
+
+/* Sequences of T + 1 random ids; in measurements all of one document, so attention costs what it can cost. A
  * reference that is not in memory says of them what a model says that knows nothing, nearly. */
 static status fill(session *s, int micro_batch, err *e) {
     stage *g = &s->stage;
     (void)e;
-    const batch_rows *r = &g->rows;
+    batch_rows *r = &g->rows;
     rng_key key = rng_key_named((uint64_t)s->setup.c->train.seed, "bench.ids");
     uint64_t own = (uint64_t)(s->at.step * g->batch + s->setup.peers.m.rank[MESH_DP] * g->share);
     uint32_t vocab = (uint32_t)s->setup.models[0].vocab_size;
@@ -84,6 +96,7 @@ static status fill(session *s, int micro_batch, err *e) {
             r->pos[at] = t;
             if (r->start) r->start[at] = 0;
         }
+        if (r->start && !s->setup.choice.measures) cut_documents(r, b, key, first);
         if (r->S) fill_sources(s, b, sample);
         r->info[b] = (loader_row){.label = (float)(sample / 2 % 2), .n_inputs = g->T};
         r->ref_logp[b] = -(1 + 0.1 * rng_uniform(key, first)) * log(vocab) * g->T;

@@ -23,7 +23,7 @@ static status locate(const config *c, status st, err *e) {
 
 /* The axis of the mesh along which ranks are whole copies of each other. */
 static mesh_axis axis_of_copies(const config *c) {
-    return c->parallel.zero > 0 ? MESH_REPLICATE : MESH_DP;
+    return c->parallel.zero > 0 ? MESH_REPLICATE : MESH_DATA;
 }
 
 /* Groups the ranks that together hold one copy of the weights. */
@@ -255,9 +255,13 @@ void peers_share_count(const peers *p, int64_t *x) {
     comm_sum_i64(p->m.axis[MESH_WORLD], x, peers_ranks(p));
 }
 
-double peers_sum_samples(const peers *p, double x) {
-    sum(p->m.axis[MESH_DP], &x, 1, DT_F64, "the loss");
+double peers_sum_loss(const peers *p, double x) {
+    sum(p->m.axis[MESH_DATA], &x, 1, DT_F64, "the loss");
     return x;
+}
+
+void peers_sum_tokens(const peers *p, int64_t *x, int n, const char *what) {
+    sum(p->m.axis[MESH_DATA], x, n, DT_I64, what);
 }
 
 double peers_sum_copy(const peers *p, double x) {
@@ -270,8 +274,11 @@ void peers_sum_limbs(const peers *p, int64_t limb[VEC_LIMBS]) {
 }
 
 void peers_share_rows(const peers *p, float *x, int64_t n) {
+    float *own = x + p->m.rank[MESH_DP] * n;
+    if (p->m.size[MESH_CP] > 1)
+        sum(p->m.axis[MESH_CP], own, n, DT_F32, "losses of a sequence's parts");
     comm_call call = {.kind = COMM_ALL_GATHER,
-                      .in = x + p->m.rank[MESH_DP] * n,
+                      .in = own,
                       .out = x,
                       .n = n,
                       .dt = DT_F32,

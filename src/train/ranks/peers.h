@@ -94,12 +94,15 @@ void peers_tell_stages(const peers *p, void *x, int64_t bytes);
 /* Sums over stages of what each knows of its layers. */
 void peers_sum_stages(const peers *p, int64_t *x, int n, const char *what);
 
-/* Sums over data-parallel ranks, which have different samples. what: its name in reports of
- * hangs. */
+/* Sums over data-parallel ranks, which have different samples, of what each knows of whole
+ * sequences. what: its name in reports of hangs. */
 int64_t peers_sum_count(const peers *p, int64_t x, const char *what);
 void peers_sum_counts(const peers *p, int64_t *x, int n, const char *what);
-double peers_sum_samples(const peers *p, double x);
-/* x[n * dp]: each data-parallel rank has set its own n; afterwards all ranks have all. */
+/* Sums over these and context-parallel ranks, of what each knows of its tokens. */
+double peers_sum_loss(const peers *p, double x);
+void peers_sum_tokens(const peers *p, int64_t *x, int n, const char *what);
+/* x[n * dp]: each data-parallel rank has set its own n, a context-parallel rank those of its tokens and the
+ * others to 0; afterwards all ranks have all. */
 void peers_share_rows(const peers *p, float *x, int64_t n);
 /* x[ranks]: each rank has set x[rank], and the others to 0; afterwards all ranks have all. */
 void peers_share_count(const peers *p, int64_t *x);

@@ -137,7 +137,7 @@ static const char *part_of(trace *t, const prog_op *op, bool seen_layers) {
 /* Ops outside of layers belong to the embedding or the head: a forward pass begins with the
  * embedding, a backward pass with the head. */
 static label *label_ops(trace *t, const prog *p) {
-    int n = prog_get_stats(p)->ops;
+    int n = prog_get_stats(p)->ops, later = prog_get_stats(p)->ops_back;
     label *list = ARENA_ARRAY(t->a, label, n);
     op_phase direction = PHASE_F;
     bool seen_layers = false;
@@ -147,8 +147,10 @@ static label *label_ops(trace *t, const prog *p) {
         direction = op.phase;
         seen_layers = seen_layers || op.block >= 0;
         const char *verb = op.phase == PHASE_F ? "forward"
+                           : i >= later        ? "weight gradients of"
                            : op.recomputed     ? "recompute"
                                                : "backward";
+        if (i == later) seen_layers = false;
         const char *part = part_of(t, &op, seen_layers);
         bool same = i > 0 && strcmp(part, list[i - 1].part) == 0;
         list[i] = (label){verb, same ? list[i - 1].part : part};
