@@ -30,8 +30,13 @@ static const char *path_of(arena *a, const char *run, const config *c, const loa
     return arena_printf(a, "%s/losses/%s-%d.f32", run, name, stage);
 }
 
-static status check_objective(const config *c, err *e) {
+static status check_run(const config *c, err *e) {
     const objective *o = objective_of(c);
+    if (c->parallel.cp > 1) {
+        config_error(c, e, "parallel.cp",
+                     "a rank has some tokens of a sequence, whose loss data.resample notes whole");
+        return err_hint(e, "parallel.cp=1, or no data.resample");
+    }
     if (!o->loss && !o->head) return ST_OK;
     config_error(c, e, "data.resample", "train.objective=%s has no loss of single sequences",
                  o->name);
@@ -42,7 +47,7 @@ status resample_open(resample_losses *r, arena *a, const char *run, const config
                      const loader *l, bool begins, err *e) {
     *r = (resample_losses){.fd = -1};
     if (!c->data.resample.keep_losses) return ST_OK;
-    TRY(check_objective(c, e));
+    TRY(check_run(c, e));
     TRY(file_make_dirs(arena_printf(a, "%s/losses", run), e));
     r->index = sequence_index_new(a, l);
     r->path = path_of(a, run, c, l, stage);
@@ -159,7 +164,7 @@ status resample_draw(const char *run, const config *c, int stage, loader *l, uin
                      err *e) {
     *hash = 0;
     if (c->data.resample.share >= 1) return ST_OK;
-    TRY(check_objective(c, e));
+    TRY(check_run(c, e));
     arena *a = arena_new("losses of sequences");
     const char *from = c->data.resample.from;
     uint64_t n = sequence_index_new(a, l).n;
