@@ -99,12 +99,12 @@ def test_trouble(page, url):
 
 def test_own(page, url):
     """A config of one's own, and a cluster."""
-    config = "model:\n  hidden_size: 256\n  num_hidden_layers: 4\n  num_attention_heads: 4\n  vocab_size: 1000\n"
+    config = "model:\n  hidden_size: 256\n  num_hidden_layers: 4\n  num_attention_heads: 4\n  vocab_size: 1000\n  max_position_embeddings: 8192\n"
     change(page, "config", config)
     change(page, "model", "own")
     same(page.run("document.querySelector('#config-field').hidden"), False, "the config is there")
     assert " M" in figure(page, "Parameters"), figure(page, "Parameters")
-    change(page, "config", config.replace("1000", "2000\n  hidden_sizes: 3"))
+    change(page, "config", config + "  hidden_sizes: 3\n")
     assert "hidden_size" in text(page, "#trouble"), text(page, "#trouble")
     change(page, "config", config)
     change(page, "model", "llama-3-8b")
