@@ -112,14 +112,15 @@ def test_own(page, url):
 
 def test_address(page, url):
     """The address holds the whole question: another tab shows the same."""
-    for field, value in (("devices", "128"), ("batch", "256"), ("zero", "2"), ("recompute", "full"), ("more", "train.seed=3")):
+    asked = {"micro": "1", "devices": "128", "batch": "256", "zero": "2", "recompute": "full", "more": "data.seed=3"}
+    for field, value in asked.items():
         change(page, field, value)
     there = page.run("location.href")
     other = opened(page.browser, there)
     for name in ("Memory", "Step", "MFU"):
         same(figure(other, name), figure(page, name), name)
-    for field in ("devices", "batch", "zero", "recompute", "more"):
-        same(other.run("document.getElementById('%s').value" % field), page.run("document.getElementById('%s').value" % field), field)
+    for field, value in asked.items():
+        same(other.run("document.getElementById('%s').value" % field), value, field)
     other.close()
 
 
@@ -128,7 +129,7 @@ def test_schedule(page, url):
     change(page, "schedule-kind", "1f1b")
     change(page, "pp", "4")
     if page.run("document.querySelector('#trouble').hidden"):
-        page.wait("document.querySelectorAll('#schedule text').length >= 4 && document.querySelectorAll('#schedule rect').length >= 32")
+        page.wait("document.querySelectorAll('#schedule rect').length >= 32")
     change(page, "pp", "1")
 
 

@@ -22,7 +22,6 @@ function quote(word) {
 function showTrouble(error) {
   $('trouble').hidden = !error;
   if (error) $('trouble').replaceChildren(el('p', {}, error.message), error.hint && el('p', {class: 'hint'}, error.hint));
-  $('answers').classList.toggle('refused', Boolean(error));
 }
 
 /* ---- at once ---- */
@@ -111,7 +110,8 @@ async function showBest(mine, files) {
     : `${answer.error.message}. ${answer.error.hint}`;
 }
 
-function clearLater() {
+/* What is refused has no answers. */
+function clearAll() {
   for (const id of ['scaling', 'best', 'schedule', 'time', 'live', 'treemap', 'figures']) $(id).replaceChildren();
   for (const note of document.querySelectorAll('.note')) note.textContent = '';
 }
@@ -130,7 +130,7 @@ async function answerNow() {
   const answer = machines?.error ? machines : await first.ask([...planWords(), '--json'], files);
   if (mine !== question || !answer) return;
   showTrouble(answer.error);
-  if (answer.error) clearLater();
+  if (answer.error) clearAll();
   else {
     const usable = usableBytes(machines.value);
     showPlan(answer.value, usable);
@@ -139,13 +139,11 @@ async function answerNow() {
     if (mine !== question || !schedule) return;
     showSchedule(schedule, answer.value);
     if (!answer.value.memory.fits) showWhy(mine, files);
-    showScaling(mine, files, valueOf('cluster') === OWN ? 0 : devicesPerNode(machines.value));
+    showScaling(mine, files, valueOf('cluster') === OWN ? 0 : machines.value.per_node);
     showBest(mine, files);
   }
   $('answers').setAttribute('aria-busy', 'false');
 }
-
-const devicesPerNode = (machines) => machines.per_node;
 
 function takeAndAsk(layout) {
   takeLayout(layout);
@@ -168,11 +166,9 @@ async function begin() {
   first = new Runner(start(), module);
   second = new Runner(start(), module);
   const {value} = await first.ask(['config', 'presets', '--json']);
-  const families = Object.groupBy
-    ? Object.groupBy(value.presets, (p) => p.model_type)
-    : value.presets.reduce((all, p) => ({...all, [p.model_type]: [...(all[p.model_type] ?? []), p]}), {});
-  const models = Object.entries(families).map(([family, list]) => [family, list.map((p) => [p.name, `${p.name} (${amount(p.params)})`])]);
-  setChoices('model', {...Object.fromEntries(models), 'Another': [[OWN, 'a config of your own']]});
+  const models = {};
+  for (const p of value.presets) (models[p.model_type] ??= []).push([p.name, `${p.name} (${amount(p.params)})`]);
+  setChoices('model', {...models, Another: [[OWN, 'a config of your own']]});
   const help = await first.run(['plan', 'cluster', '--help']);
   const names = help.out.match(/Presets: (.*)\. NAME/)[1].split(' ');
   setChoices('cluster', {Presets: names.map((name) => [name, name]), Another: [[OWN, 'a cluster of your own']]});

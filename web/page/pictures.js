@@ -75,7 +75,7 @@ function drawTreemap(plan, usable) {
 
 /* ---- curves ---- */
 
-const frame = {left: 58, right: 12, top: 12, bottom: 30};
+const frame = {left: 82, right: 12, top: 12, bottom: 30};
 
 /* A frame with three lines across, each with its value. */
 function axes(height, most, text) {
