@@ -16,7 +16,8 @@ const script = SCRIPTS.map((name) => read(page, `${name}.js`)).join('');
 const worker = read(build, 'planner.js') + read(page, 'worker.js');
 const program = gzipSync(readFileSync(`${build}/planner.wasm`), {level: 9}).toString('base64');
 for (const part of [style, script, worker])
-  if (/<\/s[ct]|<!--/i.test(part)) throw new Error('a part holds </script, </style or <!--, which would end its element');
+  if (/<\/s[ct]|<!--/i.test(part))
+    throw new Error('a part holds </script, </style or <!--, which would end its element');
 
 const policy = [
   "default-src 'none'",

@@ -68,9 +68,12 @@ function settle(text) {
   return {out, process};
 }
 
-let failed = 0, tried = 0;
+let failed = 0,
+  tried = 0;
 for (const line of CASES.trim().split('\n')) {
-  const words = line.split(' '), a = onMachine(words), b = inBrowser(words);
+  const words = line.split(' '),
+    a = onMachine(words),
+    b = inBrowser(words);
   const [x, y] = [settle(a.out), settle(b.out)];
   const near = x.process.every((bytes, i) => Math.abs(bytes - y.process[i]) <= MOST_APART);
   const same = a.code === b.code && x.out === y.out && near;

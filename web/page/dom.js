@@ -26,4 +26,10 @@ const bytes = (n) => (n >= 2 ** 29 ? `${digits(n / 2 ** 30)} GiB` : `${digits(n 
 const seconds = (ms) => (ms >= 1000 ? `${digits(ms / 1000)} s` : `${digits(ms)} ms`);
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const amount = (n) =>
-  n >= 1e12 ? `${digits(n / 1e12)} T` : n >= 1e9 ? `${digits(n / 1e9)} B` : n >= 1e6 ? `${digits(n / 1e6)} M` : digits(n);
+  n >= 1e12
+    ? `${digits(n / 1e12)} T`
+    : n >= 1e9
+      ? `${digits(n / 1e9)} B`
+      : n >= 1e6
+        ? `${digits(n / 1e6)} M`
+        : digits(n);

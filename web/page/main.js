@@ -21,7 +21,8 @@ function quote(word) {
 
 function showTrouble(error) {
   $('trouble').hidden = !error;
-  if (error) $('trouble').replaceChildren(el('p', {}, error.message), error.hint && el('p', {class: 'hint'}, error.hint));
+  if (error)
+    $('trouble').replaceChildren(el('p', {}, error.message), error.hint && el('p', {class: 'hint'}, error.hint));
 }
 
 /* ---- at once ---- */
@@ -29,10 +30,16 @@ function showTrouble(error) {
 function showFigures(plan, usable) {
   const {memory: m, layout: l, time: t} = plan;
   const need = m.peak_bytes + m.baseline_bytes;
-  const figure = (name, value, note, kind) => el('div', {class: kind}, el('dt', {}, name), el('dd', {}, value, el('small', {}, note)));
+  const figure = (name, value, note, kind) =>
+    el('div', {class: kind}, el('dt', {}, name), el('dd', {}, value, el('small', {}, note)));
   const places = [`dp ${l.dp}`, l.tp > 1 && `tp ${l.tp}`, l.pp > 1 && `pp ${l.pp}`, l.zero && `ZeRO-${l.zero}`];
   $('figures').replaceChildren(
-    figure('Memory', bytes(need), `${m.fits ? 'fits' : 'does not fit'}: a device has ${bytes(usable)}`, m.fits ? 'good' : 'bad'),
+    figure(
+      'Memory',
+      bytes(need),
+      `${m.fits ? 'fits' : 'does not fit'}: a device has ${bytes(usable)}`,
+      m.fits ? 'good' : 'bad',
+    ),
     ...(t
       ? [
           figure('Step', seconds(t.step_ms), `${l.micro_batches} micro-batches of ${l.micro_batch}`),
@@ -47,7 +54,8 @@ function showFigures(plan, usable) {
 function showPlan(plan, usable) {
   const {memory: m} = plan;
   showFigures(plan, usable);
-  $('memory-note').textContent = `The device that needs most, of ${m.classes.length} ${m.classes.length > 1 ? 'kinds' : 'kind'}. Exact: what a run of this program takes.`;
+  $('memory-note').textContent =
+    `The device that needs most, of ${m.classes.length} ${m.classes.length > 1 ? 'kinds' : 'kind'}. Exact: what a run of this program takes.`;
   $('treemap').replaceChildren(...drawTreemap(plan, usable));
   $('live-note').textContent = `Op by op, ${plan.live.ops} of them.`;
   $('live').replaceChildren(...drawLive(plan, usable));
@@ -67,8 +75,12 @@ function showSchedule(answer, {layout: l}) {
   $('schedule').replaceChildren(...(s ? drawSchedule(s) : []));
   if (!s) $('schedule-note').textContent = `${answer.error.message}. ${answer.error.hint}`;
   else {
-    const part = s.micro_batches < l.micro_batches ? `The first ${s.micro_batches} of ${l.micro_batches} micro-batches. ` : '';
-    const waits = l.pp > 1 ? `${percent(s.bubble * (s.micro_batches / l.micro_batches))} of a stage’s work is waiting.` : 'One stage: nothing waits for another.';
+    const part =
+      s.micro_batches < l.micro_batches ? `The first ${s.micro_batches} of ${l.micro_batches} micro-batches. ` : '';
+    const waits =
+      l.pp > 1
+        ? `${percent(s.bubble * (s.micro_batches / l.micro_batches))} of a stage’s work is waiting.`
+        : 'One stage: nothing waits for another.';
     $('schedule-note').textContent = part + waits;
   }
 }
@@ -83,7 +95,9 @@ async function showWhy(mine, files) {
 
 async function showScaling(mine, files, per) {
   const now = Number(valueOf('devices'));
-  const counts = [...new Set([...SWEEP.map((nodes) => nodes * per), now])].filter((n) => scaledWords(n)).sort((a, b) => a - b);
+  const counts = [...new Set([...SWEEP.map((nodes) => nodes * per), now])]
+    .filter((n) => scaledWords(n))
+    .sort((a, b) => a - b);
   const points = [];
   for (const devices of counts) {
     const answer = await second.ask([...scaledWords(devices), '--json'], files);
@@ -119,7 +133,9 @@ function clearAll() {
 /* ---- a change ---- */
 
 async function answerNow() {
-  const mine = ++question, began = performance.now(), files = filesNow();
+  const mine = ++question,
+    began = performance.now(),
+    files = filesNow();
   writeAddress();
   showOwn();
   $('command').textContent = ['athanor', ...planWords()].map(quote).join(' ');
@@ -162,7 +178,8 @@ async function begin() {
   makeFields();
   setTheme(matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
   $('theme').onclick = () => setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
-  const module = await compileProgram(), start = startWorker();
+  const module = await compileProgram(),
+    start = startWorker();
   first = new Runner(start(), module);
   second = new Runner(start(), module);
   const {value} = await first.ask(['config', 'presets', '--json']);

@@ -9,14 +9,20 @@ const titled = (node, text) => (node.append(svg('title', {}, text)), node);
 
 /* [{name, value, kind, text}] as a list with their colours. */
 const legend = (parts) =>
-  el('ul', {class: 'legend'}, ...parts.map((p) => el('li', {}, el('i', {class: p.kind}), `${p.name} `, el('b', {}, p.text))));
+  el(
+    'ul',
+    {class: 'legend'},
+    ...parts.map((p) => el('li', {}, el('i', {class: p.kind}), `${p.name} `, el('b', {}, p.text))),
+  );
 
 /* ---- a treemap: squarified (Bruls, Huizing, van Wijk 2000) ---- */
 
 /* The worst ratio of sides in a row of areas along a side. */
 function worst(row, side) {
   const sum = row.reduce((a, b) => a + b, 0);
-  return Math.max(...row.map((area) => Math.max((side * side * area) / (sum * sum), (sum * sum) / (side * side * area))));
+  return Math.max(
+    ...row.map((area) => Math.max((side * side * area) / (sum * sum), (sum * sum) / (side * side * area))),
+  );
 }
 
 /* Parts, largest first, each gets x, y, w, h in the box. */
@@ -25,7 +31,8 @@ function squarify(parts, box) {
   const unit = (box.w * box.h) / rest.reduce((sum, p) => sum + p.value, 0);
   const placed = [];
   while (rest.length) {
-    const side = Math.min(box.w, box.h), areas = rest.map((p) => p.value * unit);
+    const side = Math.min(box.w, box.h),
+      areas = rest.map((p) => p.value * unit);
     let n = 1;
     while (n < rest.length && worst(areas.slice(0, n + 1), side) <= worst(areas.slice(0, n), side)) n++;
     const depth = areas.slice(0, n).reduce((a, b) => a + b, 0) / side;
@@ -57,13 +64,27 @@ function memoryParts({memory: m}, usable) {
     ['snapshot', m.snapshot_bytes, 'c6'],
   ].map(([name, value, kind]) => ({name, value, kind, text: bytes(value)}));
   const free = usable - parts.reduce((sum, p) => sum + p.value, 0);
-  return parts.concat({name: 'free', value: free, kind: 'free', text: bytes(Math.max(0, free))}).filter((p) => p.value > 0);
+  return parts
+    .concat({name: 'free', value: free, kind: 'free', text: bytes(Math.max(0, free))})
+    .filter((p) => p.value > 0);
 }
 
 function drawTreemap(plan, usable) {
-  const height = 260, parts = memoryParts(plan, usable);
+  const height = 260,
+    parts = memoryParts(plan, usable);
   const boxes = squarify(parts, {x: 0, y: 0, w: WIDTH, h: height}).map((p) => {
-    const g = svg('g', {}, svg('rect', {x: p.x + 1, y: p.y + 1, width: Math.max(0, p.w - 2), height: Math.max(0, p.h - 2), class: p.kind, rx: 3}));
+    const g = svg(
+      'g',
+      {},
+      svg('rect', {
+        x: p.x + 1,
+        y: p.y + 1,
+        width: Math.max(0, p.w - 2),
+        height: Math.max(0, p.h - 2),
+        class: p.kind,
+        rx: 3,
+      }),
+    );
     if (p.w > 20 + 8 * p.name.length && p.h > 46)
       g.append(say(p.x + 10, p.y + 22, p.name), say(p.x + 10, p.y + 40, p.text));
     return titled(g, `${p.name}: ${p.text}`);
@@ -81,19 +102,28 @@ const frame = {left: 82, right: 12, top: 12, bottom: 30};
 function axes(height, most, text) {
   const lines = [0, 0.5, 1].map((share) => {
     const y = height - frame.bottom - share * (height - frame.top - frame.bottom);
-    return svg('g', {class: 'axis'}, svg('line', {x1: frame.left, x2: WIDTH - frame.right, y1: y, y2: y}), say(frame.left - 6, y + 4, text(share * most), 'end'));
+    return svg(
+      'g',
+      {class: 'axis'},
+      svg('line', {x1: frame.left, x2: WIDTH - frame.right, y1: y, y2: y}),
+      say(frame.left - 6, y + 4, text(share * most), 'end'),
+    );
   });
   return lines;
 }
 
 function drawLive({memory: m, layout, live}, usable) {
-  const height = 220, inner = height - frame.top - frame.bottom, across = WIDTH - frame.left - frame.right;
+  const height = 220,
+    inner = height - frame.top - frame.bottom,
+    across = WIDTH - frame.left - frame.right;
   const own = m.activation_peak_bytes / (layout.frames || 1);
   const below = m.peak_bytes + m.baseline_bytes - own;
   const most = Math.max(usable, below + Math.max(...live.bytes)) * 1.02;
   const y = (v) => height - frame.bottom - (v / most) * inner;
   const x = (i) => frame.left + (i / live.bytes.length) * across;
-  const steps = live.bytes.map((v, i) => `L${x(i).toFixed(1)} ${y(below + v).toFixed(1)}H${x(i + 1).toFixed(1)}`).join('');
+  const steps = live.bytes
+    .map((v, i) => `L${x(i).toFixed(1)} ${y(below + v).toFixed(1)}H${x(i + 1).toFixed(1)}`)
+    .join('');
   const turn = frame.left + (live.ops_forward / live.ops) * across;
   return [
     picture(
@@ -117,7 +147,9 @@ function drawLive({memory: m, layout, live}, usable) {
 
 /* points: [{devices, value}], value null where the program refuses; now: the present number of devices. */
 function drawScaling(points, now) {
-  const height = 220, inner = height - frame.top - frame.bottom, across = WIDTH - frame.left - frame.right - 40;
+  const height = 220,
+    inner = height - frame.top - frame.bottom,
+    across = WIDTH - frame.left - frame.right - 40;
   const most = Math.max(...points.map((p) => p.value ?? 0)) * 1.1;
   const x = (i) => frame.left + 20 + (points.length > 1 ? (i / (points.length - 1)) * across : across / 2);
   const y = (v) => height - frame.bottom - (v / most) * inner;
@@ -128,7 +160,10 @@ function drawScaling(points, now) {
     ...axes(height, most, amount),
     svg('polyline', {points: known.map((p) => `${p.x},${y(p.value)}`).join(' '), class: 'curve'}),
     ...known.map((p) =>
-      titled(svg('circle', {cx: p.x, cy: y(p.value), r: p.devices === now ? 6 : 4, class: p.fits ? 'dot' : 'dot large'}), `${p.devices} devices: ${digits(p.value)} tokens a second each${p.fits ? '' : '; does not fit'}`),
+      titled(
+        svg('circle', {cx: p.x, cy: y(p.value), r: p.devices === now ? 6 : 4, class: p.fits ? 'dot' : 'dot large'}),
+        `${p.devices} devices: ${digits(p.value)} tokens a second each${p.fits ? '' : '; does not fit'}`,
+      ),
     ),
     ...points.map((p, i) => say(x(i), height - 10, String(p.devices), 'middle')),
   );
@@ -155,11 +190,15 @@ function timeParts(t) {
 }
 
 function drawTime(t) {
-  const parts = timeParts(t), all = parts.reduce((sum, p) => sum + p.value, 0);
+  const parts = timeParts(t),
+    all = parts.reduce((sum, p) => sum + p.value, 0);
   let at = 0;
   const bars = parts.map((p) => {
     const width = (p.value / all) * WIDTH;
-    const bar = titled(svg('rect', {x: at, y: 0, width: Math.max(0.5, width - 1), height: 36, class: p.kind}), `${p.name}: ${p.text}`);
+    const bar = titled(
+      svg('rect', {x: at, y: 0, width: Math.max(0.5, width - 1), height: 36, class: p.kind}),
+      `${p.name}: ${p.text}`,
+    );
     at += width;
     return bar;
   });
@@ -169,13 +208,26 @@ function drawTime(t) {
 /* A line for each stage, a box for each piece of work. */
 const WORK = {F: 'forward', B: 'backward', I: 'backward: inputs', W: 'backward: weights'};
 function drawSchedule(s) {
-  const line = Math.max(10, Math.min(26, 260 / s.stages)), height = s.stages * line + 4, left = 30;
+  const line = Math.max(10, Math.min(26, 260 / s.stages)),
+    height = s.stages * line + 4,
+    left = 30;
   const x = (t) => left + (t / s.time) * (WIDTH - left);
   const boxes = s.stage.flatMap((stage, i) =>
     stage.items.map((item) => {
       const width = x(item.end) - x(item.begin);
-      const g = svg('g', {}, svg('rect', {x: x(item.begin), y: i * line + 1, width: Math.max(0.5, width - 0.7), height: line - 2, class: `work${item.work}${item.chunk >= s.stages ? ' late' : ''}`}));
-      if (width > 16 && line > 14) g.append(say(x(item.begin) + width / 2, i * line + line / 2 + 4, String(item.micro_batch + 1), 'middle'));
+      const g = svg(
+        'g',
+        {},
+        svg('rect', {
+          x: x(item.begin),
+          y: i * line + 1,
+          width: Math.max(0.5, width - 0.7),
+          height: line - 2,
+          class: `work${item.work}${item.chunk >= s.stages ? ' late' : ''}`,
+        }),
+      );
+      if (width > 16 && line > 14)
+        g.append(say(x(item.begin) + width / 2, i * line + line / 2 + 4, String(item.micro_batch + 1), 'middle'));
       return titled(g, `stage ${i}, micro-batch ${item.micro_batch + 1}: ${WORK[item.work]}`);
     }),
   );
@@ -189,15 +241,38 @@ function drawSchedule(s) {
 
 function drawBest(found, taken) {
   const row = ({layout: l, time: t, memory: m, exact}) => {
-    const name = [`dp ${l.dp}`, l.tp > 1 && `tp ${l.tp}`, l.pp > 1 && `pp ${l.pp} ${l.pp_schedule}`, l.zero && `ZeRO-${l.zero}`, `micro-batch ${l.micro_batch}`, l.recompute !== 'none' && `recompute ${l.recompute}`];
+    const name = [
+      `dp ${l.dp}`,
+      l.tp > 1 && `tp ${l.tp}`,
+      l.pp > 1 && `pp ${l.pp} ${l.pp_schedule}`,
+      l.zero && `ZeRO-${l.zero}`,
+      `micro-batch ${l.micro_batch}`,
+      l.recompute !== 'none' && `recompute ${l.recompute}`,
+    ];
     const text = name.filter(Boolean).join(', ');
     return el(
       'tr',
       {},
-      el('td', {}, el('button', {type: 'button', title: 'Plan this layout', onclick: () => taken(l)}, text), exact ? '' : ' *'),
-      ...[seconds(t.step_ms), digits(t.tok_per_s_per_device), percent(t.mfu), percent(t.bubble), bytes(m.peak_bytes)].map((v) => el('td', {}, v)),
+      el(
+        'td',
+        {},
+        el('button', {type: 'button', title: 'Plan this layout', onclick: () => taken(l)}, text),
+        exact ? '' : ' *',
+      ),
+      ...[
+        seconds(t.step_ms),
+        digits(t.tok_per_s_per_device),
+        percent(t.mfu),
+        percent(t.bubble),
+        bytes(m.peak_bytes),
+      ].map((v) => el('td', {}, v)),
     );
   };
   const heads = ['layout', 'step', 'tokens/s of a device', 'MFU', 'bubble', 'memory'];
-  return el('table', {}, el('thead', {}, el('tr', {}, ...heads.map((h) => el('th', {scope: 'col'}, h)))), el('tbody', {}, ...found.map(row)));
+  return el(
+    'table',
+    {},
+    el('thead', {}, el('tr', {}, ...heads.map((h) => el('th', {scope: 'col'}, h)))),
+    el('tbody', {}, ...found.map(row)),
+  );
 }

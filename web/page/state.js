@@ -8,7 +8,14 @@ const words = (...list) => ASIDE.concat(list.map((word) => [String(word), String
 const FIELDS = [
   {id: 'model', label: 'Model', in: 'model', options: [], first: 'llama-3-8b'},
   {id: 'seq', label: 'Tokens of a sequence', in: 'model', key: 'train.seq_len', first: '4096'},
-  {id: 'precision', label: 'Numbers', in: 'model', key: 'train.precision', options: words('bf16', 'fp16', 'fp32'), first: 'bf16'},
+  {
+    id: 'precision',
+    label: 'Numbers',
+    in: 'model',
+    key: 'train.precision',
+    options: words('bf16', 'fp16', 'fp32'),
+    first: 'bf16',
+  },
   {id: 'cluster', label: 'Devices', in: 'cluster', options: [], first: 'h100'},
   {id: 'devices', label: 'How many', in: 'cluster', first: '64'},
   {id: 'batch', label: 'Sequences of a step', in: 'batch', key: 'train.global_batch_size', first: '512'},
@@ -98,7 +105,15 @@ function keysNow(without = []) {
 }
 
 const planWords = () => ['plan', modelName(), `cluster=${clusterName()}`, ...keysNow()];
-const searchWords = () => ['plan', 'search', modelName(), `cluster=${clusterName()}`, ...keysNow(LAYOUT), '--most', '8'];
+const searchWords = () => [
+  'plan',
+  'search',
+  modelName(),
+  `cluster=${clusterName()}`,
+  ...keysNow(LAYOUT),
+  '--most',
+  '8',
+];
 
 /* The same work for each of so many devices: the batch grows with them. */
 function scaledWords(devices) {
