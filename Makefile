@@ -8,7 +8,7 @@ TEST_PACKAGES := expect
 MPI_PACKAGES := libopenmpi-dev openmpi-bin
 SOURCES = $(shell find $(wildcard src include tests bench) -name '*.[ch]' -o -name '*.cu')
 
-.PHONY: build configure deps deps-test deps-mpi deps-cuda cuda quickstart test bench format check clean help
+.PHONY: build configure deps deps-test deps-mpi deps-cuda cuda deps-web web quickstart test bench format check clean help
 
 build: configure ## build build/athanor (default)
 	@cmake --build --preset release --target athanor
@@ -36,6 +36,16 @@ deps-cuda: ## CUDA's libraries into build/cuda-libs, where there is no toolkit
 	@tools/deps.sh python3-venv
 	@test -d build/cuda-libs || python3 -m venv build/cuda-libs
 	@build/cuda-libs/bin/pip install -q $(CUDA_LIBS)
+
+# emscripten compiles; its optimiser asks for acorn, which Debian has as a package of node.
+WEB_PACKAGES := emscripten node-acorn cmake ninja-build
+deps-web: deps ## what `make web` needs: emscripten, and the sources of two libraries into build/web-deps
+	@tools/deps.sh $(WEB_PACKAGES)
+	@tools/deps_web.sh build/web-deps
+
+web: deps-web ## the planner for browsers: build/web/plan.html, one file
+	@emcmake cmake -S web -B build/web -G Ninja -DDEPS=$(CURDIR)/build/web-deps -DCMAKE_BUILD_TYPE=MinSizeRel >/dev/null
+	@cmake --build build/web
 
 quickstart: build ## text to a model that writes, in minutes: make quickstart [TEXT=my.txt]
 	@tools/deps.sh $(CORPUS_PACKAGES)

@@ -44,7 +44,11 @@ double peak_flops(const dev *d, dtype dt) {
  * whole host, so there is an upper bound. */
 static int64_t array_bytes(void) {
     const int64_t least = 64 << 20, most = 256 << 20;
+#ifdef _SC_LEVEL3_CACHE_SIZE
     int64_t bytes = 4 * (int64_t)sysconf(_SC_LEVEL3_CACHE_SIZE);
+#else
+    int64_t bytes = 0;
+#endif
     return bytes < least ? least : bytes > most ? most : bytes;
 }
 

@@ -282,6 +282,9 @@ comm_counts plan_traffic(const plan *p);
 json_t *plan_traffic_json(const comm_counts *sent);
 /* params{}, memory{}, layout{} of `athanor plan --json`. */
 json_t *plan_json(const plan *p, int64_t limit_bytes);
+/* live{}: how many bytes of activations are in use while each op of a micro-batch runs (of the first chunk of layers that the
+ * rank has), in at most 240 points of equally many ops, each with its largest. NULL: the plan trains nothing. */
+json_t *plan_live_json(const plan *p);
 /* The table that is printed before step 0. */
 void plan_describe(const plan *p, strbuf *out);
 /* Prints that table on standard output. */

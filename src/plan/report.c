@@ -250,6 +250,30 @@ static json_t *layout_json(const plan *p) {
         "frames", plan_frames(p), "sent_bytes", plan_traffic_json(&sent));
 }
 
+/* Points of a curve that a screen can show. */
+enum { LIVE_POINTS = 240 };
+
+json_t *plan_live_json(const plan *p) {
+    const plan_program *own = NULL;
+    for (int c = 0; c < plan_chunks(p) && !own; c++) own = plan_find(p, USE_TRAIN, c);
+    if (!own) return NULL;
+    const prog_stats *st = prog_get_stats(own->prog);
+    int64_t *live = xcalloc((size_t)st->ops + 1, sizeof *live);
+    prog_get_live_bytes(own->prog, live);
+    int points = st->ops < LIVE_POINTS ? st->ops : LIVE_POINTS;
+    json_t *bytes = json_array();
+    for (int k = 0; k < points; k++) {
+        int64_t most = 0;
+        for (int i = (int)((int64_t)k * st->ops / points);
+             i < (int)((int64_t)(k + 1) * st->ops / points); i++)
+            if (live[i] > most) most = live[i];
+        json_array_append_new(bytes, json_integer(most));
+    }
+    free(live);
+    return json_pack("{s:i,s:i,s:o}", "ops", st->ops, "ops_forward", st->ops_forward, "bytes",
+                     bytes);
+}
+
 json_t *plan_json(const plan *p, int64_t limit_bytes) {
     const param_store *whole = param_store_whole(p->store);
     param_sizes ps = param_store_sizes(whole);

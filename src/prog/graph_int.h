@@ -159,6 +159,7 @@ typedef struct pack_item {
     bool fixed;
 } pack_item;
 int64_t pack_items(pack_item *items, int n);
+int64_t pack_rounded(int64_t bytes); /* what a buffer takes */
 /* The maximum over time of the sum of live bytes (each rounded to 64). */
 int64_t pack_live_peak(const pack_item *items, int n);
 

@@ -12,7 +12,7 @@
 
 enum { GREEDY_LIMIT = 5000, PROMOTIONS = 48, NEAR = 50 };
 
-static int64_t rounded(int64_t bytes) {
+int64_t pack_rounded(int64_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
@@ -60,11 +60,11 @@ static int64_t place_in_order(ordered *order, int n) {
     int64_t total = 0;
     for (int i = 0; i < n; i++) {
         pack_item *it = order[i].item;
-        int64_t size = rounded(it->bytes), offset = it->fixed ? it->offset : 0;
+        int64_t size = pack_rounded(it->bytes), offset = it->fixed ? it->offset : 0;
         for (int j = 0; j < i && !it->fixed; j++) {
             if (!lives_with(it, placed[j])) continue;
             if (placed[j]->offset >= offset + size) break;
-            int64_t end = placed[j]->offset + rounded(placed[j]->bytes);
+            int64_t end = placed[j]->offset + pack_rounded(placed[j]->bytes);
             if (end > offset) offset = end;
         }
         it->offset = offset;
@@ -90,7 +90,7 @@ static void keep_if_better(packing *best, int64_t total, const pack_item *items,
 /* The item that reaches the top goes to the front; none of these is fixed. */
 static void promote_topmost(ordered *order, int n, int64_t total) {
     int top = 0;
-    while (top < n && order[top].item->offset + rounded(order[top].item->bytes) < total) top++;
+    while (top < n && order[top].item->offset + pack_rounded(order[top].item->bytes) < total) top++;
     if (top == n) return;
     ordered moved = order[top];
     memmove(order + 1, order, sizeof *order * (size_t)top);
@@ -128,8 +128,8 @@ int64_t pack_live_peak(const pack_item *items, int n) {
         if (items[i].last >= end) end = items[i].last + 1;
     int64_t *delta = xcalloc((size_t)end + 1, sizeof *delta);
     for (int i = 0; i < n; i++) {
-        delta[items[i].first] += rounded(items[i].bytes);
-        delta[items[i].last + 1] -= rounded(items[i].bytes);
+        delta[items[i].first] += pack_rounded(items[i].bytes);
+        delta[items[i].last + 1] -= pack_rounded(items[i].bytes);
     }
     int64_t live = 0, peak = 0;
     for (int32_t t = 0; t < end; t++) {

@@ -39,14 +39,18 @@ static pack_item item_of(const graph *g, const buffer *b) {
     return it;
 }
 
+static bool is_in_frame(const graph *g, const buffer *b) {
+    bool grad = b->where == SPACE_GRAD && g->opt.grads_in_frame;
+    CHECK(!grad || b->last >= 0, "a gradient is never written");
+    return (b->where == SPACE_FRAME || grad) && b->last >= 0;
+}
+
 static void lay_out_frame(graph *g, prog_stats *s) {
     pack_item *items = xmalloc(sizeof *items * (size_t)(g->n_bufs ? g->n_bufs : 1));
     int32_t *index = xmalloc(sizeof *index * (size_t)(g->n_bufs ? g->n_bufs : 1));
     int n = 0;
     for (int32_t b = 0; b < g->n_bufs; b++) {
-        bool grad = g->buf[b].where == SPACE_GRAD && g->opt.grads_in_frame;
-        CHECK(!grad || g->buf[b].last >= 0, "a gradient is never written");
-        if ((g->buf[b].where != SPACE_FRAME && !grad) || g->buf[b].last < 0) continue;
+        if (!is_in_frame(g, &g->buf[b])) continue;
         items[n] = item_of(g, &g->buf[b]);
         index[n++] = b;
     }
@@ -56,6 +60,17 @@ static void lay_out_frame(graph *g, prog_stats *s) {
     for (int i = 0; i < n; i++) g->buf[index[i]].offset = items[i].offset;
     free(items);
     free(index);
+}
+
+void prog_get_live_bytes(const prog *p, int64_t *bytes) {
+    const graph *g = p->g;
+    memset(bytes, 0, sizeof *bytes * (size_t)g->n_ops);
+    for (int32_t b = 0; b < g->n_bufs; b++) {
+        if (!is_in_frame(g, &g->buf[b])) continue;
+        pack_item it = item_of(g, &g->buf[b]);
+        for (int32_t i = it.first; i <= it.last && i < g->n_ops; i++)
+            bytes[i] += pack_rounded(it.bytes);
+    }
 }
 
 static bool sums_gradients(const op_rec *r) {

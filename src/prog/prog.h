@@ -41,6 +41,8 @@ typedef struct prog_stats {
     int ops_forward, ops_recomputed, buffers;
 } prog_stats;
 const prog_stats *prog_get_stats(const prog *p);
+/* bytes[stats.ops]: how much of a frame is in use while each op runs. The largest is live_peak_bytes. */
+void prog_get_live_bytes(const prog *p, int64_t *bytes);
 /* How many ops at most add to one parameter gradient, when each of these programs is replayed once.
  * With fixed_grads it limits each contribution, so that no sum overflows (op/fixed.h). */
 int prog_count_contributions(const prog *const *p, int n);

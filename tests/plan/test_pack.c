@@ -112,6 +112,12 @@ static double arena_ratio(dev *d, const char *preset, shape s) {
     if (plan_new(&p, d, &spec, &e) != ST_OK) fail_msg("%s: %s", preset, e.message);
     const prog_stats *st = prog_get_stats(plan_prog(p, USE_TRAIN, 0));
     assert_true(st->frame_bytes >= st->live_peak_bytes && st->live_peak_bytes > 0);
+    int64_t *live = xcalloc((size_t)st->ops, sizeof *live), most = 0;
+    prog_get_live_bytes(plan_prog(p, USE_TRAIN, 0), live);
+    for (int i = 0; i < st->ops; i++) most = live[i] > most ? live[i] : most;
+    assert_int_equal(most, st->live_peak_bytes);
+    assert_true(live[0] < most / 2);
+    free(live);
     /* Everything outside the frame is live throughout. */
     double rest = (double)(p->peak_bytes - p->region[REGION_FRAME].bytes);
     double ratio = (double)st->frame_bytes / (double)st->live_peak_bytes;

@@ -12,13 +12,17 @@
 #include "base/strbuf.h"
 #include "base/text.h"
 
+#ifndef CLI_COMMANDS /* a program with fewer names another table */
+#define CLI_COMMANDS "app/frame/commands.def"
+#endif
+
 #define COMMAND(symbol) extern const cli_command symbol;
-#include "app/frame/commands.def"
+#include CLI_COMMANDS
 #undef COMMAND
 
 #define COMMAND(symbol) &symbol,
 static const cli_command *const commands[] = {
-#include "app/frame/commands.def"
+#include CLI_COMMANDS
 };
 #undef COMMAND
 

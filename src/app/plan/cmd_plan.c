@@ -36,7 +36,8 @@ static void print_plan(const cli_args *args, where_runs w, int64_t limit_bytes, 
     clock_time t = {0};
     if (on) t = clock_step(p, on);
     if (args->json) {
-        json_t *o = plan_json(p, limit_bytes);
+        json_t *o = plan_json(p, limit_bytes), *live = plan_live_json(p);
+        if (live) json_object_set_new(o, "live", live);
         if (on) json_object_set_new(o, "time", clock_json(&t, on));
         json_object_set_new(o, "runs", where_runs_json(&w));
         cli_print_json(o);

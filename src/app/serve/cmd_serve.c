@@ -8,6 +8,7 @@
 
 #include "app/frame/cli.h"
 #include "app/frame/cli_ids.h"
+#include "app/serve/serve_plan.h"
 #include "app/serve/stopper.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -160,13 +161,22 @@ static status serve(const cli_args *args, const serve_options *so, const http_op
     return st;
 }
 
+static status serve_models(const cli_args *args, arena *a, const http_options *ho, err *e) {
+    serve_options so = {0};
+    if (!args->n_inputs) {
+        err_set(e, ST_USAGE, "'athanor serve' needs an input");
+        return err_hint(e, "a model, or --plan for the planner alone");
+    }
+    TRY(read_serve_options(args, a, &so, e));
+    return serve(args, &so, ho, e);
+}
+
 static status cmd_serve(const cli_args *args, err *e) {
     arena *a = arena_new("serve");
-    serve_options so = {0};
     http_options ho = {0};
+    bool plans = cli_has(args, "plan") || cli_has(args, "plan-page");
     status st = read_http_options(args, a, &ho, e);
-    if (st == ST_OK) st = read_serve_options(args, a, &so, e);
-    if (st == ST_OK) st = serve(args, &so, &ho, e);
+    if (st == ST_OK) st = plans ? serve_plan(args, &ho, e) : serve_models(args, a, &ho, e);
     arena_free(a);
     return st;
 }
@@ -192,12 +202,15 @@ static const cli_option options[] = {
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"precision", "auto|fp32|bf16", "in which numbers to compute (auto: as the weights)"},
     {"threads", "N", "of the processor (all cores)"},
+    {"plan", NULL, "no model, but the planner as a page (`make web` builds it)"},
+    {"plan-page", "FILE", "the same, with this page"},
     {"quiet", NULL, "no line for each request"},
     {0}};
 
 const cli_command command_serve = {
     .name = "serve",
     .summary = "answer programs and browsers, as OpenAI's API does",
-    .usage = "MODEL [--port N] [--host ADDRESS] [--api-key KEY] [--option value]",
+    .usage = "MODEL|--plan [--port N] [--host ADDRESS] [--api-key KEY] [--option value]",
     .run = cmd_serve,
+    .max_inputs = 1,
     .options = options};

@@ -93,10 +93,9 @@ static status read_merge(tok_reader *r, const json_t *j, const char *path, strbu
     int32_t left = tok_model_id(t, a, n_a), right = tok_model_id(t, b, n_b);
     int32_t id = tok_model_id(t, strbuf_cstr(whole), whole->len);
     if (left < 0 || right < 0 || id < 0) {
-        return tok_bad(r, path, "token \"%.60s\" is not in the vocabulary",
-                       left < 0    ? strndupa(a, n_a < 60 ? n_a : 60)
-                       : right < 0 ? b
-                                   : strbuf_cstr(whole));
+        const char *token = left < 0 ? a : right < 0 ? b : strbuf_cstr(whole);
+        return tok_bad(r, path, "token \"%.*s\" is not in the vocabulary",
+                       left < 0 && n_a < 60 ? (int)n_a : 60, token);
     }
     bpe_put_merge(t->model, left, right, id);
     return ST_OK;

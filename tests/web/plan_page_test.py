@@ -1,0 +1,186 @@
+"""The planner's page in a headless Chromium, as the program serves it: python3 tests/web/plan_page_test.py URL
+
+Exit status 77: there is no Chromium. A change has to be on screen within 200 ms; a busy machine is asked again, and the
+best of its answers counts."""
+
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "serve"))
+import chromium  # noqa: E402
+
+WITHIN_MS = 200
+MOST_BYTES = 2_000_000
+QUIET = "document.querySelector('#answers').getAttribute('aria-busy') === 'false'"
+WATCH = """
+window.violations = [];
+document.addEventListener('securitypolicyviolation', (e) => window.violations.push(e.violatedDirective + ' ' + e.blockedURI));
+"""
+
+
+def same(got, want, what):
+    assert got == want, "%s: %r, not %r" % (what, got, want)
+
+
+def change(page, field, value):
+    """Sets a field as a user would, and waits for the answer. How many milliseconds that took, in the page."""
+    page.run(
+        "(() => { const f = document.getElementById(%s); f.value = %s; delete document.body.dataset.ms;"
+        " f.dispatchEvent(new Event('input', {bubbles: true})); })()" % (json.dumps(field), json.dumps(value))
+    )
+    page.wait(QUIET + " && (document.body.dataset.ms || !document.querySelector('#trouble').hidden)")
+    return page.run("Number(document.body.dataset.ms)")
+
+
+def figure(page, name):
+    return page.run(
+        "[...document.querySelectorAll('#figures div')].find((d) => d.querySelector('dt').textContent === %s)"
+        ".querySelector('dd').textContent" % json.dumps(name)
+    )
+
+
+def text(page, selector):
+    return page.run("document.querySelector(%s)?.textContent ?? ''" % json.dumps(selector))
+
+
+def opened(browser, url, **options):
+    page = browser.page(options.pop("width", 1280), options.pop("height", 900), **options)
+    page.before_scripts(WATCH)
+    page.open(url)
+    page.wait(QUIET)
+    return page
+
+
+def test_answers(page, url):
+    """A change is answered, quickly, by the numbers of the program."""
+    best = min(change(page, "micro", str(1 + i % 2)) for i in range(12))
+    print("     a change of the default: %.0f ms at best of 12" % best)
+    assert best < WITHIN_MS, "%.0f ms" % best
+    before = figure(page, "Memory")
+    change(page, "zero", "3")
+    assert figure(page, "Memory") != before, "ZeRO changes no memory"
+    assert "ZeRO-3" in figure(page, "Parameters"), figure(page, "Parameters")
+    assert page.run("document.querySelectorAll('#treemap rect').length") >= 5, "no treemap"
+    assert page.run("document.querySelector('#live path').getAttribute('d').length") > 500, "no memory over time"
+    page.wait("document.querySelectorAll('#scaling circle').length >= 5")
+    page.wait("document.querySelectorAll('#best tbody tr').length === 8")
+
+
+def test_layout_is_taken(page, url):
+    """A click on the best layout plans it: its time is that of the table."""
+    page.wait("document.querySelectorAll('#best tbody tr').length === 8")
+    step = text(page, "#best tbody td:nth-child(2)")
+    page.run("document.querySelector('#best button').click()")
+    page.wait(QUIET + " && document.querySelector('#figures div:nth-child(2) dd').firstChild.textContent === %r" % step)
+
+
+def test_does_not_fit(page, url):
+    """A plan that does not fit says so, with the program's hint."""
+    change(page, "model", "llama-3-70b")
+    change(page, "zero", "0")
+    page.wait("!document.querySelector('#trouble').hidden")
+    assert "does not fit" in figure(page, "Memory"), figure(page, "Memory")
+    assert "the run needs" in text(page, "#trouble"), text(page, "#trouble")
+    assert text(page, "#trouble .hint"), "no hint"
+
+
+def test_trouble(page, url):
+    """What cannot be planned is told in the program's sentence; the next change mends it."""
+    change(page, "model", "smollm2-135m")
+    change(page, "tp", "7")
+    assert "tp 7" in text(page, "#trouble") and "parallel.tp" in text(page, "#trouble .hint"), text(page, "#trouble")
+    change(page, "tp", "1")
+    same(page.run("document.querySelector('#trouble').hidden"), True, "trouble is over")
+    change(page, "more", "train.micro_batchsize=3")
+    assert "micro_batch_size" in text(page, "#trouble .hint"), text(page, "#trouble")
+    change(page, "more", "")
+
+
+def test_own(page, url):
+    """A config of one's own, and a cluster."""
+    config = "model:\n  hidden_size: 256\n  num_hidden_layers: 4\n  num_attention_heads: 4\n  vocab_size: 1000\n  max_position_embeddings: 8192\n"
+    change(page, "config", config)
+    change(page, "model", "own")
+    same(page.run("document.querySelector('#config-field').hidden"), False, "the config is there")
+    assert " M" in figure(page, "Parameters"), figure(page, "Parameters")
+    change(page, "config", config + "  hidden_sizes: 3\n")
+    assert "hidden_size" in text(page, "#trouble"), text(page, "#trouble")
+    change(page, "config", config)
+    change(page, "model", "llama-3-8b")
+
+
+def test_address(page, url):
+    """The address holds the whole question: another tab shows the same."""
+    asked = {"micro": "1", "devices": "128", "batch": "256", "zero": "2", "recompute": "full", "more": "data.seed=3"}
+    for field, value in asked.items():
+        change(page, field, value)
+    there = page.run("location.href")
+    other = opened(page.browser, there)
+    for name in ("Memory", "Step", "MFU"):
+        same(figure(other, name), figure(page, name), name)
+    for field, value in asked.items():
+        same(other.run("document.getElementById('%s').value" % field), value, field)
+    other.close()
+
+
+def test_schedule(page, url):
+    """Stages are drawn."""
+    change(page, "schedule-kind", "1f1b")
+    change(page, "pp", "4")
+    if page.run("document.querySelector('#trouble').hidden"):
+        page.wait("document.querySelectorAll('#schedule rect').length >= 32")
+    change(page, "pp", "1")
+
+
+def test_looks(page, url):
+    """At each width nothing overflows, in both colours."""
+    for width in (360, 500, 1280):
+        other = opened(page.browser, url, width=width, dark=width == 500)
+        other.wait("document.querySelectorAll('#best tbody tr').length > 0")
+        assert other.run("document.documentElement.scrollWidth <= innerWidth"), "%d px: wider than the screen" % width
+        other.close()
+
+
+def test_keyboard(page, url):
+    """Every control is reached by Tab, and none of them holds the focus."""
+    page.run("document.activeElement.blur()")
+    seen = []
+    for _ in range(40):
+        page.press("Tab")
+        seen.append(page.run("document.activeElement.id"))
+    missing = {"theme", "model", "seq", "cluster", "devices", "micro", "tp", "pp", "zero", "recompute", "more", "copy"} - set(seen)
+    assert not missing, "not reached: %s" % missing
+
+
+def main(url):
+    if not chromium.find_chromium():
+        print("there is no Chromium here: the page was not looked at")
+        return 77
+    failed = 0
+    with chromium.Chromium() as browser:
+        page = opened(browser, url)
+        size = page.run("document.documentElement.outerHTML.length")
+        print("     the page has %d bytes" % size)
+        assert size < MOST_BYTES
+        for name, test in [(n[5:], t) for n, t in globals().items() if n.startswith("test_")]:
+            try:
+                test(page, url)
+                print("ok   %s" % name, flush=True)
+            except Exception as e:  # whatever it is, the other tests are run
+                failed += 1
+                print("FAIL %s: %s\n      %s" % (name, test.__doc__, e), flush=True)
+        try:
+            same(page.run("window.violations"), [], "what the policy stopped")
+            same([u for u in page.urls() if not u.startswith((url, "blob:", "data:"))], [], "requests to elsewhere")
+            same(len([u for u in page.urls() if u.startswith(url)]), 1, "requests to the server")
+            same(page.complaints(), [], "the console")
+            print("ok   alone")
+        except AssertionError as e:
+            failed += 1
+            print("FAIL alone: %s" % e)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

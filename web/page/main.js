@@ -1,0 +1,203 @@
+/* What is asked when. A change is answered at once by one worker: the plan, and the schedule. What takes longer comes after
+ * it from another: why a plan does not fit, throughput over devices, the search. An answer to an older question is left. */
+const MOST_DRAWN = 24; /* micro-batches of a schedule that still can be seen */
+const SWEEP = [1, 2, 4, 8, 16, 32, 64, 128];
+
+let first, second; /* the two workers */
+let question = 0;
+const devicesOf = new Map(); /* JSON of clusters, by command line and file */
+
+async function askCluster(files) {
+  const key = clusterName() + (files['cluster.yaml'] ?? '');
+  if (!devicesOf.has(key)) devicesOf.set(key, await first.ask(['plan', 'cluster', clusterName(), '--json'], files));
+  return devicesOf.get(key);
+}
+
+const usableBytes = ({device: d}) => (d.memory_gib - d.reserved_gib) * 2 ** 30;
+
+function quote(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+function showTrouble(error) {
+  $('trouble').hidden = !error;
+  if (error)
+    $('trouble').replaceChildren(el('p', {}, error.message), error.hint && el('p', {class: 'hint'}, error.hint));
+}
+
+/* ---- at once ---- */
+
+function showFigures(plan, usable) {
+  const {memory: m, layout: l, time: t} = plan;
+  const need = m.peak_bytes + m.baseline_bytes;
+  const figure = (name, value, note, kind) =>
+    el('div', {class: kind}, el('dt', {}, name), el('dd', {}, value, el('small', {}, note)));
+  const places = [`dp ${l.dp}`, l.tp > 1 && `tp ${l.tp}`, l.pp > 1 && `pp ${l.pp}`, l.zero && `ZeRO-${l.zero}`];
+  $('figures').replaceChildren(
+    figure(
+      'Memory',
+      bytes(need),
+      `${m.fits ? 'fits' : 'does not fit'}: a device has ${bytes(usable)}`,
+      m.fits ? 'good' : 'bad',
+    ),
+    ...(t
+      ? [
+          figure('Step', seconds(t.step_ms), `${l.micro_batches} micro-batches of ${l.micro_batch}`),
+          figure('Tokens a second', amount(t.tok_per_s), `${digits(t.tok_per_s_per_device)} of each device`),
+          figure('MFU', percent(t.mfu), `HFU ${percent(t.hfu)}`),
+        ]
+      : []),
+    figure('Parameters', amount(plan.params.total), `${l.ranks} devices: ${places.filter(Boolean).join(', ')}`),
+  );
+}
+
+function showPlan(plan, usable) {
+  const {memory: m} = plan;
+  showFigures(plan, usable);
+  $('memory-note').textContent =
+    `The device that needs most, of ${m.classes.length} ${m.classes.length > 1 ? 'kinds' : 'kind'}. Exact: what a run of this program takes.`;
+  $('treemap').replaceChildren(...drawTreemap(plan, usable));
+  $('live-note').textContent = `Op by op, ${plan.live.ops} of them.`;
+  $('live').replaceChildren(...drawLive(plan, usable));
+  $('time').replaceChildren(...(plan.time ? drawTime(plan.time) : []));
+}
+
+function scheduleWords({layout: l}) {
+  const kind = valueOf('schedule-kind') || '1f1b';
+  const many = l.pp > 1 ? Math.max(l.pp, MOST_DRAWN - (MOST_DRAWN % l.pp)) : MOST_DRAWN;
+  const drawn = Math.min(l.micro_batches, many);
+  const chunks = kind === 'interleaved' ? ['--virtual', valueOf('virtual') || '2'] : [];
+  return ['plan', 'schedule', kind, '--stages', String(l.pp), '--micro-batches', String(drawn), ...chunks, '--json'];
+}
+
+function showSchedule(answer, {layout: l}) {
+  const s = answer.value?.schedules[0];
+  $('schedule').replaceChildren(...(s ? drawSchedule(s) : []));
+  if (!s) $('schedule-note').textContent = `${answer.error.message}. ${answer.error.hint}`;
+  else {
+    const part =
+      s.micro_batches < l.micro_batches ? `The first ${s.micro_batches} of ${l.micro_batches} micro-batches. ` : '';
+    const waits =
+      l.pp > 1
+        ? `${percent(s.bubble * (s.micro_batches / l.micro_batches))} of a stage’s work is waiting.`
+        : 'One stage: nothing waits for another.';
+    $('schedule-note').textContent = part + waits;
+  }
+}
+
+/* ---- later ---- */
+
+async function showWhy(mine, files) {
+  const answer = await second.run(planWords(), files);
+  const [, message, , hint] = answer?.err.match(/error: (.*)(\n {2}where: .*)?\n {2}hint: (.*)/) ?? [];
+  if (mine === question && message) showTrouble({message, hint});
+}
+
+async function showScaling(mine, files, per) {
+  const now = Number(valueOf('devices'));
+  const counts = [...new Set([...SWEEP.map((nodes) => nodes * per), now])]
+    .filter((n) => scaledWords(n))
+    .sort((a, b) => a - b);
+  const points = [];
+  for (const devices of counts) {
+    const answer = await second.ask([...scaledWords(devices), '--json'], files);
+    if (mine !== question || !answer) return;
+    const plan = answer.value;
+    points.push({devices, value: plan?.time?.tok_per_s_per_device ?? null, fits: plan?.memory.fits});
+    if (points.some((p) => p.value != null)) $('scaling').replaceChildren(drawScaling(points, now));
+  }
+  $('scaling-note').textContent = counts.length
+    ? 'Tokens a second of each device, with the same work for each: the batch grows with the devices.'
+    : 'There is no other number of devices for this cluster and batch.';
+}
+
+async function showBest(mine, files) {
+  $('best-note').textContent = 'Searching…';
+  const answer = await second.ask([...searchWords(), '--json'], files);
+  if (mine !== question || !answer) return;
+  const found = answer.value?.best ?? [];
+  $('best').replaceChildren(...(found.length ? [drawBest(found, takeAndAsk)] : []));
+  const v = answer.value;
+  $('best-note').textContent = v
+    ? `${v.tried} layouts: ${v.too_large} do not fit, ${v.impossible} cannot be made. The fastest of the others; a click takes one over.` +
+      (found.some((x) => !x.exact) ? ' * reckoned from single layers.' : '')
+    : `${answer.error.message}. ${answer.error.hint}`;
+}
+
+/* What is refused has no answers. */
+function clearAll() {
+  for (const id of ['scaling', 'best', 'schedule', 'time', 'live', 'treemap', 'figures']) $(id).replaceChildren();
+  for (const note of document.querySelectorAll('.note')) note.textContent = '';
+}
+
+/* ---- a change ---- */
+
+async function answerNow() {
+  const mine = ++question,
+    began = performance.now(),
+    files = filesNow();
+  writeAddress();
+  showOwn();
+  $('command').textContent = ['athanor', ...planWords()].map(quote).join(' ');
+  $('answers').setAttribute('aria-busy', 'true');
+  first.drop();
+  second.drop();
+  const machines = await askCluster(files);
+  const answer = machines?.error ? machines : await first.ask([...planWords(), '--json'], files);
+  if (mine !== question || !answer) return;
+  showTrouble(answer.error);
+  if (answer.error) clearAll();
+  else {
+    const usable = usableBytes(machines.value);
+    showPlan(answer.value, usable);
+    document.body.dataset.ms = performance.now() - began;
+    const schedule = await first.ask(scheduleWords(answer.value));
+    if (mine !== question || !schedule) return;
+    showSchedule(schedule, answer.value);
+    if (!answer.value.memory.fits) showWhy(mine, files);
+    showScaling(mine, files, valueOf('cluster') === OWN ? 0 : machines.value.per_node);
+    showBest(mine, files);
+  }
+  $('answers').setAttribute('aria-busy', 'false');
+}
+
+function takeAndAsk(layout) {
+  takeLayout(layout);
+  answerNow();
+  $('figures').scrollIntoView({block: 'nearest'});
+}
+
+/* ---- colours of the page ---- */
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  $('theme').textContent = theme === 'dark' ? 'Light' : 'Dark';
+}
+
+async function begin() {
+  makeFields();
+  setTheme(matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+  $('theme').onclick = () => setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
+  const module = await compileProgram(),
+    start = startWorker();
+  first = new Runner(start(), module);
+  second = new Runner(start(), module);
+  const {value} = await first.ask(['config', 'presets', '--json']);
+  const models = {};
+  for (const p of value.presets) (models[p.model_type] ??= []).push([p.name, `${p.name} (${amount(p.params)})`]);
+  setChoices('model', {...models, Another: [[OWN, 'a config of your own']]});
+  const help = await first.run(['plan', 'cluster', '--help']);
+  const names = help.out.match(/Presets: (.*)\. NAME/)[1].split(' ');
+  setChoices('cluster', {Presets: names.map((name) => [name, name]), Another: [[OWN, 'a cluster of your own']]});
+  readAddress();
+  $('wishes').addEventListener('input', answerNow);
+  $('wishes').addEventListener('submit', (e) => e.preventDefault());
+  $('copy').onclick = () => navigator.clipboard?.writeText($('command').textContent);
+  addEventListener('hashchange', () => {
+    readAddress();
+    answerNow();
+  });
+  await answerNow();
+}
+
+begin();
