@@ -67,6 +67,7 @@ typedef struct model_config {
     rope_scaling rope;
     const char *const *names; /* of tensors by part, where they are not the family's: those of a
                                  GGUF file (io/gguf/gguf_arch.c) */
+    const char *const *encoder_names; /* the same of the layers of an encoder */
     bool gguf_order; /* weights lie as a GGUF file holds them: rotary pairs as neighbours where its
                          converter makes them so, (1 + w) of norms already added */
     const char *const *labels; /* [num_labels] names of the classes; NULL: they have none */

@@ -60,9 +60,8 @@ static const char *const other_names[PART_COUNT] = {
 /* As the family writes it for stored layer l, with %d for the layer; NULL: it has none. */
 static const char *pattern_of(const model_config *mc, model_part part, int l) {
     bool of_encoder = l >= 0 && l < mc->num_encoder_layers;
-    const char *const *names = of_encoder  ? mc->family->encoder_names
-                               : mc->names ? mc->names
-                                           : mc->family->names;
+    const char *const *names = mc->names ? mc->names : mc->family->names;
+    if (of_encoder) names = mc->encoder_names ? mc->encoder_names : mc->family->encoder_names;
     bool plain = part == PART_UP && mc->mlp == MLP_PLAIN && names[PART_PLAIN_UP];
     return names[plain ? PART_PLAIN_UP : part];
 }

@@ -77,6 +77,19 @@ expect 0 import model.gguf -o from-gguf --json
 [ "$(field verified out)" = true ] || fail "not verified"
 cmp <(data from-gguf/model.safetensors) <(data in/llama-gqa-tied/model.safetensors) || fail "by way of GGUF"
 
+# An encoder and a decoder; llama.cpp's biases end at a distance of 128, and its decoder is not longer than its encoder.
+for name in t5-relu-tied t5-gated-untied; do
+    cp -r "$root/tests/golden/encoder/$name" "$name"
+    chmod -R u+w "$name"
+done
+expect 2 export t5-relu-tied -o t5.gguf --to gguf;       has err "cannot express the model's num_hidden_layers"
+expect 2 export t5-gated-untied -o t5.gguf --to gguf;    has err "cannot express the model's relative_attention_max_distance"
+sed -i 's/"relative_attention_max_distance": 20/"relative_attention_max_distance": 128/' t5-gated-untied/config.json
+expect 0 export t5-gated-untied -o t5.gguf --to gguf --dtype F32;  has out "verified: "
+expect 0 import t5.gguf -o t5-back;                                has out "verified: "
+expect 0 import t5-gated-untied -o t5-copy
+cmp <(data t5-back/model.safetensors) <(data t5-copy/model.safetensors) || fail "T5 by way of GGUF"
+
 # What stands there stays, unless --force; and --force replaces models only.
 expect 2 export "$m" -o whole --to hf
 has err "exists already"

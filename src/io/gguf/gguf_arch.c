@@ -18,7 +18,7 @@ static const gguf_arch archs[] = {
     /*           pairs  fused  factors layer  w  ffn head  qkv   out   mlp   head  norm experts */
     {"llama",    true,  false, true,  false, 0, 1,  MAY,  MAY,  MAY,  MAY,  NO,   NO,   GGUF_EXPERTS_MAY},
     {"minicpm",  true,  false, true,  false, 0, 1,  MAY,  MAY,  MAY,  MAY,  NO,   NO, 0},
-    {"minicpm3", false, false, true,  false, 0, 1,  NO,   NO,   NO,   NO,   NO,   NO,   GGUF_LATENTS},
+    {"minicpm3", false, false, true,  false, 0, 1,  MAY,  NO,   NO,   NO,   NO,   NO,   GGUF_LATENTS},
     {"smollm3",  true,  false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO, 0},
     {"olmo",     true,  false, false, true,  0, 1,  MAY,  NO,   NO,   NO,   NO,   NO, 0},
     {"olmo2",    false, false, false, false, 4, 1,  MUST, NO,   NO,   NO,   NO,   NO, 0},
@@ -33,6 +33,7 @@ static const gguf_arch archs[] = {
     {"openelm",  false, true,  false, false, 0, 1,  NO,   NO,   NO,   NO,   NO,   NO, 0},
     {"phi2",     false, false, false, true,  0, 1,  MUST, MAY,  MUST, MUST, MUST, MUST, 0},
     {"gptneox",  false, true,  false, true,  0, 1,  MUST, MUST, MUST, MUST, NO,   MUST, 0},
+    {"t5",       false, false, false, false, 0, 1,  MAY,  NO,   NO,   NO,   NO,   NO,   GGUF_ENCODER},
     {"gpt2",     false, true,  false, true,  0, 1,  MAY,  MUST, MUST, MUST, NO,   MUST, 0},
 };
 /* clang-format on */
@@ -79,10 +80,11 @@ const model_family *gguf_arch_family(const gguf_arch *arch, bool experts) {
     [PART_Q_B] = "blk.%d.attn_q_b", [PART_KV_A] = "blk.%d.attn_kv_a_mqa",                          \
     [PART_KV_A_NORM] = "blk.%d.attn_kv_a_norm", [PART_KV_B] = "blk.%d.attn_kv_b"
 
-const char *const *gguf_part_names(bool fused) {
+void gguf_name_parts(const gguf_arch *arch, bool fused, model_config *mc) {
     static const char *const one[PART_COUNT] = {NAMES_OF_ALL, [PART_QKV] = "blk.%d.attn_qkv"};
     static const char *const three[PART_COUNT] = {
         NAMES_OF_ALL, [PART_Q] = "blk.%d.attn_q", [PART_K] = "blk.%d.attn_k",
         [PART_V] = "blk.%d.attn_v"};
-    return fused ? one : three;
+    mc->names = fused ? one : three;
+    if (arch->experts & GGUF_ENCODER) gguf_encoder_name_parts(mc);
 }

@@ -22,8 +22,9 @@ typedef enum gguf_experts {
     GGUF_EXPERTS_NOT_RENORMALISED = 4, /* the weights of a token's experts do not sum to 1 */
     GGUF_EXPERTS_SQUARE = 8,    /* all heads together are as wide as the stream, also of keys */
     GGUF_EXPERTS_DEEPSEEK = 16, /* as DeepSeek-V2 and V3 have them (gguf_deepseek.c) */
-    GGUF_LATENTS =
-        32, /* no word of experts: keys and values are made of latents (gguf_latents.c) */
+    /* no words of experts: keys and values are made of latents (gguf_latents.c); an encoder and a decoder (gguf_encoder.c) */
+    GGUF_LATENTS = 32,
+    GGUF_ENCODER = 64,
 } gguf_experts;
 
 typedef struct gguf_arch {
@@ -45,8 +46,8 @@ const gguf_arch *gguf_arch_at(int i);              /* NULL past the end */
 /* The family that files of the architecture, with experts or without, are read as; NULL: none. */
 const model_family *gguf_arch_family(const gguf_arch *arch, bool experts);
 
-/* Names of tensors by part, without ".weight"; fused: with one tensor for q, k and v. */
-const char *const *gguf_part_names(bool fused);
+/* Sets the names of tensors by part, without ".weight"; fused: with one tensor for q, k and v. */
+void gguf_name_parts(const gguf_arch *arch, bool fused, model_config *mc);
 
 /* ---- metadata ---- */
 
@@ -90,6 +91,16 @@ gguf_halves gguf_halves_of(const model_config *mc, const param *p);
 /* Number j of row i of one of them is element [*row, *col] of the matrix. */
 void gguf_halves_place(const gguf_halves *s, bool values, int64_t i, int64_t j, int64_t *row,
                        int64_t *col);
+
+/* ---- an encoder and a decoder (gguf_encoder.c) ---- */
+
+/* The option that such a file cannot express; NULL: none. */
+const char *gguf_encoder_lacks(const model_config *mc);
+void gguf_encoder_name_parts(model_config *mc);
+void gguf_encoder_write(const model_config *mc, const gguf_arch *arch, gguf_pairs *p);
+/* layers: those of the encoder. */
+status gguf_encoder_read(const gguf_facts *f, const gguf_arch *arch, int64_t layers, json_t *o,
+                         err *e) ATH_MUST_USE;
 
 /* ---- deepseek2 (gguf_deepseek.c) ---- */
 

@@ -147,7 +147,7 @@ static status read_heads(reading *r) {
 }
 
 static status read_rotary(reading *r) {
-    if (strcmp(r->arch->name, "gpt2") == 0) return ST_OK;
+    if (strcmp(r->arch->name, "gpt2") == 0 || r->arch->experts & GGUF_ENCODER) return ST_OK;
     int64_t rotary = r->head_dim;
     double theta = 1e4;
     TRY(gguf_arch_int(r->f, r->arch, "rope.dimension_count", &rotary, r->e));
@@ -257,6 +257,8 @@ static void read_smollm3(reading *r) {
 static status read_own(reading *r) {
     const char *name = r->arch->name;
     if (r->arch->experts & GGUF_LATENTS) TRY(gguf_latents_read(r->f, r->arch, r->o, r->e));
+    if (r->arch->experts & GGUF_ENCODER)
+        return gguf_encoder_read(r->f, r->arch, r->layers, r->o, r->e);
     if (r->arch->experts & GGUF_EXPERTS_DEEPSEEK)
         return gguf_deepseek_read(r->f, r->arch, r->layers, r->o, r->e);
     if (strncmp(name, "gemma", 5) == 0) return read_gemma(r);
@@ -301,7 +303,7 @@ static status read_tensors(reading *r, model_config *mc) {
                  {"head_bias", has(r, "output.bias")}};
     for (int i = 0; i < ARRAY_LEN(flags); i++)
         json_object_set_new(r->o, flags[i].option, json_boolean(flags[i].on));
-    mc->names = gguf_part_names(fused);
+    gguf_name_parts(r->arch, fused, mc);
     return ST_OK;
 }
 
@@ -363,6 +365,7 @@ status gguf_config_read(arena *a, const gguf_facts *f, model_config *out, err *e
     json_decref(r.o);
     if (st != ST_OK) return st;
     out->names = own.names;
+    out->encoder_names = own.encoder_names;
     out->gguf_order = true;
     out->rope_interleaved = r.arch->pairs;
     return ST_OK;

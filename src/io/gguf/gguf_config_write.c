@@ -42,7 +42,10 @@ static status resolve(const gguf_arch *arch, const model_config *mc, model_confi
 /* Latents are in all layers, or in none, and so are experts. */
 static status check_layers(const gguf_arch *arch, const model_config *mc, err *e) {
     int with = 0;
-    bool latents = arch->experts & GGUF_LATENTS;
+    bool latents = arch->experts & GGUF_LATENTS, encoder = arch->experts & GGUF_ENCODER;
+    const char *lacks = encoder ? gguf_encoder_lacks(mc) : NULL;
+    if (lacks) return differs(mc, lacks, e);
+    if (!encoder && mc->num_encoder_layers) return differs(mc, "num_encoder_layers", e);
     if (latents != (mc->kv_lora_rank > 0)) return differs(mc, "kv_lora_rank", e);
     if (latents && mc->rope_interleaved != arch->pairs) return differs(mc, "rope_interleaved", e);
     if (strcmp(arch->name, "minicpm3") == 0 && mc->q_lora_rank == 0)
@@ -59,7 +62,7 @@ static status check_layers(const gguf_arch *arch, const model_config *mc, err *e
             return differs(mc, k.attn.H == k.attn.K ? "head_dim" : "num_key_value_heads", e);
     }
     if (with > 0 && !arch->experts) return differs(mc, "num_experts", e);
-    if (with == 0 && arch->experts & ~(GGUF_EXPERTS_MAY | GGUF_LATENTS))
+    if (with == 0 && arch->experts & ~(GGUF_EXPERTS_MAY | GGUF_LATENTS | GGUF_ENCODER))
         return differs(mc, "num_experts", e);
     return with > 0 && with < model_layers(mc) ? differs(mc, "expert_layers", e) : ST_OK;
 }
@@ -80,7 +83,7 @@ status gguf_config_for(const model_config *mc, model_config *out, err *e) {
     }
     TRY(check_layers(arch, mc, e));
     *out = *mc;
-    out->names = gguf_part_names(arch->fused);
+    gguf_name_parts(arch, arch->fused, out);
     out->gguf_order = true;
     out->rope_interleaved = arch->pairs;
     end_at_trained_length(out);
@@ -137,7 +140,10 @@ static void put_widths(writing *w) {
 
 static void put_sizes(writing *w) {
     const model_config *mc = w->mc;
-    put_int(w, "block_count", mc->num_hidden_layers);
+    if (w->arch->experts & GGUF_ENCODER)
+        gguf_encoder_write(mc, w->arch, w->p);
+    else
+        put_int(w, "block_count", mc->num_hidden_layers);
     put_int(w, "context_length", mc->max_position_embeddings);
     put_int(w, "embedding_length", mc->hidden_size);
     put_int(w, "vocab_size", mc->vocab_size);
@@ -307,6 +313,7 @@ static const char *layer_difference(const layer_spec *a, const layer_spec *b) {
 static bool act_is_known(const model_config *mc) {
     model_config usual;
     model_config_defaults(&usual, mc->family);
+    if (mc->num_encoder_layers) return true; /* gguf_encoder_lacks has looked */
     bool gelu = mc->act == ACT_GELU_EXACT || mc->act == ACT_GELU_TANH;
     return mc->act == usual.act ||
            (gelu && (usual.act == ACT_GELU_EXACT || usual.act == ACT_GELU_TANH));
@@ -334,6 +341,10 @@ static const char *model_difference(const model_config *a, const model_config *b
         {"vocab_size", (double)a->vocab_size, (double)b->vocab_size},
         {"hidden_size", (double)a->hidden_size, (double)b->hidden_size},
         {"num_hidden_layers", (double)a->num_hidden_layers, (double)b->num_hidden_layers},
+        {"num_encoder_layers", (double)a->num_encoder_layers, (double)b->num_encoder_layers},
+        {"relative_attention_num_buckets", (double)a->relative_buckets,
+         (double)b->relative_buckets},
+        {"scale_decoder_outputs", a->scale_decoder_outputs, b->scale_decoder_outputs},
         {"block_repeat", (double)a->block_repeat, (double)b->block_repeat},
         {"max_position_embeddings", (double)a->max_position_embeddings,
          (double)b->max_position_embeddings},

@@ -80,6 +80,7 @@ static bool is_extra(const char *name) {
                                         "rope_factors_short.weight"};
     for (int i = 0; i < ARRAY_LEN(names); i++)
         if (strcmp(names[i], name) == 0) return true;
+    if (strstr(name, ".cross_attn_rel_b.")) return true; /* T5: nothing reads it */
     size_t n = strlen(name);
     return n > 19 && strcmp(name + n - 19, ".attn_rot_embd.freqs") == 0;
 }
@@ -264,7 +265,7 @@ void gguf_model_end_ids(const gguf_model *m, tok_ids *out) {
 
 model_config gguf_model_hf_config(const gguf_model *m) {
     model_config mc = m->config;
-    mc.names = NULL;
+    mc.names = mc.encoder_names = NULL;
     mc.gguf_order = false;
     if (mc.kv_lora_rank == 0)
         mc.rope_interleaved = false; /* latents have neighbours as pairs in both */

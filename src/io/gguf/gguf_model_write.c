@@ -57,7 +57,9 @@ static bool is_block(quant_type type) {
 static quant_type type_of(const writer *w, const param *p, int64_t cols) {
     quant_type type = w->type;
     bool head = p->part == PART_HEAD || (p->part == PART_EMBED && w->file.tie_word_embeddings);
-    if (p->part == PART_POSITIONS || p->part == PART_ROUTER) return QUANT_F32;
+    bool exact = p->part == PART_POSITIONS || p->part == PART_ROUTER || p->part == PART_RELATIVE ||
+                 p->part == PART_ENCODER_RELATIVE;
+    if (exact) return QUANT_F32;
     if (head && is_block(type)) type = QUANT_Q8_0;
     return cols % quant_by_type(type)->block == 0 ? type : QUANT_F16;
 }

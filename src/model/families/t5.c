@@ -198,7 +198,8 @@ static bool t5_can_say(const model_config *mc, const char *option) {
                 "decoder_start_token_id is_encoder_decoder", \
     .inert_keys = "dense_act_fn is_gated_act output_past", .no_rope_scaling = true, \
     .activations = "relu silu swish gelu gelu_new gelu_pytorch_tanh gelu_fast gelu_python relu2", \
-    .names = T5_NAMES, .encoder_names = T5_ENCODER_NAMES, .loaded_by = BY_TRANSFORMERS, \
+    .names = T5_NAMES, .encoder_names = T5_ENCODER_NAMES, \
+    .gguf_arch = "t5", .loaded_by = BY_TRANSFORMERS, \
     .can_say = t5_can_say
 /* clang-format on */
 
