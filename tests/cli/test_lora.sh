@@ -75,7 +75,7 @@ has err "lora.alpha is given, but the adapter of lora.from says that itself"
 
 # ---- ranks: every layout learns what one rank does; with embedding and head, which are tied here ----
 expect 0 verify layouts lora.yaml --ranks 4 --steps 4 lora.train_embeddings=always
-has out "ok: 32 layouts"
+has out "ok: 54 layouts"
 expect 0 launch --ranks 2 -- train lora.yaml run=split parallel.tp=2 lora.train_embeddings=always train.steps=6
 grep -q base_model.model.lm_head.weight split/checkpoints/step-6/adapter_model.safetensors || fail "no head"
 expect 0 train lora.yaml run=split lora.train_embeddings=always train.steps=8
