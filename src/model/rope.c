@@ -8,6 +8,7 @@
 #include "model/rope.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { HALF_MAX = 512 };
 
@@ -122,13 +123,15 @@ double rope_frequencies(const rope_spec *s, int64_t length, double *out) {
     return rope_amplitude(s);
 }
 
-double rope_query_factor(const rope_spec *s, int64_t position) {
-    bool beyond = s->logn_length > 0 && position >= s->logn_length;
-    return beyond ? log((double)position + 1) / log((double)s->logn_length) : 1;
+/* What a query at this position, 0 for the first, is multiplied by: log(position + 1) / log(logn_length) beyond
+ * that length, so that attention over more keys stays as sharp as over so many (Su 2021; Qwen 1). */
+static double query_factor(int64_t logn_length, int64_t position) {
+    bool beyond = logn_length > 0 && position >= logn_length;
+    return beyond ? log((double)position + 1) / log((double)logn_length) : 1;
 }
 
 typedef struct rope_fill {
-    rope_spec spec;
+    int64_t logn_length;
     bool queries;
     int64_t rows;
     int rotary_dim;
@@ -140,7 +143,7 @@ static void fill_table(void *dst, const void *ctx) {
     const rope_fill *f = ctx;
     int half = f->rotary_dim / 2;
     for (int64_t p = 0; p < f->rows; p++) {
-        double amplitude = f->amplitude * (f->queries ? rope_query_factor(&f->spec, p) : 1);
+        double amplitude = f->amplitude * (f->queries ? query_factor(f->logn_length, p) : 1);
         for (int i = 0; i < half; i++) {
             double angle = (double)p * f->freq[i];
             double c = amplitude * cos(angle), s = amplitude * sin(angle);
@@ -160,8 +163,13 @@ val rope_table(graph *g, const char *name, const rope_spec *s, int64_t rows, boo
     dtype dt = graph_get_options(g)->dt == DT_F64 ? DT_F64 : DT_F32;
     CHECK(s->rotary_dim % 2 == 0 && s->rotary_dim / 2 <= HALF_MAX, "%d rotary columns",
           s->rotary_dim);
-    rope_fill f = {
-        .spec = *s, .queries = queries, .rows = rows, .rotary_dim = s->rotary_dim, .dt = dt};
+    rope_fill f;
+    memset(&f, 0, sizeof f); /* what is between members as well: programs compare all bytes */
+    f.logn_length = s->logn_length;
+    f.queries = queries;
+    f.rows = rows;
+    f.rotary_dim = s->rotary_dim;
+    f.dt = dt;
     f.amplitude = rope_frequencies(s, rows, f.freq);
     return graph_const(g, name, dt, rows, f.rotary_dim, fill_table, &f, sizeof f);
 }

@@ -38,7 +38,7 @@ typedef struct rope_spec {
     double theta;          /* the base: frequency i is theta^(-2i / rotary_dim) before scaling */
     int rotary_dim;        /* elements of a head that are rotated, two for each frequency */
     int64_t max_positions; /* of the config: beyond this length dynamic and longrope scale */
-    int64_t logn_length;   /* of queries; 0: none (rope_query_factor) */
+    int64_t logn_length;   /* of queries; 0: none */
     rope_scaling scaling;
 } rope_spec;
 
@@ -50,12 +50,8 @@ double rope_score_factor(const rope_spec *s);
  * Returns the amplitude. */
 double rope_frequencies(const rope_spec *s, int64_t length, double *out);
 
-/* What a query at this position, 0 for the first, is multiplied by: log(position + 1) / log(logn_length) beyond
- * that length, so that attention over more keys stays as sharp as over so many (Su 2021; Qwen 1). */
-double rope_query_factor(const rope_spec *s, int64_t position);
-
 /* A constant [rows, rotary_dim]: cosines, then sines, of positions 0..rows-1; f64 in f64 programs.
- * queries: with their factor. */
+ * queries: with their factor (logn_length). */
 val rope_table(graph *g, const char *name, const rope_spec *s, int64_t rows, bool queries);
 
 /* Reads rope_scaling {type|rope_type, factor, ...} of transformers 4 or rope_parameters of 5, with

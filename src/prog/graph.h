@@ -109,7 +109,8 @@ int graph_cp_rank(const graph *g);
 /* A matrix that the host writes before a replay: prog_find_port finds it by name. */
 val graph_input(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols);
 typedef void (*const_fill)(void *dst, const void *ctx);
-/* Filled once when the program is bound; `ctx` (ctx_bytes of plain data) is copied. */
+/* Filled once when the program is bound; `ctx` (ctx_bytes of plain data) is copied. Programs that lie at the same
+ * place share what is filled from the same bytes, so those between members must be set, too. */
 val graph_const(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols, const_fill fill,
                 const void *ctx, size_t ctx_bytes);
 /* Where a parameter lies. Offsets are in bytes from the beginning of its space. */
