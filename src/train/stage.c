@@ -72,13 +72,13 @@ static void make_ways(stage *g, const setup *u) {
     g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask, &u->models[g->number]);
     int S = stage_source_len(g->now, u->models[g->number].num_encoder_layers > 0);
     if (S) batch_rows_add_sources(a, &g->rows, S);
-    context_new(&g->context, a, &u->peers.m, u->plan->spec.context, &u->models[g->number], &g->rows,
-                &g->own);
     g->learned = ARENA_ARRAY(a, objective_row, g->B);
     g->d_logp = ARENA_ARRAY(a, double, g->B);
     g->marks = ARENA_ARRAY(a, uint8_t, g->T);
     int k = lessons_stored(g->now, g->vocab), live = k ? 0 : (int)g->now->distill.top_k;
     if (k) batch_rows_add_lessons(a, &g->rows, k);
+    context_new(&g->context, a, &u->peers.m, u->plan->spec.context, &u->models[g->number], &g->rows,
+                &g->own); /* the rows are whole */
     g->heap = ARENA_ARRAY(a, float, live);
     g->best = ARENA_ARRAY(a, int32_t, live);
 }
