@@ -493,8 +493,8 @@ static const cli_option options[] = {
     {"precision", "FORMAT",
      "auto, fp32, bf16 or fp16: what the model computes in (auto; with --logits fp32)"},
     {"draft", "WORD|MODEL",
-     "try tokens in advance by auto, mtp, ngram or a smaller model; the text stays the same "
-     "(none)"},
+     "try tokens in advance by auto, mtp, ngram or a smaller model; the text is that of "
+     "none (without --draft)"},
     {"logprobs", NULL,
      "with --json: log p of each new token, as the model says it (natural logarithm)"},
     {"base", "FOLDER", "an adapter's base model (where the adapter says)"},

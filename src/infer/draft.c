@@ -65,7 +65,12 @@ int draft_from_model(generator *g, int32_t *ids, int64_t n, int most, int32_t be
 
 status draft_check(const tok *t, const tok *draft, err *e) {
     if (t && draft && tok_hash(t) == tok_hash(draft)) return ST_OK;
-    err_set(e, ST_USAGE, "the draft model has another tokenizer");
+    if (!t || !draft)
+        err_at(e, ST_USAGE, "--draft",
+               "the %s has no tokenizer, so nothing says that both have the same",
+               t ? "draft model" : "model");
+    else
+        err_at(e, ST_USAGE, "--draft", "the draft model has another tokenizer");
     return err_hint(e, "give a smaller model of the same family");
 }
 

@@ -481,6 +481,12 @@ static status check_soft(const model_config *mc, err *e) {
         err_set(e, ST_USAGE, "router soft picks no experts: it has no bias and no groups");
         return at_key(e, mc->router_bias ? "router_bias" : "router_groups");
     }
+    if (mc->num_shared_experts > 0 || mc->shared_expert_intermediate_size > 0) {
+        err_set(e, ST_USAGE, "beside router soft there are no shared experts");
+        err_hint(e, "every expert works on tokens of all texts; leave the key out");
+        return at_key(e, mc->num_shared_experts > 0 ? "num_shared_experts"
+                                                    : "shared_expert_intermediate_size");
+    }
     for (int64_t l = mc->num_encoder_layers; l < mc->num_hidden_layers; l++) {
         if (!model_layer(mc, (int)(l * mc->block_repeat)).mlp.E) continue;
         err_set(e, ST_USAGE,

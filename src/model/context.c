@@ -56,14 +56,10 @@ void model_context_inputs(model_rec *r) {
     model_mask masks[MODEL_MOST_MASKS];
     r->context.order = r->context.end = VAL_NONE;
     for (int i = 0; i < MODEL_MOST_MASKS; i++) r->context.first[i] = VAL_NONE;
-    if (model_masks(r->mc, masks) > MODEL_MOST_MASKS) {
-        graph_fail(r->g, ST_USAGE, "context parallelism goes with %d kinds of windows at most",
-                   MODEL_MOST_MASKS);
-        return;
-    }
     if (kind != CONTEXT_RING)
         r->context.order = graph_input(r->g, "context.order", DT_I32, N * cp, 1);
     if (kind == CONTEXT_ULYSSES) return;
+    CHECK(model_masks(r->mc, masks) <= MODEL_MOST_MASKS, "too many kinds of windows");
     int64_t rows = kind == CONTEXT_RING ? N * cp : N;
     r->context.end = graph_input(r->g, "context.end", DT_I32, rows, 1);
     for (int l = r->layers.first; l < r->layers.end; l++) {

@@ -157,6 +157,8 @@ static status open_model(work *w, err *e) {
                       .chunk_rows = w->stage->c->train.head_chunk_rows,
                       .chunks = (int)(u->c->parallel.pp * u->c->parallel.virtual),
                       .pp_schedule = u->c->parallel.pp_schedule,
+                      .micro_batches =
+                          u->c->parallel.pp, /* a whole group, where stages take groups */
                       .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
                       .sequence_parallel = u->c->parallel.sp,
                       .sharing = {.shards = 1}};

@@ -248,6 +248,8 @@ status setup_check_stages(const config *c, const model_config *mc, err *e) {
     const objective *o = objective_of(c);
     bool routes = mc->num_experts > 0 && mc->router_aux_loss_coef > 0;
     int balance = c->train.router.balance;
+    const char *balance_hint =
+        c->parallel.cp > 1 ? "train.router.balance=none" : "train.router.balance=sequence";
     const struct {
         bool refused;
         const char *key, *what, *hint;
@@ -264,10 +266,9 @@ status setup_check_stages(const config *c, const model_config *mc, err *e) {
         {mc->positions == POSITIONS_RELATIVE, "model.position_type",
          "positions that all layers share are", "position_type: rotary"},
         {routes && balance == BALANCE_GLOBAL, "train.router.balance",
-         "the load of a whole step, which is counted before the first backward, is",
-         "train.router.balance=sequence"},
+         "the load of a whole step, which is counted before the first backward, is", balance_hint},
         {routes && balance == BALANCE_MICRO, "train.router.balance",
-         "the load of all layers together is", "train.router.balance=sequence"},
+         "the load of all layers together is", balance_hint},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++) {
         if (!all[i].refused) continue;
@@ -285,6 +286,7 @@ status setup_check_context(const config *c, const model_config *mc, err *e) {
     bool heads = c->parallel.cp_kind == CONTEXT_ULYSSES;
     int balance = c->train.router.balance;
     int64_t shared = c->parallel.cp * c->parallel.tp;
+    model_mask masks[MODEL_MOST_MASKS];
     bool divides = mc->num_attention_heads % shared == 0 && mc->num_key_value_heads % shared == 0;
     const struct {
         bool refused;
@@ -311,12 +313,15 @@ status setup_check_context(const config *c, const model_config *mc, err *e) {
         {mc->attn_pdrop > 0 && !heads, "model.attn_pdrop",
          "dropout of attention, unless parallel.cp_kind is ulysses, is", "model.attn_pdrop=0"},
         {routes && balance != BALANCE_GLOBAL && balance != BALANCE_NONE, "train.router.balance",
-         "the load of a micro-batch or a sequence is", "train.router.balance=global or none"},
+         "the load of a micro-batch or a sequence is",
+         c->parallel.pp > 1 ? "train.router.balance=none" : "train.router.balance=global or none"},
         {c->train.router.capacity_factor > 0, "train.router.capacity_factor",
          "a limit on what experts take of a sequence is", "train.router.capacity_factor=0"},
         {heads && !divides, "parallel.cp_kind",
          "ulysses, with heads or key/value heads that cp and tp together do not divide, is",
          "parallel.cp_kind=ring or allgather"},
+        {!heads && model_masks(mc, masks) > MODEL_MOST_MASKS, "model.sliding_window",
+         "more than four kinds of windows are", "fewer kinds, parallel.cp_kind=ulysses"},
         {heads && mc->attention_sinks, "parallel.cp_kind", "ulysses with sinks is",
          "parallel.cp_kind=ring or allgather"},
     };

@@ -98,6 +98,16 @@ make_data() {
         { cat log; exit 1; }
 }
 
+# make_documents: char.json, set/train and set/valid of many short documents, of 1 to 9 words.
+make_documents() {
+    make_text 600 7 >text.txt
+    awk '{ n = NR % 9 + 1; s = $1; for (i = 2; i <= n && i <= NF; i++) s = s " " $i; print "{\"text\": \"" s "\"}" }' \
+        text.txt >text.jsonl
+    "$athanor" tok train text.txt -o char.json --kind char >log 2>&1 &&
+        "$athanor" data build text.jsonl -o set tokenizer=char.json valid=0.1 >log 2>&1 ||
+        { cat log; exit 1; }
+}
+
 # write_config FILE: a two-layer Llama; 40 steps take well below a second.
 write_config() {
     cat >"$1" <<'YAML'

@@ -4,7 +4,8 @@
 # $1 is the program.
 . "$(dirname "$0")/lib.sh"
 . "$root/tests/cli/ranks.sh"
-make_data
+make_documents
+[ "$(grep -o '"documents": [0-9]*' set/train/manifest.json | head -n 1 | tr -dc 0-9)" -gt 100 ] || fail "there are no documents"
 write_ranks_config d.yaml
 sed -i 's/steps: 12/steps: 4/; s/every: 10, batches: 2/every: 2, batches: 3/; s/^sample: .*/sample: {every: 0}/' d.yaml
 ring="parallel.cp=2 parallel.cp_kind=ring"

@@ -10,6 +10,9 @@ grep -q nowhere.html err || fail "it does not say which file is missing"
 "$athanor" serve --plan a-model >out 2>err && fail "it takes a model beside the planner"
 grep -q "a-model" err || fail "it does not name what it has no use for"
 
+"$athanor" serve --plan --draft ngram >out 2>err && fail "it takes the draft of no model"
+grep -q -e "--draft" err || fail "it does not name the option that does nothing"
+
 if [ ! -f "$web/plan.html" ]; then
     [ "$failures" = 0 ] || finish
     echo "make web was not run: the planner's page was not looked at"

@@ -117,6 +117,10 @@ for layout in "2 parallel.pp=2" "2 parallel.pp=2 parallel.pp_schedule=zb-h1" "4 
         [ "$(results 'step|valid' ${objective%% *})" = "$(results 'step|valid' staged)" ] || fail "$objective under $layout is another"
     done
 done
+deep="model.num_hidden_layers=4 train.steps=3 parallel.verify=false"
+expect 0 train c.yaml run=deep $deep
+expect 0 launch --ranks 2 -- train c.yaml run=chunks $deep parallel.pp=2 parallel.virtual=2 parallel.pp_schedule=interleaved
+[ "$(results 'step|valid' deep)" = "$(results 'step|valid' chunks)" ] || fail "dpo in interleaved chunks is another"
 expect 2 launch --ranks 2 -- train c.yaml run=no parallel.pp=2 train.reference_cache=false
 has err "a reference in memory is not there with parallel.pp"
 for objective in ipo apo-zero apo-down orpo; do

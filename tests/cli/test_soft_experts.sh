@@ -43,6 +43,8 @@ expect 2 train c.yaml run=x "model.expert_layers=[1, 1, 1, 0]"
 has err "would see later ones"
 expect 2 train c.yaml run=x model.router_bias=true
 has err "picks no experts"
+expect 2 train c.yaml run=x model.num_shared_experts=1
+has err "no shared experts"
 expect 2 launch --ranks 2 -- train c.yaml run=x parallel.tp=2
 has err "soft experts"
 write_config d.yaml

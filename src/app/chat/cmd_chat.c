@@ -162,7 +162,8 @@ static const cli_option options[] = {
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"precision", "FORMAT", "auto, fp32, bf16 or fp16: what the model computes in (auto)"},
     {"draft", "WORD|MODEL",
-     "try tokens in advance by auto, mtp, ngram or a smaller model; answers stay the same (none)"},
+     "try tokens in advance by auto, mtp, ngram or a smaller model; answers are those of none "
+     "(without --draft)"},
     {"think", NULL, "let the model reason first (enable_thinking=true)"},
     {"no-think", NULL, "let it answer at once (enable_thinking=false)"},
     {"template", "FILE", "another chat template than the model's"},

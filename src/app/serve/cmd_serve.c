@@ -207,10 +207,26 @@ static const cli_option options[] = {
     {"quiet", NULL, "no line for each request"},
     {0}};
 
+#define NO_MODEL "the planner's page has no model: leave it out, or give a MODEL and no --plan"
+static const cli_rule rules[] = {{"model", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
+                                 {"base", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
+                                 {"name", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
+                                 {"template", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
+                                 {"draft", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
+                                 {"ctx", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
+                                 {"streams", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
+                                 {"waiting", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
+                                 {"memory", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
+                                 {"cache", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
+                                 {"precision", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
+                                 {"threads", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
+                                 {0}};
+
 const cli_command command_serve = {
     .name = "serve",
     .summary = "answer programs and browsers, as OpenAI's API does",
     .usage = "MODEL|--plan [--port N] [--host ADDRESS] [--api-key KEY] [--option value]",
     .run = cmd_serve,
     .max_inputs = 1,
-    .options = options};
+    .options = options,
+    .rules = rules};

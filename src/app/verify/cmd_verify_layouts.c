@@ -263,8 +263,9 @@ const cli_command command_verify_layouts = {
     .about =
         "Trains the config's model, cut to its first layers, on random tokens: on one rank, and\n"
         "under every layout of 1, 2, 4, ... and N ranks of data parallelism, ZeRO 1-3, replicas,\n"
-        "tensor and sequence parallelism, pipelines, accumulation and recompute. Data-parallel\n"
-        "layouts and pipelines must give the same bits in every step; tensor-parallel ones the\n"
-        "same initial weights, and losses within 1e-5 in fp32. Ranks are threads; under `athanor "
+        "tensor, sequence and context parallelism, pipelines, accumulation and recompute.\n"
+        "Data-parallel layouts and pipelines must give the same bits in every step; those of\n"
+        "tensor and context parallelism the same initial weights, and losses within 1e-5 in fp32. "
+        "Ranks are threads; under `athanor "
         "launch --ranks N --`,\n"
         "mpirun or torchrun they are processes, and the layouts are those of N ranks.\n"};

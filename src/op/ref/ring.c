@@ -2,8 +2,8 @@
  * kernel of ATTENTION works on those at hand while the next ones travel.
  *
  * Forward: hop h gives o_h and lse_h of its keys alone. lse = log(exp(lse) + exp(lse_h)), and o is the
- * mean of both outputs with the weights exp(lse - new lse), in REAL; o is rounded once, at the end. A sink
- * is a score of hop 0 only.
+ * mean of both outputs with the weights exp(lse - new lse), in REAL. In programs of 16 bits each o_h is rounded as
+ * ATTENTION rounds it, and the mean once more at the end; dq is rounded after each hop. A sink is a score of hop 0 only.
  *
  * Backward: with the lse and o of all keys, the kernel of ATTENTION gives for each hop what its keys
  * contribute to dq, and their dk and dv from this rank's queries. The sums of dk | dv travel behind the

@@ -32,11 +32,6 @@ static const char *path_of(arena *a, const char *run, const config *c, const loa
 
 static status check_run(const config *c, err *e) {
     const objective *o = objective_of(c);
-    if (c->parallel.cp > 1) {
-        config_error(c, e, "parallel.cp",
-                     "a rank has some tokens of a sequence, whose loss data.resample notes whole");
-        return err_hint(e, "parallel.cp=1, or no data.resample");
-    }
     if (!o->loss && !o->head) return ST_OK;
     config_error(c, e, "data.resample", "train.objective=%s has no loss of single sequences",
                  o->name);

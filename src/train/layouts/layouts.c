@@ -172,8 +172,9 @@ bool layout_trial_divides(const layout_trial *t, int tp) {
     model_config mc;
     err unread = {0};
     arena *a = arena_new("model");
-    bool ok =
-        read_model(t, a, &mc, &unread) == ST_OK && model_check_ranks(&mc, tp, &unread) == ST_OK;
+    bool ok = read_model(t, a, &mc, &unread) == ST_OK &&
+              model_check_ranks(&mc, tp, &unread) == ST_OK &&
+              !t->c->distill.teacher; /* which looks at the whole vocabulary */
     arena_free(a);
     return ok;
 }
