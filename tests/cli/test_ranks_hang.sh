@@ -5,17 +5,31 @@
 make_data
 write_ranks_config d.yaml
 
-"$athanor" launch --ranks 2 -- train d.yaml train.steps=1000000 checkpoint.every=0 eval.every=0 \
-    sample.every=0 parallel.timeout_s=3 >out 2>err </dev/null &
-launcher=$!
-await_step run
-ranks=($(rank_ids $launcher))
-kill -STOP "${ranks[1]}"
-await_end $launcher # ranks wait for ten minutes when they do not know better
-wait $launcher
-got=$?
-last="a rank that stands still"
-[ $got = 6 ] || fail "exit $got, not 6"
+# stop_rank RANK RANKS KEYS...: of a run that goes on for ever.
+stop_rank() {
+    local rank=$1 ranks_wanted=$2
+    shift 2
+    last="a rank that stands still: $*"
+    "$athanor" launch --ranks "$ranks_wanted" -- train d.yaml train.steps=1000000 checkpoint.every=0 eval.every=0 \
+        sample.every=0 parallel.timeout_s=3 "$@" >out 2>err </dev/null &
+    launcher=$!
+    await_step run
+    ranks=($(rank_ids $launcher))
+    kill -STOP "${ranks[rank]}"
+    await_end $launcher # ranks wait for ten minutes when they do not know better
+    wait $launcher
+    got=$?
+    [ $got = 6 ] || fail "exit $got, not 6"
+    has err "athanor: rank $rank holds up the others: rank "
+}
+
+# Stages meet on the side stream, and ranks that share tokens among the ops.
+for rank in 1 2; do
+    stop_rank $rank 4 parallel.cp=2 parallel.pp=2 "sample={every: 0}"
+    rm -rf run
+done
+
+stop_rank 1 2
 has err 'athanor: rank 1 holds up the others: rank 0 has waited '
 has err 'where each rank is, and what it did last'
 grep -qE '^  rank 0 .*has waited [0-9.]+ s for rank 1 in ' err || fail "rank 0 is not described"

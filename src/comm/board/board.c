@@ -53,8 +53,13 @@ void board_end(board *b, int rank, uint32_t place) {
 
 void board_waits(board *b, int rank, bool side, int peer) {
     board_seat *seat = &b->seats[rank];
+    board_looks(b, rank, side);
     atomic_store_explicit(&seat->wait_ns[side], clock_now_ns(), memory_order_relaxed);
     atomic_store_explicit(&seat->waits_for[side], peer + 1, memory_order_relaxed);
+}
+
+void board_looks(board *b, int rank, bool side) {
+    atomic_store_explicit(&b->seats[rank].look_ns[side], clock_now_ns(), memory_order_relaxed);
 }
 
 void board_leave(board *b, int rank) {

@@ -33,6 +33,7 @@ typedef struct board_seat {
     _Atomic int here, ended;
     _Atomic int waits_for[BOARD_STREAMS]; /* a rank + 1; 0: nobody */
     _Atomic int64_t wait_ns[BOARD_STREAMS], at_ns;
+    _Atomic int64_t look_ns[BOARD_STREAMS]; /* when it last looked whether the wait is over */
     board_text at;             /* what it computes */
     _Atomic int64_t step;      /* of the run; 0: outside of steps */
     _Atomic uint64_t reason;   /* a mark of why it ends; 0: it does not (voice.c) */
@@ -62,6 +63,8 @@ uint32_t board_begin(board *b, int rank, bool side, const comm_call *call, int64
                      int group);
 void board_end(board *b, int rank, uint32_t place);
 void board_waits(board *b, int rank, bool side, int peer);
+/* Now and then while it waits. Who waits and does not look does not run. */
+void board_looks(board *b, int rank, bool side);
 void board_leave(board *b, int rank);
 bool board_has_left(const board *b, int rank);
 

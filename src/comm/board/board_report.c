@@ -138,17 +138,32 @@ static int64_t progress_of(const board *b, int rank, bool side) {
     return atomic_load_explicit(&b->seats[rank].calls[side], memory_order_relaxed);
 }
 
-/* Follows who waits for whom to a rank that waits for nobody. A circle means that one of them does
- * not run at all and has not seen that its wait is over: the one that has come least far. */
-static int find_culprit(const board *b, bool side, int peer) {
-    int at = peer, least = peer;
+/* Whether a rank waits, and has not looked for so long whether it still must: it is stopped. */
+static bool is_stopped(const board_seat *seat, double seconds, int64_t now) {
+    for (int side = 0; side < BOARD_STREAMS; side++)
+        if (waits_for(seat, side) >= 0 && seconds_since(&seat->look_ns[side], now) > seconds)
+            return true;
+    return false;
+}
+
+/* A rank that is stopped; or, following who waits for whom, one that waits for nobody. It may wait on the other
+ * stream than the one who waits for it: stages meet on the side stream, ranks that share a layer among the ops. In a
+ * circle there is a rank that has not seen that its wait is over: one whose ops wait for nobody, else the one that has come
+ * least far. */
+static int find_culprit(const board *b, bool side, int peer, double seconds) {
+    int at = peer, least = peer, computing = BOARD_NOBODY;
+    int64_t now = clock_now_ns();
+    for (int r = 0; r < b->ranks; r++)
+        if (is_stopped(&b->seats[r], seconds / 2, now)) return r;
     for (int steps = 0; steps < b->ranks; steps++) {
-        int next = waits_for(&b->seats[at], side);
-        if (next < 0) return at;
-        at = next;
+        const board_seat *seat = &b->seats[at];
+        int next = waits_for(seat, side), other = waits_for(seat, !side);
+        if (next < 0 && other < 0) return at;
+        if (computing < 0 && waits_for(seat, false) < 0) computing = at;
+        at = next >= 0 ? next : other;
         if (progress_of(b, at, side) < progress_of(b, least, side)) least = at;
     }
-    return least;
+    return computing >= 0 ? computing : least;
 }
 
 static void put_scene(strbuf *out, const board *b, int rank, bool side) {
@@ -174,7 +189,7 @@ static void raise_with_report(board *b, int culprit, const err *why) {
 
 void board_stall(board *b, int rank, bool side, int peer, double seconds) {
     if (!board_claim(b)) return;
-    int culprit = find_culprit(b, side, peer);
+    int culprit = find_culprit(b, side, peer, seconds);
     int64_t now = clock_now_ns();
     strbuf where = {0}, scene = {0};
     put_rank(&where, &b->seats[culprit], now);

@@ -69,6 +69,7 @@ static bool has_gone(mpi_wire *w, waiting *t) {
 
 static bool may_wait(mpi_wire *w, waiting *t) {
     board *b = w->base.board;
+    board_looks(b, w->base.rank, true);
     if (board_failed(b)) return false;
     if (has_gone(w, t)) {
         board_fail_left(b, w->base.rank, true, t->peer);

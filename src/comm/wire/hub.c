@@ -138,6 +138,7 @@ static bool reached(atomic_uint *counter, uint32_t target) {
 static bool may_wait(hub_wire *w, int stream, int peer, int64_t since, atomic_uint *counter,
                      uint32_t target) {
     board *b = w->base.board;
+    board_looks(b, w->base.rank, stream == STREAM_SIDE);
     if (board_failed(b)) return false;
     bool left = board_has_left(b, peer);
     if (reached(counter, target)) return true;
