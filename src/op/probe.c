@@ -58,10 +58,10 @@ int probe_pick(const machine_layer *layers, int n, machine_layer out[PROBE_LAYER
     double work[PROBE_LAYERS] = {0};
     for (int i = 0; i < n; i++) {
         machine_layer c = cut(&layers[i]);
-        double w = work_like(layers, n, &c);
         bool known = false;
         for (int k = 0; k < found; k++) known = known || same_sizes(&out[k], &c);
-        if (known) continue;
+        if (known) continue; /* thousands of experts are alike */
+        double w = work_like(layers, n, &c);
         int at = found < PROBE_LAYERS ? found++ : PROBE_LAYERS;
         for (; at > 0 && work[at - 1] < w; at--) {
             if (at == PROBE_LAYERS) continue;
