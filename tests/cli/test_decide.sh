@@ -51,6 +51,8 @@ expect 0 decide --try base --tasks odd.jsonl --target 0.9 --examples-file odd/tr
 has out 'few-shot     not done: the prompts of odd.jsonl are written out'
 grep -q '^  adapter .* reaches the target' out || fail "the adapter learned nothing"
 has out '--tuning yes'
+# The same try again trains nothing again; another one has to lie elsewhere.
+expect 0 decide --try base --tasks odd.jsonl --target 0.9 --examples-file odd/train --steps 60 -o tried2 optim.lr=1e-2 train.seq_len=32
 expect 2 decide --try base --tasks odd.jsonl --target 0.9 --examples-file odd/train --steps 60 -o tried2 optim.lr=1e-3 train.seq_len=32
 lacks err --fresh
 has err 'name another folder with -o, or remove tried2/adapter'

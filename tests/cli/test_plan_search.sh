@@ -25,13 +25,14 @@ expect 0 plan pp.yaml train.global_batch_size=64 --json
 [ "$(first step_ms)" = "$best" ] || fail "the config takes $(first step_ms) ms, not $best"
 calc "abs(($(first peak_bytes) + $(first baseline_bytes)) / $bytes - 1) < 0.001" || fail "not $bytes: $(cat out)"
 # Every schedule that this program has is searched when it is asked for, with stages that are given or not.
+few='parallel.tp=1 train.micro_batch_size=2 train.recompute=none'
 for s in afab 1f1b interleaved zb-h1 zb-v; do
-    expect 0 plan search m.yaml train.global_batch_size=64 parallel.pp=4 train.micro_batch_size=2 parallel.pp_schedule=$s --write -o pp.yaml --json
+    expect 0 plan search m.yaml train.global_batch_size=64 parallel.pp=4 $few parallel.pp_schedule=$s --write -o pp.yaml --json
     grep -q "\"pp\": 4, \"pp_schedule\": \"$s\"" out || fail "no $s"
     best=$(first step_ms)
     expect 0 plan pp.yaml train.global_batch_size=64 --json
     [ "$(first step_ms)" = "$best" ] || fail "$s takes $(first step_ms) ms, not $best"
-    expect 0 plan search m.yaml train.global_batch_size=64 train.micro_batch_size=2 parallel.pp_schedule=$s
+    expect 0 plan search m.yaml train.global_batch_size=64 $few parallel.pp_schedule=$s
     [ $s = 1f1b ] || ! grep 'dp [0-9]' out | grep -v "pp . ($s" || fail "not kept: $s"
     [ $s = 1f1b ] || expect 2 plan search m.yaml parallel.pp=1 parallel.pp_schedule=$s
 done
