@@ -69,6 +69,8 @@ refuses 's/is_llama/hidden_act: gelu, is_llama/' 'hidden_act has no counterpart 
 refuses 's/is_llama/rope_scaling: {factor: 2}, is_llama/' 'rope_scaling has no counterpart'
 refuses 's/is_llama/sliding_window_size: 64, is_llama/' 'sliding_window_size has no counterpart'
 refuses 's/is_llama/attention_bias: true, is_llama/' 'attention_bias has no counterpart here but in a Qwen 2'
+refuses 's/adam_beta1: 0.8, //' 'adam_beta2 is there without the other one'
+refuses 's/clip_grad: 0.5/adam_beta1: 0.5/' 'optimizer.adam_beta1 has no counterpart'
 refuses 's/name: adamW/name: sgd/' 'optimizer_factory.name has no counterpart here but for adamW'
 refuses 's/dtype: bfloat16/dtype: float8/' 'model.dtype is float8'
 refuses 's/1-sqrt/square/' 'lr_decay_style is square'

@@ -144,6 +144,9 @@ static const struct {
     {"parallelism.expert_parallel_size", "1"},
     {"optimizer.accumulate_grad_in_fp32", "true"},
     {ADAM("name"), "adamW"},
+    {"optimizer.adam_beta1", "null"}, /* where older versions had them */
+    {"optimizer.adam_beta2", "null"},
+    {"optimizer.adam_eps", "null"},
 };
 
 static status check_value(const reading *r, int i) {
@@ -266,7 +269,11 @@ static status put_decay(reading *r) {
 static status put_optimizer(reading *r) {
     put(r->out, "optim.name", json_string("adamw"));
     put(r->out, "optim.clip_norm", json_real(number(r, "optimizer.clip_grad", 0)));
-    if (find(r->root, ADAM("adam_beta1")) && find(r->root, ADAM("adam_beta2")))
+    bool first = find(r->root, ADAM("adam_beta1")), second = find(r->root, ADAM("adam_beta2"));
+    if (first != second)
+        return refuse(r, first ? ADAM("adam_beta1") : ADAM("adam_beta2"),
+                      "is there without the other one");
+    if (first)
         put(r->out, "optim.betas",
             json_pack("[f,f]", number(r, ADAM("adam_beta1"), 0), number(r, ADAM("adam_beta2"), 0)));
     return put_decay(r);
