@@ -20,6 +20,11 @@ bool eval_is_mean(eval_metric metric) {
            metric != METRIC_INST_STRICT && metric != METRIC_INST_LOOSE && metric != METRIC_BLEU;
 }
 
+bool eval_is_loss(eval_metric metric) {
+    return metric == METRIC_PERPLEXITY || metric == METRIC_WORD_PERPLEXITY ||
+           metric == METRIC_BYTE_PERPLEXITY || metric == METRIC_BITS_PER_BYTE;
+}
+
 /* ---- choices ---- */
 
 static double characters(eval_text s) {

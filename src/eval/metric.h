@@ -34,6 +34,8 @@ double eval_doc_score(const eval_task *t, const eval_doc *d, eval_metric metric,
 /* The choice with the highest score under METRIC_ACC..., the first of equal ones. */
 int eval_best_choice(const eval_doc *d, eval_metric metric);
 bool eval_is_mean(eval_metric metric);
+/* Whether less is better: of perplexities and bits. */
+bool eval_is_loss(eval_metric metric);
 /* The sum of y[n] by the sum of x[n], of n documents, with its standard error. */
 eval_score eval_ratio(const double *y, const double *x, int64_t n);
 

@@ -17,6 +17,18 @@ has err 'after the other answers nobody asks'
 expect 2 decide model
 expect 2 decide --prompting yes optim.lr=1
 expect 2 decide --target 0.5
+expect 2 decide --prompting yes -o verdict
+has err 'without --try nothing is written'
+for answer in examples=text question=yes need=domain gap=yes runs-on=edge time=tight languages=one context=long device-hours=9; do
+    expect 2 decide --try m --tasks t --target 1 --${answer%=*} ${answer#*=}
+    has err "--try and --${answer%=*} exclude each other"
+done
+# The next command can be pasted, and is of the hours that were given.
+expect 0 decide --prompting no --tuning yes --examples conversations
+grep ' train tune.yaml' out | grep -q '[][{}*?]' && fail "a shell would expand it"
+expect 0 decide --prompting no --tuning no --reason research --question yes --runs-on server --team dense --time tight \
+    --languages one --context short --device-hours 1000
+has out 'plan cost --hours 1000 --devices 8 --ablations 417 --debugging 167'
 
 # A model that has learned which words there are; the task asks for something else at first.
 make_data
@@ -39,6 +51,35 @@ expect 0 decide --try base --tasks odd.jsonl --target 0.9 --examples-file odd/tr
 has out 'few-shot     not done: the prompts of odd.jsonl are written out'
 grep -q '^  adapter .* reaches the target' out || fail "the adapter learned nothing"
 has out '--tuning yes'
+# The same try again trains nothing again; another one has to lie elsewhere.
+expect 0 decide --try base --tasks odd.jsonl --target 0.9 --examples-file odd/train --steps 60 -o tried2 optim.lr=1e-2 train.seq_len=32
+expect 2 decide --try base --tasks odd.jsonl --target 0.9 --examples-file odd/train --steps 60 -o tried2 optim.lr=1e-3 train.seq_len=32
+lacks err --fresh
+has err 'name another folder with -o, or remove tried2/adapter'
+expect 2 decide --try base --tasks odd.jsonl --target 0.9 --examples-file odd/train run=elsewhere
+has err 'scored where this command puts it'
+# Of a perplexity less is better; a task with too few examples is scored without.
+cat >lm.yaml <<'YAML'
+task: lm
+dataset_path: json
+dataset_kwargs: {data_files: {test: words.jsonl}}
+test_split: test
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{context}}"
+YAML
+expect 0 decide --try base --tasks lm.yaml --target 1.5 --json
+[ "$(field metric out)" = word_perplexity ] && [ "$(field verdict out)" = unknown ] || fail "$(cat out)"
+has out '"higher_is_better": false'
+expect 0 decide --try base --tasks lm.yaml --target 1e6 --json
+[ "$(field verdict out)" = prompt ] || fail "$(cat out)"
+expect 0 decide --try base --tasks lm.yaml --metric bits_per_byte --target 0.01 --json
+[ "$(field verdict out)" = unknown ] || fail "$(cat out)"
+sed 's/: words.jsonl/: words.jsonl, dev: two.jsonl/; s/loglikelihood_rolling/multiple_choice/; s/context}}/choices[1]}}/' lm.yaml >few.yaml
+printf 'doc_to_choice: "{{choices}}"\nfewshot_split: dev\n' >>few.yaml
+head -n 2 words.jsonl >two.jsonl
+expect 0 decide --try base --tasks few.yaml --target 0.9
+has out 'not done: the task lm wants 5 examples, and there are 2'
 expect 2 decide --try nowhere --tasks odd.jsonl --target 0.9 -o tried
 expect 2 decide --try base --tasks words.jsonl --target 0.5 optim.lr=1
 finish

@@ -38,4 +38,25 @@ expect 2 plan smollm3-3b --model formula parallel.dp=3 train.micro_batch_size=2 
 has err 'no multiple of 3 data-parallel ranks'
 expect 2 plan qwen3-30b-a3b --model formula
 has err 'know no experts'
+expect 2 plan t5-small --model formula
+has err 'know no encoder'
+# What a formula leaves out is no part of the config either.
+without() { # MODEL KEY=VALUE...
+    expect 2 plan smollm3-3b --model "$1" train.micro_batch_size=1 train.global_batch_size=8 "${@:2}"
+    has err "the $1 has no term for what ${2%=*} says"
+}
+without widget parallel.pp=2
+without widget parallel.cp=2
+without predictor parallel.cp=2
+without predictor train.recompute=full
+without predictor train.precision=fp32
+for m in formula widget predictor; do
+    without $m lora.rank=8
+    without $m optim.name=adafactor
+done
+without formula train.precision=fp32
+has err '--convention fp32'
+expect 0 plan smollm3-3b --model formula --convention fp32 train.precision=fp32 train.micro_batch_size=1 train.global_batch_size=8
+expect 0 plan smollm3-3b --model widget train.precision=fp32 train.micro_batch_size=1 train.global_batch_size=8
+without formula parallel.pp_schedule=afab parallel.pp=2
 finish

@@ -25,5 +25,19 @@ has out 'keys and values'
 expect 2 plan infer smollm2-135m
 has err 'cluster=phone'
 expect 2 plan infer smollm2-135m cluster=l4 --store Q3
+# Of one device, however many there are; a model with an encoder is refused, and more tokens than positions reach.
+expect 0 plan infer smollm2-135m cluster=h100-64
+has out '(one device of h100)'
+expect 2 plan infer smollm2-135m cluster=h100-64 parallel.tp=8
+has err "'parallel.tp=8' does nothing"
+expect 2 plan infer t5-small cluster=l4
+has err num_encoder_layers
+expect 0 plan infer smollm2-135m cluster=l4 --context 8192
+expect 2 plan infer smollm2-135m cluster=l4 --context 10000000
+has err 'the model has positions for 8192'
+expect 2 plan infer gpt2 cluster=l4 --context 1025
+printf 'GGUF\003\000\000\000' >m.gguf
+expect 2 plan infer m.gguf cluster=l4
+has err 'a GGUF file is no model of a preset'
 expect 2 plan infer smollm2-135m cluster=l4 --context 100 --prompt 100
 finish

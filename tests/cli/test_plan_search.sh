@@ -24,6 +24,31 @@ best=$(first step_ms) bytes=$(first peak_bytes)
 expect 0 plan pp.yaml train.global_batch_size=64 --json
 [ "$(first step_ms)" = "$best" ] || fail "the config takes $(first step_ms) ms, not $best"
 calc "abs(($(first peak_bytes) + $(first baseline_bytes)) / $bytes - 1) < 0.001" || fail "not $bytes: $(cat out)"
+# Every schedule that this program has is searched when it is asked for, with stages that are given or not.
+few='parallel.tp=1 train.micro_batch_size=2 train.recompute=none'
+for s in afab 1f1b interleaved zb-h1 zb-v; do
+    expect 0 plan search m.yaml train.global_batch_size=64 parallel.pp=4 $few parallel.pp_schedule=$s --write -o pp.yaml --json
+    grep -q "\"pp\": 4, \"pp_schedule\": \"$s\"" out || fail "no $s"
+    best=$(first step_ms)
+    expect 0 plan pp.yaml train.global_batch_size=64 --json
+    [ "$(first step_ms)" = "$best" ] || fail "$s takes $(first step_ms) ms, not $best"
+    expect 0 plan search m.yaml train.global_batch_size=64 $few parallel.pp_schedule=$s
+    [ $s = 1f1b ] || ! grep 'dp [0-9]' out | grep -v "pp . ($s" || fail "not kept: $s"
+    [ $s = 1f1b ] || expect 2 plan search m.yaml parallel.pp=1 parallel.pp_schedule=$s
+done
+expect 0 plan search m.yaml train.global_batch_size=64 train.micro_batch_size=4 parallel.virtual=3
+! grep 'dp [0-9]' out | grep -v 'interleaved, 3 chunks' || fail "not three chunks"
+expect 2 plan search m.yaml parallel.pp_schedule=zb-h1 parallel.virtual=2
+has err 'zb-h1 has one chunk of layers on each stage'
+expect 2 plan search m.yaml parallel.pp_schedule=zb-v parallel.zero=2
+expect 2 plan search m.yaml parallel.pp=2 --exact
+has err '--exact leaves out pipelines, which parallel.pp asks for'
+expect 2 plan search m.yaml parallel.dp_replicate=2
+has err 'replicas of a ZeRO group are not searched'
+expect 2 plan search m.yaml parallel.pp=16 train.micro_batch_size=256 parallel.pp_schedule=interleaved
+has err 'keeps parallel.pp=16, parallel.pp_schedule=interleaved, train.micro_batch_size=256'
+expect 2 plan search t5-small cluster=h100-8 train.global_batch_size=64
+has err 'layouts of models with an encoder are not searched'
 # What is given stays; layouts that are no powers of two are tried, too.
 expect 0 plan search m.yaml parallel.tp=2 parallel.zero=1 train.recompute=full train.micro_batch_size=4
 has out 'kept as given: parallel.tp=2, parallel.zero=1, train.micro_batch_size=4, train.recompute=full'

@@ -390,7 +390,8 @@ static void test_search(void **state) {
     arena *a = arena_new("test");
     dev *d = meta_device();
     cluster c = plain(8, 2);
-    search_spec what = {.base = spec_of(a), .global_batch = 64, .most = 5, .pipelines = true};
+    search_spec what = {
+        .base = spec_of(a), .global_batch = 64, .most = 5, .pipelines = true, .kept = search_all};
     search_result r;
     err e = {0};
     if (search_layouts(&r, a, d, &what, &c, &e) != ST_OK) fail_msg("%s", e.message);

@@ -134,6 +134,11 @@ static status cmd_decide(const cli_args *args, err *e) {
         return err_hint(e, "athanor decide --try %s --tasks TASKS --target SCORE", args->inputs[0]);
     }
     if (cli_has(args, "try")) return decide_try(args, e);
+    if (args->output) {
+        err_at(e, ST_USAGE, "-o", "without --try nothing is written");
+        return err_hint(e, "--json prints the verdict for a program: redirect it into %s",
+                        args->output);
+    }
     TRY(cli_refuse_overrides(args, "keys are of the training that --try does", e));
     return decide(args, e);
 }
@@ -155,7 +160,8 @@ static const cli_option options[] = {
     {"device-hours", "H", "of H100s for the run: which size that pays for"},
     {"try", "MODEL", "score a model as it is, with examples, and after an adapter"},
     {"tasks", "A,B", "with --try: what it is scored on, as athanor eval has it"},
-    {"target", "X", "with --try: the score that is good enough, of 1"},
+    {"target", "X",
+     "with --try: the score that is good enough; of perplexities and bits less is better"},
     {"metric", "NAME", "with --try: which score (the first that the task has)"},
     {"examples-file", "FILE", "with --try: conversations for the adapter (none: it is left out)"},
     {"fewshot", "N", "with --try: examples in the prompt (5; 0: not)"},
@@ -165,18 +171,22 @@ static const cli_option options[] = {
     {"limit", "N", "with --try: only the first N documents of each task"},
     {0}};
 
-static const cli_rule rules[] = {{"try", CLI_NEEDS, "tasks", NULL},
-                                 {"tasks", CLI_NEEDS, "try", NULL},
-                                 {"target", CLI_NEEDS, "try", NULL},
-                                 {"metric", CLI_NEEDS, "try", NULL},
-                                 {"examples-file", CLI_NEEDS, "try", NULL},
-                                 {"fewshot", CLI_NEEDS, "try", NULL},
-                                 {"minutes", CLI_NEEDS, "examples-file", NULL},
-                                 {"steps", CLI_NEEDS, "examples-file", NULL},
-                                 {"task-data", CLI_NEEDS, "try", NULL},
-                                 {"limit", CLI_NEEDS, "try", NULL},
-                                 {"try", CLI_EXCLUDES, "prompting|tuning|reason|team", NULL},
-                                 {0}};
+static const cli_rule rules[] = {
+    {"try", CLI_NEEDS, "tasks", NULL},
+    {"tasks", CLI_NEEDS, "try", NULL},
+    {"target", CLI_NEEDS, "try", NULL},
+    {"metric", CLI_NEEDS, "try", NULL},
+    {"examples-file", CLI_NEEDS, "try", NULL},
+    {"fewshot", CLI_NEEDS, "try", NULL},
+    {"minutes", CLI_NEEDS, "examples-file", NULL},
+    {"steps", CLI_NEEDS, "examples-file", NULL},
+    {"task-data", CLI_NEEDS, "try", NULL},
+    {"limit", CLI_NEEDS, "try", NULL},
+    {"try", CLI_EXCLUDES,
+     "prompting|tuning|examples|reason|question|need|gap|runs-on|team|time|languages|context|"
+     "device-hours",
+     "answers are not asked for where a model is tried"},
+    {0}};
 
 const cli_command command_decide = {
     .name = "decide",

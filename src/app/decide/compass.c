@@ -200,7 +200,7 @@ static void decide_tuning(const compass *c, compass_verdict *v) {
                 "questions with answers are learned by supervised fine-tuning; an adapter is the "
                 "cheapest way to see how far that goes");
         then(v, "%s", TRY);
-        then(v, "athanor train tune.yaml model.from=MODEL data.train=[{path: chats.jsonl}] "
+        then(v, "athanor train tune.yaml model.from=MODEL data.train=chats.jsonl "
                 "lora.rank=16");
     } else if (is(c, ASK_EXAMPLES, "preferences")) {
         v->name = "prefer";
@@ -295,6 +295,15 @@ static void size_of(const compass *c, compass_verdict *v) {
             c->device_hours, v->flops, v->params, v->tokens);
 }
 
+/* In the proportions of SmolLM3: 276,480 hours on 384 devices, 30 days, and ablations and debugging beside them. */
+static void say_cost(const compass *c, compass_verdict *v) {
+    enum { NODE = 8, MOST_DEVICES = 1 << 20 };
+    double hours = c->device_hours > 0 ? c->device_hours : 276480;
+    double devices = fmin(NODE * ceil(hours / (NODE * 30 * 24)), MOST_DEVICES);
+    then(v, "athanor plan cost --hours %.12g --devices %.0f --ablations %.0f --debugging %.0f",
+         hours, devices, hours * 5 / 12, hours / 6);
+}
+
 static void decide_pretraining(const compass *c, compass_verdict *v) {
     /* SmolLM2-135M, the smallest published model of general use: 135M parameters on 2T tokens. */
     static const double LEAST = 6 * 135e6 * 2e12;
@@ -317,7 +326,7 @@ static void decide_pretraining(const compass *c, compass_verdict *v) {
     if (research) preset = "llama-3.2-1b";
     then(v, "athanor plan search %s cluster=h100-64 train.global_batch_size=512 train.seq_len=4096",
          preset);
-    then(v, "athanor plan cost --hours 276480 --devices 384 --ablations 115200 --debugging 46080");
+    say_cost(c, v);
     if (is(c, ASK_RUNS_ON, "edge") || is(c, ASK_NEED, "device"))
         then(v, "athanor plan infer %s cluster=phone --store Q4_0", preset);
 }

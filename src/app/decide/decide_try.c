@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "eval/metric.h"
 
 enum { TRIALS = 3, WORDS = 64 };
 
@@ -26,6 +27,7 @@ typedef struct trying {
     const cli_args *args;
     const char *folder;
     char metric[64]; /* "acc,none", of the first trial for the others */
+    bool falls;      /* less of it is better */
     double target, minutes;
     int64_t fewshot, steps;
     bool shots; /* the tasks take examples */
@@ -93,6 +95,19 @@ static status run(const trying *t, const words *w, double minutes, json_t **last
 
 /* ---- scores ---- */
 
+/* Of a key of results: "word_perplexity,none". */
+static bool is_loss(const char *key) {
+    size_t n = strcspn(key, ",");
+    for (int m = 0; m < METRIC_COUNT; m++)
+        if (strlen(eval_metric_names[m]) == n && strncmp(key, eval_metric_names[m], n) == 0)
+            return eval_is_loss((eval_metric)m);
+    return false;
+}
+
+static bool reaches(const trying *t, const trial *k) {
+    return k->done && (t->falls ? k->score <= t->target : k->score >= t->target);
+}
+
 /* The mean over tasks of one metric: that which was asked for, else the first of the first task that is not an error. */
 static status read_score(trying *t, const json_t *answer, trial *to, err *e) {
     json_t *results = json_object_get(answer, "results"), *task, *value;
@@ -112,7 +127,7 @@ static status read_score(trying *t, const json_t *answer, trial *to, err *e) {
         snprintf(deviation, sizeof deviation, "%.*s_stderr%s", (int)head, t->metric,
                  t->metric + head);
         double d = json_number_value(json_object_get(task, deviation));
-        if (!*t->metric || !score)
+        if (!*t->metric || !json_is_number(score))
             return err_at(e, ST_USAGE, "--metric", "task %s has no score '%s'", name,
                           want ? want : t->metric);
         sum += json_number_value(score);
@@ -120,6 +135,7 @@ static status read_score(trying *t, const json_t *answer, trial *to, err *e) {
         n++;
     }
     if (n == 0) return err_at(e, ST_USAGE, "--tasks", "there are no results");
+    t->falls = is_loss(t->metric);
     to->done = true;
     to->score = sum / n;
     to->stderr_ = sqrt(squares) / n;
@@ -152,7 +168,7 @@ static void show(const trying *t, const trial *k) {
     if (t->args->json) return;
     if (k->done)
         printf("  %-12s %.4f +- %.4f  %s\n", k->name, k->score, k->stderr_,
-               k->score >= t->target ? "reaches the target" : "");
+               reaches(t, k) ? "reaches the target" : "");
     else
         printf("  %-12s %s\n", k->name, k->why);
     fflush(stdout);
@@ -174,6 +190,8 @@ static bool is_written_out(const char *tasks, char *name, size_t size) {
 static status try_shots(trying *t, err *e) {
     trial *zero = &t->trial[0], *few = &t->trial[1];
     char name[200];
+    err why;
+    status st = ST_OK;
     const char *model = cli_value(t->args, "try");
     t->shots = !is_written_out(cli_value(t->args, "tasks"), name, sizeof name);
     TRY(score(t, model, 0, zero, e));
@@ -183,7 +201,12 @@ static status try_shots(trying *t, err *e) {
     else if (t->fewshot == 0)
         snprintf(few->why, sizeof few->why, "not done: --fewshot 0");
     else
-        TRY(score(t, model, t->fewshot, few, e));
+        st = score(t, model, t->fewshot, few, &why);
+    if (st == ST_USAGE) /* the same tasks were scored without examples: there are too few of them */
+        snprintf(few->why, sizeof few->why, "not done: %.200s", why.message);
+    else if (st != ST_OK && e)
+        *e = why;
+    if (st != ST_OK && st != ST_USAGE) return st;
     show(t, few);
     return ST_OK;
 }
@@ -214,6 +237,12 @@ static status write_config(const trying *t, const char *path, err *e) {
     return st;
 }
 
+/* A folder that has the adapter of another try: `train` would take --fresh, which there is not here. */
+static status say_other(const char *adapter, status st, err *e) {
+    if (st != ST_USAGE || !e || !strstr(e->hint, "--fresh")) return st;
+    return err_hint(e, "name another folder with -o, or remove %s", adapter);
+}
+
 static status try_adapter(trying *t, err *e) {
     trial *k = &t->trial[2];
     char config[4096], adapter[4096];
@@ -231,7 +260,7 @@ static status try_adapter(trying *t, err *e) {
     say(&w, config, NULL);
     for (int i = 0; i < t->args->n_overrides; i++) say(&w, t->args->overrides[i], NULL);
     say(&w, "--json", NULL);
-    status st = run(t, &w, t->minutes, &last, e);
+    status st = say_other(adapter, run(t, &w, t->minutes, &last, e), e);
     json_decref(last);
     if (st == ST_OK) st = score(t, adapter, 0, k, e);
     if (st == ST_OK) show(t, k);
@@ -243,7 +272,7 @@ static status try_adapter(trying *t, err *e) {
 /* The first trial, in the order of their cost, that reaches the target. */
 static const trial *best(const trying *t) {
     for (int i = 0; i < TRIALS; i++)
-        if (t->trial[i].done && t->trial[i].score >= t->target) return &t->trial[i];
+        if (reaches(t, &t->trial[i])) return &t->trial[i];
     return NULL;
 }
 
@@ -276,9 +305,9 @@ static void print_verdict(const trying *t) {
                 json_object_set_new(o, "why", json_cstr(k->why));
             json_array_append_new(list, o);
         }
-        cli_print_json(json_pack("{s:s,s:s,s:f,s:o,s:s}", "verdict", verdict_of(t), "metric",
-                                 t->metric, "target", t->target, "trials", list, "command",
-                                 next_of(t)));
+        cli_print_json(json_pack("{s:s,s:s,s:b,s:f,s:o,s:s}", "verdict", verdict_of(t), "metric",
+                                 t->metric, "higher_is_better", (int)!t->falls, "target", t->target,
+                                 "trials", list, "command", next_of(t)));
         return;
     }
     const trial *k = best(t);
@@ -308,6 +337,10 @@ status decide_try(const cli_args *args, err *e) {
     TRY(cli_int(args, "steps", 200, 1, 1000000000, &t.steps, e));
     if (!cli_has(args, "examples-file"))
         TRY(cli_refuse_overrides(args, "without --examples-file nothing is trained", e));
+    if (cli_override(args, "run")) {
+        err_at(e, ST_USAGE, "run", "the adapter's run is scored where this command puts it");
+        return err_hint(e, "-o FOLDER says where: its run is FOLDER/adapter");
+    }
     TRY(file_make_dirs(t.folder, e));
     if (!args->json)
         printf("%s on %s, target %.4g\n", cli_value(args, "try"), cli_value(args, "tasks"),

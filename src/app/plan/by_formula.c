@@ -22,7 +22,7 @@ static status check_model(const config *c, const model_config *m, err *e) {
     } all[] = {{m->num_experts > 0, "experts"},
                {m->kv_lora_rank > 0, "latent attention"},
                {m->linear_layers > 0, "linear layers"},
-               {m->num_encoder_layers > 0, "an encoder"},
+               {m->num_encoder_layers > 0, "encoder"},
                {m->block_repeat > 1, "repeated blocks"},
                {m->intermediate_size_of || m->num_attention_heads_of || m->num_key_value_heads_of,
                 "layers of several widths"}};
@@ -55,6 +55,46 @@ static status read_model(const config *c, published_model *out, err *e) {
     if (st == ST_OK) *out = sizes_of(&m);
     arena_free(a);
     return st;
+}
+
+/* Which of them; also the order of their names. */
+enum { FORMULA, WIDGET, PREDICTOR, MODELS };
+static const char *const models[MODELS] = {"formula", "widget", "predictor"};
+
+/* What a formula leaves out is refused where the config has it: its bytes would be of another run. */
+static status check_terms(const config *c, int which, const char *convention, err *e) {
+    enum { OF_FORMULA = 1 << FORMULA, OF_WIDGET = 1 << WIDGET, OF_PREDICTOR = 1 << PREDICTOR };
+    const optim_class *o = optim_at(c->optim.name);
+    int compute = (int)c->train.precision.compute;
+    bool fp32 = compute == CONFIG_PRECISION_FP32, counts_fp32 = strcmp(convention, "fp32") == 0;
+    bool afab = c->parallel.pp > 1 && c->parallel.pp_schedule == CONFIG_PP_AFAB;
+    const struct {
+        const char *key;
+        bool is;
+        int without; /* those that have no term for it */
+    } all[] = {{"lora.rank", c->lora.rank > 0, OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
+               {"parallel.dp_replicate", c->parallel.dp_replicate > 1,
+                OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
+               {"parallel.pp", c->parallel.pp > 1, OF_WIDGET},
+               {"parallel.cp", c->parallel.cp > 1, OF_WIDGET | OF_PREDICTOR},
+               {"parallel.virtual", c->parallel.virtual > 1, OF_WIDGET | OF_PREDICTOR},
+               {"parallel.pp_schedule", afab, OF_FORMULA | OF_PREDICTOR},
+               {"train.recompute", c->train.recompute != RECOMPUTE_NONE, OF_PREDICTOR},
+               {"optim.name", o->declare_states != NULL, OF_WIDGET},
+               {"optim.name", o->declare_states || o->n_states != 2, OF_FORMULA | OF_PREDICTOR},
+               {"train.precision", fp32, OF_PREDICTOR},
+               {"train.precision", fp32 && !counts_fp32, OF_FORMULA},
+               {"train.precision", compute == CONFIG_PRECISION_FP8,
+                OF_FORMULA | OF_WIDGET | OF_PREDICTOR}};
+    for (int i = 0; i < ARRAY_LEN(all); i++) {
+        if (!all[i].is || !(all[i].without >> which & 1)) continue;
+        config_error(c, e, all[i].key, "the %s has no term for what %s says", models[which],
+                     all[i].key);
+        return err_hint(e, which == FORMULA && fp32 && !counts_fp32
+                               ? "--convention fp32 counts 4 bytes"
+                               : "without --model the plan is of the run as it is");
+    }
+    return ST_OK;
 }
 
 /* Micro-batches as a real number would hide that a batch cannot be reached. */
@@ -188,7 +228,7 @@ static status reckon(saying *s, err *e) {
     return ST_OK;
 }
 
-static status of_config(const cli_args *args, err *e) {
+static status of_config(const cli_args *args, int which, err *e) {
     config *c;
     cluster on;
     saying s = {.args = args};
@@ -198,6 +238,8 @@ static status of_config(const cli_args *args, err *e) {
         st = on_cluster_find(c, &on, e);
         s.on = &on;
     }
+    const char *convention = cli_value(args, "convention");
+    if (st == ST_OK) st = check_terms(c, which, convention ? convention : "mixed", e);
     if (st == ST_OK) st = read_run(c, s.on, &s.run, e);
     if (st == ST_OK) st = reckon(&s, e);
     config_free(c);
@@ -205,18 +247,18 @@ static status of_config(const cli_args *args, err *e) {
 }
 
 status plan_by_formula(const cli_args *args, err *e) {
-    static const char *const models[] = {"formula", "widget", "predictor"};
     const char *model = cli_value(args, "model");
     int which = 0;
-    while (which < ARRAY_LEN(models) && strcmp(model, models[which]) != 0) which++;
-    if (which == ARRAY_LEN(models)) {
+    while (which < MODELS && strcmp(model, models[which]) != 0) which++;
+    if (which == MODELS) {
         err_at(e, ST_USAGE, "--model", "'%s' is no published model of memory", model);
         return err_hint(e, "there are formula, widget and predictor");
     }
-    if (which > 0 && cli_has(args, "convention"))
+    if (which != FORMULA && cli_has(args, "convention"))
         return err_at(e, ST_USAGE, "--convention", "the %s counts in one way only", model);
     saying s = {.args = args};
-    if (which != 1 || !published_widget_preset(args->inputs[0], &s.run)) return of_config(args, e);
+    if (which != WIDGET || !published_widget_preset(args->inputs[0], &s.run))
+        return of_config(args, which, e);
     TRY(cli_refuse_overrides(args, "the widget's examples are as they are", e));
     return reckon(&s, e);
 }

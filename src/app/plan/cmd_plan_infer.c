@@ -1,21 +1,38 @@
 /* athanor plan infer: what a model needs where it only generates, and how fast it is there. */
 #include <stdio.h>
+#include <string.h>
 
 #include "app/frame/cli.h"
 #include "app/frame/model_arg.h"
 #include "app/plan/on_cluster.h"
 #include "base/json.h"
+#include "interchange/open_model.h"
 #include "model/layer.h"
 #include "plan/clock/inference.h"
 #include "run/config/config_device.h"
 
 static const double GIB = 1 << 30;
 
+/* Rotary positions can be stretched beyond those of the training (YaRN, Peng et al. 2023: by 4 as it is used); others cannot. */
+enum { STRETCH = 4 };
+
+static status check_context(const model_config *m, int64_t context, err *e) {
+    int64_t has = model_max_tokens(m),
+            most = m->positions == POSITIONS_ROTARY ? STRETCH * has : has;
+    if (context <= most) return ST_OK;
+    err_at(e, ST_USAGE, "--context", "%ld tokens are too many: the model has positions for %ld",
+           (long)context, (long)has);
+    return err_hint(e, "--context %ld%s", (long)has,
+                    most > has ? ", or up to four times as many, as stretched positions reach"
+                               : "");
+}
+
 static status read_wish(const cli_args *args, const model_config *m, inference_wish *w, err *e) {
     int64_t longest = model_max_tokens(m), context, prompt, texts;
     const char *store = cli_value(args, "store");
     int64_t usual = longest < 4096 ? longest : 4096;
-    TRY(cli_int(args, "context", usual, 2, 1 << 24, &context, e));
+    TRY(cli_int(args, "context", usual, 2, 1 << 30, &context, e));
+    TRY(check_context(m, context, e));
     TRY(cli_int(args, "prompt", context / 2, 1, context - 1, &prompt, e));
     TRY(cli_int(args, "texts", 1, 1, 1 << 16, &texts, e));
     *w = (inference_wish){.model = m,
@@ -33,19 +50,20 @@ static double room_of(const cluster *c) {
 }
 
 static void print_json(const inference_wish *w, const inference_sum *s, const cluster *c) {
-    cli_print_json(json_pack("{s:o,s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:f,s:f,s:f}", "device",
-                             json_cstr(c->device_name), "cluster", c->name, "context", w->context,
-                             "texts", w->texts, "store", w->store->name, "params",
-                             json_f64(s->params), "weight_bytes", json_f64(s->weight_bytes),
-                             "cache_bytes", json_f64(s->cache_bytes), "cache_bytes_per_token",
-                             json_f64(s->cache_of_token), "bytes", json_f64(s->all_bytes), "fits",
-                             (int)(s->all_bytes <= room_of(c)), "first_token_ms", s->prompt_s * 1e3,
-                             "token_ms", s->token_s * 1e3, "tok_per_s", w->texts / s->token_s));
+    cli_print_json(json_pack(
+        "{s:o,s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:f,s:f,s:f,s:i}", "device",
+        json_cstr(c->device_name), "cluster", c->name, "context", w->context, "texts", w->texts,
+        "store", w->store->name, "params", json_f64(s->params), "weight_bytes",
+        json_f64(s->weight_bytes), "cache_bytes", json_f64(s->cache_bytes), "cache_bytes_per_token",
+        json_f64(s->cache_of_token), "bytes", json_f64(s->all_bytes), "fits",
+        (int)(s->all_bytes <= room_of(c)), "first_token_ms", s->prompt_s * 1e3, "token_ms",
+        s->token_s * 1e3, "tok_per_s", w->texts / s->token_s, "devices", 1));
 }
 
 static void print_text(const inference_wish *w, const inference_sum *s, const cluster *c) {
-    printf("%s (%s): %.4g parameters, matrices in %s, %d text%s of %d tokens\n", c->device_name,
-           c->name, s->params, w->store->name, w->texts, w->texts > 1 ? "s" : "", w->context);
+    printf("%s (%s%s): %.4g parameters, matrices in %s, %d text%s of %d tokens\n", c->device_name,
+           cluster_devices(c) > 1 ? "one device of " : "", c->name, s->params, w->store->name,
+           w->texts, w->texts > 1 ? "s" : "", w->context);
     printf("  %-22s %10.2f GiB\n", "weights", s->weight_bytes / GIB);
     printf("  %-22s %10.2f GiB, %.0f bytes a token\n", "keys and values", s->cache_bytes / GIB,
            s->cache_of_token);
@@ -56,6 +74,19 @@ static void print_text(const inference_wish *w, const inference_sum *s, const cl
            s->prompt_s * 1e3, w->prompt);
     printf("  %-22s %10.1f a second at the end of the context%s (predicted)\n", "tokens",
            w->texts / s->token_s, w->texts > 1 ? ", of all texts" : "");
+}
+
+/* One device generates: a layout would do nothing. */
+static status check_keys(const cli_args *args, err *e) {
+    static const char group[] = "parallel";
+    for (int i = 0; i < args->n_overrides; i++) {
+        const char *key = args->overrides[i];
+        size_t n = strlen(group);
+        if (strncmp(key, group, n) != 0 || (key[n] != '.' && key[n] != '=')) continue;
+        err_at(e, ST_USAGE, key, "one device generates: '%s' does nothing", key);
+        return err_hint(e, "take it out; --texts says how many texts the device has at a time");
+    }
+    return ST_OK;
 }
 
 static status infer(const cli_args *args, config *c, arena *a, err *e) {
@@ -70,6 +101,11 @@ static status infer(const cli_args *args, config *c, arena *a, err *e) {
     }
     TRY(on_cluster_find(c, &on, e));
     TRY(model_config_read(a, c->model, 0, &m, e));
+    if (m.num_encoder_layers) {
+        config_error(c, e, "model",
+                     "num_encoder_layers: generating is reckoned without an encoder");
+        return err_hint(e, "athanor plan MODEL plans its training");
+    }
     TRY(read_wish(args, &m, &w, e));
     c->device = CONFIG_DEVICE_CPU; /* its programs are clocked as those of any device */
     TRY(config_open_meta(c, &meta, e));
@@ -85,6 +121,12 @@ static status infer(const cli_args *args, config *c, arena *a, err *e) {
 
 static status cmd_plan_infer(const cli_args *args, err *e) {
     config *c;
+    if (open_model_is_gguf(args->inputs[0])) {
+        err_at(e, ST_USAGE, args->inputs[0],
+               "%s: a GGUF file is no model of a preset, a folder or a config", args->inputs[0]);
+        return err_hint(e, "athanor plan %s says what it needs on this machine", args->inputs[0]);
+    }
+    TRY(check_keys(args, e));
     arena *a = arena_new("infer");
     status st = model_arg_load(args->inputs[0], args, &c, e);
     if (st == ST_OK) {

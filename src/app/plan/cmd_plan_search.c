@@ -41,8 +41,44 @@ static int or_1(int kept) {
     return kept ? kept : 1;
 }
 
+/* A key that only layouts with a pipeline can keep; NULL: none is given. */
+static const char *stages_key(const search_kept *k) {
+    if (k->pp > 1) return "parallel.pp";
+    if (k->schedule >= 0 && k->schedule != SCHEDULE_1F1B) return "parallel.pp_schedule";
+    return k->chunks > 1 ? "parallel.virtual" : NULL;
+}
+
+/* Whether a schedule that is kept has so many chunks on a stage. */
+static status check_chunks(const finding *f, err *e) {
+    const search_kept *k = &f->kept;
+    if (k->schedule < 0 || k->chunks == 0) return ST_OK;
+    int needed = schedule_chunks_of((schedule_kind)k->schedule);
+    if (needed ? k->chunks == needed : k->chunks > 1) return ST_OK;
+    config_error(f->c, e, "parallel.virtual",
+                 "parallel.pp_schedule=%s has %s on each stage, and parallel.virtual is %d",
+                 schedule_name((schedule_kind)k->schedule),
+                 needed == 1 ? "one chunk of layers"
+                 : needed    ? "two chunks of layers"
+                             : "several chunks of layers",
+                 k->chunks);
+    return err_hint(e, "leave parallel.virtual out");
+}
+
+/* Whether what is kept of stages goes together. exact: pipelines are left out. */
+static status check_stages(const finding *f, bool exact, err *e) {
+    const search_kept *k = &f->kept;
+    const char *key = stages_key(k);
+    if (!key || (!exact && k->pp != 1)) return check_chunks(f, e);
+    if (exact) {
+        config_error(f->c, e, key, "--exact leaves out pipelines, which %s asks for", key);
+        return err_hint(e, "leave out one of them");
+    }
+    config_error(f->c, e, key, "parallel.pp=1 has no stages, which %s is of", key);
+    return err_hint(e, "leave out one of them");
+}
+
 /* What no layout of the search can keep. */
-static status check_kept(const finding *f, err *e) {
+static status check_kept(const finding *f, bool exact, err *e) {
     const config *c = f->c;
     const search_kept *k = &f->kept;
     int64_t ranks = (int64_t)or_1(k->tp) * or_1(k->pp) * or_1(k->dp);
@@ -64,7 +100,13 @@ static status check_kept(const finding *f, err *e) {
         config_error(c, e, "parallel.cp", "layouts with context parallelism are not searched");
         return err_hint(e, "athanor plan CONFIG plans one");
     }
-    if (k->pp > 1 && k->zero > 1) {
+    if (c->parallel.dp_replicate > 1) {
+        config_error(c, e, "parallel.dp_replicate",
+                     "layouts with replicas of a ZeRO group are not searched");
+        return err_hint(e, "athanor plan CONFIG plans one");
+    }
+    TRY(check_stages(f, exact, e));
+    if (k->zero > 1 && stages_key(k)) {
         config_error(c, e, "parallel.zero",
                      "pipelines are searched with zero 0 and 1: what zero %d moves in every "
                      "micro-batch is slow there",
@@ -74,7 +116,7 @@ static status check_kept(const finding *f, err *e) {
     return ST_OK;
 }
 
-static status read_kept(finding *f, err *e) {
+static status read_kept(finding *f, bool exact, err *e) {
     static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)};
     config *c = f->c;
     search_kept *k = &f->kept;
@@ -88,7 +130,7 @@ static status read_kept(finding *f, err *e) {
     k->micro_batch = keep(f, "train.micro_batch_size", c->train.micro_batch_size, 0);
     k->recompute =
         keep_word(f, "train.recompute", c->train.recompute, policies[c->train.recompute]);
-    return check_kept(f, e);
+    return check_kept(f, exact, e);
 }
 
 /* The plan of one rank that has one sequence: what does not depend on the layout. */
@@ -99,11 +141,17 @@ static status plan_base(finding *f, err *e) {
     c->parallel.zero = 0;
     c->parallel.sp = false;
     c->parallel.virtual = 1;
+    c->parallel.pp_schedule = CONFIG_PP_1F1B;
     c->train.micro_batch_size = 1;
     c->train.memory_limit = INT64_MAX / 4;
     TRY(config_open_meta(c, &f->meta, e));
     status st = train_plan(c, f->meta, &f->p, e);
     if (st != ST_OK && st != ST_MEMORY) return st;
+    if (f->p && f->p->spec.model.num_encoder_layers) {
+        config_error(c, e, "model", "layouts of models with an encoder are not searched");
+        return err_hint(e, "athanor plan CONFIG cluster=%s plans the layout that it is given",
+                        c->cluster);
+    }
     if (f->p && f->p->spec.train_B) return ST_OK;
     return err_at(e, ST_USAGE, f->c->source, "a layout is searched for a run that trains");
 }
@@ -119,7 +167,11 @@ static status search(finding *f, const cli_args *args, err *e) {
     int64_t began = clock_now_ns();
     status st = search_layouts(&f->found, f->a, f->meta, &what, &f->on, e);
     f->seconds = clock_since_s(began);
-    return st;
+    if (st != ST_USAGE || f->found.tried || f->found.unfit || !f->given.len) return st;
+    err_at(e, ST_USAGE, "train.global_batch_size",
+           "no layout of %d devices that makes %ld sequences keeps %s", cluster_devices(&f->on),
+           (long)f->c->train.global_batch_size, strbuf_cstr(&f->given));
+    return err_hint(e, "leave one of them out, or change train.global_batch_size");
 }
 
 /* ---- what is said ---- */
@@ -221,7 +273,7 @@ static status run(finding *f, const cli_args *args, err *e) {
         return err_hint(e, "add cluster=h100-64, for example");
     }
     TRY(on_cluster_find(f->c, &f->on, e));
-    TRY(read_kept(f, e));
+    TRY(read_kept(f, cli_has(args, "exact"), e));
     TRY(plan_base(f, e));
     TRY(search(f, args, e));
     if (args->json)

@@ -40,9 +40,9 @@ static bool free_or(int kept, int x) {
     return kept == 0 || kept == x;
 }
 
-static bool keeps_schedule(const search_kept *kept, const sketch_layout *l) {
-    return (kept->schedule < 0 || kept->schedule == (int)l->schedule) &&
-           free_or(kept->chunks, l->chunks_of_stage);
+/* Without stages there is one schedule, and a stage is the whole model. */
+static bool needs_stages(const search_kept *kept) {
+    return kept->chunks > 1 || (kept->schedule >= 0 && kept->schedule != SCHEDULE_1F1B);
 }
 
 /* Whether so many stages with so many ranks each take all devices. */
@@ -50,24 +50,34 @@ static bool divides(const searching *k, const sketch_key *key, int pp) {
     const search_kept *kept = &k->what->kept;
     int devices = cluster_devices(k->c);
     if (!free_or(kept->pp, pp) || devices % (key->tp * pp)) return false;
-    if (pp > 1 && !k->what->pipelines) return false;
+    if (pp > 1 ? !k->what->pipelines : needs_stages(kept)) return false;
     int dp = devices / (key->tp * pp);
     return free_or(kept->dp, dp) && k->what->global_batch % ((int64_t)dp * key->micro_batch) == 0;
 }
 
-/* The schedules of a pipeline that this program runs; those with several chunks a stage only where layers suffice. */
+/* One schedule with so many chunks a stage, where layers and micro-batches suffice. */
+static void try_schedule(searching *k, const sketch *s, sketch_layout l, schedule_kind kind,
+                         int chunks) {
+    if (l.pp * chunks > s->layers || !free_or(k->what->kept.chunks, chunks)) return;
+    if (kind == SCHEDULE_INTERLEAVED && l.micro_batches % l.pp) return;
+    l.schedule = kind;
+    l.chunks_of_stage = chunks;
+    note(k, s, &l);
+}
+
+/* Of a pipeline 1F1B, and interleaved with two and four chunks, where nothing else is kept. */
 static void try_schedules(searching *k, const sketch *s, sketch_layout l) {
-    static const struct {
-        schedule_kind kind;
-        int chunks;
-    } ways[] = {{SCHEDULE_1F1B, 1}, {SCHEDULE_INTERLEAVED, 2}, {SCHEDULE_INTERLEAVED, 4}};
-    for (int i = 0; i < (l.pp > 1 ? ARRAY_LEN(ways) : 1); i++) {
-        l.schedule = ways[i].kind;
-        l.chunks_of_stage = ways[i].chunks;
-        if (l.pp * l.chunks_of_stage > s->layers) continue;
-        if (l.pp > 1 && !keeps_schedule(&k->what->kept, &l)) continue;
-        if (l.schedule == SCHEDULE_INTERLEAVED && l.micro_batches % l.pp) continue;
-        note(k, s, &l);
+    const search_kept *kept = &k->what->kept;
+    for (schedule_kind kind = 0; kind < SCHEDULES; kind++) {
+        bool usual = kind == SCHEDULE_1F1B || (l.pp > 1 && kind == SCHEDULE_INTERLEAVED);
+        if (kept->schedule >= 0 ? kept->schedule != (int)kind : !usual) continue;
+        int chunks = schedule_chunks_of(kind);
+        if (chunks || kept->chunks > 1) {
+            try_schedule(k, s, l, kind, chunks ? chunks : kept->chunks);
+            continue;
+        }
+        try_schedule(k, s, l, kind, 2);
+        try_schedule(k, s, l, kind, 4);
     }
 }
 
