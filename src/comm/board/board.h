@@ -34,10 +34,10 @@ typedef struct board_seat {
     _Atomic int waits_for[BOARD_STREAMS]; /* a rank + 1; 0: nobody */
     _Atomic int64_t wait_ns[BOARD_STREAMS], at_ns;
     _Atomic int64_t look_ns[BOARD_STREAMS]; /* when it last looked whether the wait is over */
-    board_text at;             /* what it computes */
-    _Atomic int64_t step;      /* of the run; 0: outside of steps */
-    _Atomic uint64_t reason;   /* a mark of why it ends; 0: it does not (voice.c) */
-    _Atomic uint32_t n_recent; /* calls so far: the ring's next place */
+    board_text at;                          /* what it computes */
+    _Atomic int64_t step;                   /* of the run; 0: outside of steps */
+    _Atomic uint64_t reason;                /* a mark of why it ends; 0: it does not (voice.c) */
+    _Atomic uint32_t n_recent;              /* calls so far: the ring's next place */
     _Atomic int64_t calls[BOARD_STREAMS];
     board_call recent[BOARD_RECENT];
 } board_seat;
