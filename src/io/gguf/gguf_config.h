@@ -113,9 +113,9 @@ status gguf_linear_read(const gguf_facts *f, const gguf_arch *arch, int64_t laye
 /* Modules that predict further tokens, which a file counts among its layers. */
 status gguf_linear_modules(const gguf_facts *f, const gguf_arch *arch, int64_t *n,
                            err *e) ATH_MUST_USE;
-/* PART_LINEAR_A_LOG as a file has it, and back. ST_FORMAT: a number that no logarithm gives. */
+/* A number of PART_LINEAR_A_LOG as a file has it, below 0, and back. */
 float gguf_linear_decay(float a_log);
-status gguf_linear_read_decays(const char *name, float *x, int64_t n, err *e) ATH_MUST_USE;
+float gguf_linear_a_log(float decay);
 
 /* ---- an encoder and a decoder (gguf_encoder.c) ---- */
 

@@ -151,12 +151,6 @@ float gguf_linear_decay(float a_log) {
     return (float)-exp((double)a_log);
 }
 
-status gguf_linear_read_decays(const char *name, float *x, int64_t n, err *e) {
-    for (int64_t i = 0; i < n; i++) {
-        if (!isfinite(x[i]) || x[i] >= 0)
-            return err_at(e, ST_FORMAT, name, "tensor '%s' holds %g, which is no decay", name,
-                          (double)x[i]);
-        x[i] = (float)log(-(double)x[i]);
-    }
-    return ST_OK;
+float gguf_linear_a_log(float decay) {
+    return (float)log(-(double)decay);
 }

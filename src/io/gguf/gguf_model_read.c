@@ -2,6 +2,7 @@
  *
  * Reading order: gguf_model_open (open_checked, check_tensors), gguf_model_locate,
  * gguf_model_read. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,18 @@ static bool is_halved(const gguf_reader *r, const param *p) {
     return may && !gguf_find(r, p->name);
 }
 
+/* Each has a logarithm. */
+static status check_decays(const gguf_view *v, err *e) {
+    float *x = xmalloc(sizeof *x * (size_t)v->cols);
+    status st = gguf_read_f32(v, 0, 1, x, e);
+    for (int64_t i = 0; i < v->cols && st == ST_OK; i++)
+        if (!isfinite(x[i]) || x[i] >= 0)
+            st = err_at(e, ST_FORMAT, v->name, "tensor '%s' holds %g, which is no decay", v->name,
+                        (double)x[i]);
+    free(x);
+    return st;
+}
+
 static status check_tensor(const gguf_model *m, const param *p, err *e) {
     if (is_halved(m->file, p)) {
         gguf_halves s = gguf_halves_of(&m->config, p);
@@ -73,7 +86,9 @@ static status check_tensor(const gguf_model *m, const param *p, err *e) {
     int64_t dims[3] = {p->cols, p->rows, p->experts};
     if (p->experts) dims[1] /= p->experts;
     if (p->taps) dims[0] = p->taps, dims[1] = p->cols / p->taps;
-    return check_named(m->file, p->name, p->experts ? 3 : p->taps ? 2 : p->rank, dims, e);
+    TRY(check_named(m->file, p->name, p->experts ? 3 : p->taps ? 2 : p->rank, dims, e));
+    bool decays = p->part == PART_LINEAR_A_LOG;
+    return decays ? check_decays(gguf_find(m->file, p->name), e) : ST_OK;
 }
 
 /* Tensors that are read with the config, and one that repeats what the others say. */
@@ -235,8 +250,9 @@ static status read_whole(const gguf_model *m, const param *p, float *dst, err *e
     const gguf_view *v = view_of(m, p);
     if (p->order == ROWS_SAME || p->rank == 1) {
         TRY(gguf_read_f32(v, 0, v->rows, dst, e));
-        bool decays = p->part == PART_LINEAR_A_LOG;
-        return decays ? gguf_linear_read_decays(p->name, dst, p->cols, e) : ST_OK;
+        for (int64_t i = 0; p->part == PART_LINEAR_A_LOG && i < p->cols; i++)
+            dst[i] = gguf_linear_a_log(dst[i]);
+        return ST_OK;
     }
     for (int64_t i = 0; i < p->rows; i++)
         TRY(gguf_read_f32(v, param_file_row(p, i), 1, dst + i * p->cols, e));
