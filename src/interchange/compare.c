@@ -66,7 +66,8 @@ static status judge(const sums *s, bound b, const char *name, int64_t row, err *
  * a bound. */
 static status compare_tensor(const st_tensor *a, const st_tensor *b, bool whole, bound limit,
                              float *x, float *y, err *e) {
-    int64_t rows = a->rank == 2 ? a->dims[0] : 1, cols = a->dims[a->rank - 1];
+    int64_t rows = a->rank == 2 ? a->dims[0] : 1, cols = 1;
+    for (int i = a->rank == 2; i < a->rank; i++) cols *= a->dims[i];
     sums s = {0};
     for (int64_t row = 0; row < rows; row++) {
         for (int64_t done = 0, n; done < cols; done += n) {

@@ -188,6 +188,7 @@ static void declare_in_memory(model_source *s) {
                                     .rank = p->rank,
                                     .dims = {p->rank == 1 ? p->cols : p->rows, p->cols},
                                     .data = s->masters + p->offset};
+        hf_shape_taps(p, &s->tensors[i]);
     }
 }
 

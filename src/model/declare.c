@@ -168,9 +168,9 @@ static param inputs_shared(void) {
 }
 
 /* The rows of q, then those of the gate: in files a head of each by turns, unless rotary pairs have an order of their own. */
-static void gate_order(param *q, const model_config *mc, const attention_layer *a) {
+static void gate_order(param *q, const attention_layer *a) {
     param_split_append(&q->split, a->H * a->D, a->H);
-    if (q->order != ROWS_SAME || mc->gguf_order) return;
+    if (q->order != ROWS_SAME) return;
     q->order = ROWS_BY_HEAD, q->heads = a->H;
     q->part_rows[0] = q->part_rows[1] = a->D;
 }
@@ -188,7 +188,7 @@ static void declare_qkv(declaring *d, const attention_layer *a) {
                  {PART_V, KD, a->K, {0}}};
     for (int i = 0; i < 3; i++)
         parts[i].order.split = param_split_rows(i ? KD : HD, parts[i].heads);
-    if (a->gate) gate_order(&parts[0].order, mc, a);
+    if (a->gate) gate_order(&parts[0].order, a);
     if (pattern_of(mc, PART_QKV, d->stored)) {
         param order = {.heads = a->H, .split = param_split_rows(HD, a->H)};
         if (a->gate) param_split_append(&order.split, HD, a->H);

@@ -90,6 +90,14 @@ expect 0 import t5.gguf -o t5-back;                                has out "veri
 expect 0 import t5-gated-untied -o t5-copy
 cmp <(data t5-back/model.safetensors) <(data t5-copy/model.safetensors) || fail "T5 by way of GGUF"
 
+# Linear layers: rows that a file has in another order, and decays in place of their logarithms.
+for type in F32 F16 Q8_0; do
+    expect 0 export "$golden/qwen3-next-experts" -o next-$type.gguf --to gguf --dtype $type;  has out "verified: "
+    expect 0 import next-$type.gguf -o next-$type --dtype F32;                                has out "verified: "
+done
+expect 2 export "$golden/qwen3-next" -o no.gguf --to gguf
+has err "cannot express the model's linear_value_head_dim"
+
 # What stands there stays, unless --force; and --force replaces models only.
 expect 2 export "$m" -o whole --to hf
 has err "exists already"

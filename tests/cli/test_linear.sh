@@ -46,4 +46,8 @@ has out "\"differ\", \"value\": 0.0"
 stop_server
 expect 2 serve model --draft ngram
 has err "from whose states no token that was tried can be taken back"
+# llama.cpp knows no Llama with such layers. (Nor can it express this tokenizer.)
+rm model/tokenizer*.json
+expect 2 export model -o model.gguf --to gguf
+has err "cannot express the model's linear_layers"
 finish

@@ -340,6 +340,7 @@ def llamacpp_logits(path, ids):
     options.n_ctx = options.n_batch = options.n_ubatch = 256
     options.n_threads = 1
     options.type_k = options.type_v = 0  # fp32
+    options.flash_attn_type = 0  # which would turn them into F16
     context = llama_cpp.llama_init_from_model(model, options)
     batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
     for i, token in enumerate(ids):

@@ -29,6 +29,7 @@ WRITTEN_ANEW = {"architectures", "dtype", "transformers_version", "use_cache", "
 def convert(folder, out):
     hparams = ModelBase.load_hparams(folder, False)
     model = get_model_class(hparams["architectures"][0])
+    model.no_mtp = True  # what it calls the modules of multi-token prediction; the golden ones have none
     model.set_vocab = lambda self: self.gguf_writer.add_tokenizer_model("none")
     model(folder, gguf.LlamaFileType.ALL_F32, out).write()
 

@@ -3,8 +3,10 @@
     python families_in_llama_cpp.py ATHANOR [NAME...]
 
 Prints the largest difference of logits relative to the largest logit, and how often both take the
-same token; or why there is no such file. llama.cpp keeps keys and values in F16, so about 1e-3 is
-what agreement looks like. It chooses between the two lists of longrope by the size of its context,
+same token; or why there is no such file. llama.cpp's cache is F32 here, and its flash attention is
+off, which would turn keys and values into F16: either moves logits by 1e-3, enough to turn near
+ties of tokens or experts. Its GELU is a table in F16, so 1e-3 is what agreement looks like there,
+and 1e-5 elsewhere. It chooses between the two lists of longrope by the size of its context,
 athanor by that of the pass. Needs numpy and llama-cpp-python (0.3.36 was used).
 """
 import json
@@ -50,7 +52,7 @@ def compare(athanor, name, tmp):
                    check=True, stdout=subprocess.DEVNULL)
     ours = np.load(out).astype(np.float64)
     llm = Llama(gguf, n_ctx=max(len(ids), 64), n_batch=512, logits_all=True, n_threads=2,
-                verbose=False)
+                verbose=False, type_k=0, type_v=0)
     llm.eval(ids)
     theirs = np.array(llm.scores[:len(ids)], dtype=np.float64)
     return "difference %.2g, same token %.4f" % (

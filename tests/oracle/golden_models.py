@@ -266,6 +266,13 @@ MODELS = [
                      layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
                      linear_num_value_heads=6, linear_key_head_dim=14, linear_value_head_dim=13, router_aux_loss_coef=0.1,
                      rope_parameters=rope(theta=1000000.0, partial_rotary_factor=0.5), **ENDS), 2, 43, 49),
+    ("qwen3-next-experts",  # as llama.cpp knows them: experts in every layer, heads of one width
+     Qwen3NextConfig(num_hidden_layers=3, hidden_size=27, num_attention_heads=3, num_key_value_heads=1, head_dim=12,
+                     intermediate_size=30, moe_intermediate_size=13, shared_expert_intermediate_size=18, vocab_size=83,
+                     max_position_embeddings=128, num_experts=5, num_experts_per_tok=2,
+                     layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
+                     linear_num_value_heads=4, linear_key_head_dim=11, linear_value_head_dim=11, linear_conv_kernel_dim=3,
+                     rope_parameters=rope(theta=100000.0, partial_rotary_factor=0.5), **ENDS), 2, 41, 54),
     ("qwen3-next-tied",
      Qwen3NextConfig(num_hidden_layers=2, hidden_size=33, num_attention_heads=3, num_key_value_heads=1, head_dim=8,
                      intermediate_size=29, vocab_size=77, max_position_embeddings=128, num_experts=0, router_aux_loss_coef=0.0,
@@ -280,7 +287,7 @@ SCALES = {name: dict(embedding=0.15, matrix=0.25) for name, *_ in MODELS[6:]} | 
     name: dict(embedding=0.04, matrix=0.25) for name in ("gemma2", "gemma3", "gemma3-pattern", "minicpm")} | {
     "minicpm3": dict(embedding=0.06, matrix=0.3)} | {
     name: dict(embedding=0.15, matrix=0.18) for name in ("mobilellm-shared", "qwen2-window")} | {
-    name: dict(embedding=0.15, matrix=0.15) for name in ("qwen3-next", "qwen3-next-tied")}
+    name: dict(embedding=0.15, matrix=0.15) for name in ("qwen3-next", "qwen3-next-experts", "qwen3-next-tied")}
 # Lengths of the documents of one row; attention inside each only. (Lengths decide the frequencies of some scalings.)
 PACKED = {
     "llama-gqa-tied": [7, 1, 12, 9], "llama-rope3-mqa": [41, 3, 17], "gpt2-nanogpt": [9, 1, 14],

@@ -292,14 +292,19 @@ def qwen3_next(d):
     d.layers, d.head_dim, keys_of_linear = max(d.layers, 2), d.one(8, 16, 24), d.int(1, 3)
     types = [d.one("linear_attention", "linear_attention", "full_attention") for _ in range(d.layers)]
     keys, experts = expert_keys(d)
-    dense = d.rare()
+    in_gguf = d.flag()  # as llama.cpp knows them
+    dense = d.rare() and not in_gguf
+    width = d.int(3, 18)
+    types[:2] = ["linear_attention", "full_attention"] if in_gguf else types[:2]
     keys |= dict(router_aux_loss_coef=0.0) if dense else {}
+    of_all = d.llama_keys(d.free_width()) | (dict(rms_norm_eps=1e-6) if in_gguf else {})
     return Qwen3NextConfig(
-        **d.llama_keys(d.free_width()), **keys, num_experts=0 if dense else experts, norm_topk_prob=d.flag(),
+        **of_all, **keys, num_experts=0 if dense else experts, norm_topk_prob=d.flag() or in_gguf,
         moe_intermediate_size=d.int(5, 40), shared_expert_intermediate_size=d.int(3, 60), head_dim=d.head_dim,
-        mlp_only_layers=[0] if d.flag() else [], decoder_sparse_step=d.one(1, 1, 2), attention_bias=d.rare(),
+        mlp_only_layers=[0] if d.flag() and not in_gguf else [], decoder_sparse_step=1 if in_gguf else d.one(1, 1, 2),
+        attention_bias=d.rare() and not in_gguf,
         layer_types=types, linear_num_key_heads=keys_of_linear, linear_num_value_heads=keys_of_linear * d.int(1, 3),
-        linear_key_head_dim=d.int(3, 18), linear_value_head_dim=d.int(3, 18), linear_conv_kernel_dim=d.int(2, 5),
+        linear_key_head_dim=width, linear_value_head_dim=width if in_gguf else d.int(3, 18), linear_conv_kernel_dim=d.int(2, 5),
         pad_token_id=d.pad(), rope_parameters=plain_rope(d, partial_rotary_factor=d.one(0.25, 0.5)))
 
 

@@ -17,8 +17,8 @@ static const char *const refused[][2] = {
     {"olmoe", "model.num_key_value_heads"},
     {"qwen3-moe", "model.expert_layers"},
     {"qwen3-moe-ahead", "model.expert_layers"},
-    {"qwen3-next", ""},
-    {"qwen3-next-tied", ""},
+    {"qwen3-next", "model.linear_value_head_dim"},
+    {"qwen3-next-tied", "model.linear_value_head_dim"},
     {"phi-qknorm", "model.qk_norm"},
     {"llama-sinks-chunks", "model.attention_chunk_size"},
     {"smollm3-window", "model.sliding_window"},
@@ -254,6 +254,100 @@ static void test_joined_latents(void **state) {
     golden_close(&g);
 }
 
+/* ---- other files of qwen3next ---- */
+
+/* As older converters wrote it, with one tensor of what linear layers read, by heads. */
+static void write_by_heads(const golden *g, gguf_tensor *t, int layer) {
+    char name[96];
+    snprintf(name, sizeof name, "model.layers.%d.linear_attn.in_proj_qkvz.weight", layer);
+    const param *p = param_at(g->p->store, param_find(g->p->store, name));
+    const float *from = param_master(g->p->store) + p->offset;
+    float *to = ARENA_ARRAY(g->a, float, p->rows * p->cols);
+    for (int64_t i = 0; i < p->rows; i++)
+        memcpy(to + param_file_row(p, i) * p->cols, from + i * p->cols,
+               sizeof *to * (size_t)p->cols);
+    *t = (gguf_tensor){.rank = 2, .dims = {p->cols, p->rows}, .data = to};
+    t->name = arena_printf(g->a, "blk.%d.ssm_in.weight", layer);
+}
+
+/* The golden file with that, with the interval in place of the list, or with a module behind its layers;
+ * decay: a number of the first layer's decays. */
+static void write_variant(const golden *g, const gguf_reader *r, bool older, float decay,
+                          const char *path) {
+    static const float module[2] = {1, 2};
+    gguf_pairs pairs = {0};
+    const gguf_meta *m = gguf_get_meta(r);
+    gguf_tensor *t = xcalloc((size_t)gguf_count(r) + 1, sizeof *t);
+    bool linear[] = {true, false, true, false};
+    int n = 0, layer;
+    for (int64_t i = 0; i < m->n; i++) {
+        const char *key = m->pairs[i].key;
+        if (strstr(key, "recurrent_layers") || (!older && strstr(key, "block_count"))) continue;
+        gguf_put_value(&pairs, key, &m->pairs[i].value);
+    }
+    if (!older) {
+        gguf_put_u32(&pairs, "qwen3next.block_count", 4);
+        gguf_put_u32(&pairs, "qwen3next.nextn_predict_layers", 1);
+        gguf_put_array(&pairs, "qwen3next.attention.recurrent_layers", GGUF_BOOL, linear, 4);
+    }
+    for (int64_t i = 0; i < gguf_count(r); i++) {
+        const gguf_view *v = gguf_get(r, i);
+        if (older && strstr(v->name, ".attn_gate.")) continue;
+        t[n] = (gguf_tensor){
+            .name = v->name, .type = v->format->type, .rank = v->rank, .data = v->data};
+        memcpy(t[n].dims, v->dims, sizeof t[n].dims);
+        if (older && strstr(v->name, ".attn_qkv.") && sscanf(v->name, "blk.%d.", &layer) == 1)
+            write_by_heads(g, &t[n], layer);
+        if (strcmp(v->name, "blk.0.ssm_a") == 0 && decay != 0) {
+            float *a = ARENA_ARRAY(g->a, float, v->cols);
+            memcpy(a, v->data, v->bytes);
+            a[1] = decay;
+            t[n].data = a;
+        }
+        n++;
+    }
+    if (!older)
+        t[n++] = (gguf_tensor){
+            .name = "blk.3.nextn.enorm.weight", .rank = 1, .dims = {2}, .data = module};
+    MUST(gguf_write(path, &pairs, t, n, E));
+    gguf_pairs_free(&pairs);
+    free(t);
+}
+
+static void check_decays_refused(const char *path) {
+    gguf_model m;
+    err e = {0};
+    assert_int_equal(gguf_model_open(&m, path, &e), ST_FORMAT);
+    assert_string_equal(e.where, "blk.0.ssm_a");
+    gguf_model_close(&m);
+}
+
+static void test_linear_variants(void **state) {
+    (void)state;
+    char path[256], other[300];
+    gguf_reader *r;
+    golden g;
+    path_in_tmp(path);
+    snprintf(other, sizeof other, "%s.other", path);
+    golden_open(&g, "qwen3-next-experts", (plan_spec){.compute = DT_F32});
+    MUST(write_golden(&g, QUANT_F32, path, E));
+    MUST(gguf_open(&r, path, E));
+    assert_non_null(gguf_find(r, "blk.0.attn_gate.weight"));
+    for (int older = 0; older < 2; older++) {
+        write_variant(&g, r, older, 0, other);
+        check_logits(&g, older ? "qwen3next, older" : "qwen3next, a module", QUANT_F32, other);
+        check_masters(&g, "qwen3next", other);
+    }
+    write_variant(&g, r, true, 0.5f, other);
+    check_decays_refused(other);
+    write_variant(&g, r, true, -INFINITY, other);
+    check_decays_refused(other);
+    gguf_close(r);
+    unlink(path);
+    unlink(other);
+    golden_close(&g);
+}
+
 /* ---- files that are refused ---- */
 
 /* An architecture without latents says so, whatever else it would say first. */
@@ -308,7 +402,7 @@ static int changed_tensors(const gguf_reader *r, const change *c, gguf_tensor *o
         *t = (gguf_tensor){.name = v->name,
                            .type = v->format->type,
                            .rank = v->rank,
-                           .dims = {v->dims[0], v->dims[1]},
+                           .dims = {v->dims[0], v->dims[1], v->dims[2], v->dims[3]},
                            .data = v->data};
         if (c->rename && strcmp(c->rename, v->name) == 0) t->name = "blk.0.attn_sinks.weight";
         if (!c->flip || strcmp(c->flip, v->name) != 0) continue;
@@ -362,6 +456,34 @@ static void test_damaged_files(void **state) {
     golden_close(&g);
 }
 
+static void test_damaged_linear(void **state) {
+    static const change changes[] = {
+        {.drop = "blk.2.attn_gate.weight", .where = "blk.2.attn_gate.weight"},
+        {.flip = "blk.0.attn_qkv.weight", .where = "blk.0.attn_qkv.weight"},
+        {.flip = "blk.0.ssm_conv1d.weight", .where = "blk.0.ssm_conv1d.weight"},
+        {.key = "qwen3next.ssm.state_size", .number = 0, .where = "qwen3next.ssm.state_size"},
+        {.key = "qwen3next.ssm.inner_size", .number = 45, .where = "qwen3next.ssm.inner_size"},
+        {.key = "qwen3next.full_attention_interval",
+         .number = 0,
+         .where = "qwen3next.full_attention_interval"},
+        {.key = "qwen3next.attention.recurrent_layers",
+         .number = 1,
+         .where = "qwen3next.attention.recurrent_layers"},
+        {.key = "qwen3next.expert_shared_feed_forward_length",
+         .number = 0,
+         .where = "qwen3next.expert_shared_feed_forward_length"},
+    };
+    (void)state;
+    char path[256];
+    path_in_tmp(path);
+    golden g;
+    golden_open(&g, "qwen3-next-experts", (plan_spec){.compute = DT_F32});
+    MUST(write_golden(&g, QUANT_F32, path, E));
+    for (int i = 0; i < ARRAY_LEN(changes); i++) check_change(path, &changes[i]);
+    unlink(path);
+    golden_close(&g);
+}
+
 /* A model that says more layers than there are tensors is refused before they are declared. */
 static void test_layers_without_tensors(void **state) {
     static const change many = {.key = "llama.block_count", .number = 4000, .where = FILE_ITSELF};
@@ -377,9 +499,12 @@ static void test_layers_without_tensors(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_families), cmocka_unit_test(test_joined_latents),
-        cmocka_unit_test(test_latents_elsewhere), cmocka_unit_test(test_damaged_files),
-        cmocka_unit_test(test_layers_without_tensors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families),
+                                       cmocka_unit_test(test_joined_latents),
+                                       cmocka_unit_test(test_linear_variants),
+                                       cmocka_unit_test(test_damaged_linear),
+                                       cmocka_unit_test(test_latents_elsewhere),
+                                       cmocka_unit_test(test_damaged_files),
+                                       cmocka_unit_test(test_layers_without_tensors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #define MAY GGUF_MAY
 #define MUST GGUF_MUST
 #define DEEPSEEK (GGUF_EXPERTS_OWN_WIDTH | GGUF_EXPERTS_DEEPSEEK | GGUF_LATENTS)
+#define LINEAR (GGUF_EXPERTS_OWN_WIDTH | GGUF_LINEAR)
 #define OLMOE (GGUF_EXPERTS_NOT_RENORMALISED | GGUF_EXPERTS_SQUARE)
 
 /* clang-format off */
@@ -27,6 +28,7 @@ static const gguf_arch archs[] = {
     {"qwen2",    false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   MAY,  NO, 0},
     {"qwen3",    false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO, 0},
     {"qwen3moe", false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO,   GGUF_EXPERTS_OWN_WIDTH},
+    {"qwen3next", false, false, false, false, 0, 1, MAY,  NO,   NO,   NO,   NO,   NO,   LINEAR},
     {"deepseek2", true, false, false, false, 0, 1,  MUST, NO,   NO,   NO,   NO,   NO,   DEEPSEEK},
     {"gemma2",   false, false, false, false, 2, 1,  NO,   NO,   NO,   NO,   NO,   NO, 0},
     {"gemma3",   false, false, false, false, 6, 1,  MAY,  NO,   NO,   NO,   NO,   NO, 0},
@@ -64,27 +66,38 @@ const model_family *gguf_arch_family(const gguf_arch *arch, bool experts) {
     return NULL;
 }
 
-#define NAMES_OF_ALL                                                                               \
+#define NAMES_OF_ALL(MLP_NORM)                                                                     \
     [PART_EMBED] = "token_embd", [PART_POSITIONS] = "position_embd",                               \
     [PART_FINAL_NORM] = "output_norm", [PART_HEAD] = "output",                                     \
     [PART_ATTN_NORM] = "blk.%d.attn_norm", [PART_ATTN_OUT_NORM] = "blk.%d.post_attention_norm",    \
-    [PART_MLP_NORM] = "blk.%d.ffn_norm", [PART_MLP_OUT_NORM] = "blk.%d.post_ffw_norm",             \
-    [PART_O] = "blk.%d.attn_output", [PART_Q_NORM] = "blk.%d.attn_q_norm",                         \
-    [PART_K_NORM] = "blk.%d.attn_k_norm", [PART_GATE] = "blk.%d.ffn_gate",                         \
-    [PART_UP] = "blk.%d.ffn_up", [PART_DOWN] = "blk.%d.ffn_down",                                  \
+    [PART_MLP_OUT_NORM] = "blk.%d.post_ffw_norm", [PART_O] = "blk.%d.attn_output",                 \
+    [PART_Q_NORM] = "blk.%d.attn_q_norm", [PART_K_NORM] = "blk.%d.attn_k_norm",                    \
+    [PART_GATE] = "blk.%d.ffn_gate", [PART_UP] = "blk.%d.ffn_up", [PART_DOWN] = "blk.%d.ffn_down", \
     [PART_ROUTER] = "blk.%d.ffn_gate_inp", [PART_EXPERT_GATE] = "blk.%d.ffn_gate_exps",            \
     [PART_EXPERT_UP] = "blk.%d.ffn_up_exps", [PART_EXPERT_DOWN] = "blk.%d.ffn_down_exps",          \
     [PART_ROUTER_BIAS] = "blk.%d.exp_probs_b.bias", [PART_SHARED_GATE] = "blk.%d.ffn_gate_shexp",  \
     [PART_SHARED_UP] = "blk.%d.ffn_up_shexp", [PART_SHARED_DOWN] = "blk.%d.ffn_down_shexp",        \
+    [PART_MLP_NORM] = "blk.%d." MLP_NORM, [PART_SHARED_SCALE] = "blk.%d.ffn_gate_inp_shexp",       \
     [PART_Q_A] = "blk.%d.attn_q_a", [PART_Q_A_NORM] = "blk.%d.attn_q_a_norm",                      \
     [PART_Q_B] = "blk.%d.attn_q_b", [PART_KV_A] = "blk.%d.attn_kv_a_mqa",                          \
     [PART_KV_A_NORM] = "blk.%d.attn_kv_a_norm", [PART_KV_B] = "blk.%d.attn_kv_b"
 
+#define NAMES_OF_THREE                                                                             \
+    [PART_Q] = "blk.%d.attn_q", [PART_K] = "blk.%d.attn_k", [PART_V] = "blk.%d.attn_v"
+
+/* Of linear layers; what QKVZ is called in older files, newer ones have two tensors (gguf_halves.c). */
+#define NAMES_OF_LINEAR                                                                            \
+    [PART_LINEAR_QKVZ] = "blk.%d.ssm_in", [PART_LINEAR_BA] = "blk.%d.ssm_ba",                      \
+    [PART_LINEAR_CONV] = "blk.%d.ssm_conv1d", [PART_LINEAR_A_LOG] = "blk.%d.ssm_a",                \
+    [PART_LINEAR_DT_BIAS] = "blk.%d.ssm_dt.bias", [PART_LINEAR_NORM] = "blk.%d.ssm_norm",          \
+    [PART_LINEAR_OUT] = "blk.%d.ssm_out"
+
 void gguf_name_parts(const gguf_arch *arch, bool fused, model_config *mc) {
-    static const char *const one[PART_COUNT] = {NAMES_OF_ALL, [PART_QKV] = "blk.%d.attn_qkv"};
-    static const char *const three[PART_COUNT] = {
-        NAMES_OF_ALL, [PART_Q] = "blk.%d.attn_q", [PART_K] = "blk.%d.attn_k",
-        [PART_V] = "blk.%d.attn_v"};
-    mc->names = fused ? one : three;
+    static const char *const one[PART_COUNT] = {NAMES_OF_ALL("ffn_norm"), [PART_QKV] =
+                                                                              "blk.%d.attn_qkv"};
+    static const char *const three[PART_COUNT] = {NAMES_OF_ALL("ffn_norm"), NAMES_OF_THREE};
+    static const char *const linear[PART_COUNT] = {NAMES_OF_ALL("post_attention_norm"),
+                                                   NAMES_OF_THREE, NAMES_OF_LINEAR};
+    mc->names = arch->experts & GGUF_LINEAR ? linear : fused ? one : three;
     if (arch->experts & GGUF_ENCODER) gguf_encoder_name_parts(mc);
 }

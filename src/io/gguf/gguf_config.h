@@ -25,6 +25,8 @@ typedef enum gguf_experts {
     /* no words of experts: keys and values are made of latents (gguf_latents.c); an encoder and a decoder (gguf_encoder.c) */
     GGUF_LATENTS = 32,
     GGUF_ENCODER = 64,
+    GGUF_LINEAR =
+        128, /* linear layers between those of attention, experts as Qwen's (gguf_linear.c) */
 } gguf_experts;
 
 typedef struct gguf_arch {
@@ -65,6 +67,8 @@ typedef struct gguf_facts {
 /* The config, with the names and the order of the file's tensors. Lists go to the arena. ST_FORMAT
  * names file and key; ST_USAGE: the architecture is no family here. */
 status gguf_config_read(arena *a, const gguf_facts *f, model_config *out, err *e) ATH_MUST_USE;
+/* Modules behind the layers of such a file, which are left out. */
+status gguf_config_modules(const gguf_facts *f, int64_t *n, err *e) ATH_MUST_USE;
 /* Rotary scaling: sets "rope_parameters" of a config object where the file has one
  * (gguf_rope.c). */
 status gguf_rope_read(const gguf_facts *f, const gguf_arch *arch, json_t *o, err *e) ATH_MUST_USE;
@@ -81,16 +85,37 @@ void gguf_latents_write(const model_config *mc, const gguf_arch *arch, gguf_pair
 status gguf_latents_read(const gguf_facts *f, const gguf_arch *arch, json_t *o,
                          err *e) ATH_MUST_USE;
 
-/* The matrix of keys and values of all heads (PART_KV_B, [H (n + v), R]) as two tensors: of keys [H, R, n], turned, and of
- * values [H, v, R]. */
+/* ---- a matrix that a file has as two tensors (gguf_halves.c) ---- */
+
 typedef struct gguf_halves {
-    int64_t H, R, n, v;
-    char key[64], value[64]; /* names */
+    char name[2][64];
+    int rank;           /* of both */
+    int64_t dims[2][3]; /* fastest first */
+    int64_t cols;       /* of the matrix */
+    int64_t rows[2];    /* the matrix has so many of the one, so many of the other, and so on */
+    bool turned;        /* rows of the first are columns of its tensor */
 } gguf_halves;
+/* Whether files that are written have this parameter as two. */
+bool gguf_halves_written(const gguf_arch *arch, const param *p);
 gguf_halves gguf_halves_of(const model_config *mc, const param *p);
-/* Number j of row i of one of them is element [*row, *col] of the matrix. */
-void gguf_halves_place(const gguf_halves *s, bool values, int64_t i, int64_t j, int64_t *row,
+/* Number j of row i of one of them (which: 0 or 1) is element [*row, *col] of the matrix. */
+void gguf_halves_place(const gguf_halves *s, int which, int64_t i, int64_t j, int64_t *row,
                        int64_t *col);
+
+/* ---- linear layers (gguf_linear.c) ---- */
+
+/* The option that such a file cannot express; NULL: none. */
+const char *gguf_linear_lacks(const model_config *mc);
+/* Widths of linear layers, which layers are, and the part beside experts. */
+void gguf_linear_write(const model_config *mc, const gguf_arch *arch, gguf_pairs *p);
+status gguf_linear_read(const gguf_facts *f, const gguf_arch *arch, int64_t layers, json_t *o,
+                        err *e) ATH_MUST_USE;
+/* Modules that predict further tokens, which a file counts among its layers. */
+status gguf_linear_modules(const gguf_facts *f, const gguf_arch *arch, int64_t *n,
+                           err *e) ATH_MUST_USE;
+/* A number of PART_LINEAR_A_LOG as a file has it, below 0, and back. */
+float gguf_linear_decay(float a_log);
+float gguf_linear_a_log(float decay);
 
 /* ---- an encoder and a decoder (gguf_encoder.c) ---- */
 
@@ -138,9 +163,10 @@ status gguf_config_compare(const model_config *mc, const model_config *read, err
 /* ---- rows (gguf_rows.c) ----
  *
  * From rows of a file's tensors to rows of a store in the order of Hugging Face, for reading and
- * for writing. Three things differ:
+ * for writing. Four things differ:
  *   - which of q, k, v, and of gate, up, are one tensor
  *   - the order of rows that are rotated: pairs as neighbours, or in halves
+ *   - rows that a file has by heads (ROWS_BY_HEAD): a store has all of one kind, then all of the next
  *   - norms of the kind (1 + w): the file holds 1 + w, the store w */
 
 typedef struct gguf_rows {

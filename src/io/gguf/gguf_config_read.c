@@ -100,8 +100,10 @@ static status read_experts(reading *r) {
 }
 
 static status read_sizes(reading *r) {
-    int64_t context;
+    int64_t context, modules = 0;
     TRY(need_int(r, "block_count", &r->layers));
+    if (r->arch->experts & GGUF_LINEAR) TRY(gguf_linear_modules(r->f, r->arch, &modules, r->e));
+    r->layers -= modules;
     TRY(need_int(r, "embedding_length", &r->hidden));
     TRY(need_int(r, "context_length", &context));
     if (r->layers < 1 || r->layers > 4096)
@@ -261,6 +263,8 @@ static status read_own(reading *r) {
         return gguf_encoder_read(r->f, r->arch, r->layers, r->o, r->e);
     if (r->arch->experts & GGUF_EXPERTS_DEEPSEEK)
         return gguf_deepseek_read(r->f, r->arch, r->layers, r->o, r->e);
+    if (r->arch->experts & GGUF_LINEAR)
+        return gguf_linear_read(r->f, r->arch, r->layers, r->o, r->e);
     if (strncmp(name, "gemma", 5) == 0) return read_gemma(r);
     if (strcmp(name, "minicpm") == 0) return read_minicpm(r);
     if (strcmp(name, "minicpm3") == 0) read_minicpm3(r);
@@ -292,7 +296,8 @@ static status read_tensors(reading *r, model_config *mc) {
                       r->f->meta->label);
     }
     put_int(r, "vocab_size", table->rows);
-    bool fused = has(r, "blk.0.attn_qkv.weight");
+    bool linear = r->arch->experts & GGUF_LINEAR; /* whose layers have a tensor of that name */
+    bool fused = !linear && has(r, "blk.0.attn_qkv.weight");
     const struct {
         const char *option;
         bool on;
@@ -346,6 +351,14 @@ static status read_all(reading *r, model_config *mc) {
     TRY(read_own(r));
     TRY(read_act(r));
     return read_tensors(r, mc);
+}
+
+status gguf_config_modules(const gguf_facts *f, int64_t *n, err *e) {
+    reading r = {.f = f, .e = e};
+    const model_family *family;
+    *n = 0;
+    TRY(find_arch(&r, &family));
+    return r.arch->experts & GGUF_LINEAR ? gguf_linear_modules(f, r.arch, n, e) : ST_OK;
 }
 
 status gguf_config_read(arena *a, const gguf_facts *f, model_config *out, err *e) {

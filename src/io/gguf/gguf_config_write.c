@@ -43,7 +43,9 @@ static status resolve(const gguf_arch *arch, const model_config *mc, model_confi
 static status check_layers(const gguf_arch *arch, const model_config *mc, err *e) {
     int with = 0;
     bool latents = arch->experts & GGUF_LATENTS, encoder = arch->experts & GGUF_ENCODER;
-    const char *lacks = encoder ? gguf_encoder_lacks(mc) : NULL;
+    const char *lacks = encoder                       ? gguf_encoder_lacks(mc)
+                        : arch->experts & GGUF_LINEAR ? gguf_linear_lacks(mc)
+                                                      : NULL;
     if (lacks) return differs(mc, lacks, e);
     if (!encoder && mc->num_encoder_layers) return differs(mc, "num_encoder_layers", e);
     if (latents != (mc->kv_lora_rank > 0)) return differs(mc, "kv_lora_rank", e);
@@ -225,6 +227,7 @@ static void put_own(writing *w) {
     const model_config *mc = w->mc;
     const char *name = w->arch->name;
     if (w->arch->experts & GGUF_EXPERTS_DEEPSEEK) gguf_deepseek_write(mc, w->arch, w->p);
+    if (w->arch->experts & GGUF_LINEAR) gguf_linear_write(mc, w->arch, w->p);
     /* Gemma 2 without a cap cannot be said: a missing key means the published one. */
     if (strcmp(name, "gemma2") == 0 && mc->attn_softcap > 0)
         put_num(w, "attn_logit_softcapping", mc->attn_softcap);

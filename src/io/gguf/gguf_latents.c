@@ -9,7 +9,6 @@
  *
  * Files of deepseek2 are written with two tensors, as llama.cpp's converter does, and read with either. */
 #include <stdio.h>
-#include <string.h>
 
 #include "io/gguf/gguf_config.h"
 
@@ -78,21 +77,4 @@ status gguf_latents_read(const gguf_facts *f, const gguf_arch *arch, json_t *o, 
     json_object_set_new(o, "partial_rotary_factor", json_real(1));
     json_object_del(o, "head_dim");
     return ST_OK;
-}
-
-/* ---- the two tensors ---- */
-
-gguf_halves gguf_halves_of(const model_config *mc, const param *p) {
-    attention_layer a = model_layer(mc, p->layer * (int)mc->block_repeat).attn;
-    gguf_halves s = {.H = a.H, .R = a.kv_rank, .n = a.D - a.shared, .v = a.Dv};
-    snprintf(s.key, sizeof s.key, "blk.%d.attn_k_b.weight", p->layer);
-    snprintf(s.value, sizeof s.value, "blk.%d.attn_v_b.weight", p->layer);
-    return s;
-}
-
-void gguf_halves_place(const gguf_halves *s, bool values, int64_t i, int64_t j, int64_t *row,
-                       int64_t *col) {
-    int64_t rows = values ? s->v : s->R, head = i / rows * (s->n + s->v), in = i % rows;
-    *row = head + (values ? s->n + in : j);
-    *col = values ? j : in;
 }

@@ -17,6 +17,7 @@ typedef struct gguf_model {
     arena *a;
     gguf_reader *file;
     model_config config; /* with the names and the order of the file */
+    int64_t modules;     /* that predict further tokens, which the file has and nothing reads */
     const void *base;    /* locations are counted from here */
 } gguf_model;
 

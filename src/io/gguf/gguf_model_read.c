@@ -2,6 +2,7 @@
  *
  * Reading order: gguf_model_open (open_checked, check_tensors), gguf_model_locate,
  * gguf_model_read. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,25 +54,41 @@ static status check_named(const gguf_reader *r, const char *name, int rank, cons
                           err *e) {
     const gguf_view *v;
     TRY(gguf_require(r, name, &v, e));
-    bool same = v->rank == rank;
-    for (int i = 0; i < rank; i++) same = same && v->dims[i] == dims[i];
+    bool same = true; /* a matrix of one row may be a vector */
+    for (int i = 0; i < GGUF_MAX_RANK; i++) same = same && v->dims[i] == (i < rank ? dims[i] : 1);
     return same ? check_format(v, e) : wrong_shape(v, rank, dims, e);
 }
 
-/* Keys and values of latents are two tensors. */
+/* The file has it as two tensors. */
 static bool is_halved(const gguf_reader *r, const param *p) {
-    return p->part == PART_KV_B && !gguf_find(r, p->name);
+    bool may = p->part == PART_KV_B || p->part == PART_LINEAR_QKVZ;
+    return may && !gguf_find(r, p->name);
+}
+
+/* Each has a logarithm. */
+static status check_decays(const gguf_view *v, err *e) {
+    float *x = xmalloc(sizeof *x * (size_t)v->cols);
+    status st = gguf_read_f32(v, 0, 1, x, e);
+    for (int64_t i = 0; i < v->cols && st == ST_OK; i++)
+        if (!isfinite(x[i]) || x[i] >= 0)
+            st = err_at(e, ST_FORMAT, v->name, "tensor '%s' holds %g, which is no decay", v->name,
+                        (double)x[i]);
+    free(x);
+    return st;
 }
 
 static status check_tensor(const gguf_model *m, const param *p, err *e) {
     if (is_halved(m->file, p)) {
         gguf_halves s = gguf_halves_of(&m->config, p);
-        TRY(check_named(m->file, s.key, 3, (int64_t[]){s.n, s.R, s.H}, e));
-        return check_named(m->file, s.value, 3, (int64_t[]){s.R, s.v, s.H}, e);
+        TRY(check_named(m->file, s.name[0], s.rank, s.dims[0], e));
+        return check_named(m->file, s.name[1], s.rank, s.dims[1], e);
     }
     int64_t dims[3] = {p->cols, p->rows, p->experts};
     if (p->experts) dims[1] /= p->experts;
-    return check_named(m->file, p->name, p->experts ? 3 : p->rank, dims, e);
+    if (p->taps) dims[0] = p->taps, dims[1] = p->cols / p->taps;
+    TRY(check_named(m->file, p->name, p->experts ? 3 : p->taps ? 2 : p->rank, dims, e));
+    bool decays = p->part == PART_LINEAR_A_LOG;
+    return decays ? check_decays(gguf_find(m->file, p->name), e) : ST_OK;
 }
 
 /* Tensors that are read with the config, and one that repeats what the others say. */
@@ -83,6 +100,13 @@ static bool is_extra(const char *name) {
     if (strstr(name, ".cross_attn_rel_b.")) return true; /* T5: nothing reads it */
     size_t n = strlen(name);
     return n > 19 && strcmp(name + n - 19, ".attn_rot_embd.freqs") == 0;
+}
+
+/* Of a module that predicts further tokens, which stands behind the layers; the config has found that there are some. */
+static bool is_ahead(const gguf_model *m, const char *name) {
+    long long layer;
+    return m->modules && sscanf(name, "blk.%lld.", &layer) == 1 &&
+           layer >= m->config.num_hidden_layers && layer < m->config.num_hidden_layers + m->modules;
 }
 
 static int compare_text(const void *a, const void *b) {
@@ -100,8 +124,8 @@ static const char **tensor_names(const gguf_model *m, const param_store *s, aren
             continue;
         }
         gguf_halves h = gguf_halves_of(&m->config, p);
-        names[(*n)++] = arena_printf(a, "%s", h.key);
-        names[(*n)++] = arena_printf(a, "%s", h.value);
+        names[(*n)++] = arena_printf(a, "%s", h.name[0]);
+        names[(*n)++] = arena_printf(a, "%s", h.name[1]);
     }
     qsort(names, (size_t)*n, sizeof *names, compare_text);
     return names;
@@ -113,7 +137,7 @@ static status check_no_other(const gguf_model *m, const param_store *s, arena *a
     const char **names = tensor_names(m, s, a, &n), *other = NULL;
     for (int64_t i = 0; i < gguf_count(m->file) && !other; i++) {
         const char *name = gguf_get(m->file, i)->name;
-        if (is_extra(name)) continue;
+        if (is_extra(name) || is_ahead(m, name)) continue;
         if (!bsearch(&name, names, (size_t)n, sizeof *names, compare_text)) other = name;
     }
     if (!other) return ST_OK;
@@ -153,6 +177,7 @@ static status open_checked(gguf_model *m, err *e) {
     gguf_facts facts = {gguf_get_meta(m->file), find, m->file};
     m->base = lowest(m->file);
     status st = gguf_config_read(m->a, &facts, &m->config, e);
+    if (st == ST_OK) st = gguf_config_modules(&facts, &m->modules, e);
     if (st == ST_OK) st = check_tensors(m, e);
     if (st == ST_FORMAT && e && !e->hint[0])
         err_hint(e,
@@ -190,25 +215,24 @@ static const gguf_view *view_of(const gguf_model *m, const param *p) {
 
 bool gguf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes) {
     const gguf_model *m = ctx;
-    if (p->rank == 1 || is_halved(m->file, p)) return false;
+    if (p->rank == 1 || p->order != ROWS_SAME || is_halved(m->file, p)) return false;
     const gguf_view *v = view_of(m, p);
     *offset_bytes = v->data - (const uint8_t *)m->base;
     *stored = v->format->dt;
     return *stored != DT_COUNT;
 }
 
-/* The matrix of keys and values of latents, of its two tensors. */
-static status read_half(const gguf_model *m, const gguf_halves *s, bool values, float *dst,
-                        err *e) {
-    const gguf_view *v = gguf_find(m->file, values ? s->value : s->key);
+/* A matrix, of its two tensors. */
+static status read_half(const gguf_model *m, const gguf_halves *s, int which, float *dst, err *e) {
+    const gguf_view *v = gguf_find(m->file, s->name[which]);
     float *line = xmalloc(sizeof *line * (size_t)v->cols);
     status st = ST_OK;
     for (int64_t i = 0; i < v->rows && st == ST_OK; i++) {
         st = gguf_read_f32(v, i, 1, line, e);
         for (int64_t j = 0; j < v->cols && st == ST_OK; j++) {
             int64_t row, col;
-            gguf_halves_place(s, values, i, j, &row, &col);
-            dst[row * s->R + col] = line[j];
+            gguf_halves_place(s, which, i, j, &row, &col);
+            dst[row * s->cols + col] = line[j];
         }
     }
     free(line);
@@ -217,8 +241,22 @@ static status read_half(const gguf_model *m, const gguf_halves *s, bool values, 
 
 static status read_halves(const gguf_model *m, const param *p, float *dst, err *e) {
     gguf_halves s = gguf_halves_of(&m->config, p);
-    TRY(read_half(m, &s, false, dst, e));
-    return read_half(m, &s, true, dst, e);
+    TRY(read_half(m, &s, 0, dst, e));
+    return read_half(m, &s, 1, dst, e);
+}
+
+/* A tensor that is read as the store has it, but for what is added to norms. */
+static status read_whole(const gguf_model *m, const param *p, float *dst, err *e) {
+    const gguf_view *v = view_of(m, p);
+    if (p->order == ROWS_SAME || p->rank == 1) {
+        TRY(gguf_read_f32(v, 0, v->rows, dst, e));
+        for (int64_t i = 0; p->part == PART_LINEAR_A_LOG && i < p->cols; i++)
+            dst[i] = gguf_linear_a_log(dst[i]);
+        return ST_OK;
+    }
+    for (int64_t i = 0; i < p->rows; i++)
+        TRY(gguf_read_f32(v, param_file_row(p, i), 1, dst + i * p->cols, e));
+    return ST_OK;
 }
 
 static status load_rest(const gguf_model *m, const held_array *a, int i, dev_room *room, err *e) {
@@ -228,8 +266,7 @@ static status load_rest(const gguf_model *m, const held_array *a, int i, dev_roo
     if (is_halved(m->file, p)) {
         TRY(read_halves(m, p, host, e));
     } else {
-        const gguf_view *v = view_of(m, p);
-        TRY(gguf_read_f32(v, 0, v->rows, host, e));
+        TRY(read_whole(m, p, host, e));
     }
     held_put_back(a, &h, host);
     return ST_OK;
@@ -277,9 +314,9 @@ static status read_matrix(const gguf_view *v, gguf_rows *to, const param *p, err
     return ST_OK;
 }
 
-static status read_vector(const gguf_view *v, gguf_rows *to, const param *p, err *e) {
+static status read_vector(const gguf_model *m, gguf_rows *to, const param *p, err *e) {
     float *line = xmalloc(sizeof *line * (size_t)p->cols);
-    status st = gguf_read_f32(v, 0, 1, line, e);
+    status st = read_whole(m, p, line, e);
     float added = gguf_rows_offset(to, p);
     for (int64_t i = 0; i < p->cols && st == ST_OK; i++) *gguf_rows_at(to, p, i) = line[i] - added;
     free(line);
@@ -298,7 +335,7 @@ status gguf_model_read(const gguf_model *m, const param_store *s, err *e) {
         if (is_halved(m->file, p))
             st = read_halves(m, p, gguf_rows_at(&rows, p, 0), e);
         else
-            st = p->rank == 1 ? read_vector(view_of(m, p), &rows, p, e)
+            st = p->rank == 1 ? read_vector(m, &rows, p, e)
                               : read_matrix(view_of(m, p), &rows, p, e);
     }
     if (st == ST_OK) param_refresh_work(s);

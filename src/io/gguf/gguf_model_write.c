@@ -58,32 +58,32 @@ static quant_type type_of(const writer *w, const param *p, int64_t cols) {
     quant_type type = w->type;
     bool head = p->part == PART_HEAD || (p->part == PART_EMBED && w->file.tie_word_embeddings);
     bool exact = p->part == PART_POSITIONS || p->part == PART_ROUTER || p->part == PART_RELATIVE ||
-                 p->part == PART_ENCODER_RELATIVE;
+                 p->part == PART_SHARED_SCALE || p->part == PART_ENCODER_RELATIVE;
     if (exact) return QUANT_F32;
     if (head && is_block(type)) type = QUANT_Q8_0;
     return cols % quant_by_type(type)->block == 0 ? type : QUANT_F16;
 }
 
-/* One of the two tensors that keys and values of latents are in a file: the context of fill_half. */
+/* One of the two tensors that a matrix is in a file: the context of fill_half. */
 typedef struct half {
     matrix m; /* p: of both */
     gguf_halves s;
-    bool values;
+    int which;
 } half;
 
 static status fill_half(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
     const half *h = ctx;
     const quant_format *f = h->m.format;
     const float *from = gguf_rows_at(&h->m.w->rows, &h->m.p, 0);
-    int64_t cols = h->values ? h->s.R : h->s.n;
+    int64_t cols = h->s.dims[h->which][0];
     size_t bytes = (size_t)(cols / f->block) * (size_t)f->bytes;
     float *line = xmalloc(sizeof *line * (size_t)cols);
     status st = ST_OK;
     for (int64_t i = 0; i < n && st == ST_OK; i++) {
         for (int64_t j = 0; j < cols; j++) {
             int64_t row, col;
-            gguf_halves_place(&h->s, h->values, first + i, j, &row, &col);
-            line[j] = from[row * h->s.R + col];
+            gguf_halves_place(&h->s, h->which, first + i, j, &row, &col);
+            line[j] = from[row * h->s.cols + col];
         }
         if (!quant_from_f32(f, (uint8_t *)dst + (size_t)i * bytes, line, cols))
             st = not_held(&h->m, first + i, e);
@@ -99,7 +99,10 @@ static float *vector(const writer *w, const param *p) {
     bool bound = param_host_master(w->src->store) != NULL;
     for (int64_t i = 0; i < p->cols; i++) {
         const float *from = bound ? gguf_rows_at(&w->rows, p, i) : NULL;
-        out[i] = from ? *from + added : p->init.kind == INIT_ONES ? 1.0f : 0.0f;
+        if (from && p->part == PART_LINEAR_A_LOG)
+            out[i] = gguf_linear_decay(*from);
+        else
+            out[i] = from ? *from + added : p->init.kind == INIT_ONES ? 1.0f : 0.0f;
     }
     return out;
 }
@@ -109,6 +112,7 @@ static gguf_tensor make_tensor(writer *w, const param *p) {
     if (p->rank == 1) {
         t.type = QUANT_F32;
         t.data = vector(w, p);
+        if (p->taps) t.rank = 2, t.dims[0] = p->taps, t.dims[1] = p->cols / p->taps;
         return t;
     }
     if (p->experts) t.rank = 3, t.dims[1] = p->rows / p->experts, t.dims[2] = p->experts;
@@ -121,19 +125,19 @@ static gguf_tensor make_tensor(writer *w, const param *p) {
     return t;
 }
 
-static gguf_tensor make_half(writer *w, const param *p, bool values) {
+static gguf_tensor make_half(writer *w, const param *p, int which) {
     half *h = ARENA_NEW(w->a, half);
-    *h = (half){.m = {.w = w, .p = *p}, .s = gguf_halves_of(&w->file, p), .values = values};
+    *h = (half){.m = {.w = w, .p = *p}, .s = gguf_halves_of(&w->file, p), .which = which};
     const gguf_halves *s = &h->s;
-    gguf_tensor t = {.name = values ? s->value : s->key, .rank = 3, .fill = fill_half, .ctx = h};
-    t.dims[0] = values ? s->R : s->n, t.dims[1] = values ? s->v : s->R, t.dims[2] = s->H;
+    gguf_tensor t = {.name = s->name[which], .rank = s->rank, .fill = fill_half, .ctx = h};
+    for (int i = 0; i < s->rank; i++) t.dims[i] = s->dims[which][i];
     t.type = type_of(w, p, t.dims[0]);
     h->m.format = quant_by_type(t.type);
     return t;
 }
 
 static void make_tensors(writer *w) {
-    bool halves = gguf_arch_find(w->file.family->gguf_arch)->experts & GGUF_EXPERTS_DEEPSEEK;
+    const gguf_arch *arch = gguf_arch_find(w->file.family->gguf_arch);
     gguf_factors factors[2];
     int n = gguf_rope_factors(w->a, &w->file, factors);
     w->tensors = ARENA_ARRAY(w->a, gguf_tensor, 2 * param_count(w->params) + n);
@@ -145,9 +149,9 @@ static void make_tensors(writer *w) {
                                            .data = factors[i].factor};
     for (int i = 0; i < param_count(w->params); i++) {
         const param *p = param_at(w->params, i);
-        bool two = halves && p->part == PART_KV_B;
-        w->tensors[w->n++] = two ? make_half(w, p, false) : make_tensor(w, p);
-        if (two) w->tensors[w->n++] = make_half(w, p, true);
+        bool two = gguf_halves_written(arch, p);
+        w->tensors[w->n++] = two ? make_half(w, p, 0) : make_tensor(w, p);
+        if (two) w->tensors[w->n++] = make_half(w, p, 1);
     }
 }
 

@@ -13,9 +13,9 @@ static void take_expert(arena *a, struct gguf_rows_layer *in, const param *p, in
     (*list)[in->experts[p->part]++] = p;
 }
 
-/* The bias that chooses experts is a part of its own, whatever files call it. */
+/* The bias that chooses experts is a part of its own, and so is that of decays, whatever files call it. */
 static int is_bias(const param *p) {
-    return param_is_bias(p) && p->part != PART_ROUTER_BIAS;
+    return param_is_bias(p) && p->part != PART_ROUTER_BIAS && p->part != PART_LINEAR_DT_BIAS;
 }
 
 gguf_rows gguf_rows_new(arena *a, const model_config *file, const model_config *hf,
@@ -47,7 +47,7 @@ static layer_spec spec_of(const gguf_rows *r, const param *p) {
 
 static int64_t part_rows(const layer_spec *k, model_part part) {
     switch (part) {
-        case PART_Q: return k->attn.H * k->attn.D;
+        case PART_Q: return k->attn.H * k->attn.D * (k->attn.gate ? 2 : 1);
         case PART_K:
         case PART_V: return k->attn.K * k->attn.D;
         default: return k->mlp.F;
@@ -66,6 +66,20 @@ static place place_of(const layer_spec *k, const param *p, int64_t i) {
         if (part == PART_UP) at.row += k->mlp.F;
     }
     return at;
+}
+
+/* The inverse of param_file_row. */
+static int64_t row_of_file(const param *p, int64_t i) {
+    int64_t all = 0, before = 0;
+    if (p->order != ROWS_BY_HEAD) return i;
+    for (int k = 0; k < PARAM_MAX_PARTS; k++) all += p->part_rows[k];
+    int64_t head = i / all, in = i % all;
+    int k = 0;
+    for (; in >= p->part_rows[k]; k++) {
+        in -= p->part_rows[k];
+        before += p->part_rows[k] * p->heads;
+    }
+    return before + head * p->part_rows[k] + in;
 }
 
 /* Rotary pairs are neighbours on one side and halves on the other. */
@@ -89,7 +103,7 @@ static float *element(const gguf_rows *r, const param *p, int64_t i) {
 
 float *gguf_rows_at(const gguf_rows *r, const param *p, int64_t i) {
     layer_spec k = spec_of(r, p);
-    place at = place_of(&k, p, i);
+    place at = place_of(&k, p, row_of_file(p, i));
     const struct gguf_rows_layer *in = &r->layer[p->layer + 1];
     if (p->experts > 0) {
         int64_t each = p->rows / p->experts;

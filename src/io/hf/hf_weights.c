@@ -619,6 +619,12 @@ dtype hf_file_dtype(const param *p, dtype dt) {
     return narrow && p->part == PART_ROUTER_BIAS ? DT_F32 : dt;
 }
 
+void hf_shape_taps(const param *p, st_tensor *t) {
+    if (!p->taps) return;
+    t->rank = 3;
+    t->dims[0] /= p->taps, t->dims[1] = 1, t->dims[2] = p->taps;
+}
+
 int hf_declared(const param_store *s) {
     const param_store *whole = param_store_whole(s);
     int n = 0;
@@ -641,9 +647,7 @@ st_tensor *hf_declare(arena *a, const param_store *s, const char *prefix, dtype 
                            .dims = {p->rank == 1 || flip ? cols : rows, p->rank == 1 ? 0
                                                                         : flip       ? rows
                                                                                      : cols}};
-        if (!p->taps) continue;
-        t[-1].rank = 3;
-        t[-1].dims[0] = cols / p->taps, t[-1].dims[1] = 1, t[-1].dims[2] = p->taps;
+        hf_shape_taps(p, &t[-1]);
     }
     return list;
 }

@@ -106,6 +106,8 @@ status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) ATH_M
 /* The format of a parameter in a file of format dt. The bias of a router is fp32 in 16-bit files, too, as in DeepSeek's
  * own: the steps by which it moves would be lost. */
 dtype hf_file_dtype(const param *p, dtype dt);
+/* Gives a convolution, which is a vector in memory, the shape that files have. */
+void hf_shape_taps(const param *p, st_tensor *t);
 /* The tensors of one array (masters, or a state of the optimizer), without data: those of the whole
  * model (param_store_whole) that are not frozen, named PREFIX + parameter name. All ranks get the
  * same list, whatever they hold: hf_declared tensors. In the arena. */

@@ -64,6 +64,7 @@ static void qwen3_next_to_hf(const model_config *mc, json_t *o) {
 const model_family family_qwen3_next = {
     .model_type = "qwen3_next",
     .architecture = "Qwen3NextForCausalLM",
+    .gguf_arch = "qwen3next",
     .keys = HF_LLAMA_KEYS
     "partial_rotary_factor attention_bias linear_layers linear_conv_kernel_dim linear_key_head_dim "
     "linear_value_head_dim linear_num_key_heads linear_num_value_heads num_experts "
