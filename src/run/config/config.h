@@ -165,6 +165,8 @@ status config_load(config **out, const char *path, const char *const *overrides,
 status config_from_json(config **out, const json_t *root, const json_t *origins, const char *name,
                         const char *const *overrides, int n_overrides, err *e) ATH_MUST_USE;
 void config_free(config *c); /* NULL is fine */
+/* The config becomes one of a single stage, with the values that all stages begin with. */
+void config_drop_stages(config *c);
 /* Logs what `model.from` brought and, as warnings, the notes. Of several ranks one does. */
 void config_tell_notes(const config *c);
 /* What was looked up when a run began holds as long as the run lasts: takes precision and

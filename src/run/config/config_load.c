@@ -135,9 +135,14 @@ void config_tell_notes(const config *c) {
     for (int i = 0; i < c->notes.n; i++) log_warn("%s", c->notes.items[i]);
 }
 
+void config_drop_stages(config *c) {
+    for (int i = 0; i < c->stages.n; i++) json_decref(c->stages.items[i].changes);
+    c->stages.n = 0;
+}
+
 void config_free(config *c) {
     if (!c) return;
-    for (int i = 0; i < c->stages.n; i++) json_decref(c->stages.items[i].changes);
+    config_drop_stages(c);
     json_decref(c->model);
     json_decref(c->origins);
     arena_free(c->memory); /* c itself lies in it */

@@ -65,7 +65,7 @@ static int64_t trial_micro(const config *c) {
 }
 
 static void shorten(config *c, int batch) {
-    c->stages.n = 0;
+    config_drop_stages(c);
     c->train.batch_ramp.start = c->train.batch_ramp.increment = 0;
     int64_t unit = 2 * c->parallel.cp, most = (TRIAL_TOKENS + unit - 1) / unit * unit;
     if (c->train.seq_len > most) c->train.seq_len = most;
