@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/file_fault.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "train/distill.h"
@@ -211,7 +212,7 @@ static status write_record(const lesson_set *set, uint64_t number, err *e) {
     size_t left = set->format.bytes;
     off_t at = (off_t)(number * set->format.bytes);
     for (const uint8_t *from = set->room; left > 0;) {
-        ssize_t n = pwrite(set->fd, from, left, at);
+        ssize_t n = file_sys_pwrite(set->fd, from, left, at);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return err_errno(e, set->path, "cannot write %s", set->path);
         from += n, at += n, left -= (size_t)n;

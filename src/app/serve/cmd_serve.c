@@ -208,18 +208,10 @@ static const cli_option options[] = {
     {0}};
 
 #define NO_MODEL "the planner's page has no model: leave it out, or give a MODEL and no --plan"
-static const cli_rule rules[] = {{"model", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
-                                 {"base", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
-                                 {"name", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
-                                 {"template", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
-                                 {"draft", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
-                                 {"ctx", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
-                                 {"streams", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
-                                 {"waiting", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
-                                 {"memory", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
-                                 {"cache", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
-                                 {"precision", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
-                                 {"threads", CLI_EXCLUDES, "plan|plan-page", NO_MODEL},
+#define OF_MODELS                                                                                  \
+    "model|base|name|template|draft|ctx|streams|waiting|memory|cache|precision|threads"
+static const cli_rule rules[] = {{"plan", CLI_EXCLUDES, OF_MODELS, NO_MODEL},
+                                 {"plan-page", CLI_EXCLUDES, OF_MODELS, NO_MODEL},
                                  {0}};
 
 const cli_command command_serve = {

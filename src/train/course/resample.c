@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file_fault.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "train/objective/objective.h"
@@ -48,8 +49,8 @@ status resample_open(resample_losses *r, arena *a, const char *run, const config
     r->path = path_of(a, run, c, l, stage);
     r->fd = open(r->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     off_t bytes = (off_t)(r->index.n * sizeof(float));
-    bool good = r->fd >= 0 && (!begins || ftruncate(r->fd, 0) == 0) &&
-                (!begins || ftruncate(r->fd, bytes) == 0);
+    bool good =
+        r->fd >= 0 && (!begins || (ftruncate(r->fd, 0) == 0 && ftruncate(r->fd, bytes) == 0));
     return good ? ST_OK : err_errno(e, r->path, "cannot write %s", r->path);
 }
 
@@ -62,8 +63,13 @@ void resample_note(resample_losses *r, const loader *l, uint64_t sample, double 
     uint64_t at = sequence_index_of(&r->index, l, sample);
     float x = (float)loss;
     if (at >= r->index.n || r->fault.code != ST_OK) return;
-    if (pwrite(r->fd, &x, sizeof x, (off_t)(at * sizeof x)) != (ssize_t)sizeof x)
+    if (file_sys_pwrite(r->fd, &x, sizeof x, (off_t)(at * sizeof x)) != (ssize_t)sizeof x)
         err_errno(&r->fault, r->path, "cannot write %s", r->path);
+}
+
+/* 0 stands where no step has seen the sequence yet. */
+static bool is_known(float loss) {
+    return isfinite(loss) && loss > 0;
 }
 
 /* What is known after the stages before: the latest counts. *any: there is such a file. */
@@ -79,7 +85,7 @@ static status read_losses(arena *a, const char *run, const config *c, int stages
         for (uint64_t k = 0; k < n && (k + 1) * sizeof *loss <= len; k++) {
             float x;
             memcpy(&x, data + k * sizeof x, sizeof x);
-            if (isfinite(x) && x > 0) loss[k] = x;
+            if (is_known(x)) loss[k] = x;
         }
         free(data);
     }
@@ -108,7 +114,7 @@ static double mean_known(const float *loss, uint64_t n) {
     double sum = 0;
     uint64_t known = 0;
     for (uint64_t i = 0; i < n; i++)
-        if (isfinite(loss[i]) && loss[i] > 0) sum += (double)loss[i], known++;
+        if (is_known(loss[i])) sum += (double)loss[i], known++;
     return known ? sum / (double)known : 0;
 }
 
@@ -121,8 +127,7 @@ void resample_choose(const float *loss, uint64_t all, uint64_t n, uint64_t seed,
         uint32_t bits[4];
         rng_block(key, i, 0, bits);
         double u = ((double)bits[0] + 0.5) * 0x1p-32;
-        bool known = isfinite(loss[i]) && loss[i] > 0;
-        lots[i] = (lot){(known ? (double)loss[i] : mean) - log(-log(u)), (uint32_t)i};
+        lots[i] = (lot){(is_known(loss[i]) ? (double)loss[i] : mean) - log(-log(u)), (uint32_t)i};
     }
     qsort(lots, (size_t)all, sizeof *lots, larger_first);
     for (uint64_t i = 0; i < n; i++) chosen[i] = lots[i].sequence;
