@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks the shape of the source tree; prints each breach as file:line and exits 1 if there is one.
 #   layers     a file of src/M includes only headers of module M and of lower modules
+#   axes       no line of a family file names an axis over which ranks share a model
 #   length     files up to 1000 lines (generated tables aside), functions up to 120, kernels 200
 # Usage: tools/check_layers.sh [ROOT]      (ROOT/src is checked; default: this repository)
 set -euo pipefail
@@ -41,6 +42,11 @@ find src -type f \( -name '*.c' -o -name '*.h' -o -name '*.def' -o -name '*.inc'
     FNR == 1001 && !generated { breach(1001, "the file has more than 1000 lines") }
 
     /^[ \t]*#[ \t]*include[ \t]*["<]/ { check_include() }
+
+    FILENAME ~ /^src\/model\/families\// &&
+        /(^|[^A-Za-z0-9_])(tp|sp|cp|pp|dp|ep|zero|MESH_[A-Z]+|SPLIT_[A-Z]+|(graph|model|plan)_(tp|sp|cp|pp|dp|ep|context)[a-z_]*|(tensor|sequence|context|pipeline|data|expert)[_ -]parallel[a-z]*)($|[^A-Za-z0-9_])/ {
+        breach(FNR, "a family file names an axis of ranks")
+    }
 
     # A function: from the last line that starts with a letter before ") {", up to "}" in column one.
     !in_function && /^[A-Za-z_]/ { start = FNR }

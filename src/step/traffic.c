@@ -66,99 +66,118 @@ comm_call step_tied_call(const param_store *s, int u, bool narrow) {
     return sum_in_place(param_device(s), t.out, t.n, t.dt, narrow && t.dt == DT_F32);
 }
 
-/* ---- counting ---- */
+/* ---- the calls of an entry ---- */
 
-typedef struct tally {
-    comm_counts sum;
-    const param_store *s;
-    const mesh *ranks;
-    bool narrow;
-} tally;
-
-static void count(tally *t, const comm_call *call, int rank, int size) {
-    int64_t bytes = comm_call_sends(call, rank, size);
-    t->sum.calls[call->kind] += size > 1;
-    int64_t *sum = &t->sum.sent_bytes[call->kind];
-    if (__builtin_add_overflow(*sum, bytes, sum)) *sum = INT64_MAX;
+static void visit(const step_caller *c, step_call k, bool side) {
+    k.side = side;
+    c->visit(c->ctx, &k);
 }
 
-static void count_on(tally *t, mesh_axis axis, const comm_call *call) {
-    count(t, call, t->ranks->rank[axis], t->ranks->size[axis]);
-}
-
-static void count_step(tally *t, const step_call *k) {
-    int copies = k->copies;
-    if (copies)
-        count(t, &k->call, t->ranks->rank[MESH_TP] % copies, copies);
-    else
-        count_on(t, k->axis, &k->call);
-}
-
-static void gather(tally *t, int u) {
+static void gather(const step_caller *c, int u) {
     step_call k;
-    if (step_gather_call(t->s, u, &k)) count_step(t, &k);
+    if (step_gather_call(c->parts->store, u, &k)) visit(c, k, true);
 }
 
-static void reduce(tally *t, const step_entry *e) {
+static void reduce(const step_caller *c, const step_entry *e) {
     step_call k;
-    for (int i = 0; step_reduce_call(t->s, e, t->narrow, i, &k); i++) count_step(t, &k);
+    for (int i = 0; step_reduce_call(c->parts->store, e, c->narrow, i, &k); i++) visit(c, k, true);
 }
 
-/* Stages 0 and the last one are ranks 0 and 1 of their group. */
-static void tie(tally *t, int u) {
-    comm_call call = step_tied_call(t->s, u, t->narrow);
-    count(t, &call, t->ranks->rank[MESH_PP] > 0, 2);
+static void tie(const step_caller *c, int u) {
+    int last = c->ranks->size[MESH_PP] - 1;
+    visit(c,
+          (step_call){.pair = true,
+                      .stage = c->ranks->rank[MESH_PP] ? 0 : last,
+                      .call = step_tied_call(c->parts->store, u, c->narrow)},
+          false);
 }
 
-static void send(tally *t, const prog *p, const step_entry *e) {
-    comm_call call = {.kind = COMM_SEND, .dt = DT_U8};
-    call.n = prog_find_port(p, e->back ? "grad.x" : "y").bytes;
-    count(t, &call, 0, 2);
+/* The lower stage is rank 0 of the two. */
+static void pass(const step_caller *c, const step_entry *e, bool sends) {
+    const char *port = sends ? (e->back ? "grad.x" : "y") : e->back ? "grad.y" : "x";
+    comm_call call = {.kind = COMM_SEND, .dt = DT_U8, .what = e->what};
+    call.n = prog_find_port(step_prog_of(c->parts, e), port).bytes;
+    call.root = sends == (c->ranks->rank[MESH_PP] > e->stage);
+    visit(c, (step_call){.pair = true, .stage = e->stage, .call = call}, true);
 }
 
-static void update(tally *t) {
-    if (param_weights_in_slots(t->s)) return;
-    for (int u = 0; u < param_units(t->s); u++)
-        if (!param_unit_at(t->s, u)->frozen) gather(t, u);
+static void update(const step_caller *c) {
+    const param_store *s = c->parts->store;
+    if (param_weights_in_slots(s)) return;
+    for (int u = 0; u < param_units(s); u++)
+        if (!param_unit_at(s, u)->frozen) gather(c, u);
 }
 
-static void count_ops(tally *t, const prog *p, const step_entry *e) {
+static void run_ops(const step_caller *c, const step_entry *e) {
     for (int i = e->first; i < e->end; i++) {
-        prog_op op = prog_get_op(p, i);
+        prog_op op = prog_get_op(step_prog_of(c->parts, e), i);
         for (int call = 0;; call++) {
             bool forward = op.entry == ENTRY_FWD;
             op_collective k = op_collective_of(op.kind, forward, op.attr, op.in, call);
             if (k.call.kind == COMM_KINDS) break;
-            count_on(t, k.axis, &k.call);
+            visit(c, (step_call){.axis = k.axis, .call = k.call}, false);
         }
     }
 }
 
+void step_visit_calls(const step_caller *c, const step_entry *e) {
+    switch (e->action) {
+        case STEP_FORWARD:
+        case STEP_BACKWARD: run_ops(c, e); break;
+        case STEP_GATHER: gather(c, e->unit); break;
+        case STEP_REDUCE: reduce(c, e); break;
+        case STEP_TIED: tie(c, e->unit); break;
+        case STEP_SEND:
+        case STEP_RECEIVE: pass(c, e, e->action == STEP_SEND); break;
+        case STEP_OPTIMIZER: update(c); break;
+        case STEP_FILL:
+        case STEP_TALLY:
+        case STEP_COUNTED:
+        case STEP_PASS_ON:
+        case STEP_SENT:
+        case STEP_RECEIVED:
+        case STEP_LOSS:
+        case STEP_PASS_BACK:
+        case STEP_GATHERED:
+        case STEP_REDUCED: break;
+    }
+}
+
+mesh_line step_call_ranks(const step_call *k, const mesh *m, int *first) {
+    mesh_line line = mesh_line_of(&m->shape, k->pair ? MESH_PP : k->copies ? MESH_TP : k->axis);
+    int rank = m->rank[MESH_WORLD], own = m->rank[MESH_PP], low = own < k->stage ? own : k->stage;
+    if (k->pair) {
+        *first = rank + (low - own) * line.stride;
+        return (mesh_line){2, (own + k->stage - 2 * low) * line.stride};
+    }
+    int place = rank / line.stride % line.size;
+    if (k->copies) line.size = k->copies;
+    *first = rank - place % line.size * line.stride;
+    return line;
+}
+
+/* ---- counting ---- */
+
+typedef struct tally {
+    comm_counts sum;
+    const mesh *ranks;
+} tally;
+
+static void count(void *ctx, const step_call *k) {
+    tally *t = ctx;
+    int first, kind = k->call.kind;
+    mesh_line line = step_call_ranks(k, t->ranks, &first);
+    int place = (t->ranks->rank[MESH_WORLD] - first) / line.stride;
+    int64_t bytes = comm_call_sends(&k->call, place, line.size);
+    t->sum.calls[kind] += line.size > 1;
+    int64_t *sum = &t->sum.sent_bytes[kind];
+    if (__builtin_add_overflow(*sum, bytes, sum)) *sum = INT64_MAX;
+}
+
 comm_counts step_traffic(const step_table *table, const step_parts *parts, const mesh *ranks,
                          bool narrow) {
-    tally t = {.s = parts->store, .ranks = ranks, .narrow = narrow};
-    for (int i = 0; i < table->n; i++) {
-        const step_entry *e = &table->entry[i];
-        switch (e->action) {
-            case STEP_FORWARD:
-            case STEP_BACKWARD: count_ops(&t, step_prog_of(parts, e), e); break;
-            case STEP_GATHER: gather(&t, e->unit); break;
-            case STEP_REDUCE: reduce(&t, e); break;
-            case STEP_TIED: tie(&t, e->unit); break;
-            case STEP_SEND: send(&t, step_prog_of(parts, e), e); break;
-            case STEP_RECEIVE: t.sum.calls[COMM_SEND]++; break; /* it sends nothing */
-            case STEP_OPTIMIZER: update(&t); break;
-            case STEP_FILL:
-            case STEP_TALLY:
-            case STEP_COUNTED:
-            case STEP_PASS_ON:
-            case STEP_SENT:
-            case STEP_RECEIVED:
-            case STEP_LOSS:
-            case STEP_PASS_BACK:
-            case STEP_GATHERED:
-            case STEP_REDUCED: break;
-        }
-    }
+    tally t = {.ranks = ranks};
+    step_caller c = {.parts = parts, .ranks = ranks, .narrow = narrow, .visit = count, .ctx = &t};
+    for (int i = 0; i < table->n; i++) step_visit_calls(&c, &table->entry[i]);
     return t.sum;
 }

@@ -18,6 +18,9 @@
 typedef struct step_call {
     mesh_axis axis; /* the ranks that take part: those along this axis */
     int copies;     /* above 0: only so many successive ranks along MESH_TP take part */
+    bool pair;      /* only this rank and the one at its place in `stage` take part */
+    int stage;
+    bool side;      /* it runs on the side stream (comm_start) */
     comm_call call; /* without a name (`what`); in and out are NULL if the store has no arrays */
 } step_call;
 
@@ -32,10 +35,21 @@ bool step_reduce_call(const param_store *s, const step_entry *e, bool narrow, in
  * these two. Once a step, when the others are done. */
 comm_call step_tied_call(const param_store *s, int u, bool narrow);
 
+/* Visits the calls that an entry makes, in order. Those of ops have no in and out. The few numbers that
+ * ranks agree on in a step (targets, losses, norms: below 1 KB) are left out. */
+typedef struct step_caller {
+    const step_parts *parts; /* what the table was built of */
+    const mesh *ranks;       /* where this rank is */
+    bool narrow;
+    void (*visit)(void *ctx, const step_call *k);
+    void *ctx;
+} step_caller;
+void step_visit_calls(const step_caller *c, const step_entry *e);
+/* The ranks that take part in a call, from *first on. */
+mesh_line step_call_ranks(const step_call *k, const mesh *ranks, int *first);
+
 /* What a rank sends in an optimizer step: by the entries of the step table that move units of
- * parameters, and by the collectives among the ops. The few numbers that ranks agree upon in a step
- * (targets, losses, norms: below 1 KB) are left out. INT64_MAX bytes: so many or more. `parts`: what
- * the table was built of. `ranks`: where this one is. */
+ * parameters, and by the collectives among the ops. INT64_MAX bytes: so many or more. */
 comm_counts step_traffic(const step_table *t, const step_parts *parts, const mesh *ranks,
                          bool narrow);
 

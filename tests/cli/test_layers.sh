@@ -55,6 +55,15 @@ echo 'int y;' >>"$bad/src/base/big.c"
 expect_breach 'a long file' '^src/base/big.c:1001: the file has more than 1000'
 rm "$bad/src/base/big.c"
 
+mkdir -p "$bad/src/model/families"
+echo '    return graph_linear(r->g, x, r->w); /* what a parallel residual adds; q_lora_rank */' >"$bad/src/model/families/f.c"
+"$PWD"/tools/check_layers.sh "$bad"
+for line in 'x = graph_tp_in(r->g, x);' 'int n = r->ranks->size[MESH_TP];' 'if (mc->tp > 1) return;' '/* not there with context parallelism */'; do
+    echo "$line" >"$bad/src/model/families/f.c"
+    expect_breach "an axis in a family: $line" '^src/model/families/f.c:1: a family file names an axis'
+done
+rm -r "$bad/src/model"
+
 mkdir "$bad/src/extra"
 echo 'int z;' >"$bad/src/extra/z.c"
 expect_breach 'a folder that is no module' '^src/extra/z.c:1: src/extra is not'

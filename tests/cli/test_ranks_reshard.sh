@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
-# Saved under one layout, continued under another: data-parallel pairs compute what a straight run on
-# one rank does, in every step; with tensor parallelism the program itself compares the digest of the
-# weights that it has read with that of those it wrote.
+# Saved under one layout, continued under another, across all axes: data-parallel layouts and pipelines compute what a
+# straight run on one rank does, in every step and bit; the others its losses to rounding. The program itself compares
+# the digest of the weights that it has read with that of those it wrote.
 . "$(dirname "$0")/lib.sh"
 . "$root/tests/cli/ranks.sh"
 make_data
 write_ranks_config d.yaml
-keys="train.steps=6 eval.every=0 sample.every=0 checkpoint.every=3"
+sed -i 's/num_hidden_layers: 2/num_hidden_layers: 4/' d.yaml
+keys="train.steps=6 eval.every=0 sample.every=0 checkpoint.every=3 sample.prompts=[]"
+losses() { results step "$1" | sed 's/.*"loss": \([^,]*\), "grad_norm": \([^,]*\).*/\1 \2/'; }
 expect 0 train d.yaml run=straight $keys
 results step straight >want
+losses straight >want.losses
+[ "$(wc -l <want.losses)" = 6 ] || fail "the straight run has no losses of 6 steps"
 
+# The first words are ranks and keys of the layout that saves, the last ones of the layout that goes on.
 pairs=0
 while IFS=: read -r a b; do
     pairs=$((pairs + 1))
@@ -17,10 +22,13 @@ while IFS=: read -r a b; do
     train_on 0 "$a" run=r $keys train.steps=3
     train_on 0 "$b" run=r $keys
     last="from '$a' to '$b'"
+    event start r/metrics.jsonl | tail -n 1 | grep -q '"step": 3,' || fail "it does not go on at 3"
     case $a$b in
-        *tp*)
-            event start r/metrics.jsonl | tail -n 1 | grep -q '"step": 3,' || fail "it does not go on at 3"
-            [ "$(results step r | wc -l)" = 6 ] || fail "not every step was taken"
+        *.tp=* | *.cp=*)
+            losses r | paste want.losses - | awk '
+                function far(a, b) { return (a > b ? a - b : b - a) > 1e-5 * b }
+                far($1, $3) || far($2, $4) { print "step " NR ": " $0; bad = 1 }
+                END { exit bad || NR != 6 }' || fail "losses or gradient norms are others"
             ;;
         *) results step r | cmp -s want - || fail "it differs from a straight run" ;;
     esac
@@ -35,6 +43,16 @@ done <<'PAIRS'
 2 parallel.tp=2:2 parallel.zero=3
 4 parallel.zero=3:4 parallel.tp=2 parallel.sp=true parallel.zero=3
 4 parallel.tp=4 parallel.sp=true:2 parallel.tp=2 parallel.zero=1
+2 parallel.pp=2:1
+1:4 parallel.pp=4 parallel.pp_schedule=zb-h1
+4 parallel.pp=2 parallel.zero=3:2 parallel.zero=2
+4 parallel.pp=2 parallel.virtual=2 parallel.pp_schedule=zb-v parallel.zero=1:4 parallel.pp=4 parallel.pp_schedule=afab
+2 parallel.pp=2 parallel.virtual=2 parallel.pp_schedule=interleaved:4 parallel.pp=2 parallel.dp_replicate=2 parallel.zero=1
+2 parallel.cp=2:2 parallel.zero=3
+4 parallel.zero=1:4 parallel.cp=4 parallel.cp_kind=ring
+4 parallel.cp=2 parallel.cp_kind=ulysses parallel.zero=3:2 parallel.pp=2
+4 parallel.cp=2 parallel.tp=2 parallel.sp=true:4 parallel.cp=2 parallel.pp=2 parallel.cp_kind=ring
+8 parallel.pp=2 parallel.cp=2 parallel.tp=2:8 parallel.zero=3
 PAIRS
-[ $pairs = 10 ] || fail "$pairs pairs"
+[ $pairs = 20 ] || fail "$pairs pairs"
 finish

@@ -1,6 +1,7 @@
 /* The layout never changes the mathematics, and a mistake in one is noticed and named. */
 #include "test.h"
 
+#include "plan/plan_int.h"
 #include "train/layouts/matrix.h"
 #include "train/session.h"
 
@@ -252,6 +253,20 @@ static void read_no_box(session *s, int step) {
     }
 }
 
+/* Of two stages, one believes that the second begins a layer earlier. The linker puts this in the place of
+ * plan_cut_stages (CMakeLists.txt). -1: none does. */
+static int cut_off = -1;
+status __real_plan_cut_stages(plan *p, const param_store *whole, err *e);
+status __wrap_plan_cut_stages(plan *p, const param_store *whole, err *e);
+status __wrap_plan_cut_stages(plan *p, const param_store *whole, err *e) {
+    TRY(__real_plan_cut_stages(p, whole, e));
+    if (plan_stage_of(p->phase) != cut_off) return ST_OK;
+    int *cut = (int *)(uintptr_t)p->phase[0].cut;
+    CHECK(--cut[1] > 0, "a stage without layers would be another mistake");
+    for (int i = 1; i < p->n_phases; i++) p->phase[i].cut = cut;
+    return ST_OK;
+}
+
 /* Which keys a token sees is counted by its place on its rank, not by that in the sequence. */
 static void count_by_local_place(session *s, int step) {
     batch_ports *io = s->stage.chunks;
@@ -320,6 +335,15 @@ static void test_stages(void **state) {
     check_mistake(read_no_box, two, "step 1: the gradient of model.");
 }
 
+/* The second layer is on no stage, then on both. */
+static void test_cut_off_by_one(void **state) {
+    (void)state;
+    layout two = {.dp = 1, .dp_replicate = 1, .tp = 1, .pp = 2, .schedule = CONFIG_PP_1F1B};
+    for (cut_off = 0; cut_off < 2; cut_off++)
+        check_mistake(NULL, two, "step 0: the initial weights of model.layers.1.");
+    cut_off = -1;
+}
+
 static void test_local_mask(void **state) {
     (void)state;
     layout two = {.dp = 1, .dp_replicate = 1, .tp = 1, .cp = 2, .cp_kind = CONTEXT_ALLGATHER};
@@ -333,6 +357,7 @@ int main(void) {
         cmocka_unit_test(test_same_seed),    cmocka_unit_test(test_forgotten_sum),
         cmocka_unit_test(test_bucket_order), cmocka_unit_test(test_shifted_slots),
         cmocka_unit_test(test_flipped_bit),  cmocka_unit_test(test_stages),
-        cmocka_unit_test(test_zero_bubble),  cmocka_unit_test(test_local_mask)};
+        cmocka_unit_test(test_zero_bubble),  cmocka_unit_test(test_cut_off_by_one),
+        cmocka_unit_test(test_local_mask)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,14 @@
 #include "base/log.h"
 #include "train/layouts/matrix.h"
 
-enum { DEFAULT_RANKS = 8, DEFAULT_STEPS = 20, DEFAULT_DEPTH = 4, LEAST_BATCH = 8, MOST_RANKS = 64 };
+enum {
+    DEFAULT_RANKS = 8,
+    DEFAULT_STEPS = 20,
+    DEFAULT_DEPTH = 4,
+    LEAST_BATCH = 8,
+    MOST_RANKS = 64,
+    MOST_RANDOM = 100000
+};
 /* Steps with ordinary sums: few, since rounding errors grow from step to step, and a mistake shows
  * at once. */
 enum { ORDINARY_STEPS = 3 };
@@ -189,6 +196,19 @@ static status run_all(verification *v, err *e) {
     return tell(v, e);
 }
 
+/* `random` layouts of `most` ranks; where ranks are threads, of all numbers of ranks that can share the batch. */
+static void draw_layouts(verification *v, int64_t random, int64_t seed, int most) {
+    layout_dice d = {.key = rng_key_named((uint64_t)seed, "layouts")};
+    int64_t batch = v->t->c->train.global_batch_size / v->t->c->train.micro_batch_size;
+    bool apart = comm_world_size(v->world) > 1;
+    v->layouts = xrealloc(v->layouts, sizeof *v->layouts * (size_t)(v->n + random + 1));
+    for (int64_t i = 0; i < random; i++) {
+        int ranks = apart || most == 1 ? most : 2 + (int)(i % (most - 1));
+        while (batch % ranks) ranks--;
+        v->layouts[v->n++] = layout_draw(v->t, &d, ranks);
+    }
+}
+
 /* The largest power of two below n, or 1. */
 static int64_t power_below(int64_t n) {
     int64_t p = 1;
@@ -204,14 +224,20 @@ static int64_t batch_for(int64_t ranks) {
 }
 
 static status open_trial(verification *v, const config *c, err *e) {
-    int64_t ranks, steps, depth, size = comm_world_size(v->world);
+    int64_t ranks, steps, depth, random, seed, size = comm_world_size(v->world);
     TRY(cli_int(v->args, "ranks", DEFAULT_RANKS, 1, MOST_RANKS, &ranks, e));
     TRY(cli_int(v->args, "steps", DEFAULT_STEPS, 1, 100000, &steps, e));
     TRY(cli_int(v->args, "depth", DEFAULT_DEPTH, 0, 100000, &depth, e));
+    TRY(cli_int(v->args, "random", 0, 0, MOST_RANDOM, &random, e));
+    TRY(cli_int(v->args, "seed", 1, 0, INT32_MAX, &seed, e));
     int64_t most = size > 1 ? size : ranks;
     v->steps = (int)steps;
     v->exact_precision = layout_precision(c);
     TRY(layout_trial_new(&v->t, c, (int)depth, (int)batch_for(most), e));
+    if (random) {
+        draw_layouts(v, random, seed, (int)most);
+        return ST_OK;
+    }
     for (int n = 1; size == 1 && n < most; n *= 2) add_layouts(v, n);
     add_layouts(v, (int)most);
     return ST_OK;
@@ -251,12 +277,14 @@ static const cli_option options[] = {
     {"ranks", "N", "layouts of up to so many ranks (8)"},
     {"steps", "N", "training steps of each (20)"},
     {"depth", "N", "layers of the model that are kept; 0: all (4)"},
+    {"random", "N", "instead of all layouts, N that are drawn at random"},
+    {"seed", "N", "of the drawing (1)"},
     {0}};
 
 const cli_command command_verify_layouts = {
     .name = "verify layouts",
     .summary = "whether every parallel layout computes what one rank does",
-    .usage = "CONFIG [key=value...] [--ranks N] [--steps N] [--depth N]",
+    .usage = "CONFIG [key=value...] [--ranks N] [--steps N] [--depth N] [--random N [--seed N]]",
     .run = verify_layouts,
     .options = options,
     .takes_keys = true,

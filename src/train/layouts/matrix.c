@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "step/schedule.h"
 #include "train/objective/objective.h"
 
 /* ---- which ---- */
@@ -86,10 +87,15 @@ static void add_contexts(layouts *all, const layout_trial *t, int ranks) {
         }
 }
 
+/* Of a micro-batch. */
+static int64_t rows_of(const layout_trial *t) {
+    const objective *o = objective_of(t->c);
+    return t->c->train.micro_batch_size / o->sequences * o->learned * t->c->train.seq_len;
+}
+
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     layouts all = {0};
-    const objective *o = objective_of(t->c);
-    int64_t rows = t->c->train.micro_batch_size / o->sequences * o->learned * t->c->train.seq_len;
+    int64_t rows = rows_of(t);
     for (int tp = 1; tp <= ranks; tp++) {
         if (ranks % tp != 0 || (tp > 1 && !layout_trial_divides(t, tp))) continue;
         layout l = {.dp = ranks / tp, .dp_replicate = 1, .tp = tp};
@@ -102,6 +108,58 @@ layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     for (int i = 1; ranks == 1 && i < 3; i++) add(&all, all.item[0]);
     *n = all.n;
     return all.item;
+}
+
+/* ---- layouts at random ---- */
+
+static int roll(layout_dice *d, int sides) {
+    return (int)(rng_u32(d->key, d->n++) % (uint32_t)sides);
+}
+
+/* A divisor of n. */
+static int draw_divisor(layout_dice *d, int n) {
+    int k = 1 + roll(d, n);
+    while (n % k) k = 1 + roll(d, n);
+    return k;
+}
+
+/* Every size is drawn by itself; whether they go together is asked afterwards. */
+static layout draw(layout_dice *d, int ranks) {
+    layout l = {.tp = draw_divisor(d, ranks)};
+    l.cp = draw_divisor(d, ranks / l.tp);
+    l.pp = draw_divisor(d, ranks / l.tp / l.cp);
+    l.dp = ranks / l.tp / l.cp / l.pp;
+    l.dp_replicate = draw_divisor(d, l.dp);
+    l.zero = roll(d, 4);
+    l.sp = roll(d, 2);
+    l.recompute = roll(d, 3);
+    l.cp_kind = roll(d, 3);
+    l.schedule = roll(d, SCHEDULES);
+    int needs = schedule_chunks_of((schedule_kind)l.schedule);
+    l.virtual = needs ? needs : 2;
+    return l;
+}
+
+static bool can_be_staged(const layout_trial *t, const layout *l, int64_t micro_batches) {
+    bool in_groups = l->schedule == CONFIG_PP_INTERLEAVED;
+    if (l->pp == 1) return l->schedule == CONFIG_PP_1F1B; /* chunks of one rank are the config's */
+    return (l->zero < 2 || l->schedule == CONFIG_PP_1F1B) &&
+           (!in_groups || micro_batches % l->pp == 0) &&
+           layout_trial_has_stages(t, l->pp * l->virtual);
+}
+
+static bool can_be(const layout_trial *t, const layout *l) {
+    int64_t all = t->c->train.global_batch_size / t->c->train.micro_batch_size;
+    return all % l->dp == 0 && can_be_staged(t, l, all / l->dp) &&
+           (l->tp == 1 || layout_trial_divides(t, l->tp)) &&
+           (!l->sp || (l->tp > 1 && rows_of(t) % l->tp == 0)) && layout_trial_shares_tokens(t, l);
+}
+
+layout layout_draw(const layout_trial *t, layout_dice *d, int ranks) {
+    layout l = draw(d, ranks);
+    while (!can_be(t, &l)) l = draw(d, ranks); /* dp alone always can */
+    if (l.pp == 1) l.virtual = 1;
+    return l;
 }
 
 /* ---- what must be equal ---- */

@@ -7,11 +7,19 @@
 #ifndef TRAIN_LAYOUT_MATRIX_H
 #define TRAIN_LAYOUT_MATRIX_H
 
+#include "base/rng.h"
 #include "comm/mesh.h"
 #include "train/layouts/layouts.h"
 
 /* All layouts of exactly `ranks` ranks that the model divides over; to be freed. */
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n);
+
+/* One of them at random, of those of all sizes that go together. A seed gives the same layouts everywhere. */
+typedef struct layout_dice {
+    rng_key key;
+    uint64_t n;
+} layout_dice;
+layout layout_draw(const layout_trial *t, layout_dice *d, int ranks);
 
 typedef struct layout_verdict {
     bool ok, exact;                /* exact: it had to be equal in every bit */
