@@ -129,7 +129,7 @@ void schedule_put_svg(strbuf *out, const schedule *s, int n) {
     snprintf(text, sizeof text, "%d stages, %d micro-batches", s->stages, s->micro_batches);
     svg_text(out, "t", 12, 26, text);
     for (int i = 0; i < ARRAY_LEN(keys); i++) svg_key(out, i, LEFT + 240 * i, 48, keys[i]);
-    if (chunks) svg_text(out, "s e", WIDTH - 20, 26, "paler: further chunks of a stage");
+    if (chunks) svg_text(out, "s e", WIDTH - 20, 26, "faded: further chunks of a stage");
     for (int i = 0; i < n; i++)
         put_schedule(out, &s[i], HEAD + 20 + i * (s->stages * ROW + GAP), scale);
     svg_close(out);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/arena.h"
+#include "base/text.h"
 
 /* Table 3 of Hoffmann et al.: parameters, tokens; and the sizes that they trained. */
 static const double FITTED_LOW = 70e6, FITTED_HIGH = 16e9;
@@ -91,17 +92,8 @@ static double value_of(const laws_run *r, law_of of) {
     return of == OF_COMPUTE ? compute(r) : of == OF_PARAMS ? body(r) : r->tokens;
 }
 
-/* "12.3M", "1.85T" */
-static const char *short_number(double x, char out[16]) {
-    static const char units[] = {' ', 'k', 'M', 'B', 'T', 'Q'};
-    int u = 0;
-    while (x >= 999.5 && u < (int)sizeof units - 1) x /= 1000, u++;
-    snprintf(out, 16, u ? "%.3g%c" : "%.3g", x, units[u]);
-    return out;
-}
-
 static const char *say(law_of of, double x, char out[16]) {
-    if (of != OF_COMPUTE) return short_number(x, out);
+    if (of != OF_COMPUTE) return text_short_number(x, out);
     snprintf(out, 16, "%.2g", x);
     return out;
 }
@@ -150,23 +142,23 @@ static void describe_optimal(const laws_run *r, strbuf *out) {
     strbuf_printf(
         out,
         "  %-22s %s parameters want %s tokens (Hoffmann et al. 2022%s); %s are %.3g times that",
-        "compute-optimal", short_number(r->params, a), short_number(most, b),
+        "compute-optimal", text_short_number(r->params, a), text_short_number(most, b),
         r->params < FITTED_LOW || r->params > FITTED_HIGH
             ? ", an extrapolation: fitted on 70M to 16B"
             : "",
-        short_number(r->tokens, c), ratio);
+        text_short_number(r->tokens, c), ratio);
     strbuf_puts(out, ratio > 1.5    ? ": over-trained, for cheap inference\n"
                      : ratio < 0.67 ? ": too few for so large a model\n"
                                     : "\n");
     strbuf_printf(out, "  %-22s with this compute (C = 6 N D = %.3g) %s on %s is best\n", "",
-                  compute(r), short_number(n, a), short_number(compute(r) / (6 * n), d));
+                  compute(r), text_short_number(n, a), text_short_number(compute(r) / (6 * n), d));
 }
 
 static void describe_law(const laws_run *r, const law *l, strbuf *out) {
     char outside[128], batch[16];
     say_outside(r, l, outside);
     strbuf_printf(out, "  %-22s ", l->source);
-    if (l->batch) strbuf_printf(out, "batch %s tokens, ", short_number(l->batch(r), batch));
+    if (l->batch) strbuf_printf(out, "batch %s tokens, ", text_short_number(l->batch(r), batch));
     if (l->lr(r) > 0)
         strbuf_printf(out, "lr %.2g", l->lr(r));
     else
@@ -182,5 +174,5 @@ void laws_describe(const laws_run *r, strbuf *out) {
     for (int i = 0; i < ARRAY_LEN(laws); i++) describe_law(r, &laws[i], out);
     if (r->batch > 0)
         strbuf_printf(out, "  %-22s batch %s tokens, lr %.2g\n", "this run",
-                      short_number(r->batch, batch), r->lr);
+                      text_short_number(r->batch, batch), r->lr);
 }
