@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,4 +140,12 @@ int text_nearest(const char *word, const char *const *words, int n) {
     }
     int allowed = 2 + 2 * ((int)strnlen(word, MAX_WORD) / 3);
     return best >= 0 && best_distance <= allowed ? best : -1;
+}
+
+const char *text_short_number(double x, char out[16]) {
+    static const char units[] = {' ', 'k', 'M', 'B', 'T'};
+    int u = 0;
+    while (x >= 999.5 && u < (int)sizeof units - 1) x /= 1000, u++;
+    snprintf(out, 16, u ? "%.3g%c" : "%.3g", x, units[u]);
+    return out;
 }

@@ -46,6 +46,8 @@ status train_run(config *c, const train_options *opt, err *e) ATH_MUST_USE;
 /* The plan of a config, made on the meta device without data: `athanor plan`, `train --dry-run`.
  * The caller frees the plan and closes the device. */
 status train_plan(config *c, dev *meta, plan **out, err *e) ATH_MUST_USE;
+/* The same of steps without data (`bench train`): c is trimmed to what these use. */
+status train_plan_trial(config *c, dev *meta, plan **out, err *e) ATH_MUST_USE;
 
 /* Computes loss and gradients of one batch of ids [B,T+1] from an .npy file, and writes the
  * gradients under Hugging Face names; no update. */

@@ -90,7 +90,7 @@ static const row rows[] = {
     {GAP "runs-on=server team=dense time=flexible device-hours=10" REST, "too-small", NULL,
      "smallest published", TRIAL},
     {GAP "runs-on=server team=dense time=flexible device-hours=276480" REST, "pretrain", "moe",
-     "4.96e+10 parameters", SEARCH "qwen3-30b-a3b"},
+     "49.6B parameters", SEARCH "qwen3-30b-a3b"},
     {RESEARCH "runs-on=server team=expert device-hours=10" REST, "pretrain", "moe", "device-hours",
      SEARCH "llama-3.2-1b"},
 };

@@ -30,6 +30,31 @@ expect 0 decide --prompting no --tuning no --reason research --question yes --ru
     --languages one --context short --device-hours 1000
 has out 'plan cost --hours 1000 --devices 8 --ablations 417 --debugging 167'
 
+has out 'plan search llama-3.2-1b cluster=h100-8 train.global_batch_size=512'
+# Without a budget the hours are a published run's, and it is said; each command says what it is for.
+expect 0 decide --prompting no --tuning no --reason production --need device --team first --languages one --context short
+has out 'no budget was told'
+has out 'cluster=h100-384 train.global_batch_size=768'
+has out 'whether it fits where it will run'
+expect 0 decide --prompting unknown
+has out 'MODEL: a folder of Hugging Face'
+
+# In a terminal it asks: words, their first letters, numbers; last the budget; and says how to say the same without questions.
+if command -v expect >/dev/null; then
+    last="decide in a terminal"
+    TERM=dumb command expect -f "$root/tests/cli/terminal.exp" 'n\n' '2\n' 'maybe\n' 'pro\n' 'dev\n' 'f\n' 'o\n' 'short\n' \
+        'much\n' '5760\n' -- "$athanor" decide >out 2>err || fail "$?"
+    tr -d '\r' <out >said && mv said out
+    has out 'One of the words, its first letters, or its number.'
+    has out 'A number of 1 or more'
+    has out '5.76k device-hours are'
+    has out 'The same again: athanor decide --prompting no --tuning no --reason production --need device --team first --languages one --context short --device-hours 5760'
+    # "d" begins two words of the need
+    TERM=dumb command expect -f "$root/tests/cli/terminal.exp" 'd\n' 'device\n' 'first\n' 'one\n' 'short\n' '\n' -- \
+        "$athanor" decide --prompting no --tuning no --reason production >out 2>err || fail "$?"
+    has out 'One of the words'
+fi
+
 # A model that has learned which words there are; the task asks for something else at first.
 make_data
 write_config c.yaml

@@ -42,6 +42,29 @@ near best_checkpoint_minutes 26.8328157 1e-4
 expect 1 plan cost --hours 1000 --devices 8 --preemptions-per-day 48 --checkpoint-every 600
 grep -q 'never ends' err || fail "$(cat err)"
 
+# Energy has the PUE. Spot devices: the main run with its preemptions at their price, beside the same run on devices that stay;
+# (1 - 1/60) (1 - 2/4) / (45/60) preemptions an hour are as dear.
+expect 0 plan cost --hours 1000 --devices 8 --pue 1.5 --json
+near kwh 1500 1e-6
+expect 0 plan cost --hours 276480 --devices 384
+grep -Eq 'money +1[0-9]{6} dollars' out || fail "$(cat out)"
+grep -q 'PUE of 1.2' out || fail "$(cat out)"
+spot="plan cost --hours 1000 --devices 8 --checkpoint 1 --restart 15 --price 4 --spot-price 2 --ablations 100"
+expect 0 $spot --preemptions-per-day 4 --json
+near dollars 2730.09709 1e-3
+near staying_dollars 4467.79661 1e-3
+near even_preemptions_per_day 15.7333333 1e-5
+expect 0 $spot --preemptions-per-day 4
+grep -q 'spot is 39 % cheaper, up to 15.7 preemptions a day' out || fail "$(cat out)"
+expect 0 $spot --preemptions-per-day 16
+grep -q 'dearer' out || fail "$(cat out)"
+expect 2 plan cost --hours 1000 --devices 8 --spot-price 2
+# Laws come with their sources, and say where they do not hold; a run that goes on from weights has none.
+expect 0 plan cost --params 3.0751B --tokens 11.1T
+grep -q 'DeepSeek LLM 2024 .*batch 12.3M tokens, lr 0.00038 .*extrapolation: fitted on C from 1e+17 to 2e+19' out || fail "$(cat out)"
+expect 0 plan cost --params 175B --tokens 3.7T
+grep -q 'want 3.7T tokens (Hoffmann et al. 2022, an extrapolation: fitted on 70M to 16B); 3.7T are 1 times' out || fail "$(cat out)"
+
 cat >m.yaml <<'Y'
 model: {preset: smollm2-1.7b}
 train: {seq_len: 2048, global_batch_size: 256, precision: bf16, tokens: 1B}
@@ -53,9 +76,27 @@ expect 0 plan cost m.yaml --price 3 --json
 near devices 16 0
 calc "$(field days out) > 0 && $(field days out) < 1" || fail "$(cat out)"
 calc "abs($(field dollars out) / ($(field all_hours out) * 3) - 1) < 1e-6" || fail "$(cat out)"
+grep -q '"over_training"' out || fail "no laws"
+expect 0 plan cost m.yaml train.objective=dpo --json
+grep -q '"over_training"' out && fail "laws of pretraining for another objective"
 expect 2 plan cost m.yaml --mfu 0.4
 expect 2 plan cost m.yaml cluster=null
 expect 2 plan cost
 expect 2 plan cost --params 3B
 expect 2 plan cost m.yaml --hours 3
+
+# How often each source is read: its share of the tokens by its own; what is not there yet is not counted.
+make_data
+write_config c.yaml
+expect 0 plan c.yaml 'data.train=[{path: set/train, weight: 3}, {path: set/valid}, {path: later}]' train.steps=400 --json
+tokens=$(grep -o '"path": "set/train", "tokens": [0-9]*' out | sed 's/.* //')
+calc "${tokens:-0} > 20000" || fail "no tokens of set/train: $(cat out)"
+epochs=$(grep -o "\"tokens\": $tokens.0, \"epochs\": [0-9.]*" out | sed 's/.* //')
+calc "abs(${epochs:-0} * $tokens / (400 * 8 * 32 * 3 / 5) - 1) < 1e-9" || fail "$epochs epochs"
+grep -q '"path": "set/valid".*"too_often": true' out || fail "$(cat out)"
+grep -q '"path": "later"' out && fail "epochs of what is not there"
+expect 0 plan c.yaml train.steps=4000
+grep -Eq 'train +[0-9.]+ epochs, worth [0-9.]+ of new tokens .*repeat too often' out || fail "$(cat out)"
+expect 0 plan c.yaml
+grep -q 'an extrapolation: fitted on 70M to 16B' out || fail "$(cat out)"
 finish

@@ -21,6 +21,13 @@ grep '"kept by stage 1"' s.json | tail -1 | grep -q '"passes": 0' || fail "somet
 expect 0 plan schedule zb-v --stages 2 --micro-batches 4 -o s.svg
 grep -q '<title>activations of 2 micro-batches at most</title>' s.svg || fail "no memory in the picture"
 
+# Numbers are whole or left out: micro-batch 10 is not 1.
+expect 0 plan schedule 1f1b --stages 2 --micro-batches 12
+grep -qF 'F10B9----F11B10---' out || fail "$(cat out)"
+expect 0 plan schedule 1f1b --stages 4 --micro-batches 16
+grep -qF '  0 |FFFF      B-FB-FB-F' out || fail "$(cat out)"
+has out "Micro-batches have no room for their numbers"
+
 expect 0 plan schedule --stages 64 --micro-batches 256
 grep -q 'Too long to be drawn' out || fail "64 stages are drawn"
 expect 2 plan schedule gpipe

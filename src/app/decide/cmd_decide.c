@@ -26,24 +26,71 @@ static void print_question(const compass_entry *q) {
         printf("  %d  %-14s %s\n", i + 1, q->choice[i].word, q->choice[i].means);
 }
 
-/* A word of the list, or its number. Until there is one, or the input ends. */
+/* Reads a line; ST_USAGE: the input ends. */
+static status read_line(const compass_entry *k, char line[128], err *e) {
+    printf("> ");
+    fflush(stdout);
+    if (!fgets(line, 128, stdin))
+        return err_at(e, ST_USAGE, k->name, "there is no answer to: %s", k->text);
+    line[strcspn(line, "\r\n")] = '\0';
+    return ST_OK;
+}
+
+/* The choice with that number, or the only one that begins so; NULL: none. */
+static const char *find_choice(const compass_entry *k, const char *line) {
+    double n = 0;
+    const char *found = NULL;
+    if (text_parse_number(line, &n))
+        return n >= 1 && n <= COMPASS_CHOICES ? k->choice[(int)n - 1].word : NULL;
+    for (int i = 0; *line && i < COMPASS_CHOICES && k->choice[i].word; i++) {
+        if (strcmp(k->choice[i].word, line) == 0) return k->choice[i].word;
+        if (strncmp(k->choice[i].word, line, strlen(line)) != 0) continue;
+        if (found) return NULL;
+        found = k->choice[i].word;
+    }
+    return found;
+}
+
+/* Until there is an answer, or the input ends. */
 static status ask(compass *c, compass_question q, err *e) {
     const compass_entry *k = &compass_questions[q];
     char line[128];
     print_question(k);
     for (;;) {
-        double n = 0;
-        printf("> ");
-        fflush(stdout);
-        if (!fgets(line, sizeof line, stdin))
-            return err_at(e, ST_USAGE, k->name, "there is no answer to: %s", k->text);
-        line[strcspn(line, "\r\n")] = '\0';
-        bool number = text_parse_number(line, &n) && n >= 1 && n <= COMPASS_CHOICES;
-        const char *word = number ? k->choice[(int)n - 1].word : line;
-        err why;
-        if (word && compass_answer(c, q, word, &why) == ST_OK) return ST_OK;
-        printf("One of the words, or its number.\n");
+        TRY(read_line(k, line, e));
+        const char *word = find_choice(k, line);
+        if (word) return compass_answer(c, q, word, e);
+        printf("One of the words, its first letters, or its number.\n");
     }
+}
+
+/* What a run may cost; an empty line: not known yet. */
+static status ask_budget(compass *c, err *e) {
+    static const compass_entry k = {.name = "device-hours",
+                                    .text = "How many hours of an H100, or of devices like it, can "
+                                            "the run take? (Enter: not known yet)"};
+    char line[128];
+    printf("\n%s\n", k.text);
+    for (;;) {
+        TRY(read_line(&k, line, e));
+        double hours = 0;
+        if (!*line) return ST_OK;
+        if (text_parse_number(line, &hours) && hours >= 1 && hours <= 1e12) {
+            c->device_hours = hours;
+            return ST_OK;
+        }
+        printf("A number of 1 or more, such as 5760: 8 devices for 30 days.\n");
+    }
+}
+
+static status ask_all(compass *c, err *e) {
+    printf("Answer with a word, its first letters, or its number. Nothing is trained yet.\n");
+    for (compass_question q = compass_next(c); q != ASK_COUNT; q = compass_next(c))
+        TRY(ask(c, q, e));
+    bool pretrains = strcmp(compass_decide(c).name, "pretrain") == 0;
+    if (pretrains && c->device_hours <= 0) TRY(ask_budget(c, e));
+    printf("\n");
+    return ST_OK;
 }
 
 static status missing(compass_question q, err *e) {
@@ -104,27 +151,75 @@ static void print_json(const compass *c, const compass_verdict *v) {
     cli_print_json(o);
 }
 
+/* What commands are for, and what stands for what in them. */
+static const struct {
+    const char *part, *means;
+} words[] = {{"athanor decide --try",
+              "what a model scores as it is, with examples, and after an adapter"},
+             {"athanor eval", "what a model answers, to see what is missing"},
+             {"athanor chat", "talk to it"},
+             {"athanor train", "trains; docs/teaching.md has such a config"},
+             {"athanor recipe", "the whole way once, small: from text to a model that talks"},
+             {"athanor plan search", "the best layout, and how long a step takes"},
+             {"athanor plan cost", "days, energy and money, with the work beside the run"},
+             {"athanor plan infer", "whether it fits where it will run, and how fast it writes"}},
+  stands[] = {
+      {" MODEL", "MODEL: a folder of Hugging Face, a .gguf file, or a run"},
+      {" TASKS", "TASKS: what is scored; docs/evaluation.md lists them, or a JSONL of your own"},
+      {" SCORE", "SCORE: what is good enough, 0.7 for example"},
+      {" FILE", "FILE: conversations to learn from, a JSONL"}};
+
+static void print_next(const compass_verdict *v) {
+    strbuf all = {0};
+    printf("next:\n");
+    for (int i = 0; i < v->nexts; i++) {
+        printf("  %s\n", v->next[i]);
+        for (int k = 0; k < ARRAY_LEN(words); k++)
+            if (strncmp(v->next[i], words[k].part, strlen(words[k].part)) == 0)
+                printf("      %s\n", words[k].means);
+        strbuf_printf(&all, "%s ", v->next[i]);
+    }
+    for (int k = 0; k < ARRAY_LEN(stands); k++)
+        if (strstr(strbuf_cstr(&all), stands[k].part)) printf("%s\n", stands[k].means);
+    strbuf_free(&all);
+}
+
 static void print_text(const compass_verdict *v) {
     printf("%s", says(v->name));
     if (v->architecture) printf(" a %s model.", v->architecture);
     printf("\n");
     for (int i = 0; i < v->reasons; i++) printf("  - %s\n", v->reason[i]);
-    printf("next:\n");
-    for (int i = 0; i < v->nexts; i++) printf("  %s\n", v->next[i]);
+    print_next(v);
+}
+
+/* The command that says the same without questions. */
+static void print_again(const compass *c) {
+    printf("\nThe same again: athanor decide");
+    for (int i = 0; i < ASK_COUNT; i++)
+        if (c->answer[i] != NO_ANSWER)
+            printf(" --%s %s", compass_questions[i].name,
+                   compass_questions[i].choice[c->answer[i]].word);
+    if (c->device_hours > 0) printf(" --device-hours %.12g", c->device_hours);
+    printf("\n");
 }
 
 static status decide(const cli_args *args, err *e) {
     compass c;
     TRY(read_answers(args, &c, e));
     bool terminal = !args->json && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-    for (compass_question q = compass_next(&c); q != ASK_COUNT; q = compass_next(&c))
-        TRY(terminal ? ask(&c, q, e) : missing(q, e));
+    compass_question open = compass_next(&c);
+    bool asks = terminal && open != ASK_COUNT;
+    if (asks)
+        TRY(ask_all(&c, e));
+    else if (open != ASK_COUNT)
+        return missing(open, e);
     TRY(compass_check(&c, e));
     compass_verdict v = compass_decide(&c);
     if (args->json)
         print_json(&c, &v);
     else
         print_text(&v);
+    if (asks) print_again(&c);
     return ST_OK;
 }
 

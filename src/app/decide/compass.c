@@ -159,10 +159,10 @@ status compass_check(const compass *c, err *e) {
     for (int i = 0; i < ASK_COUNT; i++) {
         if (c->answer[i] == seen.answer[i]) continue;
         if (i == ASK_RUNS_ON && is(c, ASK_NEED, "device")) continue;
-        err_at(e, ST_USAGE, compass_questions[i].name, "after the other answers nobody asks: %s",
-               compass_questions[i].text);
-        return err_hint(e, "leave --%s out, or look at the other answers again",
-                        compass_questions[i].name);
+        err_at(e, ST_USAGE, compass_questions[i].name,
+               "--%s does not matter here: after the other answers nobody asks \"%s\"",
+               compass_questions[i].name, compass_questions[i].text);
+        return err_hint(e, "leave it out, or look at the other answers again");
     }
     return ST_OK;
 }
@@ -289,17 +289,37 @@ static void size_of(const compass *c, compass_verdict *v) {
     v->flops = c->device_hours * 3600 * 990e12 * 0.3;
     v->params = sqrt(v->flops / 120);
     v->tokens = 20 * v->params;
+    char hours[16], params[16], tokens[16];
     because(v,
-            "%.3g device-hours are %.2g FLOPs: %.3g parameters on %.3g tokens; models that "
-            "many will use are smaller, and see far more",
-            c->device_hours, v->flops, v->params, v->tokens);
+            "%s device-hours are %.2g FLOPs: %s parameters on %s tokens; models that many will use "
+            "are smaller, and see far more",
+            text_short_number(c->device_hours, hours), v->flops,
+            text_short_number(v->params, params), text_short_number(v->tokens, tokens));
 }
 
-/* In the proportions of SmolLM3: 276,480 hours on 384 devices, 30 days, and ablations and debugging beside them. */
+enum { NODE = 8, MOST_DEVICES = 1 << 20 };
+static const double SMOLLM3_HOURS = 276480; /* 384 devices for 30 days */
+
+static double hours_of(const compass *c) {
+    return c->device_hours > 0 ? c->device_hours : SMOLLM3_HOURS;
+}
+
+/* Whole nodes that are done in 30 days. */
+static double devices_of(const compass *c) {
+    return fmin(NODE * ceil(hours_of(c) / (NODE * 30 * 24)), MOST_DEVICES);
+}
+
+/* On as many devices as the cost is of, with the least batch of 512 or more that they share. */
+static void say_search(const compass *c, const char *preset, compass_verdict *v) {
+    double devices = devices_of(c);
+    then(v,
+         "athanor plan search %s cluster=h100-%.0f train.global_batch_size=%.0f train.seq_len=4096",
+         preset, devices, devices * ceil(512 / devices));
+}
+
+/* In the proportions of SmolLM3, with ablations and debugging beside the main run. */
 static void say_cost(const compass *c, compass_verdict *v) {
-    enum { NODE = 8, MOST_DEVICES = 1 << 20 };
-    double hours = c->device_hours > 0 ? c->device_hours : 276480;
-    double devices = fmin(NODE * ceil(hours / (NODE * 30 * 24)), MOST_DEVICES);
+    double hours = hours_of(c), devices = devices_of(c);
     then(v, "athanor plan cost --hours %.12g --devices %.0f --ablations %.0f --debugging %.0f",
          hours, devices, hours * 5 / 12, hours / 6);
 }
@@ -324,8 +344,11 @@ static void decide_pretraining(const compass *c, compass_verdict *v) {
     }
     if (is(c, ASK_TEAM, "first")) then(v, "athanor recipe miniature");
     if (research) preset = "llama-3.2-1b";
-    then(v, "athanor plan search %s cluster=h100-64 train.global_batch_size=512 train.seq_len=4096",
-         preset);
+    if (c->device_hours <= 0)
+        because(v,
+                "no budget was told: the hours below are those of SmolLM3, a published run of 3B; "
+                "--device-hours says yours");
+    say_search(c, preset, v);
     say_cost(c, v);
     if (is(c, ASK_RUNS_ON, "edge") || is(c, ASK_NEED, "device"))
         then(v, "athanor plan infer %s cluster=phone --store Q4_0", preset);

@@ -5,6 +5,7 @@
 #include "app/frame/model_arg.h"
 #include "app/plan/by_formula.h"
 #include "app/plan/on_cluster.h"
+#include "app/plan/plan_laws.h"
 #include "interchange/where_runs.h"
 #include "interchange/open_model.h"
 #include "run/config/config_device.h"
@@ -30,16 +31,33 @@ static where_runs where_of(const config *c, const plan *p) {
     return w;
 }
 
-/* on: the cluster whose time is asked for; NULL: none. */
-static void print_plan(const cli_args *args, where_runs w, int64_t limit_bytes, const plan *p,
+/* What published laws say, and epochs by source. JSON: members of o; NULL: text. */
+static void put_laws(const config *c, const plan *p, json_t *o, strbuf *text) {
+    laws_run r;
+    if (!plan_laws_run(c, p, &r)) return;
+    json_t *epochs = plan_epochs_json(c, r.tokens);
+    if (o) {
+        json_object_set_new(o, "laws", laws_json(&r));
+        if (json_array_size(epochs)) json_object_set(o, "epochs", epochs);
+    } else {
+        laws_describe(&r, text);
+        plan_epochs_describe(epochs, text);
+    }
+    json_decref(epochs);
+}
+
+/* c: NULL: a GGUF file. on: the cluster whose time is asked for; NULL: none. */
+static void print_plan(const cli_args *args, const config *c, where_runs w, const plan *p,
                        const cluster *on) {
     clock_time t = {0};
+    int64_t limit_bytes = c ? c->train.memory_limit : 0;
     if (on) t = clock_step(p, on);
     if (args->json) {
         json_t *o = plan_json(p, limit_bytes), *live = plan_live_json(p);
         if (live) json_object_set_new(o, "live", live);
         if (on) json_object_set_new(o, "time", clock_json(&t, on));
         json_object_set_new(o, "runs", where_runs_json(&w));
+        if (c) put_laws(c, p, o, NULL);
         cli_print_json(o);
         return;
     }
@@ -48,6 +66,7 @@ static void print_plan(const cli_args *args, where_runs w, int64_t limit_bytes, 
     strbuf_puts(&text, "  where it will run\n");
     where_runs_describe(&w, &text);
     if (on) clock_describe(&t, on, &text);
+    if (c) put_laws(c, p, NULL, &text);
     printf("%s", strbuf_cstr(&text));
     strbuf_free(&text);
 }
@@ -65,7 +84,7 @@ static status plan_gguf(const cli_args *args, err *e) {
     }
     if (p) {
         model_config mc = gguf_model_hf_config(m.gguf);
-        print_plan(args, where_runs_of(&mc, m.tok), 0, p, NULL);
+        print_plan(args, NULL, where_runs_of(&mc, m.tok), p, NULL);
         st = plan_check_fits(p, 0, e);
         if (st == ST_MEMORY) st = say_too_large(args, false, e);
     }
@@ -87,9 +106,7 @@ static status cmd_plan(const cli_args *args, err *e) {
     if (st == ST_OK) st = config_open_meta(c, &meta, e);
     if (st == ST_OK) {
         st = train_plan(c, meta, &p, e);
-        if (p)
-            print_plan(args, where_of(c, p), c->train.memory_limit, p,
-                       c->cluster && p->spec.train_B ? &on : NULL);
+        if (p) print_plan(args, c, where_of(c, p), p, c->cluster && p->spec.train_B ? &on : NULL);
         if (p && st == ST_MEMORY) st = say_too_large(args, c->train.memory_limit > 0, e);
         plan_free(p);
         dev_close(meta);

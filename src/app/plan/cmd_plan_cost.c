@@ -6,12 +6,13 @@
 #include "app/frame/cli.h"
 #include "app/frame/model_arg.h"
 #include "app/plan/on_cluster.h"
+#include "app/plan/plan_laws.h"
 #include "base/json.h"
 #include "plan/clock/cost.h"
 #include "run/config/config_device.h"
 #include "train/train.h"
 
-static const double DAY = 86400;
+static const double DAY = 86400, PUE = 1.2;
 
 /* ---- what is asked ---- */
 
@@ -27,6 +28,8 @@ static status read_numbers(const cli_args *args, cost_wish *w, err *e) {
     TRY(cli_num(args, "evaluation", 0, 0, 1e12, &w->evaluation_hours, e));
     TRY(cli_num(args, "debugging", 0, 0, 1e12, &w->debug_hours, e));
     TRY(cli_num(args, "price", w->dollars_per_hour, 0, 1e9, &w->dollars_per_hour, e));
+    TRY(cli_num(args, "spot-price", 0, 0.0001, 1e9, &w->spot_per_hour, e));
+    TRY(cli_num(args, "pue", PUE, 1, 10, &w->pue, e));
     w->preemptions_per_hour /= 24;
     w->deadline_s = days * DAY;
     w->checkpoint_every_s = every * 60;
@@ -79,7 +82,7 @@ static double steps_of(const config *c, const clock_time *t) {
     return (double)c->train.steps;
 }
 
-static status read_clocked(config *c, cost_wish *w, err *e) {
+static status read_clocked(config *c, cost_wish *w, laws_run *laws, err *e) {
     cluster on;
     dev *meta;
     plan *p = NULL;
@@ -98,6 +101,7 @@ static status read_clocked(config *c, cost_wish *w, err *e) {
         w->params = (double)model_active_params(&p->spec.model, p->store);
         w->tokens = w->steps * t.tokens;
         w->mfu = clock_mfu(&t);
+        if (!plan_laws_run(c, p, laws)) laws->tokens = 0;
         w->dollars_per_hour = on.dollars_per_hour;
         w->watts = on.watts;
         w->peak_flops = t.peak_flops;
@@ -108,7 +112,7 @@ static status read_clocked(config *c, cost_wish *w, err *e) {
     return st;
 }
 
-static status read_config(const cli_args *args, cost_wish *w, err *e) {
+static status read_config(const cli_args *args, cost_wish *w, laws_run *laws, err *e) {
     config *c;
     TRY(model_arg_load(args->inputs[0], args, &c, e));
     status st = ST_OK;
@@ -116,14 +120,14 @@ static status read_config(const cli_args *args, cost_wish *w, err *e) {
         err_at(e, ST_USAGE, "cluster", "for which cluster? The config names none");
         st = err_hint(e, "add cluster=h100-64, for example");
     }
-    if (st == ST_OK) st = read_clocked(c, w, e);
+    if (st == ST_OK) st = read_clocked(c, w, laws, e);
     config_free(c);
     return st;
 }
 
 /* ---- what is said ---- */
 
-static json_t *sum_json(const cost_wish *w, const cost_sum *s) {
+static json_t *sum_json(const cost_wish *w, const cost_sum *s, const laws_run *laws) {
     json_t *o = json_pack(
         "{s:f,s:f,s:f,s:f,s:i,s:o,s:o,s:o,s:f,s:o,s:o,s:o}", "flops", s->flops, "tokens", w->tokens,
         "params", w->params, "tokens_per_param", s->tokens_per_param, "devices", w->devices, "days",
@@ -137,12 +141,38 @@ static json_t *sum_json(const cost_wish *w, const cost_sum *s) {
     if (s->speed_up > 0)
         json_object_set_new(
             o, "amdahl", json_pack("{s:f,s:f}", "speed_up", s->speed_up, "limit", s->speed_limit));
+    if (s->staying_dollars > 0)
+        json_object_set_new(o, "spot",
+                            json_pack("{s:f,s:f}", "staying_dollars", s->staying_dollars,
+                                      "even_preemptions_per_day", 24 * s->even_per_hour));
+    if (laws->params > 0 && laws->tokens > 0) json_object_set_new(o, "laws", laws_json(laws));
     if (s->best_checkpoint_s > 0)
         json_object_set_new(o, "best_checkpoint_minutes", json_real(s->best_checkpoint_s / 60));
     return o;
 }
 
-static void print_sum(const cost_wish *w, const cost_sum *s) {
+static void print_money(const cost_wish *w, const cost_sum *s) {
+    bool spot = w->spot_per_hour > 0;
+    if (s->dollars > 0)
+        printf("  %-22s %12.0f dollars, at %.2f for a device and hour\n", "money", s->dollars,
+               spot ? w->spot_per_hour : w->dollars_per_hour);
+    if (!spot || s->staying_dollars <= 0) return;
+    printf("  %-22s %12.0f dollars at %.2f on devices that stay: spot is %.0f %% %s", "",
+           s->staying_dollars, w->dollars_per_hour, 100 * fabs(1 - s->dollars / s->staying_dollars),
+           s->dollars < s->staying_dollars ? "cheaper" : "dearer");
+    if (s->even_per_hour > 0) printf(", up to %.1f preemptions a day", 24 * s->even_per_hour);
+    printf("\n");
+}
+
+static void print_laws(const laws_run *r) {
+    strbuf text = {0};
+    if (r->params <= 0 || r->tokens <= 0) return;
+    laws_describe(r, &text);
+    printf("%s", strbuf_cstr(&text));
+    strbuf_free(&text);
+}
+
+static void print_sum(const cost_wish *w, const cost_sum *s, const laws_run *laws) {
     if (s->flops > 0)
         printf("%.3g FLOPs (6 N D: %.3g parameters, %.3g tokens, %.0f for each parameter)\n",
                s->flops, w->params, w->tokens, s->tokens_per_param);
@@ -158,10 +188,12 @@ static void print_sum(const cost_wish *w, const cost_sum *s) {
     if (s->overhead_hours > 0)
         printf("  %-22s %12.0f, %.0f %% of the main run; %.0f in all\n", "beside it",
                s->overhead_hours, 100 * s->overhead_hours / s->device_hours, s->all_hours);
-    if (s->kwh > 0) printf("  %-22s %12.0f kWh\n", "energy", s->kwh);
-    if (s->dollars > 0)
-        printf("  %-22s %12.0f dollars, at %.2f for a device and hour\n", "money", s->dollars,
-               w->dollars_per_hour);
+    if (s->kwh > 0)
+        printf(
+            "  %-22s %12.0f kWh, at %.0f W for a device with its share of the machine and a PUE of "
+            "%.3g\n",
+            "energy", s->kwh, w->watts, w->pue);
+    print_money(w, s);
     if (s->devices_needed)
         printf("  %-22s %12d devices for %.1f days%s\n", "to be done in time", s->devices_needed,
                w->deadline_s / DAY, w->serial > 0 ? ", if all work were shared" : "");
@@ -172,11 +204,13 @@ static void print_sum(const cost_wish *w, const cost_sum *s) {
         printf("No hours are set aside for ablations, evaluation and debugging: in a published run "
                "of 3B they took 58 %% of\n"
                "the main run (--ablations, --evaluation, --debugging).\n");
+    print_laws(laws);
 }
 
 static status cmd_plan_cost(const cli_args *args, err *e) {
     cost_wish w = {.devices = 0};
     cost_sum s;
+    laws_run laws = {.tokens = 0};
     static const char *const keys[] = {"cluster", NULL};
     bool hours = cli_has(args, "hours"), by_hand = hours || cli_has(args, "params");
     if (by_hand == (args->n_inputs == 1) || (!hours && by_hand != cli_has(args, "tokens"))) {
@@ -184,7 +218,8 @@ static status cmd_plan_cost(const cli_args *args, err *e) {
         return err_hint(e, "athanor plan cost --params 3B --tokens 11T --devices 384");
     }
     if (by_hand) TRY(cli_check_overrides(args, keys, e));
-    TRY(by_hand ? read_by_hand(args, &w, e) : read_config(args, &w, e));
+    TRY(by_hand ? read_by_hand(args, &w, e) : read_config(args, &w, &laws, e));
+    if (by_hand) laws = (laws_run){.params = w.params, .tokens = w.tokens};
     TRY(read_numbers(args, &w, e));
     TRY(cost_reckon(&w, &s, e));
     if (isinf(s.run_s)) {
@@ -193,9 +228,9 @@ static status cmd_plan_cost(const cli_args *args, err *e) {
         return err_hint(e, "save more often (--checkpoint-every), or start faster (--restart)");
     }
     if (args->json)
-        cli_print_json(sum_json(&w, &s));
+        cli_print_json(sum_json(&w, &s, &laws));
     else
-        print_sum(&w, &s);
+        print_sum(&w, &s, &laws);
     return ST_OK;
 }
 
@@ -208,6 +243,8 @@ static const cli_option options[] = {
     {"tflops", "X", "without a config: peak of a device (that of the cluster)"},
     {"days", "X", "in how many days it is to be done: how many devices that takes"},
     {"price", "X", "dollars for a device and hour (those of the cluster)"},
+    {"spot-price", "X", "dollars for a device and hour that may be taken away"},
+    {"pue", "X", "energy of the data centre for each unit that its machines take (1.2)"},
     {"serial", "X", "share of the work that more devices do not make shorter"},
     {"preemptions-per-day", "X", "of the whole group (0)"},
     {"checkpoint-every", "MIN", "minutes between checkpoints (60)"},
@@ -218,7 +255,9 @@ static const cli_option options[] = {
     {"debugging", "H", "device-hours of debugging, and of runs that were thrown away"},
     {0}};
 
-static const cli_rule rules[] = {{"devices", CLI_NEEDS, "params|hours", NULL},
+static const cli_rule rules[] = {{"spot-price", CLI_NEEDS, "preemptions-per-day",
+                                  "how often such devices are taken away, of the whole group"},
+                                 {"devices", CLI_NEEDS, "params|hours", NULL},
                                  {"mfu", CLI_NEEDS, "params", NULL},
                                  {"tflops", CLI_NEEDS, "params", NULL},
                                  {"serial", CLI_NEEDS, "params", NULL},

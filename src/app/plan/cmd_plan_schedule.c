@@ -9,7 +9,7 @@
 #include "app/plan/schedule_picture.h"
 #include "base/file.h"
 
-enum { MOST_STAGES = 1024, MOST_MICRO_BATCHES = 65536, TERMINAL_UNITS = 60 };
+enum { MOST_STAGES = 1024, MOST_MICRO_BATCHES = 65536, TERMINAL_LETTERS = 120 };
 
 /* ---- what is asked ---- */
 
@@ -119,23 +119,32 @@ static void print_table(const schedule *s, int n) {
                s[i].chunks / s[i].stages, s[i].end, 100 * s[i].bubble, most_kept(&s[i]));
 }
 
+static bool fit(const schedule *s, int n, double unit, int each) {
+    for (int i = 0; i < n; i++)
+        if (schedule_letters(&s[i], unit, each) > TERMINAL_LETTERS) return false;
+    return true;
+}
+
 static void print_all(const schedule *s, int n, const wish *w) {
     strbuf text = {0};
     print_table(s, n);
     double unit = fmin(fmin(w->times.work[WORK_FORWARD], w->times.work[WORK_INPUT]),
                        w->times.work[WORK_WEIGHT]);
-    bool fits = true;
-    for (int i = 0; i < n; i++) fits &= schedule_letters(&s[i], unit) <= 2 * TERMINAL_UNITS;
+    int each = 1 + snprintf(NULL, 0, "%d", s->micro_batches - 1);
+    if (!fit(s, n, unit, each)) each = 1;
+    bool fits = fit(s, n, unit, each);
     for (int i = 0; i < n && fits; i++) {
         strbuf_printf(&text, "\n%s\n", schedule_name(s[i].kind));
-        schedule_draw(&text, &s[i], unit);
+        schedule_draw(&text, &s[i], unit, each);
     }
     printf("%s", strbuf_cstr(&text));
     strbuf_free(&text);
     if (fits)
         printf("\nF forward, B backward: I the gradient of a chunk's input, W of its weights; "
                "small letters: a stage's further "
-               "chunks.\n");
+               "chunks.%s\n",
+               each > 1 ? ""
+                        : "\nMicro-batches have no room for their numbers: -o OUT.svg has them.");
     else
         printf("\nToo long to be drawn here: -o OUT.svg draws it, -o OUT.json is a trace for "
                "Perfetto.\n");

@@ -12,23 +12,25 @@ static const char LETTER[WORKS] = {'F', 'B', 'I', 'W'};
 
 /* ---- in a terminal ---- */
 
-int schedule_letters(const schedule *s, double unit) {
-    double letters = 2 * s->end / unit * s->chunks / s->stages;
+int schedule_letters(const schedule *s, double unit, int each) {
+    double letters = each * s->end / unit * s->chunks / s->stages;
     return letters < 1e6 ? (int)lrint(letters) : 1000000;
 }
 
-/* "F3", "f3" for a further chunk of a stage; of a longer piece the rest is a line. */
-static void draw_item(char *line, int from, int to, const schedule *s, const schedule_item *it) {
+/* "F3", "f3" for a further chunk of a stage; of a longer piece the rest is a line. A number is whole or left out: "F1" is not F12. */
+static void draw_item(char *line, int from, int to, const schedule *s, const schedule_item *it,
+                      bool numbers) {
     char text[16];
     char letter = LETTER[it->work];
     snprintf(text, sizeof text, "%c%d", it->chunk < s->stages ? letter : letter + ('a' - 'A'),
              it->micro_batch);
     int len = (int)strlen(text);
+    if (!numbers || len > to - from) len = 1;
     for (int i = from; i < to; i++) line[i] = i - from < len ? text[i - from] : '-';
 }
 
-void schedule_draw(strbuf *out, const schedule *s, double unit) {
-    int letters = schedule_letters(s, unit);
+void schedule_draw(strbuf *out, const schedule *s, double unit, int each) {
+    int letters = schedule_letters(s, unit, each);
     double scale = letters / s->end;
     char *line = xmalloc((size_t)letters + 1);
     for (int i = 0; i < s->stages; i++) {
@@ -36,7 +38,8 @@ void schedule_draw(strbuf *out, const schedule *s, double unit) {
         line[letters] = '\0';
         for (int k = 0; k < s->stage[i].n; k++) {
             const schedule_item *it = &s->stage[i].item[k];
-            draw_item(line, (int)lrint(it->begin * scale), (int)lrint(it->end * scale), s, it);
+            draw_item(line, (int)lrint(it->begin * scale), (int)lrint(it->end * scale), s, it,
+                      each > 1);
         }
         strbuf_printf(out, "%3d |%s|\n", i, line);
     }
@@ -63,9 +66,9 @@ static void put_item(strbuf *out, const schedule *s, const schedule_item *it, do
     double x = LEFT + it->begin * scale, width = (it->end - it->begin) * scale;
     strbuf_printf(out, "<g class=\"c\"><title>%s of micro-batch %d, chunk %d</title>",
                   words[it->work], it->micro_batch, it->chunk);
-    strbuf_printf(out, "<rect class=\"b%d\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"%s/>",
-                  colors[it->work], x, y, width > 0.6 ? width - 0.5 : width, WORK_ROW - 3,
-                  it->chunk < s->stages ? "" : " fill-opacity=\"0.55\"");
+    strbuf_printf(out, "<rect class=\"b%d%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"/>",
+                  colors[it->work], it->chunk < s->stages ? "" : " p", x, y,
+                  width > 0.6 ? width - 0.5 : width, WORK_ROW - 3);
     char number[16];
     snprintf(number, sizeof number, "%d", it->micro_batch);
     if (width >= NUMBER_ROOM) svg_text(out, "v m", x + width / 2, y + WORK_ROW - 7, number);
@@ -97,7 +100,7 @@ static void put_kept(strbuf *out, const schedule *s, int stage, double y, double
 
 static void put_schedule(strbuf *out, const schedule *s, double y, double scale) {
     char text[128];
-    snprintf(text, sizeof text, "%s: %.4g, waiting %.1f %%", schedule_name(s->kind), s->end,
+    snprintf(text, sizeof text, "%s: time %.4g, waiting %.1f %%", schedule_name(s->kind), s->end,
              100 * s->bubble);
     svg_text(out, "h", LEFT, y - 8, text);
     for (int i = 0; i < s->stages; i++) {
@@ -113,17 +116,20 @@ static void put_schedule(strbuf *out, const schedule *s, double y, double scale)
 
 void schedule_put_svg(strbuf *out, const schedule *s, int n) {
     static const char *const keys[] = {"forward", "backward, or its input's part",
-                                       "the weights' part; paler: further chunks",
-                                       "activations kept"};
+                                       "its weights' part", "activations kept"};
     double longest = 0;
-    for (int i = 0; i < n; i++) longest = fmax(longest, s[i].end);
+    bool chunks = false;
+    for (int i = 0; i < n; i++) {
+        longest = fmax(longest, s[i].end);
+        chunks |= s[i].chunks > s[i].stages;
+    }
     double scale = (WIDTH - LEFT - 20) / longest;
     svg_open(out, WIDTH, HEAD + n * (s->stages * ROW + GAP), "Pipeline schedules");
     char text[96];
     snprintf(text, sizeof text, "%d stages, %d micro-batches", s->stages, s->micro_batches);
     svg_text(out, "t", 12, 26, text);
-    for (int i = 0; i < ARRAY_LEN(keys); i++)
-        svg_key(out, i, LEFT + 240 * i + (i == 3) * 60, 48, keys[i]);
+    for (int i = 0; i < ARRAY_LEN(keys); i++) svg_key(out, i, LEFT + 240 * i, 48, keys[i]);
+    if (chunks) svg_text(out, "s e", WIDTH - 20, 26, "faded: further chunks of a stage");
     for (int i = 0; i < n; i++)
         put_schedule(out, &s[i], HEAD + 20 + i * (s->stages * ROW + GAP), scale);
     svg_close(out);

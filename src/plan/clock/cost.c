@@ -10,6 +10,17 @@ static double lost_share(const cost_wish *w) {
     return rate * (every / 2 + w->restart_s) + (every > 0 ? w->checkpoint_s / every : 0);
 }
 
+/* The main run on spot devices beside the same on devices that stay; what is beside it is done on the latter. */
+static void reckon_spot(const cost_wish *w, cost_sum *out) {
+    double every = w->checkpoint_every_s, kept = 1 - (every > 0 ? w->checkpoint_s / every : 0);
+    double beside = out->overhead_hours * w->dollars_per_hour;
+    out->dollars = out->device_hours * w->spot_per_hour + beside;
+    out->staying_dollars = out->ideal_s / kept / HOUR * w->devices * w->dollars_per_hour + beside;
+    double cheaper = 1 - w->spot_per_hour / w->dollars_per_hour;
+    if (cheaper > 0 && every / 2 + w->restart_s > 0)
+        out->even_per_hour = kept * cheaper / (every / 2 + w->restart_s) * HOUR;
+}
+
 status cost_reckon(const cost_wish *w, cost_sum *out, err *e) {
     *out = (cost_sum){.flops = 6 * w->params * w->tokens,
                       .tokens_per_param = w->params > 0 ? w->tokens / w->params : 0};
@@ -26,8 +37,9 @@ status cost_reckon(const cost_wish *w, cost_sum *out, err *e) {
     out->device_hours = out->run_s / HOUR * w->devices;
     out->overhead_hours = w->ablation_hours + w->evaluation_hours + w->debug_hours;
     out->all_hours = out->device_hours + out->overhead_hours;
-    out->kwh = out->all_hours * w->watts / 1e3;
+    out->kwh = out->all_hours * w->watts * w->pue / 1e3;
     out->dollars = out->all_hours * w->dollars_per_hour;
+    if (w->spot_per_hour > 0) reckon_spot(w, out);
     double shared = w->serial > 0 && rate > 0 && w->step_s <= 0
                         ? out->flops / rate / (1 - lost) /* as if all were shared */
                         : out->run_s * w->devices;

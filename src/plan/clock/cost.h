@@ -4,9 +4,15 @@
  *   devices for a date    C / (peak x MFU x time), rounded up: where all work is shared
  *   Amdahl                n devices with a serial share s are 1 / (s + (1 - s) / n) times as fast as one (1967); days, hours and
  *                         money have it
+ *   energy                hours x watts of a device with its share of the machine x PUE, the share of a data centre that is not
+ *                         the machines' (cooling, conversion)
  *   preemptions           they come at a rate of r an hour, of the whole group. Each loses half of what is between two
  *                         checkpoints, and the time to start again: with writing w every t hours, the run takes
  *                         1 / (1 - r (t / 2 + restart) - w / t) times as long. The best t is sqrt(2 w / r) (Young 1974)
+ *
+ *   spot                  devices at a lower price that may be taken away: the main run on them has the preemptions, at their
+ *                         price; on devices that stay it has none. With that writing they cost the same at a rate r of
+ *                         (1 - w / t) (1 - spot / price) / (t / 2 + restart)
  *
  * The ledger is what a run's budget holds beside the main run: ablations, evaluation, debugging. A budget without a buffer for
  * these is told of: in a published run of 3B they took 58 % of the main run's hours. */
@@ -27,6 +33,8 @@ typedef struct cost_wish {
     double checkpoint_every_s, checkpoint_s, restart_s;
     double ablation_hours, evaluation_hours, debug_hours; /* device-hours beside the main run */
     double dollars_per_hour, watts;                       /* of a device; 0: unknown */
+    double spot_per_hour; /* dollars of a device that may be taken away; 0: there are none */
+    double pue;
     char device[DEV_NAME_MAX];
 } cost_wish;
 
@@ -37,6 +45,8 @@ typedef struct cost_sum {
     double device_hours; /* of the main run */
     double overhead_hours, all_hours;
     double kwh, dollars, tokens_per_param;
+    /* with spot devices: what the same costs on devices that stay, and the preemptions an hour at which spot is no cheaper */
+    double staying_dollars, even_per_hour;
     int devices_needed; /* for the deadline; 0: none was given */
     double best_checkpoint_s;
     double speed_up,

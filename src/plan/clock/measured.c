@@ -60,6 +60,16 @@ static bool starts(const char *s, const char *with) {
     return strncmp(s, with, strlen(with)) == 0;
 }
 
+/* As this program calls it, in rows of its own. */
+static bool own_schedule(const char *name, sketch_layout *l) {
+    for (schedule_kind kind = 0; kind < SCHEDULES; kind++) {
+        if (strcmp(name, schedule_name(kind)) != 0) continue;
+        l->schedule = kind;
+        return true;
+    }
+    return false;
+}
+
 static bool schedule_of(const record *r, sketch_layout *l) {
     const char *name = text_of(r, "schedule");
     int v = int_of(r, "vpp", 1);
@@ -71,7 +81,7 @@ static bool schedule_of(const record *r, sketch_layout *l) {
     } else if (strcmp(name, "ZB-1p") == 0 || strcmp(name, "ZB-H1") == 0)
         l->schedule = SCHEDULE_ZB_H1;
     else if (*name && strcmp(name, "1F1B") != 0)
-        return false;
+        return own_schedule(name, l);
     return true;
 }
 
@@ -126,7 +136,9 @@ static bool layout_of(const record *r, measured_row *to) {
                        : starts(recompute, "selective") ? RECOMPUTE_SELECTIVE
                                                         : RECOMPUTE_NONE;
     to->fp8 = starts(precision, "fp8");
-    bool known = !*precision || starts(precision, "bf16") || starts(precision, "fp16") || to->fp8;
+    to->fp32 = starts(precision, "fp32");
+    bool known = !*precision || starts(precision, "bf16") || starts(precision, "fp16") ||
+                 to->fp32 || to->fp8;
     return known && l->micro_batches > 0 &&
            (l->schedule != SCHEDULE_INTERLEAVED || l->micro_batches % l->pp == 0);
 }
@@ -152,8 +164,10 @@ static int number_for(json_t *table, const char *key) {
 static status make_sketch(const rows_reading *k, const json_t *model, double seq,
                           const measured_row *x, sketch *out, err *e) {
     measured_rows *r = k->rows;
-    plan_spec spec = {
-        .compute = DT_BF16, .T = (int)seq, .train_B = 1, .optim = optim_find("adamw")};
+    plan_spec spec = {.compute = x->fp32 ? DT_F32 : DT_BF16,
+                      .T = (int)seq,
+                      .train_B = 1,
+                      .optim = optim_find("adamw")};
     json_t *few = json_copy((json_t *)(uintptr_t)model);
     const char *layers = json_object_get(few, "n_layer") ? "n_layer" : "num_hidden_layers";
     int n = (int)json_integer_value(json_object_get(few, layers));
@@ -220,8 +234,8 @@ static int whose_of(const record *r) {
     static const struct {
         const char *word;
         int whose;
-    } known[] = {
-        {"torchtitan", 3}, {"Korthikanti", 2}, {"Megatron", 2}, {"nanotron", 1}, {"smollm", 1}};
+    } known[] = {{"athanor", 0},  {"torchtitan", 3}, {"Korthikanti", 2},
+                 {"Megatron", 2}, {"nanotron", 1},   {"smollm", 1}};
     for (int i = 0; i < ARRAY_LEN(known); i++)
         if (strstr(text_of(r, "source"), known[i].word)) return known[i].whose;
     return *text_of(r, "status")
@@ -248,8 +262,8 @@ static bool take(rows_reading *k, const record *rec, int line) {
     seq /= x.cp; /* of a rank; what is of the whole sequence is put in where the row is predicted */
     x.batch = x.layout.micro_batches * x.layout.dp * x.layout.key.micro_batch;
     x.cell = number_for(r->cell_key, key);
-    snprintf(key, sizeof key, "%d %s %g %d %d %d", x.device, text, seq, x.layout.key.tp,
-             x.layout.key.micro_batch, x.layout.key.recompute);
+    snprintf(key, sizeof key, "%d %s %g %d %d %d %d", x.device, text, seq, x.layout.key.tp,
+             x.layout.key.micro_batch, x.layout.key.recompute, (int)x.fp32);
     free(text);
     x.sketch = find_sketch(k, key, model, seq, &x);
     json_decref(model);
@@ -258,8 +272,9 @@ static bool take(rows_reading *k, const record *rec, int line) {
     x.ok = !*state || strcmp(state, "ok") == 0;
     x.tok_per_s_gpu = x.ok ? measured_rate(rec, &x, seq) : 0;
     x.measured_bytes = number_of(rec, "gpu_mem_GB", number_of(rec, "mem_GB", 0)) * 1e9;
+    if (x.measured_bytes <= 0) x.measured_bytes = number_of(rec, "mem_GiB", 0) * (1 << 30);
     /* a class of one published table, which tells how rows ended: nanotron's */
-    x.stalls = x.layout.zero == 0 && x.layout.pp > 1 && x.nodes > 1 && *state;
+    x.stalls = x.whose == 1 && x.layout.zero == 0 && x.layout.pp > 1 && x.nodes > 1 && *state;
     r->row = arena_grow(r->a, r->row, r->n, &r->cap, sizeof x);
     r->row[r->n++] = x;
     return true;
@@ -296,7 +311,7 @@ status measured_parse(measured_rows *out, const char *path, const char *text, si
         .a = arena_new("rows"), .sketch_key = json_object(), .cell_key = json_object()};
     out->device = ARENA_ARRAY(out->a, cluster, MOST_DEVICES);
     if (c) out->c = out->device[out->n_devices++] = *c;
-    TRY(dev_open_meta(&meta, DEV_CUDA, 1, e));
+    TRY(dev_open_meta(&meta, c ? c->kind : DEV_CUDA, 1, e));
     rows_reading k = {out, meta, c != NULL};
     status st = read_all(&k, path, text, n, e);
     dev_close(meta);

@@ -16,7 +16,8 @@ typedef struct measured_row {
     sketch_layout layout;
     int nodes, gpus, line;
     int cp; /* context-parallel ranks: the layout's dp counts them, its sequences are divided by them */
-    bool fp8; /* products of 8 bits */
+    bool fp8;  /* products of 8 bits */
+    bool fp32; /* else 16 bits */
     int device;
     int whose;             /* run it was, as its source says */
     int64_t batch;         /* sequences of a step */

@@ -4,7 +4,8 @@
  * 362, RTX 4090 165 (NVIDIA's data sheets; the published 3,960 of H100 in FP8 is with sparsity). fp32 products take TF32.
  * Latencies: NCCL's least all-reduce on 8 x H100 is 12.9 us in a node, 55.5 over two nodes and 235 over 16 (EFA); with the
  * steps of a tree (network.h) that is some 2 and 25 us a message. Prices: on-demand rates of large providers in 2025, a device
- * with its share of the machine; watts likewise. */
+ * with its share of the machine (H100: an eighth of AWS's p5.48xlarge since June 2025; small providers take 2 to 3, and spot
+ * devices of large ones cost 2 to 2.5; H200: of its capacity blocks of p5e); watts likewise. */
 #include <string.h>
 
 #include "plan/clock/cluster.h"
@@ -21,9 +22,9 @@ typedef struct preset {
 #define SHEET "NVIDIA data sheet; "
 static const preset presets[] = {
     {"h100", "NVIDIA H100 SXM 80GB", SHEET "NVLink 4, 400 Gb/s a GPU", 989.5, 494.7, 80, 3350, 8,
-     450, 2, 50, 12, 2.5, 1000, 0},
+     450, 2, 50, 12, 3.9, 1000, 0},
     {"h200", "NVIDIA H200 SXM 141GB", SHEET "NVLink 4, 400 Gb/s a GPU", 989.5, 494.7, 141, 4800, 8,
-     450, 2, 50, 12, 3.5, 1000, 0},
+     450, 2, 50, 12, 5.4, 1000, 0},
     {"a100", "NVIDIA A100 SXM 80GB", SHEET "NVLink 3, 200 Gb/s a GPU", 312, 156, 80, 2039, 8, 300,
      2, 25, 12, 1.6, 650, 0},
     {"a100-40g", "NVIDIA A100 SXM 40GB", SHEET "NVLink 3, 200 Gb/s a GPU", 312, 156, 40, 1555, 8,

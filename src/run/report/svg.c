@@ -98,12 +98,12 @@ static const char STYLE[] =
     ".g{stroke:" SVG_LINE "}.a{stroke:" SVG_SOFT "}.f{fill:" SVG_LINE "}"
     ".b0{fill:#4e8fc7}.b1{fill:#e08a3c}.b2{fill:#5aa469}.b3{fill:#b07cc6}.b4{fill:#d1655d}"
     ".b5{fill:#b09a74}.b6{fill:#5bb5b5}.b7{fill:#c9a227}.b8{fill:#a8a29a}"
-    ".c rect{stroke:" SVG_PAPER "}.c:hover rect{stroke:" SVG_INK "}"
+    ".p{fill-opacity:.55}.c rect{stroke:" SVG_PAPER "}.c:hover rect{stroke:" SVG_INK "}"
     "@media (prefers-color-scheme:dark){"
     ".paper{fill:" SVG_DARK_PAPER "}text{fill:" SVG_DARK_INK "}.s{fill:" SVG_DARK_SOFT "}"
     ".g{stroke:" SVG_DARK_LINE "}.a{stroke:" SVG_DARK_SOFT "}.f{fill:" SVG_DARK_LINE "}"
     ".c rect{stroke:" SVG_DARK_PAPER "}.c:hover rect{stroke:" SVG_DARK_INK "}"
-    ".c [class^=b]~text{fill:" SVG_INK "}}"
+    ".c [class^=b]~text{fill:" SVG_INK "}.c .p~text{fill:" SVG_DARK_INK "}}"
     "</style>\n";
 
 void svg_open(strbuf *out, double width, double height, const char *title) {

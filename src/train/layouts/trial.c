@@ -17,6 +17,11 @@ void trial_trim_config(config *c) {
     c->sample.prompts.n = 0;
 }
 
+status train_plan_trial(config *c, dev *meta, plan **out, err *e) {
+    trial_trim_config(c);
+    return train_plan(c, meta, out, e);
+}
+
 static status open_model(session *s, comm_world *world, err *e) {
     setup *u = &s->setup;
     TRY(config_check_supported(u->c, e));
