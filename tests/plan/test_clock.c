@@ -124,8 +124,32 @@ static void test_collectives(void **state) {
     /* few ranks: the ring is as short */
     assert_near(network_seconds(&c, (network_group){2, 2}, COMM_ALL_REDUCE, 1e10), 2e-6 + 1);
     assert_near(network_seconds(&c, (network_group){1, 1}, COMM_ALL_REDUCE, 1e10), 0);
+    /* a shift is one message; over a border it has one adapter */
+    assert_near(network_seconds(&c, one, COMM_SHIFT, 1e9), 1e-6 + 0.1);
+    assert_near(network_seconds(&c, four, COMM_SHIFT, 1e9), 1e-4 + 1.0);
+    /* of 31 parts 24 leave the node */
+    assert_near(network_seconds(&c, one, COMM_ALL_TO_ALL, 7e9), 4e-6 + 0.7);
+    assert_near(network_seconds(&c, four, COMM_ALL_TO_ALL, 31e9), 12.5 * 1e-4 + 24);
     c.network_by_nodes = (cluster_curve){2, {2, 8}, {1, 0.5}};
     assert_near(network_seconds(&c, rails, COMM_ALL_GATHER, 3e9), 4e-4 + 4.0); /* 0.75 of 1 GB/s */
+}
+
+/* GB/s and microseconds of all-to-alls on AWS p5, as the Smol Training Playbook has them. */
+static void test_all_to_all_measured(void **state) {
+    (void)state;
+    static const struct {
+        int nodes;
+        double low, high, us;
+    } rows[] = {{1, 344, 344, 7.6}, {2, 81, 81, 60}, {16, 45, 58, 621}};
+    cluster c;
+    assert_true(cluster_preset(&c, "h100"));
+    for (int i = 0; i < ARRAY_LEN(rows); i++) {
+        network_group g = {8 * rows[i].nodes, 8};
+        double rate = 4 / network_seconds(&c, g, COMM_ALL_TO_ALL, 4e9);
+        double us = 1e6 * network_seconds(&c, g, COMM_ALL_TO_ALL, 0);
+        if (rate < 0.85 * rows[i].low || rate > 1.15 * rows[i].high) fail_msg("%g GB/s", rate);
+        if (fabs(us / rows[i].us - 1) > 0.2) fail_msg("%g us, not %g", us, rows[i].us);
+    }
 }
 
 static void test_groups(void **state) {
@@ -421,6 +445,7 @@ int main(void) {
         cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_stages),        cmocka_unit_test(test_messages),
         cmocka_unit_test(test_sketch),        cmocka_unit_test(test_bubble),
-        cmocka_unit_test(test_search)};
+        cmocka_unit_test(test_search),
+        cmocka_unit_test(test_all_to_all_measured)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
