@@ -16,7 +16,7 @@ expect 0 plan validate ones.csv --rows said.csv --json
 grep -q '"rows": 16, "used": 16,' out || fail "$(cat out)"
 [ "$(wc -l <said.csv)" = 17 ] || fail "not a line for each row"
 # Rows of a machine that is the preset, but a third slower throughout: the fit finds it.
-awk -F, 'NR == FNR { if (FNR > 1) said[FNR - 1] = $11; next }
+awk -F, 'NR == FNR { if (FNR > 1) said[FNR - 1] = $12; next }
     FNR == 1 { print; next }
     { OFS = ","; $15 = sprintf("%.2f", said[FNR - 1] / 1.5); print }' said.csv ones.csv >slow.csv
 expect 0 plan validate slow.csv --json
@@ -49,7 +49,7 @@ grep -q '"rows": 4, "used": 1,' out || fail "$(cat out)"
 expect 0 plan validate others.csv --as published --rows said2.csv --json
 grep -q '"rows": 4, "used": 4,' out || fail "$(cat out)"
 calc "$(field median_abs_rel_err out) < 0.2" || fail "$(cat out)"
-awk -F, 'NR == 2 { a = $11 } NR == 3 { b = $11 } END { exit !(b > 1.2 * a && b < 2 * a) }' said2.csv || fail "8 bits: $(cat said2.csv)"
+awk -F, 'NR == 2 { a = $12 } NR == 3 { b = $12 } END { exit !(b > 1.2 * a && b < 2 * a) }' said2.csv || fail "8 bits: $(cat said2.csv)"
 expect 0 plan validate others.csv --as torchtitan
 expect 2 plan validate slow.csv --as hopes
 expect 2 plan validate slow.csv --as athanor --calibration fit.yaml

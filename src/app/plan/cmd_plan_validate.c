@@ -71,13 +71,13 @@ static void print_score(const measured_score *s, const char *how) {
 static status write_rows(const cli_args *args, const measured_rows *r, err *e) {
     strbuf out = {0};
     if (!cli_has(args, "rows")) return ST_OK;
-    strbuf_puts(&out, "line,nodes,tp,pp,dp,zero,mbs,micro_batches,ok,tok_s_gpu,predicted,"
+    strbuf_puts(&out, "line,nodes,tp,cp,pp,dp,zero,mbs,micro_batches,ok,tok_s_gpu,predicted,"
                       "memory_gib\n");
     for (int i = 0; i < r->n; i++) {
         const measured_row *x = &r->row[i];
         const sketch_layout *l = &x->layout;
-        strbuf_printf(&out, "%d,%d,%d,%d,%d,%d,%d,%lld,%d,%.2f,%.2f,%.2f\n", x->line, x->nodes,
-                      l->key.tp, l->pp, l->dp, l->zero, l->key.micro_batch,
+        strbuf_printf(&out, "%d,%d,%d,%d,%d,%d,%d,%d,%lld,%d,%.2f,%.2f,%.2f\n", x->line, x->nodes,
+                      l->key.tp, l->key.cp, l->pp, l->dp, l->zero, l->key.micro_batch,
                       (long long)l->micro_batches, (int)x->ok, x->tok_per_s_gpu, x->predicted,
                       x->memory_bytes / (1 << 30));
     }

@@ -101,10 +101,10 @@ static bool is_in_bounds(const measured_row *x) {
 }
 
 /* Micro-batches of a step, told or from the global batch; where neither is there as many as stages, with which a pipeline is full. */
-static int64_t steps_of(const record *r, const sketch_layout *l, int cp) {
+static int64_t steps_of(const record *r, const sketch_layout *l) {
     double m = number_of(r, "grad_acc", number_of(r, "microbatches", 0));
     double batch = number_of(r, "gbs_seqs", 0);
-    if (m < 1) m = batch > 0 ? floor(batch * cp / l->dp / l->key.micro_batch) : l->pp;
+    if (m < 1) m = batch > 0 ? floor(batch / l->dp / l->key.micro_batch) : l->pp;
     return m >= 1 && m <= 1 << 24 ? (int64_t)m : 0;
 }
 
@@ -115,13 +115,13 @@ static bool layout_of(const record *r, measured_row *to) {
     l->pp = int_of(r, "pp", int_of(r, "gpus_pp", 1));
     l->zero = int_of(r, "zero", 0);
     l->key.micro_batch = int_of(r, "mbs", l->pp > 1 ? 1 : 0);
-    to->cp = int_of(r, "cp", 1);
+    l->key.cp = int_of(r, "cp", 1);
     to->gpus = int_of(r, "gpus", int_of(r, "gpus_pp", 0));
-    if (!schedule_of(r, l) || !is_in_bounds(to) || to->cp < 1 || to->cp > 1024 ||
-        to->gpus % (l->key.tp * l->pp * to->cp))
+    if (!schedule_of(r, l) || !is_in_bounds(to) || l->key.cp < 1 || l->key.cp > 1024 ||
+        to->gpus % (l->key.tp * l->pp * l->key.cp))
         return false;
-    l->dp = to->gpus / (l->key.tp * l->pp);
-    l->micro_batches = steps_of(r, l, to->cp);
+    l->dp = to->gpus / (l->key.tp * l->pp * l->key.cp);
+    l->micro_batches = steps_of(r, l);
     l->key.recompute = starts(recompute, "full")        ? RECOMPUTE_FULL
                        : starts(recompute, "selective") ? RECOMPUTE_SELECTIVE
                                                         : RECOMPUTE_NONE;
@@ -236,7 +236,8 @@ static bool take(rows_reading *k, const record *rec, int line) {
     double seq;
     char key[512];
     json_t *model = model_of(rec, &seq);
-    if (!model || !layout_of(rec, &x) || !find_device(k, rec, &x.device) || fmod(seq, x.cp) > 0) {
+    if (!model || !layout_of(rec, &x) || !find_device(k, rec, &x.device) ||
+        (x.layout.key.cp > 1 && fmod(seq, 2 * x.layout.key.cp) > 0)) {
         json_decref(model);
         return false;
     }
@@ -245,11 +246,10 @@ static bool take(rows_reading *k, const record *rec, int line) {
     x.nodes = (x.gpus + per_node - 1) / per_node;
     snprintf(key, sizeof key, "%s %s %s %d", text_of(rec, "layers"), text_of(rec, "hidden"),
              text_of(rec, "vocab"), x.nodes);
-    seq /= x.cp; /* of a rank; what is of the whole sequence is put in where the row is predicted */
     x.batch = x.layout.micro_batches * x.layout.dp * x.layout.key.micro_batch;
     x.cell = number_for(r->cell_key, key);
-    snprintf(key, sizeof key, "%d %s %g %d %d %d", x.device, text, seq, x.layout.key.tp,
-             x.layout.key.micro_batch, x.layout.key.recompute);
+    snprintf(key, sizeof key, "%d %s %g %d %d %d %d", x.device, text, seq, x.layout.key.tp,
+             x.layout.key.cp, x.layout.key.micro_batch, x.layout.key.recompute);
     free(text);
     x.sketch = find_sketch(k, key, model, seq, &x);
     json_decref(model);
@@ -323,12 +323,10 @@ void measured_free(measured_rows *r) {
 
 /* ---- predicting ---- */
 
-/* A rank of a context-parallel group sees cp times the keys of its own tokens. Products of 8 bits: on H100 the best of large ones reach
- * 1403 TFLOP/s, of 16 bits 794 (ml-engineering's mamf-finder). Rings of keys hide behind such attention. */
+/* Products of 8 bits: on H100 the best of large ones reach 1403 TFLOP/s, of 16 bits 794 (ml-engineering's mamf-finder). */
 static runtime runtime_of(const runtime *t, const measured_row *x) {
     static const double PRODUCTS_OF_8_BITS = 794.5 / 1402.6;
     runtime own = *t;
-    own.attention *= x->cp;
     if (x->fp8) own.products *= PRODUCTS_OF_8_BITS;
     return own;
 }

@@ -15,7 +15,6 @@ typedef struct measured_row {
     int sketch; /* number in rows.sketch */
     sketch_layout layout;
     int nodes, gpus, line;
-    int cp; /* context-parallel ranks: the layout's dp counts them, its sequences are divided by them */
     bool fp8; /* products of 8 bits */
     int device;
     int whose;             /* run it was, as its source says */
