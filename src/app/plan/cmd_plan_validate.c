@@ -108,16 +108,15 @@ static status report(const cli_args *args, const measured_rows *r, const char *h
 /* ---- the commands ---- */
 
 static status find_model(const cli_args *args, const cluster *c, measured_model *m, err *e) {
-    const char *as = cli_value(args, "as");
     if (cli_has(args, "calibration")) return measured_load(m, cli_value(args, "calibration"), e);
-    return measured_as(m, as ? as : "athanor", c, e);
+    return measured_as(m, cli_value(args, "as"), c, e);
 }
 
 static status cmd_plan_validate(const cli_args *args, err *e) {
     measured_rows r = {0};
     measured_model m;
     const char *as = cli_value(args, "as");
-    bool published = as && strcmp(as, "published") == 0;
+    bool published = as ? strcmp(as, "published") == 0 : !cli_has(args, "calibration");
     status st = open_rows(args, &r, e);
     if (st == ST_OK && !published) st = find_model(args, &r.c, &m, e);
     if (st == ST_OK) {
@@ -186,7 +185,7 @@ static status cmd_plan_fit(const cli_args *args, err *e) {
 static const cli_option validate_options[] = {
     {"as", "RUNTIME",
      "whose run it was: athanor, nanotron-0.5, megatron, torchtitan, or published: as each row's "
-     "source says (athanor)"},
+     "source says (published)"},
     {"calibration", "FILE", "what plan fit wrote"},
     {"rows", "OUT.csv", "what was said of each row"},
     {0}};

@@ -1,6 +1,6 @@
 /* Measured rows of published tables, and how near the clock comes to them: `athanor plan validate` and `plan fit`.
  *
- * A row is a layout of a model with its tokens a second. Columns are found by name: those of the playbook's benchmarks, of
+ * A row is a layout of a model with its tokens a second, or with the bubble of its schedule alone. Columns are found by name: those of the playbook's benchmarks, of
  * tables of throughput, of the zero-bubble paper. Rows that cannot be reckoned are counted, not guessed: schedules that there
  * are not, models without sizes.
  *
@@ -16,6 +16,9 @@ typedef struct measured_row {
     sketch_layout layout;
     int nodes, gpus, line;
     bool fp8; /* products of 8 bits */
+    bool names_schedule;
+    bool
+        only_bubble; /* no tokens are told: tok_per_s_gpu and predicted are the share of time in which stages work */
     int device;
     int whose;             /* run it was, as its source says */
     int64_t batch;         /* sequences of a step */

@@ -290,7 +290,7 @@ static status draw(timing *t, arena *a, err *e) {
         double one = t->stage[i].work[WORK_FORWARD] + t->stage[i].work[WORK_BACKWARD];
         if (one > slowest) slowest = one;
     }
-    t->end = t->drawn.end + (double)(l->micro_batches - m) * slowest;
+    t->end = t->drawn.step + (double)(l->micro_batches - m) * slowest;
     return ST_OK;
 }
 
