@@ -1,7 +1,8 @@
 /* Reading order: schedule_build; a function for each kind; schedule_time. */
 #include "step/schedule.h"
 
-static const char *const names[SCHEDULES] = {"afab", "1f1b", "interleaved", "zb-h1", "zb-v"};
+static const char *const names[SCHEDULES] = {"afab", "1f1b",  "interleaved", "zb-h1",
+                                             "zb-v", "zb-h2", "zb-2p"};
 
 const char *schedule_name(schedule_kind kind) {
     return names[kind];
@@ -12,7 +13,11 @@ int schedule_chunks_of(schedule_kind kind) {
 }
 
 bool schedule_splits(schedule_kind kind) {
-    return kind == SCHEDULE_ZB_H1 || kind == SCHEDULE_ZB_V;
+    return kind >= SCHEDULE_ZB_H1;
+}
+
+bool schedule_runs(schedule_kind kind) {
+    return kind < SCHEDULE_ZB_H2;
 }
 
 int schedule_stage_of(const schedule *s, int chunk) {
@@ -103,25 +108,37 @@ static void build_vee(schedule *s, int stage) {
         while (v.done[WORK_WEIGHT][round] < all) do_next(&v, WORK_WEIGHT, round);
 }
 
-/* ---- zb-h1: found by doing the work, each piece in one unit of time ---- */
+/* ---- zb-h1, zb-h2, zb-2p: found by doing the work, each piece in some units of time ---- */
 
 typedef struct progress {
     schedule *s;
     int *done[WORKS]; /* [P] micro-batches */
     int *end[WORKS];  /* [P * M] */
+    int *free;        /* [P] when a stage has done what it does */
     int now;
 } progress;
+
+/* In zb-2p, which is for any lengths, W is half of the others: so it is in models whose scores of attention are long. */
+static int units_of(const schedule *s, schedule_work work) {
+    return s->kind == SCHEDULE_ZB_2P && work != WORK_WEIGHT ? 2 : 1;
+}
 
 static bool has_ended(const progress *p, schedule_work work, int stage, int micro_batch) {
     return p->done[work][stage] > micro_batch &&
            p->end[work][stage * p->s->micro_batches + micro_batch] <= p->now;
 }
 
-/* A stage may keep P micro-batches up to their W, and as many up to their I as 1f1b. */
+/* zb-h1: a stage may keep P micro-batches up to their W, and as many up to their I as 1f1b; zb-h2: of each nearly twice as many. */
 static bool has_room(const progress *p, int stage) {
-    int forward = p->done[WORK_FORWARD][stage], P = p->s->stages;
-    return forward - p->done[WORK_WEIGHT][stage] < P &&
-           forward - p->done[WORK_INPUT][stage] < P - stage;
+    int P = p->s->stages, left = P - stage, inputs = p->done[WORK_INPUT][stage];
+    int of_input = p->done[WORK_FORWARD][stage] - inputs;
+    int of_weight = inputs - p->done[WORK_WEIGHT][stage];
+    switch (p->s->kind) {
+        case SCHEDULE_ZB_2P:
+            return 2 * of_input + of_weight < 4 * P - 1 && (inputs || of_input < 2 * left - 1);
+        case SCHEDULE_ZB_H2: return of_input + of_weight < 2 * P - 1 && of_input < 2 * left - 1;
+        default: return of_input + of_weight < P && of_input < left;
+    }
 }
 
 static bool may_do(const progress *p, int stage, schedule_work work) {
@@ -139,8 +156,10 @@ static bool may_do(const progress *p, int stage, schedule_work work) {
 
 /* What others wait for comes first. WORKS: nothing can be done. */
 static schedule_work find_work(const progress *p, int stage) {
-    static const schedule_work order[] = {WORK_FORWARD, WORK_INPUT, WORK_WEIGHT};
-    for (int i = 0; i < ARRAY_LEN(order); i++)
+    static const schedule_work forward[] = {WORK_FORWARD, WORK_INPUT, WORK_WEIGHT},
+                               back[] = {WORK_INPUT, WORK_FORWARD, WORK_WEIGHT};
+    const schedule_work *order = p->s->kind == SCHEDULE_ZB_2P ? back : forward;
+    for (int i = 0; i < ARRAY_LEN(forward) && p->free[stage] <= p->now; i++)
         if (may_do(p, stage, order[i])) return order[i];
     return WORKS;
 }
@@ -152,14 +171,15 @@ static void build_by_doing(arena *a, schedule *s) {
         p.done[w] = ARENA_ARRAY(a, int, s->stages);
         p.end[w] = ARENA_ARRAY(a, int, s->stages * s->micro_batches);
     }
+    p.free = ARENA_ARRAY(a, int, s->stages);
     schedule_work *work = ARENA_ARRAY(a, schedule_work, s->stages);
     for (; left > 0; p.now++) {
         for (int i = 0; i < s->stages; i++) work[i] = find_work(&p, i);
-        for (int i = 0; i < s->stages;
-             i++) { /* after all have looked: it is done at the end of this unit */
+        for (int i = 0; i < s->stages; i++) { /* after all have looked: it ends later */
             if (work[i] == WORKS) continue;
             int m = p.done[work[i]][i]++;
-            p.end[work[i]][i * s->micro_batches + m] = p.now + 1;
+            p.free[i] = p.now + units_of(s, work[i]);
+            p.end[work[i]][i * s->micro_batches + m] = p.free[i];
             put(s, i, work[i], i, m);
             left--;
         }
@@ -220,10 +240,10 @@ status schedule_build(arena *a, schedule_kind kind, int stages, int micro_batche
     out->stage = ARENA_ARRAY(a, schedule_stage, stages);
     for (int i = 0; i < stages; i++)
         out->stage[i].item = ARENA_ARRAY(a, schedule_item, 3 * of_stage * micro_batches);
-    if (kind == SCHEDULE_ZB_H1)
-        build_by_doing(a, out);
-    else if (kind == SCHEDULE_ZB_V)
+    if (kind == SCHEDULE_ZB_V)
         for (int i = 0; i < stages; i++) build_vee(out, i);
+    else if (schedule_splits(kind))
+        build_by_doing(a, out);
     else
         build_turns(out);
     index_items(a, out);
@@ -273,12 +293,14 @@ void schedule_time(schedule *s, const schedule_times *t) {
             for (schedule_stage *g = &s->stage[i]; g->timed < g->n; g->timed++, moves = true)
                 if (!time_item(s, t, g, &g->item[g->timed])) break;
     }
-    s->end = 0;
+    s->end = s->step = 0;
     for (int i = 0; i < s->stages; i++) {
         const schedule_stage *g = &s->stage[i];
         CHECK(g->timed == g->n, "stage %d of %s waits for ever", i, names[s->kind]);
         busy += g->busy;
         if (g->free_at > s->end) s->end = g->free_at;
+        if (g->free_at - g->item[0].begin > s->step) s->step = g->free_at - g->item[0].begin;
     }
-    s->bubble = 1 - busy / (s->end * s->stages);
+    if (schedule_runs(s->kind)) s->step = s->end;
+    s->bubble = 1 - busy / (s->step * s->stages);
 }

@@ -9,8 +9,12 @@
  *   interleaved  v chunks a stage, chunk c of stage s is c P + s (Narayanan et al. 2021)
  *   zb-h1        1f1b with W where a stage would wait; no stage keeps more than P micro-batches (Qi et al. 2023)
  *   zb-v         two chunks a stage, s and 2 P - 1 - s, so that the last chunk is on the first stage (Qi et al. 2024)
+ *   zb-h2        zb-h1 with twice the room: stage s goes forward 2 (P - s) - 1 times before it goes back (Qi et al. 2023)
+ *   zb-2p        their automatic one, for pieces of any length: W is left for later as long as there is room for the activations
+ *                of 2 P micro-batches, where one that lacks its W alone counts half
  *
- * The orders depend on P, M and v alone. How long each piece takes only says when it begins. */
+ * The last two are drawn and reckoned by the planner, not run: their stages go on to the next step on their own, and the norm of all
+ * gradients would come too late. The orders depend on P, M and v alone. How long each piece takes only says when it begins. */
 #ifndef STEP_SCHEDULE_H
 #define STEP_SCHEDULE_H
 
@@ -22,6 +26,8 @@ typedef enum schedule_kind {
     SCHEDULE_INTERLEAVED,
     SCHEDULE_ZB_H1,
     SCHEDULE_ZB_V,
+    SCHEDULE_ZB_H2,
+    SCHEDULE_ZB_2P,
     SCHEDULES
 } schedule_kind;
 
@@ -55,13 +61,17 @@ typedef struct schedule {
     schedule_stage *stage;
     schedule_item **forward, **back; /* [chunks * M]: of a chunk and a micro-batch; back: B or I */
     double end;                      /* schedule_time: when the last item of all stages ends */
-    double bubble; /* share of all stages' time, up to `end`, in which they wait */
+    double
+        step; /* `end`, or, where stages go on to the next step on their own, the longest time of a stage */
+    double bubble; /* share of all stages' time, of that length, in which they wait */
 } schedule;
 
 /* "afab", "1f1b", ... */
 const char *schedule_name(schedule_kind kind);
 /* Chunks of a stage that the kind needs; 0: 2 or more. */
 int schedule_chunks_of(schedule_kind kind);
+/* Whether this program runs it, too. */
+bool schedule_runs(schedule_kind kind);
 /* Whether its backward is two pieces of work, I and W. */
 bool schedule_splits(schedule_kind kind);
 /* The stage that has a chunk. */

@@ -78,6 +78,15 @@ no 2 plan search $small parallel.dp=4 parallel.tp=4
 no 2 plan search $small parallel.pp=2 parallel.zero=2
 no 2 plan search $small parallel.sp=false
 no 2 plan search $small --most 0
+no 2 plan $small parallel.cp=3
+no 2 plan $small parallel.cp=16
+no 2 plan $small parallel.cp=2 train.seq_len=62 train.micro_batch_size=1
+no 2 plan $small parallel.cp=4 parallel.cp_kind=ulysses
+no 2 plan $small parallel.cp_kind=spiral parallel.cp=2
+no 2 plan search $small parallel.cp=3
+no 2 plan search $small parallel.cp=2 train.seq_len=62
+no 2 plan search $small parallel.cp=4 parallel.cp_kind=ulysses
+no 2 plan search $small parallel.cp=4 parallel.tp=4
 no 4 plan search llama-3.1-405b cluster=rtx4090 train.global_batch_size=1
 no 4 plan search $small train.memory_limit=1 cluster=l4-4 model.hidden_size=65536 model.num_hidden_layers=100 model.num_attention_heads=64 model.num_key_value_heads=64
 # costs

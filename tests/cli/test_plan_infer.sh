@@ -33,6 +33,11 @@ has err "'parallel.tp=8' does nothing"
 expect 2 plan infer t5-small cluster=l4
 has err num_encoder_layers
 expect 0 plan infer smollm2-135m cluster=l4 --context 8192
+! grep -q warning out || fail "8192 is what it was trained with"
+expect 0 plan infer smollm2-135m cluster=l4 --context 8193
+has out 'warning: the model has positions for 8192 tokens'
+expect 0 plan infer smollm2-135m cluster=l4 --context 8193 --json
+has out '"stretched": true'
 expect 2 plan infer smollm2-135m cluster=l4 --context 10000000
 has err 'the model has positions for 8192'
 expect 2 plan infer gpt2 cluster=l4 --context 1025

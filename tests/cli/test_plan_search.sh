@@ -59,6 +59,25 @@ expect 2 plan search m.yaml parallel.sp=false
 expect 2 plan search m.yaml parallel.pp=2 parallel.zero=3 train.global_batch_size=64
 expect 2 plan search m.yaml parallel.tp=5
 has err '16 devices are not shared by 5 ranks'
+# Long sequences are shared, in each of the three ways; the config says so and plans as was said.
+long='model.max_position_embeddings=32768 train.seq_len=32768 train.global_batch_size=4 parallel.tp=1 parallel.pp=1'
+for kind in allgather ring ulysses; do
+    expect 0 plan search m.yaml $long parallel.cp=4 parallel.cp_kind=$kind --write -o cp.yaml --json
+    grep -q "\"cp\": 4, \"cp_kind\": \"$kind\"" out || fail "no $kind"
+    best=$(first step_ms)
+    expect 0 plan cp.yaml model.max_position_embeddings=32768 train.seq_len=32768 train.global_batch_size=4 --json
+    [ "$(first step_ms)" = "$best" ] || fail "cp $kind takes $(first step_ms) ms, not $best"
+done
+expect 0 plan search m.yaml $long
+has out 'cp 4 (ring)'
+expect 0 plan search m.yaml --most 50
+! grep 'cp [0-9]' out || fail "short sequences are shared"
+expect 2 plan search m.yaml parallel.cp=3
+has err '16 devices are not shared by 3 ranks'
+expect 2 plan search m.yaml parallel.cp=16 train.seq_len=2064
+has err '16 ranks cannot share 2064 tokens'
+expect 2 plan search smollm2-135m cluster=h100-8 parallel.cp=2 parallel.cp_kind=ulysses train.seq_len=2048 train.global_batch_size=64
+has err 'not there with parallel.cp'
 
 expect 4 plan search llama-3.1-70b cluster=h100-8 train.global_batch_size=64
 grep -q 'GiB of each device' err || fail "$(cat err)"

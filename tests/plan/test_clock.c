@@ -124,8 +124,32 @@ static void test_collectives(void **state) {
     /* few ranks: the ring is as short */
     assert_near(network_seconds(&c, (network_group){2, 2}, COMM_ALL_REDUCE, 1e10), 2e-6 + 1);
     assert_near(network_seconds(&c, (network_group){1, 1}, COMM_ALL_REDUCE, 1e10), 0);
+    /* a shift is one message; over a border it has one adapter */
+    assert_near(network_seconds(&c, one, COMM_SHIFT, 1e9), 1e-6 + 0.1);
+    assert_near(network_seconds(&c, four, COMM_SHIFT, 1e9), 1e-4 + 1.0);
+    /* of 31 parts 24 leave the node */
+    assert_near(network_seconds(&c, one, COMM_ALL_TO_ALL, 7e9), 4e-6 + 0.7);
+    assert_near(network_seconds(&c, four, COMM_ALL_TO_ALL, 31e9), 12.5 * 1e-4 + 24);
     c.network_by_nodes = (cluster_curve){2, {2, 8}, {1, 0.5}};
     assert_near(network_seconds(&c, rails, COMM_ALL_GATHER, 3e9), 4e-4 + 4.0); /* 0.75 of 1 GB/s */
+}
+
+/* GB/s and microseconds of all-to-alls on AWS p5, as the Smol Training Playbook has them. */
+static void test_all_to_all_measured(void **state) {
+    (void)state;
+    static const struct {
+        int nodes;
+        double low, high, us;
+    } rows[] = {{1, 344, 344, 7.6}, {2, 81, 81, 60}, {16, 45, 58, 621}};
+    cluster c;
+    assert_true(cluster_preset(&c, "h100"));
+    for (int i = 0; i < ARRAY_LEN(rows); i++) {
+        network_group g = {8 * rows[i].nodes, 8};
+        double rate = 4 / network_seconds(&c, g, COMM_ALL_TO_ALL, 4e9);
+        double us = 1e6 * network_seconds(&c, g, COMM_ALL_TO_ALL, 0);
+        if (rate < 0.85 * rows[i].low || rate > 1.15 * rows[i].high) fail_msg("%g GB/s", rate);
+        if (fabs(us / rows[i].us - 1) > 0.2) fail_msg("%g us, not %g", us, rows[i].us);
+    }
 }
 
 static void test_groups(void **state) {
@@ -146,10 +170,11 @@ static void test_groups(void **state) {
 /* ---- steps ---- */
 
 typedef struct layout {
-    int dp, zero, micro_batches;
+    int dp, zero, micro_batches, cp; /* cp 0: one */
+    context_kind context;
 } layout;
 
-static const layout alone = {1, 0, 1};
+static const layout alone = {1, 0, 1, 1, CONTEXT_ALLGATHER};
 
 static plan_spec spec_of(arena *a) {
     err e = {0};
@@ -181,9 +206,11 @@ static clock_time step_of(const cluster *c, layout l) {
     dev *d = meta_device();
     plan_spec spec = spec_of(a);
     spec.micro_batches = l.micro_batches;
-    spec.sharing = (param_sharding){.shards = l.dp, .zero = l.zero, .bucket_elems = 1 << 18};
+    int cp = l.cp ? l.cp : 1;
+    spec.sharing = (param_sharding){.shards = l.dp * cp, .zero = l.zero, .bucket_elems = 1 << 18};
     spec.ranks = &ranks;
-    mesh_place(&ranks, &(mesh_shape){.dp = l.dp, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = 1}, 0);
+    spec.context = l.context;
+    mesh_place(&ranks, &(mesh_shape){.dp = l.dp, .dp_replicate = 1, .tp = 1, .cp = cp, .pp = 1}, 0);
     if (plan_new(&p, d, &spec, &e) != ST_OK) fail_msg("%s", e.message);
     clock_time t = clock_step(p, c);
     plan_free(p);
@@ -216,9 +243,9 @@ static void test_micro_batches(void **state) {
     (void)state;
     cluster c = plain(2, 1);
     for (int zero = 0; zero <= 3; zero++) {
-        double t3 = step_of(&c, (layout){2, zero, 3}).step_s,
-               t4 = step_of(&c, (layout){2, zero, 4}).step_s;
-        clock_time many = step_of(&c, (layout){2, zero, 1003});
+        double t3 = step_of(&c, (layout){2, zero, 3, 1, 0}).step_s,
+               t4 = step_of(&c, (layout){2, zero, 4, 1, 0}).step_s;
+        clock_time many = step_of(&c, (layout){2, zero, 1003, 1, 0});
         assert_true(fabs(many.step_s - (t3 + 1000 * (t4 - t3))) < 1e-9 * many.step_s);
         assert_near(parts_of(&many), many.step_s);
     }
@@ -229,29 +256,64 @@ static void test_overlap(void **state) {
     (void)state;
     cluster c = plain(8, 1);
     c.node = (cluster_link){1e13, 1e-9, 1};
-    clock_time fast = step_of(&c, (layout){8, 0, 1});
+    clock_time fast = step_of(&c, (layout){8, 0, 1, 1, 0});
     assert_true(fast.exposed_s < 0.01 * fast.step_s);
     c.node.bytes_per_s = 1e7;
-    clock_time slow = step_of(&c, (layout){8, 0, 1});
+    clock_time slow = step_of(&c, (layout){8, 0, 1, 1, 0});
     assert_true(slow.exposed_s > 0.95 * slow.beside_s && slow.exposed_s <= slow.beside_s + 1e-3);
     assert_near(parts_of(&slow), slow.step_s);
     c.contention = 0.5; /* kernels beside a collective take twice as long */
-    clock_time crowded = step_of(&c, (layout){8, 0, 1});
+    clock_time crowded = step_of(&c, (layout){8, 0, 1, 1, 0});
     assert_true(crowded.kernels_s > 1.2 * slow.kernels_s && crowded.kernels_s < 2 * slow.kernels_s);
-    clock_time zero3 = step_of(&c, (layout){8, 3, 1});
+    clock_time zero3 = step_of(&c, (layout){8, 3, 1, 1, 0});
     /* two gathers in bf16 and a reduce-scatter in fp32 instead of an all-reduce in fp32 */
     assert_true(fabs(zero3.beside_s / crowded.beside_s - 1) < 0.25);
 }
 
+/* Bytes that a rank sends for the attention of the 8 layers of spec_of, forward and backward, with N ranks: S are the keys
+ * and values of a layer, X the queries and outputs of all tokens. As docs/parallelism.md has them. */
+static double context_bytes(context_kind kind, double N) {
+    double S = 4 * 128 * 2 * (64 + 64) * 2, X = 4 * 128 * 4 * (64 + 64) * 2, f = (N - 1) / N;
+    switch (kind) {
+        case CONTEXT_ALLGATHER: return 8 * (2 * f * S + f * S);
+        case CONTEXT_RING: return 8 * (f * S + f * S + 2 * S);
+        default: return 8 * 2 * (f / N * S + f / N * X);
+    }
+}
+
+/* On a slow link without latency a step is as much longer as what ranks send for attention takes. Of a quick one the ring hides
+ * all but the way home of the sums, where a hop's work lasts long enough. */
+static void test_context(void **state) {
+    (void)state;
+    cluster c = plain(8, 1);
+    for (context_kind kind = CONTEXT_ALLGATHER; kind <= CONTEXT_ULYSSES; kind++)
+        for (int cp = 2; cp <= 4; cp *= 2) {
+            layout l = {1, 0, 1, kind == CONTEXT_ULYSSES ? 2 : cp, kind};
+            c.node = (cluster_link){1e3, 0, 1};
+            clock_time slow = step_of(&c, l);
+            double all = kind == CONTEXT_RING ? slow.beside_s : slow.among_s;
+            double other =
+                kind == CONTEXT_RING ? step_of(&c, (layout){l.cp, 0, 1, 1, 0}).beside_s : 0;
+            assert_near(all - other, context_bytes(kind, l.cp) / 1e3);
+            assert_near(parts_of(&slow), slow.step_s);
+            if (kind != CONTEXT_RING) continue;
+            c.call_s = 1; /* each op lasts a second, and so a hop of attention a cp-th of it */
+            c.node.bytes_per_s = 1e9;
+            double waits =
+                step_of(&c, l).exposed_s - step_of(&c, (layout){1, 0, 1, l.cp, 0}).exposed_s;
+            assert_near(waits, 8 * (4 * 128 * 2 * (64 + 64) * 4) / 1e9 / l.cp);
+            c.call_s = 0;
+        }
+}
+
 /* ---- sketches and the search ---- */
 
-static sketch sketch_of(arena *a, const cluster *c) {
+static sketch sketch_of(arena *a, const cluster *c, sketch_key key) {
     sketch s;
     err e = {0};
     dev *d = meta_device();
     plan_spec spec = spec_of(a);
-    if (sketch_new(&s, a, d, &spec, (sketch_key){1, 4, RECOMPUTE_NONE}, c, &e) != ST_OK)
-        fail_msg("%s", e.message);
+    if (sketch_new(&s, a, d, &spec, key, c, &e) != ST_OK) fail_msg("%s", e.message);
     dev_close(d);
     return s;
 }
@@ -330,15 +392,17 @@ static void test_messages(void **state) {
 /* Without a pipeline a sketch says nearly what the clock says of the plan that would run. */
 static void test_sketch(void **state) {
     (void)state;
-    for (int k = 0; k < 24; k++) {
-        int zero = k % 4, m = k / 4 % 3 + 1;
+    for (int k = 0; k < 48; k++) {
+        int zero = k % 4, m = k / 4 % 3 + 1, cp = k / 24 + 1;
+        context_kind kind = (context_kind)(m - 1);
         cluster c = plain(8, 1);
-        c.node = (cluster_link){k / 12 ? 2e9 : 1e12, 1e-6, 1};
+        c.node = (cluster_link){k / 12 % 2 ? 2e9 / (cp > 1 ? 20 : 1) : 1e12, 1e-6, 1};
         c.contention = 0.2;
         arena *a = arena_new("test");
-        sketch s = sketch_of(a, &c);
-        sketch_layout l = {.key = {1, 4, RECOMPUTE_NONE},
-                           .dp = 8,
+        sketch_key key = {1, 4, RECOMPUTE_NONE, cp, kind};
+        sketch s = sketch_of(a, &c, key);
+        sketch_layout l = {.key = key,
+                           .dp = 8 / cp,
                            .pp = 1,
                            .chunks_of_stage = 1,
                            .zero = zero,
@@ -347,10 +411,12 @@ static void test_sketch(void **state) {
         sketch_result r;
         err e = {0};
         if (sketch_time(&s, &l, &c, &runtime_athanor, &r, &e) != ST_OK) fail_msg("%s", e.message);
-        clock_time t = step_of(&c, (layout){8, zero, m});
+        clock_time t = step_of(&c, (layout){8 / cp, zero, m, cp, kind});
         if (fabs(r.time.step_s / t.step_s - 1) > 0.1)
-            fail_msg("zero %d, %d micro-batches: a sketch of %g s, a step of %g s", zero, m,
-                     r.time.step_s, t.step_s);
+            fail_msg("zero %d, %d micro-batches, cp %d: a sketch of %g s, a step of %g s", zero, m,
+                     cp, r.time.step_s, t.step_s);
+        assert_int_equal(r.time.ranks, t.ranks);
+        assert_near(r.time.tokens, t.tokens);
         assert_near(parts_of(&r.time), r.time.step_s);
         arena_free(a);
     }
@@ -362,12 +428,12 @@ static void test_bubble(void **state) {
     arena *a = arena_new("test");
     cluster c = plain(8, 1);
     c.node = (cluster_link){1e30, 0, 1};
-    sketch s = sketch_of(a, &c);
+    sketch s = sketch_of(a, &c, (sketch_key){1, 4, RECOMPUTE_NONE, 1, 0});
     for (int i = 1; i < s.layers; i++) s.layer[i] = s.layer[1];
     s.layer[0] = s.layer[1];
     for (int v = 1; v <= 4; v *= 2)
         for (int m = 8; m <= 2048; m *= 2) {
-            sketch_layout l = {.key = {1, 4, RECOMPUTE_NONE},
+            sketch_layout l = {.key = {1, 4, RECOMPUTE_NONE, 1, 0},
                                .dp = 1,
                                .pp = 8 / v,
                                .chunks_of_stage = v,
@@ -414,13 +480,20 @@ static void test_search(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),         cmocka_unit_test(test_files),
-        cmocka_unit_test(test_wrong_files),   cmocka_unit_test(test_collectives),
-        cmocka_unit_test(test_groups),        cmocka_unit_test(test_peak),
-        cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_stages),        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_sketch),        cmocka_unit_test(test_bubble),
-        cmocka_unit_test(test_search)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),
+                                       cmocka_unit_test(test_files),
+                                       cmocka_unit_test(test_wrong_files),
+                                       cmocka_unit_test(test_collectives),
+                                       cmocka_unit_test(test_groups),
+                                       cmocka_unit_test(test_peak),
+                                       cmocka_unit_test(test_micro_batches),
+                                       cmocka_unit_test(test_overlap),
+                                       cmocka_unit_test(test_stages),
+                                       cmocka_unit_test(test_messages),
+                                       cmocka_unit_test(test_sketch),
+                                       cmocka_unit_test(test_bubble),
+                                       cmocka_unit_test(test_search),
+                                       cmocka_unit_test(test_context),
+                                       cmocka_unit_test(test_all_to_all_measured)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

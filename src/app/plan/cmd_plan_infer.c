@@ -45,14 +45,20 @@ static status read_wish(const cli_args *args, const model_config *m, inference_w
     return err_hint(e, "BF16, Q8_0 and Q4_K are, for example");
 }
 
+/* Beyond the positions that the model was trained with. */
+static bool is_stretched(const inference_wish *w) {
+    return w->context > model_max_tokens(w->model);
+}
+
 static double room_of(const cluster *c) {
     return cluster_usable_bytes(c);
 }
 
 static void print_json(const inference_wish *w, const inference_sum *s, const cluster *c) {
     cli_print_json(json_pack(
-        "{s:o,s:s,s:i,s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:f,s:f,s:f,s:i}", "device",
-        json_cstr(c->device_name), "cluster", c->name, "context", w->context, "texts", w->texts,
+        "{s:o,s:s,s:i,s:I,s:b,s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:f,s:f,s:f,s:i}", "device",
+        json_cstr(c->device_name), "cluster", c->name, "context", w->context, "positions",
+        (json_int_t)model_max_tokens(w->model), "stretched", (int)is_stretched(w), "texts", w->texts,
         "store", w->store->name, "params", json_f64(s->params), "weight_bytes",
         json_f64(s->weight_bytes), "cache_bytes", json_f64(s->cache_bytes), "cache_bytes_per_token",
         json_f64(s->cache_of_token), "bytes", json_f64(s->all_bytes), "fits",
@@ -64,6 +70,10 @@ static void print_text(const inference_wish *w, const inference_sum *s, const cl
     printf("%s (%s%s): %.4g parameters, matrices in %s, %d text%s of %d tokens\n", c->device_name,
            cluster_devices(c) > 1 ? "one device of " : "", c->name, s->params, w->store->name,
            w->texts, w->texts > 1 ? "s" : "", w->context);
+    if (is_stretched(w))
+        printf("  warning: the model has positions for %ld tokens, so %d need them stretched (YaRN), "
+               "and what it was not trained for it may not do well\n",
+               (long)model_max_tokens(w->model), w->context);
     printf("  %-22s %10.2f GiB\n", "weights", s->weight_bytes / GIB);
     printf("  %-22s %10.2f GiB, %.0f bytes a token\n", "keys and values", s->cache_bytes / GIB,
            s->cache_of_token);

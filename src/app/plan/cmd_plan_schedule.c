@@ -107,7 +107,7 @@ static json_t *schedule_json(const schedule *s) {
     }
     return json_pack("{s:s,s:i,s:i,s:i,s:f,s:f,s:f,s:o}", "schedule", schedule_name(s->kind),
                      "stages", s->stages, "micro_batches", s->micro_batches, "chunks", s->chunks,
-                     "time", s->end, "bubble", s->bubble, "kept", most_kept(s), "stage", stages);
+                     "time", s->step, "bubble", s->bubble, "kept", most_kept(s), "stage", stages);
 }
 
 static void print_table(const schedule *s, int n) {
@@ -116,7 +116,7 @@ static void print_table(const schedule *s, int n) {
            "most micro-batches kept");
     for (int i = 0; i < n; i++)
         printf("%-12s %14d %10.4g %9.1f%% %26.4g\n", schedule_name(s[i].kind),
-               s[i].chunks / s[i].stages, s[i].end, 100 * s[i].bubble, most_kept(&s[i]));
+               s[i].chunks / s[i].stages, s[i].step, 100 * s[i].bubble, most_kept(&s[i]));
 }
 
 static bool fit(const schedule *s, int n, double unit, int each) {
@@ -197,13 +197,14 @@ static const cli_option options[] = {
 const cli_command command_plan_schedule = {
     .name = "plan schedule",
     .summary = "pipeline schedules drawn: what each stage does when, and where it waits",
-    .usage = "[afab|1f1b|interleaved|zb-h1|zb-v ...] [--stages P] [--micro-batches M] [--virtual "
-             "V] [--times F,I,W] "
+    .usage = "[afab|1f1b|interleaved|zb-h1|zb-v|zb-h2|zb-2p ...] [--stages P] [--micro-batches M] "
+             "[--virtual V] [--times F,I,W] "
              "[-o OUT.svg|OUT.json]",
     .run = cmd_plan_schedule,
     .options = options,
     .min_inputs = 0,
     .max_inputs = SCHEDULES,
     .takes_output = true,
-    .about = "Without a name all are drawn. An SVG is a picture; a JSON a trace that "
+    .about = "Without a name all are drawn; zb-h2 and zb-2p are not run by this program. An SVG is "
+             "a picture; a JSON a trace that "
              "ui.perfetto.dev shows.\n"};

@@ -5,6 +5,7 @@
 
 #include "app/frame/cli.h"
 #include "app/frame/model_arg.h"
+#include "app/plan/contexts.h"
 #include "app/plan/on_cluster.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -15,7 +16,8 @@
 typedef struct finding {
     config *c;
     search_kept kept;
-    strbuf given; /* "parallel.tp=2, ..." */
+    unsigned contexts; /* in which its tokens can be shared: a bit for each context_kind */
+    strbuf given;      /* "parallel.tp=2, ..." */
     cluster on;
     plan *p;
     dev *meta;
@@ -81,24 +83,21 @@ static status check_stages(const finding *f, bool exact, err *e) {
 static status check_kept(const finding *f, bool exact, err *e) {
     const config *c = f->c;
     const search_kept *k = &f->kept;
-    int64_t ranks = (int64_t)or_1(k->tp) * or_1(k->pp) * or_1(k->dp);
+    int64_t ranks = (int64_t)or_1(k->tp) * or_1(k->cp) * or_1(k->pp) * or_1(k->dp);
     int devices = cluster_devices(&f->on);
-    if (devices % ranks || (k->tp && k->pp && k->dp && ranks != devices)) {
+    if (devices % ranks || (k->tp && k->cp && k->pp && k->dp && ranks != devices)) {
         config_error(c, e,
                      k->tp > 1   ? "parallel.tp"
+                     : k->cp > 1 ? "parallel.cp"
                      : k->pp > 1 ? "parallel.pp"
                                  : "parallel.dp",
-                     "%d devices are not shared by %ld ranks (dp %d, tp %d, pp %d)", devices,
-                     (long)ranks, or_1(k->dp), or_1(k->tp), or_1(k->pp));
+                     "%d devices are not shared by %ld ranks (dp %d, tp %d, cp %d, pp %d)", devices,
+                     (long)ranks, or_1(k->dp), or_1(k->tp), or_1(k->cp), or_1(k->pp));
         return err_hint(e, "cluster=%s has %d of them", c->cluster, devices);
     }
     if (strcmp(config_where(c, "parallel.sp"), "default") != 0 && !c->parallel.sp && k->tp != 1) {
         config_error(c, e, "parallel.sp", "layouts with tp are searched with sp beside it only");
         return err_hint(e, "leave parallel.sp out, or set parallel.tp=1");
-    }
-    if (c->parallel.cp > 1) {
-        config_error(c, e, "parallel.cp", "layouts with context parallelism are not searched");
-        return err_hint(e, "athanor plan CONFIG plans one");
     }
     if (c->parallel.dp_replicate > 1) {
         config_error(c, e, "parallel.dp_replicate",
@@ -117,10 +116,14 @@ static status check_kept(const finding *f, bool exact, err *e) {
 }
 
 static status read_kept(finding *f, bool exact, err *e) {
-    static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)};
+    static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)}, *const kinds[] = {
+                                                                               CONTEXT_KINDS(
+                                                                                   LIST_WORD)};
     config *c = f->c;
     search_kept *k = &f->kept;
     k->tp = keep(f, "parallel.tp", c->parallel.tp, 0);
+    k->cp = keep(f, "parallel.cp", c->parallel.cp, 0);
+    k->context = keep_word(f, "parallel.cp_kind", c->parallel.cp_kind, kinds[c->parallel.cp_kind]);
     k->pp = keep(f, "parallel.pp", c->parallel.pp, 0);
     k->dp = keep(f, "parallel.dp", c->parallel.dp, 0);
     k->zero = keep(f, "parallel.zero", c->parallel.zero, -1);
@@ -163,6 +166,7 @@ static status search(finding *f, const cli_args *args, err *e) {
                         .global_batch = f->c->train.global_batch_size,
                         .most = (int)most,
                         .kept = f->kept,
+                        .contexts = f->contexts,
                         .pipelines = !cli_has(args, "exact")};
     int64_t began = clock_now_ns();
     status st = search_layouts(&f->found, f->a, f->meta, &what, &f->on, e);
@@ -177,12 +181,15 @@ static status search(finding *f, const cli_args *args, err *e) {
 /* ---- what is said ---- */
 
 static json_t *layout_json(const sketch_layout *l) {
-    static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)};
-    return json_pack("{s:i,s:i,s:b,s:i,s:s,s:i,s:i,s:i,s:I,s:s}", "dp", l->dp, "tp", l->key.tp,
-                     "sp", (int)(l->key.tp > 1), "pp", l->pp, "pp_schedule",
-                     schedule_name(l->schedule), "virtual", l->chunks_of_stage, "zero", l->zero,
-                     "micro_batch", l->key.micro_batch, "micro_batches",
-                     (json_int_t)l->micro_batches, "recompute", policies[l->key.recompute]);
+    static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)}, *const kinds[] = {
+                                                                               CONTEXT_KINDS(
+                                                                                   LIST_WORD)};
+    return json_pack("{s:i,s:i,s:b,s:i,s:s,s:i,s:s,s:i,s:i,s:i,s:I,s:s}", "dp", l->dp, "tp",
+                     l->key.tp, "sp", (int)(l->key.tp > 1), "cp", l->key.cp, "cp_kind",
+                     kinds[l->key.context], "pp", l->pp, "pp_schedule", schedule_name(l->schedule),
+                     "virtual", l->chunks_of_stage, "zero", l->zero, "micro_batch",
+                     l->key.micro_batch, "micro_batches", (json_int_t)l->micro_batches, "recompute",
+                     policies[l->key.recompute]);
 }
 
 static void print_json(const finding *f) {
@@ -239,6 +246,8 @@ static void take_layout(config *c, const sketch_layout *l) {
     c->parallel.dp = l->dp;
     c->parallel.tp = l->key.tp;
     c->parallel.sp = l->key.tp > 1;
+    c->parallel.cp = l->key.cp;
+    if (l->key.cp > 1) c->parallel.cp_kind = (int)l->key.context;
     c->parallel.pp = l->pp;
     c->parallel.pp_schedule = (int)l->schedule;
     c->parallel.virtual = l->chunks_of_stage;
@@ -275,6 +284,7 @@ static status run(finding *f, const cli_args *args, err *e) {
     TRY(on_cluster_find(f->c, &f->on, e));
     TRY(read_kept(f, cli_has(args, "exact"), e));
     TRY(plan_base(f, e));
+    TRY(contexts_find(f->c, &f->p->spec.model, f->kept.cp, f->kept.context, &f->contexts, e));
     TRY(search(f, args, e));
     if (args->json)
         print_json(f);

@@ -71,13 +71,13 @@ static void print_score(const measured_score *s, const char *how) {
 static status write_rows(const cli_args *args, const measured_rows *r, err *e) {
     strbuf out = {0};
     if (!cli_has(args, "rows")) return ST_OK;
-    strbuf_puts(&out, "line,nodes,tp,pp,dp,zero,mbs,micro_batches,ok,tok_s_gpu,predicted,"
+    strbuf_puts(&out, "line,nodes,tp,cp,pp,dp,zero,mbs,micro_batches,ok,tok_s_gpu,predicted,"
                       "memory_gib\n");
     for (int i = 0; i < r->n; i++) {
         const measured_row *x = &r->row[i];
         const sketch_layout *l = &x->layout;
-        strbuf_printf(&out, "%d,%d,%d,%d,%d,%d,%d,%lld,%d,%.2f,%.2f,%.2f\n", x->line, x->nodes,
-                      l->key.tp, l->pp, l->dp, l->zero, l->key.micro_batch,
+        strbuf_printf(&out, "%d,%d,%d,%d,%d,%d,%d,%d,%lld,%d,%.2f,%.2f,%.2f\n", x->line, x->nodes,
+                      l->key.tp, l->key.cp, l->pp, l->dp, l->zero, l->key.micro_batch,
                       (long long)l->micro_batches, (int)x->ok, x->tok_per_s_gpu, x->predicted,
                       x->memory_bytes / (1 << 30));
     }
@@ -108,16 +108,15 @@ static status report(const cli_args *args, const measured_rows *r, const char *h
 /* ---- the commands ---- */
 
 static status find_model(const cli_args *args, const cluster *c, measured_model *m, err *e) {
-    const char *as = cli_value(args, "as");
     if (cli_has(args, "calibration")) return measured_load(m, cli_value(args, "calibration"), e);
-    return measured_as(m, as ? as : "athanor", c, e);
+    return measured_as(m, cli_value(args, "as"), c, e);
 }
 
 static status cmd_plan_validate(const cli_args *args, err *e) {
     measured_rows r = {0};
     measured_model m;
     const char *as = cli_value(args, "as");
-    bool published = as && strcmp(as, "published") == 0;
+    bool published = as ? strcmp(as, "published") == 0 : !cli_has(args, "calibration");
     status st = open_rows(args, &r, e);
     if (st == ST_OK && !published) st = find_model(args, &r.c, &m, e);
     if (st == ST_OK) {
@@ -186,7 +185,7 @@ static status cmd_plan_fit(const cli_args *args, err *e) {
 static const cli_option validate_options[] = {
     {"as", "RUNTIME",
      "whose run it was: athanor, nanotron-0.5, megatron, torchtitan, or published: as each row's "
-     "source says (athanor)"},
+     "source says (published)"},
     {"calibration", "FILE", "what plan fit wrote"},
     {"rows", "OUT.csv", "what was said of each row"},
     {0}};

@@ -100,7 +100,7 @@ static void put_kept(strbuf *out, const schedule *s, int stage, double y, double
 
 static void put_schedule(strbuf *out, const schedule *s, double y, double scale) {
     char text[128];
-    snprintf(text, sizeof text, "%s: time %.4g, waiting %.1f %%", schedule_name(s->kind), s->end,
+    snprintf(text, sizeof text, "%s: time %.4g, waiting %.1f %%", schedule_name(s->kind), s->step,
              100 * s->bubble);
     svg_text(out, "h", LEFT, y - 8, text);
     for (int i = 0; i < s->stages; i++) {

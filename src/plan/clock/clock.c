@@ -8,12 +8,9 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "op/collective.h"
 
-/* Seconds of a program's ops up to each: kernels, and collectives among them. */
-typedef struct op_sums {
-    double *kernels, *among; /* [ops + 1] */
-} op_sums;
+/* What a program's ops take up to each: [ops + 1]. */
+typedef op_time *op_sums;
 
 typedef struct ticking {
     const plan *p;
@@ -55,24 +52,14 @@ static double call_seconds(const ticking *k, mesh_axis axis, int copies, const c
     return network_seconds(k->c, g, call->kind, (double)comm_call_sends(call, 0, g.ranks));
 }
 
-/* What the calls of an op take, one behind the other. */
-static double calls_seconds(const ticking *k, const prog_op *op) {
-    double sum = 0;
-    for (int i = 0; k->ranks; i++) {
-        op_collective c = op_collective_of(op->kind, op->entry == ENTRY_FWD, op->attr, op->in, i);
-        if (c.call.kind == COMM_KINDS) break;
-        sum += call_seconds(k, c.axis, 0, &c.call);
-    }
-    return sum;
-}
-
 static op_sums sum_ops(ticking *k, const prog *p) {
     int n = prog_get_stats(p)->ops;
-    op_sums s = {ARENA_ARRAY(k->a, double, n + 1), ARENA_ARRAY(k->a, double, n + 1)};
+    op_sums s = ARENA_ARRAY(k->a, op_time, n + 1);
     for (int i = 0; i < n; i++) {
         prog_op op = prog_get_op(p, i);
-        s.kernels[i + 1] = s.kernels[i] + roofline_seconds(k->c, &op);
-        s.among[i + 1] = s.among[i] + calls_seconds(k, &op);
+        op_time t = op_time_of(k->c, k->ranks ? &k->ranks->shape : NULL, &op);
+        s[i + 1] = (op_time){s[i].kernels + t.kernels, s[i].among + t.among, s[i].beside + t.beside,
+                             s[i].exposed + t.exposed};
     }
     return s;
 }
@@ -81,19 +68,19 @@ static op_sums sum_ops(ticking *k, const prog *p) {
 
 /* Kernels for d seconds; while the second stream is busy they have a part of the device. */
 static void compute(ticking *k, double d) {
-    double share = 1 - k->c->contention, beside = k->side - k->now;
-    double slow = beside > 0 ? (d < beside * share ? d : beside * share) : 0;
-    double all = d - slow + slow / share;
+    double all = op_time_beside(d, k->side - k->now, k->c->contention);
     k->now += all;
     k->t.kernels_s += all;
 }
 
 static void run_ops(ticking *k, const step_entry *e) {
-    const op_sums *s = e->model ? &k->look[e->model - 1] : &k->chunk[e->chunk];
-    double among = s->among[e->end] - s->among[e->first];
-    compute(k, s->kernels[e->end] - s->kernels[e->first]);
-    k->now += among;
-    k->t.among_s += among;
+    const op_sums s = e->model ? k->look[e->model - 1] : k->chunk[e->chunk];
+    const op_time *from = &s[e->first], *to = &s[e->end];
+    compute(k, to->kernels - from->kernels);
+    k->now += to->among - from->among + to->exposed - from->exposed;
+    k->t.among_s += to->among - from->among;
+    k->t.exposed_s += to->exposed - from->exposed;
+    k->t.beside_s += to->beside - from->beside;
 }
 
 static void send(ticking *k, int unit, const step_call *call) {
@@ -449,7 +436,8 @@ void clock_describe(const clock_time *t, const cluster *c, strbuf *out) {
     part(out, t, "a step", t->step_s, "");
     part(out, t, "kernels", t->kernels_s, "of forward and backward");
     if (t->among_s > 0)
-        part(out, t, "collectives among them", t->among_s, "of tensor parallelism: exposed");
+        part(out, t, "collectives among them", t->among_s,
+             "of axes that share sequences and layers: exposed");
     if (t->ranks > 1) {
         char note[64];
         snprintf(note, sizeof note, "of %.2f ms beside kernels", t->beside_s * 1e3);

@@ -1,8 +1,8 @@
 /* The virtual clock: how long an optimizer step of a planned rank takes on a cluster.
  *
  * It walks the step table that the trainer executes (step/step.h), with two streams. Kernels, and the collectives among
- * them (those of tensor parallelism), run one after the other on the first; gathers and reductions of parameters on the
- * second, which waits for the first where it begins one, as the first waits for the second at GATHERED and REDUCED. A
+ * them (those of tensor, context and expert parallelism; op_time.h), run one after the other on the first; gathers and reductions
+ * of parameters on the second, which waits for the first where it begins one, as the first waits for the second at GATHERED and REDUCED. A
  * kernel beside a collective has less of the device (cluster.contention). Ops take what roofline.h says, collectives what
  * network.h says of the very calls that the run makes (step/traffic.h, op/collective.h).
  *
@@ -19,6 +19,7 @@
 #include <jansson.h>
 
 #include "plan/clock/network.h"
+#include "plan/clock/op_time.h"
 #include "plan/clock/roofline.h"
 #include "plan/plan.h"
 

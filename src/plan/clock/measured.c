@@ -80,6 +80,10 @@ static bool schedule_of(const record *r, sketch_layout *l) {
         l->chunks_of_stage = 3;
     } else if (strcmp(name, "ZB-1p") == 0 || strcmp(name, "ZB-H1") == 0)
         l->schedule = SCHEDULE_ZB_H1;
+    else if (strcmp(name, "ZB-H2") == 0)
+        l->schedule = SCHEDULE_ZB_H2;
+    else if (strcmp(name, "ZB-2p") == 0)
+        l->schedule = SCHEDULE_ZB_2P;
     else if (*name && strcmp(name, "1F1B") != 0)
         return own_schedule(name, l);
     return true;
@@ -111,10 +115,10 @@ static bool is_in_bounds(const measured_row *x) {
 }
 
 /* Micro-batches of a step, told or from the global batch; where neither is there as many as stages, with which a pipeline is full. */
-static int64_t steps_of(const record *r, const sketch_layout *l, int cp) {
+static int64_t steps_of(const record *r, const sketch_layout *l) {
     double m = number_of(r, "grad_acc", number_of(r, "microbatches", 0));
     double batch = number_of(r, "gbs_seqs", 0);
-    if (m < 1) m = batch > 0 ? floor(batch * cp / l->dp / l->key.micro_batch) : l->pp;
+    if (m < 1) m = batch > 0 ? floor(batch / l->dp / l->key.micro_batch) : l->pp;
     return m >= 1 && m <= 1 << 24 ? (int64_t)m : 0;
 }
 
@@ -125,13 +129,13 @@ static bool layout_of(const record *r, measured_row *to) {
     l->pp = int_of(r, "pp", int_of(r, "gpus_pp", 1));
     l->zero = int_of(r, "zero", 0);
     l->key.micro_batch = int_of(r, "mbs", l->pp > 1 ? 1 : 0);
-    to->cp = int_of(r, "cp", 1);
+    l->key.cp = int_of(r, "cp", 1);
     to->gpus = int_of(r, "gpus", int_of(r, "gpus_pp", 0));
-    if (!schedule_of(r, l) || !is_in_bounds(to) || to->cp < 1 || to->cp > 1024 ||
-        to->gpus % (l->key.tp * l->pp * to->cp))
+    if (!schedule_of(r, l) || !is_in_bounds(to) || l->key.cp < 1 || l->key.cp > 1024 ||
+        to->gpus % (l->key.tp * l->pp * l->key.cp))
         return false;
-    l->dp = to->gpus / (l->key.tp * l->pp);
-    l->micro_batches = steps_of(r, l, to->cp);
+    l->dp = to->gpus / (l->key.tp * l->pp * l->key.cp);
+    l->micro_batches = steps_of(r, l);
     l->key.recompute = starts(recompute, "full")        ? RECOMPUTE_FULL
                        : starts(recompute, "selective") ? RECOMPUTE_SELECTIVE
                                                         : RECOMPUTE_NONE;
@@ -160,6 +164,33 @@ static int number_for(json_t *table, const char *key) {
     return n;
 }
 
+/* Runs whose table names schedules cut n layers with the embedding and the head as one layer each, where these make equal
+ * parts (Qi et al. 2023). */
+static bool has_ends_apart(const measured_row *x, int layers) {
+    int parts = x->layout.pp * x->layout.chunks_of_stage;
+    return x->names_schedule && layers % parts && (layers + 2) % parts == 0;
+}
+
+/* What layer x has beside an ordinary one. */
+static sketch_layer end_of(const sketch_layer *x, const sketch_layer *ordinary) {
+    sketch_layer end = *x;
+    double *d = (double *)&end;
+    const double *less = (const double *)ordinary;
+    for (size_t i = 0; i < sizeof end / sizeof *d; i++) d[i] = d[i] > less[i] ? d[i] - less[i] : 0;
+    end.scratch_bytes = x->scratch_bytes;
+    end.tied_elems = x->tied_elems;
+    return end;
+}
+
+/* n layers of three: the first, others, the last. */
+static void repeat_layers(sketch *out, arena *a, const sketch_layer *few, int n, bool apart) {
+    out->layers = n + (apart ? 2 : 0);
+    out->layer = ARENA_ARRAY(a, sketch_layer, out->layers);
+    for (int i = 0; i < out->layers; i++) out->layer[i] = few[1];
+    out->layer[0] = apart ? end_of(&few[0], &few[1]) : few[0];
+    out->layer[out->layers - 1] = apart ? end_of(&few[2], &few[1]) : few[2];
+}
+
 /* Layers are alike: three are recorded, and the middle one stands for all between the first and the last. */
 static status make_sketch(const rows_reading *k, const json_t *model, double seq,
                           const measured_row *x, sketch *out, err *e) {
@@ -180,9 +211,7 @@ static status make_sketch(const rows_reading *k, const json_t *model, double seq
     if (st != ST_OK) return st;
     *out = s;
     if (n <= FEW_LAYERS) return ST_OK;
-    out->layers = n;
-    out->layer = ARENA_ARRAY(r->a, sketch_layer, n);
-    for (int i = 0; i < n; i++) out->layer[i] = s.layer[i == 0 ? 0 : i == n - 1 ? 2 : 1];
+    repeat_layers(out, r->a, s.layer, n, has_ends_apart(x, n));
     return ST_OK;
 }
 
@@ -199,7 +228,7 @@ static const char *device_of(const record *r) {
     const char *gpu = text_of(r, "gpu");
     for (int i = 0; i < ARRAY_LEN(known); i++)
         if (starts(gpu, known[i])) return presets[i];
-    return *text_of(r, "samples_per_gpu_s") ? "a100" : *gpu ? NULL : "h100";
+    return *text_of(r, "schedule") ? "a100" : *gpu ? NULL : "h100"; /* those of Qi et al. 2023 */
 }
 
 /* False: there is nothing known of them. */
@@ -238,6 +267,8 @@ static int whose_of(const record *r) {
                  {"Megatron", 2}, {"nanotron", 1},   {"smollm", 1}};
     for (int i = 0; i < ARRAY_LEN(known); i++)
         if (strstr(text_of(r, "source"), known[i].word)) return known[i].whose;
+    if (*text_of(r, "schedule"))
+        return 2; /* the zero-bubble paper's, which is Megatron's, neither */
     return *text_of(r, "status")
                ? 1
                : 0; /* the playbook's table of runs, nanotron's, names no source */
@@ -246,11 +277,13 @@ static int whose_of(const record *r) {
 /* False: the row cannot be reckoned. */
 static bool take(rows_reading *k, const record *rec, int line) {
     measured_rows *r = k->rows;
-    measured_row x = {.line = line, .whose = whose_of(rec)};
+    measured_row x = {
+        .line = line, .whose = whose_of(rec), .names_schedule = *text_of(rec, "schedule")};
     double seq;
-    char key[512];
+    char key[520];
     json_t *model = model_of(rec, &seq);
-    if (!model || !layout_of(rec, &x) || !find_device(k, rec, &x.device) || fmod(seq, x.cp) > 0) {
+    if (!model || !layout_of(rec, &x) || !find_device(k, rec, &x.device) ||
+        (x.layout.key.cp > 1 && fmod(seq, 2 * x.layout.key.cp) > 0)) {
         json_decref(model);
         return false;
     }
@@ -259,11 +292,11 @@ static bool take(rows_reading *k, const record *rec, int line) {
     x.nodes = (x.gpus + per_node - 1) / per_node;
     snprintf(key, sizeof key, "%s %s %s %d", text_of(rec, "layers"), text_of(rec, "hidden"),
              text_of(rec, "vocab"), x.nodes);
-    seq /= x.cp; /* of a rank; what is of the whole sequence is put in where the row is predicted */
     x.batch = x.layout.micro_batches * x.layout.dp * x.layout.key.micro_batch;
     x.cell = number_for(r->cell_key, key);
-    snprintf(key, sizeof key, "%d %s %g %d %d %d %d", x.device, text, seq, x.layout.key.tp,
-             x.layout.key.micro_batch, x.layout.key.recompute, (int)x.fp32);
+    snprintf(key, sizeof key, "%d %s %g %d %d %d %d %d", x.device, text, seq, x.layout.key.tp,
+             x.layout.key.cp, x.layout.key.micro_batch, x.layout.key.recompute, (int)x.fp32);
+    if (has_ends_apart(&x, int_of(rec, "layers", 0))) strcat(key, " apart");
     free(text);
     x.sketch = find_sketch(k, key, model, seq, &x);
     json_decref(model);
@@ -271,6 +304,9 @@ static bool take(rows_reading *k, const record *rec, int line) {
     const char *state = text_of(rec, "status");
     x.ok = !*state || strcmp(state, "ok") == 0;
     x.tok_per_s_gpu = x.ok ? measured_rate(rec, &x, seq) : 0;
+    double bubble = number_of(rec, "bubble_rate_theory(Table5)", number_of(rec, "bubble", 0));
+    x.only_bubble = x.ok && x.tok_per_s_gpu <= 0 && bubble > 0 && bubble < 1;
+    if (x.only_bubble) x.tok_per_s_gpu = 1 - bubble;
     x.measured_bytes = number_of(rec, "gpu_mem_GB", number_of(rec, "mem_GB", 0)) * 1e9;
     if (x.measured_bytes <= 0) x.measured_bytes = number_of(rec, "mem_GiB", 0) * (1 << 30);
     /* a class of one published table, which tells how rows ended: nanotron's */
@@ -338,12 +374,10 @@ void measured_free(measured_rows *r) {
 
 /* ---- predicting ---- */
 
-/* A rank of a context-parallel group sees cp times the keys of its own tokens. Products of 8 bits: on H100 the best of large ones reach
- * 1403 TFLOP/s, of 16 bits 794 (ml-engineering's mamf-finder). Rings of keys hide behind such attention. */
+/* Products of 8 bits: on H100 the best of large ones reach 1403 TFLOP/s, of 16 bits 794 (ml-engineering's mamf-finder). */
 static runtime runtime_of(const runtime *t, const measured_row *x) {
     static const double PRODUCTS_OF_8_BITS = 794.5 / 1402.6;
     runtime own = *t;
-    own.attention *= x->cp;
     if (x->fp8) own.products *= PRODUCTS_OF_8_BITS;
     return own;
 }
@@ -354,7 +388,8 @@ static void predict(const measured_rows *r, measured_row *x, const runtime *t, c
     on->nodes = x->nodes;
     x->predicted = 0;
     if (sketch_time(&r->sketch[x->sketch], &x->layout, on, &own, &s, NULL) != ST_OK) return;
-    x->predicted = s.time.tokens / s.time.step_s / x->gpus;
+    x->predicted =
+        x->only_bubble ? 1 / (1 + clock_bubble(&s.time)) : s.time.tokens / s.time.step_s / x->gpus;
     x->memory_bytes = s.memory_bytes;
 }
 
@@ -453,7 +488,8 @@ static void judge_cell(const measured_rows *r, int cell, double *x, double *y, m
     double best = 0;
     for (int i = 0; i < r->n; i++) {
         const measured_row *k = &r->row[i];
-        if (k->cell != cell || k->batch != batch || !counts(k) || k->stalls) continue;
+        if (k->cell != cell || k->batch != batch || !counts(k) || k->stalls || k->only_bubble)
+            continue;
         if (k->tok_per_s_gpu > best) best = k->tok_per_s_gpu;
         if (chosen < 0 || k->predicted > r->row[chosen].predicted) chosen = i;
         if (!is_best(r, i)) continue;

@@ -1,6 +1,6 @@
 /* Measured rows of published tables, and how near the clock comes to them: `athanor plan validate` and `plan fit`.
  *
- * A row is a layout of a model with its tokens a second. Columns are found by name: those of the playbook's benchmarks, of
+ * A row is a layout of a model with its tokens a second, or with the bubble of its schedule alone. Columns are found by name: those of the playbook's benchmarks, of
  * tables of throughput, of the zero-bubble paper. Rows that cannot be reckoned are counted, not guessed: schedules that there
  * are not, models without sizes.
  *
@@ -15,9 +15,11 @@ typedef struct measured_row {
     int sketch; /* number in rows.sketch */
     sketch_layout layout;
     int nodes, gpus, line;
-    int cp; /* context-parallel ranks: the layout's dp counts them, its sequences are divided by them */
     bool fp8;  /* products of 8 bits */
     bool fp32; /* else 16 bits */
+    bool names_schedule;
+    /* No tokens are told: tok_per_s_gpu and predicted are the share of the time in which stages work. */
+    bool only_bubble;
     int device;
     int whose;             /* run it was, as its source says */
     int64_t batch;         /* sequences of a step */

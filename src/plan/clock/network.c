@@ -33,8 +33,32 @@ static double network_rate(const cluster *c, double nodes) {
            cluster_curve_at(&c->network_by_nodes, nodes, c->network.reached);
 }
 
+/* To the next rank: the pair that is on two nodes takes longest, and has one adapter. */
+static double shift(const cluster *c, network_group g, double sent) {
+    if (g.per_node < g.ranks) return c->network.latency_s + sent / network_rate(c, 2);
+    return c->node.latency_s + sent / (c->node.bytes_per_s * c->node.reached);
+}
+
+/* To each other rank an equal part, each half a latency behind the one before. */
+static double messages(int n, double latency_s) {
+    return n ? (n + 1) / 2.0 * latency_s : 0;
+}
+
+/* Parts for the ranks of the node go by its links, all others by the rank's own adapter, at the same time. */
+static double all_to_all(const cluster *c, network_group g, double sent) {
+    int near = g.per_node - 1, far = g.ranks - g.per_node;
+    double part = sent / (g.ranks - 1), nodes = ceil((double)g.ranks / g.per_node);
+    double inside =
+        messages(near, c->node.latency_s) + near * part / (c->node.bytes_per_s * c->node.reached);
+    if (far == 0) return inside;
+    double between = messages(far, c->network.latency_s) + far * part / network_rate(c, nodes);
+    return inside > between ? inside : between;
+}
+
 double network_seconds(const cluster *c, network_group g, comm_kind kind, double sent) {
     if (g.ranks < 2) return 0;
+    if (kind == COMM_SHIFT) return shift(c, g, sent);
+    if (kind == COMM_ALL_TO_ALL) return all_to_all(c, g, sent);
     double nodes = ceil((double)g.ranks / g.per_node), inside = 0, between = 0;
     if (g.per_node > 1) inside = sent / (c->node.bytes_per_s * c->node.reached);
     if (nodes > 1) between = sent / (g.per_node * network_rate(c, nodes));

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_PP = 128, SHORT_LIST = 64, MOST_STAGES_PLANNED = 16 };
+enum { MOST_PP = 128, SHORT_LIST = 64, MOST_STAGES_PLANNED = 16, LEAST_TOKENS = 4096 };
 static const int micro_batches[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 
 typedef struct searching {
@@ -48,10 +48,10 @@ static bool needs_stages(const search_kept *kept) {
 /* Whether so many stages with so many ranks each take all devices. */
 static bool divides(const searching *k, const sketch_key *key, int pp) {
     const search_kept *kept = &k->what->kept;
-    int devices = cluster_devices(k->c);
-    if (!free_or(kept->pp, pp) || devices % (key->tp * pp)) return false;
+    int devices = cluster_devices(k->c), each = key->tp * key->cp * pp;
+    if (!free_or(kept->pp, pp) || devices % each) return false;
     if (pp > 1 ? !k->what->pipelines : needs_stages(kept)) return false;
-    int dp = devices / (key->tp * pp);
+    int dp = devices / each;
     return free_or(kept->dp, dp) && k->what->global_batch % ((int64_t)dp * key->micro_batch) == 0;
 }
 
@@ -86,9 +86,9 @@ static void try_sketch(searching *k, const sketch *s, sketch_key key) {
     const search_kept *kept = &k->what->kept;
     for (int pp = 1; pp <= MOST_PP && pp <= s->layers; pp++) {
         if (!divides(k, &key, pp)) continue;
-        int dp = cluster_devices(k->c) / (key.tp * pp);
+        int dp = cluster_devices(k->c) / (key.tp * key.cp * pp);
         int least = kept->zero > 0 ? kept->zero : 0;
-        int most = kept->zero >= 0 ? kept->zero : dp == 1 ? 0 : pp > 1 ? 1 : 3;
+        int most = kept->zero >= 0 ? kept->zero : dp * key.cp == 1 ? 0 : pp > 1 ? 1 : 3;
         if (pp > 1 && most > 1) continue;
         for (int zero = least; zero <= most; zero++)
             try_schedules(k, s,
@@ -118,10 +118,31 @@ static void try_key(searching *k, sketch_key key) {
     arena_free(a);
 }
 
-static void try_policies(searching *k, int tp, int micro_batch) {
+static void try_policies(searching *k, sketch_key key) {
     int kept = k->what->kept.recompute;
-    for (int r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++)
-        if (kept < 0 || kept == r) try_key(k, (sketch_key){tp, micro_batch, (recompute_policy)r});
+    for (int r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++) {
+        key.recompute = (recompute_policy)r;
+        if (kept < 0 || kept == r) try_key(k, key);
+    }
+}
+
+/* Each rank has two pieces of every sequence. */
+static void try_context(searching *k, int tp, int micro_batch, int cp) {
+    int kept = k->what->kept.context;
+    if (k->what->base.T % (2 * cp)) return;
+    for (int i = CONTEXT_ALLGATHER; i <= CONTEXT_ULYSSES; i++)
+        if (kept < 0 ? k->what->contexts >> i & 1u : kept == i)
+            try_policies(k, (sketch_key){tp, micro_batch, RECOMPUTE_NONE, cp, (context_kind)i});
+}
+
+static void try_contexts(searching *k, int tp, int micro_batch) {
+    const search_kept *kept = &k->what->kept;
+    if (kept->cp <= 1)
+        try_policies(k, (sketch_key){tp, micro_batch, RECOMPUTE_NONE, 1, CONTEXT_ALLGATHER});
+    if (kept->cp > 1) try_context(k, tp, micro_batch, kept->cp);
+    if (kept->cp || (micro_batch > 1 && !kept->micro_batch)) return;
+    for (int cp = 2; k->what->base.T / cp >= LEAST_TOKENS; cp *= 2)
+        try_context(k, tp, micro_batch, cp);
 }
 
 static void try_all(searching *k) {
@@ -129,10 +150,10 @@ static void try_all(searching *k) {
     int first = kept->tp ? kept->tp : 1, last = kept->tp ? kept->tp : k->c->per_node;
     for (int tp = first; tp <= last; tp++) {
         if (kept->micro_batch) {
-            try_policies(k, tp, kept->micro_batch);
+            try_contexts(k, tp, kept->micro_batch);
             continue;
         }
-        for (int b = 0; b < ARRAY_LEN(micro_batches); b++) try_policies(k, tp, micro_batches[b]);
+        for (int b = 0; b < ARRAY_LEN(micro_batches); b++) try_contexts(k, tp, micro_batches[b]);
     }
 }
 
@@ -153,16 +174,18 @@ static bool verify(searching *k, search_found *f) {
     plan *p;
     plan_spec s = k->what->base;
     mesh_place(&ranks,
-               &(mesh_shape){.dp = l->dp, .dp_replicate = 1, .tp = l->key.tp, .cp = 1, .pp = l->pp},
+               &(mesh_shape){
+                   .dp = l->dp, .dp_replicate = 1, .tp = l->key.tp, .cp = l->key.cp, .pp = l->pp},
                0);
     s.train_B = l->key.micro_batch;
     if (s.valid_B) s.valid_B = l->key.micro_batch;
     s.micro_batches = l->micro_batches;
     s.recompute = l->key.recompute;
     s.ranks = &ranks;
-    s.sharing =
-        (param_sharding){.shards = l->dp, .zero = l->zero, .bucket_elems = s.sharing.bucket_elems};
+    s.sharing = (param_sharding){
+        .shards = ranks.size[MESH_SHARD], .zero = l->zero, .bucket_elems = s.sharing.bucket_elems};
     s.sequence_parallel = l->key.tp > 1;
+    s.context = l->key.context;
     if (l->pp > 1) {
         s.chunks = l->pp * l->chunks_of_stage;
         s.pp_schedule = (int)l->schedule;
@@ -229,8 +252,10 @@ status search_layouts(search_result *out, arena *a, dev *meta, const search_spec
 
 void search_name(const sketch_layout *l, strbuf *out) {
     static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)};
+    static const char *const context_names[] = {CONTEXT_KINDS(LIST_WORD)};
     strbuf_printf(out, "dp %d", l->dp);
     if (l->key.tp > 1) strbuf_printf(out, ", tp %d with sp", l->key.tp);
+    if (l->key.cp > 1) strbuf_printf(out, ", cp %d (%s)", l->key.cp, context_names[l->key.context]);
     if (l->pp > 1) strbuf_printf(out, ", pp %d (%s", l->pp, schedule_name(l->schedule));
     if (l->pp > 1 && l->chunks_of_stage > 1) strbuf_printf(out, ", %d chunks", l->chunks_of_stage);
     if (l->pp > 1) strbuf_puts(out, ")");

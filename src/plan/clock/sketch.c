@@ -19,12 +19,18 @@ static void add_ops(sketch_layer *to, const prog *p, const mesh *ranks, const cl
     for (int i = 0; i < prog_get_stats(p)->ops; i++) {
         prog_op op = prog_get_op(p, i);
         op_collective k = op_collective_of(op.kind, op.entry == ENTRY_FWD, op.attr, op.in, 0);
+        op_time t = op_time_of(c, &ranks->shape, &op);
         schedule_work w = op.phase == PHASE_F   ? WORK_FORWARD
                           : op.phase == PHASE_B ? WORK_INPUT
                                                 : WORK_WEIGHT;
-        to->kernels[w][part_of(op.kind)] += roofline_seconds(c, &op);
+        to->kernels[w][part_of(op.kind)] += t.kernels;
         to->calls[w]++;
         if (k.call.kind == COMM_KINDS) continue;
+        if (k.axis != MESH_TP) {
+            to->context[w] += t.among + t.exposed;
+            to->hidden[w] += t.beside - t.exposed;
+            continue;
+        }
         network_group g = network_group_of(c, &ranks->shape, k.axis);
         to->sent[w] += (double)comm_call_sends(&k.call, 0, g.ranks);
         to->sends[w] += k.call.kind == COMM_ALL_REDUCE ? 2 : 1;
@@ -50,8 +56,8 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     plan *p;
     *out = (sketch){.layers = (int)base->model.num_hidden_layers, .spec = *base};
     plan_spec *s = &out->spec;
-    mesh_place(&ranks, &(mesh_shape){.dp = 1, .dp_replicate = 1, .tp = key.tp, .cp = 1, .pp = 1},
-               0);
+    mesh_place(&ranks,
+               &(mesh_shape){.dp = 1, .dp_replicate = 1, .tp = key.tp, .cp = key.cp, .pp = 1}, 0);
     s->chunks = out->layers;
     s->frames = 1;
     s->micro_batches = 1;
@@ -60,8 +66,9 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     s->recompute = key.recompute;
     s->ranks = &ranks;
     s->sequence_parallel = key.tp > 1;
+    s->context = key.context;
     s->snapshot = false;
-    s->sharing = (param_sharding){.shards = 1, .bucket_elems = 1 << 22};
+    s->sharing = (param_sharding){.shards = key.cp, .bucket_elems = 1 << 22};
     TRY(plan_new(&p, meta, s, e));
     out->layer = ARENA_ARRAY(a, sketch_layer, out->layers);
     for (int i = 0; i < out->layers; i++) {
@@ -73,7 +80,7 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     }
     add_params(out, p);
     out->passed_bytes = (double)key.micro_batch * s->T * (double)s->model.hidden_size *
-                        (double)dtype_bytes(s->compute) / key.tp;
+                        (double)dtype_bytes(s->compute) / key.tp / key.cp;
     out->model_flops = plan_model_flops(p);
     out->hardware_flops = plan_hardware_flops(p);
     plan_free(p);
@@ -100,7 +107,13 @@ typedef struct timing {
 } timing;
 
 static mesh_shape shape_of(const sketch_layout *l) {
-    return (mesh_shape){.dp = l->dp, .dp_replicate = 1, .tp = l->key.tp, .cp = 1, .pp = l->pp};
+    return (mesh_shape){
+        .dp = l->dp, .dp_replicate = 1, .tp = l->key.tp, .cp = l->key.cp, .pp = l->pp};
+}
+
+/* Ranks that see other tokens: their gradients are summed, and ZeRO shares over them. */
+static int data_ranks(const sketch_layout *l) {
+    return l->dp * l->key.cp;
 }
 
 /* Seconds of one layer's work; *among: of its collectives. */
@@ -110,11 +123,11 @@ static double work_of(const timing *t, const sketch_layer *x, schedule_work w, d
     double device = r->products * x->kernels[w][SKETCH_PRODUCTS] +
                     r->attention * x->kernels[w][SKETCH_ATTENTION] +
                     r->other * x->kernels[w][SKETCH_OTHER];
-    *among = 0;
+    *among = x->context[w] + (t->l->pp > 1 ? x->hidden[w] : 0);
     if (x->sends[w] > 0) {
         network_group g = network_group_of(t->c, &shape, MESH_TP);
-        *among = (1 - r->tp_hidden) * x->sends[w] *
-                 network_seconds(t->c, g, COMM_ALL_GATHER, x->sent[w] / x->sends[w]);
+        *among += (1 - r->tp_hidden) * x->sends[w] *
+                  network_seconds(t->c, g, COMM_ALL_GATHER, x->sent[w] / x->sends[w]);
     }
     double host = r->launch_s * x->calls[w] - *among;
     if (t->l->pp > 1 && t->c->nodes > 1) host += r->pipe_rank_s * t->l->key.tp * x->sends[w];
@@ -176,7 +189,7 @@ static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     const sketch *s = t->s;
     const sketch_layout *l = t->l;
     bool narrow = s->spec.compute != DT_F32;
-    double shards = l->zero ? l->dp : 1, slots = 3 * g->largest;
+    double shards = l->zero ? data_ranks(l) : 1, slots = 3 * g->largest;
     double masters = 4 * g->elems / (narrow || l->zero == 3 ? shards : 1);
     double work = !narrow ? 0 : l->zero == 3 ? 2 * (g->elems / shards + slots) : 2 * g->elems;
     double grads = 4 * (l->zero >= 2 ? g->elems / shards + slots : g->elems);
@@ -211,9 +224,10 @@ static tail tail_of(const timing *k, const stage_sums *g) {
     const cluster *c = k->c;
     tail t = {0};
     mesh_shape shape = shape_of(l);
-    network_group dp = network_group_of(c, &shape, MESH_DP);
-    double share = (l->dp - 1.0) / l->dp, m = (double)l->micro_batches;
-    double width = s->spec.compute == DT_F32 ? 4 : 2, owned = g->elems / (l->zero ? l->dp : 1);
+    network_group dp = network_group_of(c, &shape, MESH_DATA);
+    double share = (data_ranks(l) - 1.0) / data_ranks(l), m = (double)l->micro_batches;
+    double width = s->spec.compute == DT_F32 ? 4 : 2,
+           owned = g->elems / (l->zero ? data_ranks(l) : 1);
     double scatter = dp_seconds(k, dp, COMM_REDUCE_SCATTER, 4 * g->elems * share);
     double gather = dp_seconds(k, dp, COMM_ALL_GATHER, width * g->elems * share);
     double update = roofline_stream(c, owned * (8 + 2.0 * (4 + 4 * s->spec.optim->n_states) + 2));
@@ -276,7 +290,7 @@ static status draw(timing *t, arena *a, err *e) {
         double one = t->stage[i].work[WORK_FORWARD] + t->stage[i].work[WORK_BACKWARD];
         if (one > slowest) slowest = one;
     }
-    t->end = t->drawn.end + (double)(l->micro_batches - m) * slowest;
+    t->end = t->drawn.step + (double)(l->micro_batches - m) * slowest;
     return ST_OK;
 }
 
@@ -298,7 +312,7 @@ static clock_time time_of(const timing *t, int stage) {
 
 static void complete(const timing *k, clock_time *t) {
     const sketch_layout *l = k->l;
-    t->ranks = l->dp * l->key.tp * l->pp;
+    t->ranks = data_ranks(l) * l->key.tp * l->pp;
     double straggle = t->ranks > 1 ? k->c->straggle * t->kernels_s : 0;
     t->kernels_s += straggle;
     t->step_s += straggle;

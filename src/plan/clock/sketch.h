@@ -2,7 +2,7 @@
  * run yet.
  *
  * A plan of a model in as many chunks as layers says what each layer takes: kernels, collectives among them, what it keeps
- * for the backward, its parameters. These depend on tp, micro-batch and recompute only. The rest is arithmetic: stages are
+ * for the backward, its parameters. These depend on tp, cp, micro-batch and recompute only. The rest is arithmetic: stages are
  * sums of layers, a pipeline is its schedule (step/schedule.h) under these times, and data-parallel collectives hide behind
  * the backward as far as it lasts. Where a layout can be run, clock_step says the same more exactly; memory is then that of
  * the plan, which is exact, while a sketch's is an estimate. */
@@ -41,7 +41,10 @@ enum { SKETCH_PRODUCTS, SKETCH_ATTENTION, SKETCH_OTHER, SKETCH_PARTS };
 typedef struct sketch_layer {
     double kernels[WORKS][SKETCH_PARTS]; /* seconds */
     double calls[WORKS];
-    double sent[WORKS], sends[WORKS]; /* collectives among the ops: bytes, and how many they are */
+    double sent[WORKS],
+        sends[WORKS];      /* those of tensor parallelism: bytes, and how many they are */
+    double context[WORKS]; /* seconds of those of context parallelism that nothing hides */
+    double hidden[WORKS];  /* and of those that kernels hide where there is no pipeline */
     double saved_bytes, scratch_bytes;
     double elems; /* parameters of this rank */
     double
@@ -60,6 +63,8 @@ typedef struct sketch {
 typedef struct sketch_key {
     int tp, micro_batch;
     recompute_policy recompute;
+    int cp;
+    context_kind context;
 } sketch_key;
 
 typedef struct sketch_layout {
