@@ -55,6 +55,8 @@ status events_upload_failed(session *s, const upload_event *ev, err *e) ATH_MUST
 /* A checkpoint that is damaged and not loaded. metrics.jsonl may not be open yet: events_late
  * writes the event then. */
 void events_damaged(session *s, const char *dir, const err *why);
+/* The launcher has started the run again after a loss of ranks; on the screen it was there. */
+void events_restart(session *s);
 status events_late(session *s, err *e) ATH_MUST_USE;
 
 /* `experts`: the load of each in percent of the mean, over some thirty steps; nothing at most steps. */

@@ -10,6 +10,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "run/config/config_device.h"
 #include "run/report/report.h"
+#include "train/events.h"
 #include "train/layouts/matrix.h"
 #include "train/objective/objective.h"
 #include "train/save/origins.h"
@@ -212,6 +213,7 @@ static status start_state(session *s, err *e) {
     status st = setup_leads(u) ? checkpoint_clean(u->c->run, e) : ST_OK;
     TRY(peers_agree(&u->peers, st, e));
     TRY(setup_load_reference(u, &u->models[0], e));
+    events_restart(s);
     TRY(state_load_newest(s, e));
     TRY(peers_agree(&u->peers, setup_leads(u) ? origins_open(s, e) : ST_OK, e));
     peers_gather_all(&u->peers);

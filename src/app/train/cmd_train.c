@@ -1,5 +1,6 @@
 /* athanor train: runs a config, as JSON lines or as a live page of text. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "app/frame/cli.h"
 #include "app/frame/progress.h"
@@ -48,6 +49,8 @@ static status train(const cli_args *args, config *c, comm_world *world, err *e) 
                          .fresh = cli_has(args, "fresh"),
                          .trace = cli_value(args, "trace"),
                          .trace_steps = trace_steps,
+                         .copy = getenv("ATHANOR_COPY"),
+                         .restart = getenv("ATHANOR_RESTART"),
                          .stop = train_stop_flag(),
                          .world = comm_world_size(world) > 1 ? world : NULL,
                          .on_event = args->json ? print_event_json : progress_event,

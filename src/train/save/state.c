@@ -416,10 +416,18 @@ static status find_newest(session *s, char **newest, err *e) {
     return ST_OK;
 }
 
+/* Where this rank reads it: a spare's copy, which was compared with it, when it is of the same step. */
+static const char *nearest(const session *s, const char *newest) {
+    if (!s->opt->copy) return newest;
+    const char *under = path_join(s->setup.a, s->opt->copy, "checkpoints");
+    const char *copy = path_join(s->setup.a, under, path_base(newest));
+    return file_is_dir(copy) ? copy : newest;
+}
+
 status state_load_newest(session *s, err *e) {
     char *newest;
     TRY(find_newest(s, &newest, e));
-    if (newest) return load(s, newest, e);
+    if (newest) return load(s, nearest(s, newest), e);
     if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
     watch_restart(&s->watch);
     loss_scale_init(&s->scale, s->setup.c);
