@@ -90,6 +90,7 @@ static void set_environment(const launcher *l, int rank) {
         setenv("ATHANOR_TIMEOUT", text, 1);
     }
     int spare = rank - (l->n - l->again.n_copies);
+    if (l->again.run) setenv("ATHANOR_RESTARTS", "1", 1);
     if (l->again.why) setenv("ATHANOR_RESTART", l->again.why, 1);
     if (spare >= 0 && l->again.n_copies) setenv("ATHANOR_COPY", l->again.copy[spare], 1);
     if (!getenv("OMP_NUM_THREADS")) put_int("OMP_NUM_THREADS", comm_core_share(l->n));

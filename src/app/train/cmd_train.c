@@ -8,6 +8,7 @@
 #include "app/train/train_signals.h"
 #include "base/log.h"
 #include "run/config/config_device.h"
+#include "train/lint.h"
 #include "train/train.h"
 
 static void print_event_json(void *ctx, const json_t *event) {
@@ -31,6 +32,7 @@ static status dry_run(const cli_args *args, config *c, err *e) {
     TRY(config_open_meta(c, &meta, e));
     plan *p = NULL;
     status st = train_plan(c, meta, &p, e);
+    if (st == ST_OK) st = lint_config(c, p, dev_get_kind(meta), cli_has(args, "fresh"), e);
     if (p && args->json) cli_print_json(plan_json(p, c->train.memory_limit));
     if (p && !args->json) plan_print(p);
     plan_free(p);

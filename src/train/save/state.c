@@ -25,11 +25,11 @@
 
 /* ---- saving ---- */
 
-static uint64_t expected_bytes(const setup *u) {
-    int64_t elems = param_store_sizes(param_store_whole(u->plan->store)).trained_elems;
-    int64_t states = param_store_sizes(param_store_whole(u->plan->states)).trained_elems;
-    int64_t per = 4 + (u->plan->spec.compute == DT_F32 ? 0 : 2);
-    return (uint64_t)(elems * per + 4 * states * u->optim->n_states) + (1u << 20);
+uint64_t state_expected_bytes(const plan *p, const optim_class *optim) {
+    int64_t elems = param_store_sizes(param_store_whole(p->store)).trained_elems;
+    int64_t states = param_store_sizes(param_store_whole(p->states)).trained_elems;
+    int64_t per = 4 + (p->spec.compute == DT_F32 ? 0 : 2);
+    return (uint64_t)(elems * per + 4 * states * optim->n_states) + (1u << 20);
 }
 
 /* Samples of its stage that have been used after step `step`. */
@@ -110,7 +110,7 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .masters = held_masters(u->plan->store),
                     .step = s->at.step,
                     .val_loss = s->at.val_loss,
-                    .need_bytes = expected_bytes(u),
+                    .need_bytes = state_expected_bytes(u->plan, u->optim),
                     .cursor = cursor_json(s, digest),
                     .guard = watch_to_json(&s->watch),
                     .ledger = setup_leads(u) ? origins_ledger(s) : NULL,
