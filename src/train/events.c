@@ -309,8 +309,7 @@ bool events_find_cluster(const config *c, int ranks, dev_kind kind, cluster *out
         if (cluster_devices(out) == ranks && out->kind == kind) return true;
     }
     if (ranks > 1) snprintf(name, sizeof name, "local-%d", ranks);
-    if (kind != DEV_CPU || !cluster_local_path(name, path, sizeof path) ||
-        !file_exists(path))
+    if (kind != DEV_CPU || !cluster_local_path(name, path, sizeof path) || !file_exists(path))
         return false;
     if (cluster_find(out, name, &why) == ST_OK) return true;
     log_warn("no step time is predicted: %s", why.message);

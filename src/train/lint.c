@@ -55,8 +55,13 @@ static double step_seconds(const lint_run *k, const present *at) {
 
 static void format_time(double s, char out[32]) {
     bool minutes = s < 7200, hours = s < 48 * 3600;
-    snprintf(out, 32, "%.3g %s", s / (minutes ? 60 : hours ? 3600 : 86400),
-             minutes ? "minutes" : hours ? "hours" : "days");
+    snprintf(out, 32, "%.3g %s",
+             s / (minutes ? 60
+                  : hours ? 3600
+                          : 86400),
+             minutes ? "minutes"
+             : hours ? "hours"
+                     : "days");
 }
 
 /* Slurm says when the job will be ended, be it by its time limit or by the end of its reservation. */
@@ -115,13 +120,15 @@ static status check_disk(const lint_run *k, const present *at, const char *folde
     int64_t most = most_checkpoints(k), more = most - at->checkpoints;
     if (more < 1) more = 1;
     if (each > free_bytes) {
-        err_set(e, ST_FAILED, "a checkpoint of %.3g GB does not fit where %s lies: %.3g GB are free",
-                each / 1e9, k->c->run, free_bytes / 1e9);
+        err_set(e, ST_FAILED,
+                "a checkpoint of %.3g GB does not fit where %s lies: %.3g GB are free", each / 1e9,
+                k->c->run, free_bytes / 1e9);
         config_locate(k->c, "run", e);
         return err_hint(e, "make room, or set run=FOLDER on another disk");
     }
     if (each * (double)more > free_bytes)
-        log_warn("%s will hold up to %" PRId64 " checkpoints of %.3g GB, with the one that is being written, "
+        log_warn("%s will hold up to %" PRId64
+                 " checkpoints of %.3g GB, with the one that is being written, "
                  "and has room for %" PRId64 ": lower checkpoint.keep (%s) or make room",
                  k->c->run, most, each / 1e9, at->checkpoints + (int64_t)(free_bytes / each),
                  config_where(k->c, "checkpoint.keep"));
@@ -135,14 +142,16 @@ static bool is_fleeting(const char *path) {
     enum { TMPFS = 0x01021994, RAMFS = 0x858458f6u };
     struct statfs fs;
     if (strncmp(path, "/tmp/", 5) == 0 || strncmp(path, "/var/tmp/", 9) == 0) return true;
-    return statfs(path, &fs) == 0 && ((unsigned)fs.f_type == TMPFS || (unsigned)fs.f_type == (unsigned)RAMFS);
+    return statfs(path, &fs) == 0 &&
+           ((unsigned)fs.f_type == TMPFS || (unsigned)fs.f_type == (unsigned)RAMFS);
 }
 
 static void warn_of_paths(const lint_run *k, const present *at, const char *folder) {
     const char *source = k->c->source, *up = k->c->checkpoint.upload;
     char *own = realpath(folder, NULL), *other = source ? realpath(source, NULL) : NULL;
     if (own && other && is_fleeting(own) && !is_fleeting(other))
-        log_warn("%s lies in %s, which is emptied or lost when the machine starts again: set run (%s) to a "
+        log_warn("%s lies in %s, which is emptied or lost when the machine starts again: set run "
+                 "(%s) to a "
                  "folder on a disk",
                  k->c->run, own, config_where(k->c, "run"));
     free(own);
@@ -151,10 +160,12 @@ static void warn_of_paths(const lint_run *k, const present *at, const char *fold
         log_warn("--fresh removes %s with its %" PRId64 " checkpoints, up to step %" PRId64
                  ": run=NEW keeps them",
                  k->c->run, at->checkpoints, at->step);
-    if (up && (strncmp(up, "rm ", 3) == 0 || strstr(up, " rm ") || strstr(up, ";rm ") || strstr(up, "&rm ")))
-        log_warn("checkpoint.upload (%s) removes files after every save: checkpoint.keep does that for "
-                 "checkpoints",
-                 config_where(k->c, "checkpoint.upload"));
+    if (up && (strncmp(up, "rm ", 3) == 0 || strstr(up, " rm ") || strstr(up, ";rm ") ||
+               strstr(up, "&rm ")))
+        log_warn(
+            "checkpoint.upload (%s) removes files after every save: checkpoint.keep does that for "
+            "checkpoints",
+            config_where(k->c, "checkpoint.upload"));
 }
 
 /* ---- what never happens ---- */
@@ -166,8 +177,8 @@ static bool is_given(const config *c, const char *key) {
 /* The end is always one of them, so that only what was asked for in between is missed. */
 static void warn_of_interval(const lint_run *k, const char *key, int64_t every, const char *what) {
     if (every <= k->course->total_steps || !is_given(k->c, key)) return;
-    log_warn("%s (%s) is %" PRId64 " and the run has %" PRId64 " steps: %s comes only at the end", key,
-             config_where(k->c, key), every, k->course->total_steps, what);
+    log_warn("%s (%s) is %" PRId64 " and the run has %" PRId64 " steps: %s comes only at the end",
+             key, config_where(k->c, key), every, k->course->total_steps, what);
 }
 
 static void warn_of_intervals(const lint_run *k) {
@@ -176,16 +187,21 @@ static void warn_of_intervals(const lint_run *k) {
     warn_of_interval(k, "checkpoint.every", every, "a checkpoint");
     if (c->data.valid) warn_of_interval(k, "eval.every", c->eval.every, "a validation");
     if (c->sample.prompts.n) warn_of_interval(k, "sample.every", c->sample.every, "a sample");
-    if (c->eval.tasks.n) warn_of_interval(k, "eval.tasks_every", c->eval.tasks_every, "an evaluation");
+    if (c->eval.tasks.n)
+        warn_of_interval(k, "eval.tasks_every", c->eval.tasks_every, "an evaluation");
     if (always && every && always % every)
-        log_warn("checkpoint.keep_every (%s) is %" PRId64 ", no multiple of checkpoint.every (%" PRId64
-                 "): what stays is every %" PRId64 " steps",
-                 config_where(c, "checkpoint.keep_every"), always, every, common_multiple(always, every));
+        log_warn("checkpoint.keep_every (%s) is %" PRId64
+                 ", no multiple of checkpoint.every (%" PRId64 "): what stays is every %" PRId64
+                 " steps",
+                 config_where(c, "checkpoint.keep_every"), always, every,
+                 common_multiple(always, every));
     if (c->checkpoint.keep_best && c->data.valid && every && c->eval.every && every % c->eval.every)
-        log_warn("checkpoint.keep_best (%s) looks at validation losses, and a checkpoint has one where "
-                 "checkpoint.every (%" PRId64 ") meets eval.every (%" PRId64 "): every %" PRId64 " steps",
-                 config_where(c, "checkpoint.keep_best"), every, c->eval.every,
-                 common_multiple(every, c->eval.every));
+        log_warn(
+            "checkpoint.keep_best (%s) looks at validation losses, and a checkpoint has one where "
+            "checkpoint.every (%" PRId64 ") meets eval.every (%" PRId64 "): every %" PRId64
+            " steps",
+            config_where(c, "checkpoint.keep_best"), every, c->eval.every,
+            common_multiple(every, c->eval.every));
 }
 
 /* ---- batches ---- */
@@ -227,11 +243,13 @@ status lint_check(const lint_run *k, err *e) {
 status lint_config(const config *c, const plan *p, dev_kind kind, bool fresh, err *e) {
     course *k;
     int ranks = 0;
-    if (!c->run || !(c->train.steps || c->train.tokens)) return ST_OK; /* no run, or of no known length */
+    if (!c->run || !(c->train.steps || c->train.tokens))
+        return ST_OK; /* no run, or of no known length */
     for (int i = 0; i < p->n_classes; i++) ranks += p->classes[i].ranks;
     TRY(course_new(&k, c, 0, NULL, e));
     status st = lint_check(
-        &(lint_run){.c = c, .course = k, .plan = p, .ranks = ranks, .kind = kind, .fresh = fresh}, e);
+        &(lint_run){.c = c, .course = k, .plan = p, .ranks = ranks, .kind = kind, .fresh = fresh},
+        e);
     course_free(k);
     return st;
 }

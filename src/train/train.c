@@ -223,14 +223,15 @@ static status start_state(session *s, err *e) {
 
 static status look_ahead(const session *s, err *e) {
     const setup *u = &s->setup;
-    return lint_check(&(lint_run){.c = u->c,
-                                  .course = u->course,
-                                  .plan = u->plan,
-                                  .ranks = peers_ranks(&u->peers),
-                                  .kind = dev_get_kind(u->dev),
-                                  .sequences = s->stage.train ? loader_sequences(s->stage.train) : 0,
-                                  .fresh = s->opt->fresh},
-                      e);
+    return lint_check(
+        &(lint_run){.c = u->c,
+                    .course = u->course,
+                    .plan = u->plan,
+                    .ranks = peers_ranks(&u->peers),
+                    .kind = dev_get_kind(u->dev),
+                    .sequences = s->stage.train ? loader_sequences(s->stage.train) : 0,
+                    .fresh = s->opt->fresh},
+        e);
 }
 
 static status run_session(session *s, err *e) {

@@ -66,7 +66,8 @@ typedef struct launcher {
         int64_t newest;        /* the step of the newest checkpoint when the ranks were started */
         int least;             /* ranks */
         restart_layout layout; /* of this start; no keys in the first */
-        const char **copy;     /* [n_copies] folders of the spares that give their copies to the last ranks */
+        const char *
+            *copy; /* [n_copies] folders of the spares that give their copies to the last ranks */
         int n_copies;
         char *why; /* JSON for the ranks: what was lost and what has changed; NULL in the first */
     } again;
@@ -426,10 +427,12 @@ static status launch_until_done(launcher *l, err *e) {
         *e = why;
         take_signals(l); /* that came since: no rank is left to get them */
         if (st != ST_RANK || !l->again.run || !may_help(l)) return st;
-        if (l->told) return err_hint(e, "it was told to stop; the run goes on from its last checkpoint");
+        if (l->told)
+            return err_hint(e, "it was told to stop; the run goes on from its last checkpoint");
         if (!counts_on(l))
-            return err_hint(e, "%ld starts in a row have brought no new checkpoint: that is where "
-                               "--restart ends",
+            return err_hint(e,
+                            "%ld starts in a row have brought no new checkpoint: that is where "
+                            "--restart ends",
                             (long)l->again.in_vain);
         *e = (err){0};
         TRY(prepare_again(l, &why, e));
@@ -478,7 +481,8 @@ static status open_again(launcher *l, const cli_args *args, err *e) {
     TRY(restart_open(&l->again.run, l->command, l->n_command, e));
     l->again.newest = restart_newest(l->again.run);
     l->again.copy = xcalloc((size_t)waiting + 1, sizeof *l->again.copy);
-    return waiting ? spares_open(&l->again.spares, (int)waiting, restart_run(l->again.run), e) : ST_OK;
+    return waiting ? spares_open(&l->again.spares, (int)waiting, restart_run(l->again.run), e)
+                   : ST_OK;
 }
 
 static void close_launcher(launcher *l) {
@@ -505,7 +509,8 @@ static status launch(const cli_args *args, err *e) {
     l.n = (int)ranks;
     TRY(catch_signals(&l, e));
     l.command = command_of(args, &l.n_command);
-    status st = open_again(&l, args, e); /* spares have the signals blocked: they end with the launcher */
+    status st =
+        open_again(&l, args, e); /* spares have the signals blocked: they end with the launcher */
     if (st == ST_OK) st = launch_until_done(&l, e);
     close_launcher(&l);
     return st;
@@ -515,16 +520,17 @@ static const cli_option options[] = {
     {"ranks", "N", "how many processes"},
     {"timeout", "S", "seconds that a rank may wait for another; 0: for ever (default 600)"},
     {"restart", "[K]",
-     "train goes on with the ranks that are left when one was killed or hung; K starts in a row without a "
+     "train goes on with the ranks that are left when one was killed or hung; K starts in a row "
+     "without a "
      "new checkpoint end it (default 10)"},
     {"min-ranks", "M", "go on with no fewer ranks than that (default 1)"},
-    {"spares", "S", "so many processes wait with a copy of the newest checkpoint to take a lost rank's place"},
+    {"spares", "S",
+     "so many processes wait with a copy of the newest checkpoint to take a lost rank's place"},
     {0}};
 
-static const cli_rule rules[] = {
-    {"min-ranks", CLI_NEEDS, "restart", "add --restart"},
-    {"spares", CLI_NEEDS, "restart", "add --restart"},
-    {0}};
+static const cli_rule rules[] = {{"min-ranks", CLI_NEEDS, "restart", "add --restart"},
+                                 {"spares", CLI_NEEDS, "restart", "add --restart"},
+                                 {0}};
 
 const cli_command command_launch = {
     .name = "launch",

@@ -33,8 +33,8 @@ static status check_options(const cli_args *args, err *e) {
 
 static status read_command(restart *r, const char *const *command, int n, err *e) {
     if (strcmp(command[0], command_train.name) != 0) {
-        err_at(e, ST_USAGE, "command line", "--restart is for train: '%s' has no checkpoint to go on from",
-               command[0]);
+        err_at(e, ST_USAGE, "command line",
+               "--restart is for train: '%s' has no checkpoint to go on from", command[0]);
         return err_hint(e, "athanor launch --ranks N --restart -- train CONFIG");
     }
     TRY(cli_parse(&r->args, &command_train, n - 1, (char **)command + 1, e));
@@ -169,5 +169,6 @@ status restart_fit(restart *r, int most, int least, restart_layout *out, err *e)
     else
         err_set(e, ST_USAGE, "no layout of %d to %d ranks trains this run: %s", least, most,
                 s.first.message);
-    return err_hint(e, "the run goes on from its last checkpoint when it is started with ranks enough");
+    return err_hint(
+        e, "the run goes on from its last checkpoint when it is started with ranks enough");
 }

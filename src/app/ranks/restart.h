@@ -18,7 +18,7 @@ typedef struct restart_layout {
 /* Reads what `command` ("train", CONFIG, ...) trains. ST_USAGE: it is another command, or one that
  * does not go on with a run. */
 status restart_open(restart **out, const char *const *command, int n_command, err *e) ATH_MUST_USE;
-void restart_free(restart *r); /* NULL is fine */
+void restart_free(restart *r);             /* NULL is fine */
 const char *restart_run(const restart *r); /* the run's folder */
 /* The newest step with a checkpoint; -1: there is none. */
 int64_t restart_newest(const restart *r);

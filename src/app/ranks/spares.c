@@ -152,8 +152,8 @@ int spares_take(spares *s, int want, const char **dir, strbuf *told) {
         ask(k, text, sizeof text);
         bool ready = strncmp(text, READY, sizeof READY - 1) == 0;
         if (told->len) strbuf_puts(told, "; ");
-        strbuf_printf(told, "spare %d is %s%s", s->asked, ready ? "" : "not ready: ",
-                      *text ? text : "it has ended");
+        strbuf_printf(told, "spare %d is %s%s", s->asked,
+                      ready ? "" : "not ready: ", *text ? text : "it has ended");
         if (ready) dir[n++] = k->dir;
     }
     return n;
