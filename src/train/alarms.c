@@ -237,6 +237,16 @@ void events_damaged(session *s, const char *dir, const err *why) {
     json_array_append_new(s->journal.late, o);
 }
 
+void events_restart(session *s) {
+    json_t *o = s->opt->restart ? json_loads(s->opt->restart, 0, NULL) : NULL;
+    if (!json_is_object(o)) {
+        json_decref(o);
+        return;
+    }
+    json_object_set_new(o, "kind", json_string("restart"));
+    json_array_append_new(s->journal.late, o);
+}
+
 status events_late(session *s, err *e) {
     size_t i;
     json_t *o;

@@ -301,18 +301,15 @@ static void put_files(const setup *u, json_t *o) {
     if (from) json_object_set_new(o, "from", json_cstr(from));
 }
 
-/* The cluster that the config names, if it is as large as this run; else this machine, if it was calibrated. False: neither. */
-static bool find_cluster(const setup *u, cluster *out) {
+bool events_find_cluster(const config *c, int ranks, dev_kind kind, cluster *out) {
     char name[32] = "local", path[4400];
-    int ranks = peers_ranks(&u->peers);
     err why = {0};
-    if (u->c->cluster) {
-        if (cluster_find(out, u->c->cluster, &why) != ST_OK) return false; /* plan says why */
-        if (cluster_devices(out) == ranks && out->kind == dev_get_kind(u->dev)) return true;
+    if (c->cluster) {
+        if (cluster_find(out, c->cluster, &why) != ST_OK) return false; /* plan says why */
+        if (cluster_devices(out) == ranks && out->kind == kind) return true;
     }
     if (ranks > 1) snprintf(name, sizeof name, "local-%d", ranks);
-    if (dev_get_kind(u->dev) != DEV_CPU || !cluster_local_path(name, path, sizeof path) ||
-        !file_exists(path))
+    if (kind != DEV_CPU || !cluster_local_path(name, path, sizeof path) || !file_exists(path))
         return false;
     if (cluster_find(out, name, &why) == ST_OK) return true;
     log_warn("no step time is predicted: %s", why.message);
@@ -322,8 +319,10 @@ static bool find_cluster(const setup *u, cluster *out) {
 /* What the planner's clock says of a step, to be compared with what it takes. */
 static void put_prediction(session *s, json_t *o) {
     cluster on;
-    if (!s->journal.speaks || !find_cluster(&s->setup, &on)) return;
-    clock_time t = clock_step(s->setup.plan, &on);
+    const setup *u = &s->setup;
+    int ranks = peers_ranks(&u->peers);
+    if (!s->journal.speaks || !events_find_cluster(u->c, ranks, dev_get_kind(u->dev), &on)) return;
+    clock_time t = clock_step(u->plan, &on);
     s->journal.predicted_step_s = t.step_s;
     json_object_set_new(o, "predicted",
                         json_pack("{s:o,s:f,s:f}", "cluster", json_cstr(on.name), "step_ms",

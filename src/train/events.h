@@ -5,6 +5,7 @@
 #define TRAIN_EVENTS_H
 
 #include "infer/labels.h"
+#include "plan/clock/cluster.h"
 #include "train/execute.h"
 #include "train/guard/suspects.h"
 
@@ -14,6 +15,10 @@ status events_step(session *s, const step_result *r, err *e) ATH_MUST_USE;
 status events_end(session *s, err *e) ATH_MUST_USE;
 /* Measures the memory in use now; the `end` event has the largest such value. */
 void events_note_memory(journal *j);
+
+/* The cluster that the config names, if it is as large as this run; else this machine, if it was
+ * calibrated. False: neither. */
+bool events_find_cluster(const config *c, int ranks, dev_kind kind, cluster *out);
 
 /* `stage`: the current stage begins. */
 status events_stage(session *s, err *e) ATH_MUST_USE;
@@ -55,6 +60,8 @@ status events_upload_failed(session *s, const upload_event *ev, err *e) ATH_MUST
 /* A checkpoint that is damaged and not loaded. metrics.jsonl may not be open yet: events_late
  * writes the event then. */
 void events_damaged(session *s, const char *dir, const err *why);
+/* The launcher has started the run again after a loss of ranks; on the screen it was there. */
+void events_restart(session *s);
 status events_late(session *s, err *e) ATH_MUST_USE;
 
 /* `experts`: the load of each in percent of the mean, over some thirty steps; nothing at most steps. */

@@ -10,7 +10,9 @@
 #include "io/checkpoint/checkpoint.h"
 #include "run/config/config_device.h"
 #include "run/report/report.h"
+#include "train/events.h"
 #include "train/layouts/matrix.h"
+#include "train/lint.h"
 #include "train/objective/objective.h"
 #include "train/save/origins.h"
 #include "train/save/state.h"
@@ -212,10 +214,24 @@ static status start_state(session *s, err *e) {
     status st = setup_leads(u) ? checkpoint_clean(u->c->run, e) : ST_OK;
     TRY(peers_agree(&u->peers, st, e));
     TRY(setup_load_reference(u, &u->models[0], e));
+    events_restart(s);
     TRY(state_load_newest(s, e));
     TRY(peers_agree(&u->peers, setup_leads(u) ? origins_open(s, e) : ST_OK, e));
     peers_gather_all(&u->peers);
     return check_begun(s, e);
+}
+
+static status look_ahead(const session *s, err *e) {
+    const setup *u = &s->setup;
+    return lint_check(
+        &(lint_run){.c = u->c,
+                    .course = u->course,
+                    .plan = u->plan,
+                    .ranks = peers_ranks(&u->peers),
+                    .kind = dev_get_kind(u->dev),
+                    .sequences = s->stage.train ? loader_sequences(s->stage.train) : 0,
+                    .fresh = s->opt->fresh},
+        e);
 }
 
 static status run_session(session *s, err *e) {
@@ -227,6 +243,7 @@ static status run_session(session *s, err *e) {
     u->knows_reference = reference_is_kept(u);
     TRY(evaluation_open(u, e));
     TRY(peers_agree(&u->peers, setup_make_plan(u, e), e)); /* they may need unequally much */
+    TRY(peers_agree(&u->peers, setup_leads(u) ? look_ahead(s, e) : ST_OK, e));
     TRY(check_layout(u, e));
     TRY(open_folder(s, e));
     share_peaks(u);

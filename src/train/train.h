@@ -30,6 +30,9 @@ typedef struct train_options {
     comm_world *world;
     const char *trace;   /* file for a timeline of trace_steps steps; NULL: none */
     int64_t trace_steps; /* steps */
+    const char *copy; /* a folder with a copy of the newest checkpoint, as a run has it; or NULL */
+    const char
+        *restart; /* JSON of the launcher: after which loss and how this start goes on; or NULL */
     void (*on_event)(void *ctx, const json_t *event); /* each event, on rank 0; may be NULL */
     void (*on_plan)(void *ctx, const char *table);    /* the memory table, once, before step 1 */
     /* How much of a task is done, while a checkpoint is evaluated; may be NULL. */

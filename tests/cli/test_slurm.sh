@@ -48,4 +48,30 @@ for script in node.sbatch nodes.sbatch; do
     [ ! -e requeued ] || fail "a finished run went back to the queue"
     [ "$(grep -c '"event": "step"' run/metrics.jsonl)" = $((step + 4)) ] || fail "it did not go on"
 done
+
+# A lost rank: on one node the others go on, on several the job goes back to the queue, ten times.
+# lose_rank SCRIPT: the job runs, and its last rank is killed; its process is $pid.
+lose_rank() {
+    last="$1, a rank is killed"
+    rm -rf run requeued
+    bash "$root/docs/slurm/$1" c.yaml train.steps=100000 >out 2>err &
+    pid=$!
+    await_step run
+    kill_last "$(cat /proc/$pid/task/$pid/children)"
+}
+kill_last() { kill -9 "$(tr ' ' '\n' </proc/${1% }/task/${1% }/children | grep . | tail -n 1)"; }
+is_restarted() { grep -q '"kind": "restart"' run/metrics.jsonl; }
+lose_rank node.sbatch
+await is_restarted || fail "the others do not go on"
+kill -TERM $pid
+wait $pid
+[ "$(cat requeued)" = "requeue 17" ] || fail "it did not go back to the queue"
+for count in 9 10; do
+    export SLURM_RESTART_COUNT=$count
+    lose_rank nodes.sbatch
+    got=0
+    wait $pid || got=$?
+    [ $got -eq 6 ] || fail "exit $got, not 6"
+    [ "$(cat requeued 2>/dev/null)" = "$([ $count = 9 ] && echo requeue 17)" ] || fail "start $count and the queue"
+done
 finish

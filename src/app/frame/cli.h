@@ -22,8 +22,8 @@
 
 enum { CLI_MAX_OPTIONS = 32 };
 
-/* `value` names what follows ("N", "FILE"); NULL for a flag. One with a comma ("A,B") is a list:
- * what is given again is added. A table ends with a NULL name. */
+/* `value` names what follows ("N", "FILE"); NULL for a flag. One in brackets ("[N]") is a number that may
+ * be left out: the value is then "". One with a comma ("A,B") is a list: what is given again is added. A table ends with a NULL name. */
 typedef struct cli_option {
     const char *name; /* without the dashes */
     const char *value;

@@ -61,6 +61,12 @@ static status take_value(word_list *w, const char *option, const char **value, e
     return ST_OK;
 }
 
+/* A number in brackets may be left out. */
+static bool is_left_out(const cli_option *o, const word_list *w) {
+    int64_t number;
+    return *o->value == '[' && (w->next == w->argc || !text_parse_int(w->argv[w->next], &number));
+}
+
 static void join_list(cli_args *args, int option, const char *before) {
     if (!args->mem) args->mem = arena_new("arguments");
     args->values[option] = arena_printf(args->mem, "%s,%s", before, args->values[option]);
@@ -84,7 +90,8 @@ static status parse_long(cli_args *args, word_list *w, const char *word, err *e)
     if (!o->value && inline_value) return err_set(e, ST_USAGE, "--%s takes no value", o->name);
     const char *before = args->values[i];
     args->values[i] = inline_value ? name + len + 1 : "";
-    if (o->value && !inline_value) TRY(take_value(w, word, &args->values[i], e));
+    if (o->value && !inline_value && !is_left_out(o, w))
+        TRY(take_value(w, word, &args->values[i], e));
     if (before && o->value && strchr(o->value, ',')) join_list(args, i, before);
     return ST_OK;
 }
@@ -184,7 +191,7 @@ static bool takes_next(const cli_command *c, const char *word) {
     if (!c) return false;
     if (strcmp(word, "-o") == 0) return takes_output(c);
     int i = strncmp(word, "--", 2) == 0 ? find_option(c, word + 2, strlen(word + 2)) : -1;
-    return i >= 0 && c->options[i].value;
+    return i >= 0 && c->options[i].value && *c->options[i].value != '[';
 }
 
 bool cli_has_word(const cli_command *c, int argc, char **argv, const char *word) {

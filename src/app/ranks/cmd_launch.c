@@ -7,7 +7,10 @@
  *
  * One loop waits for three things: lines of ranks, signals (of which an ended child is one), and,
  * once a rank has ended badly, the time to press the others: they learn of it from the segment and
- * have GRACE_S seconds to end by themselves; then comes SIGTERM, and SIGKILL. */
+ * have GRACE_S seconds to end by themselves; then comes SIGTERM, and SIGKILL.
+ *
+ * With --restart a training run whose ranks were lost is started again on those that are left
+ * (restart.h), or on as many where spares are ready (spares.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -21,8 +24,11 @@
 #include <unistd.h>
 
 #include "app/frame/cli.h"
+#include "app/ranks/restart.h"
+#include "app/ranks/spares.h"
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "comm/comm.h"
@@ -30,6 +36,9 @@
 /* Between the steps that end ranks: marked, SIGTERM, SIGKILL. Longer than a busy machine keeps a
  * rank from saying its last words and leaving with a status of its own. */
 static const double GRACE_S = 5;
+
+/* Starts in a row without a new checkpoint, unless --restart says how many. */
+enum { MOST_STARTS = 10 };
 
 typedef struct rank_process {
     pid_t pid;   /* 0: not running */
@@ -49,6 +58,19 @@ typedef struct launcher {
     int running, first_bad; /* first_bad: -1, or the rank that ended badly first */
     int64_t since_ns;       /* of the last step that ended ranks */
     int steps;              /* 1: marked, 2: SIGTERM sent, 3: SIGKILL sent */
+    bool told;              /* a signal has come that ranks stop at */
+    struct {
+        restart *run; /* NULL: without --restart */
+        spares *spares;
+        int64_t most, in_vain; /* starts without a new checkpoint */
+        int64_t newest;        /* the step of the newest checkpoint when the ranks were started */
+        int least;             /* ranks */
+        restart_layout layout; /* of this start; no keys in the first */
+        const char *
+            *copy; /* [n_copies] folders of the spares that give their copies to the last ranks */
+        int n_copies;
+        char *why; /* JSON for the ranks: what was lost and what has changed; NULL in the first */
+    } again;
 } launcher;
 
 /* ---- starting ---- */
@@ -68,15 +90,31 @@ static void set_environment(const launcher *l, int rank) {
         snprintf(text, sizeof text, "%g", l->timeout_s);
         setenv("ATHANOR_TIMEOUT", text, 1);
     }
+    int spare = rank - (l->n - l->again.n_copies);
+    if (l->again.run) setenv("ATHANOR_RESTARTS", "1", 1);
+    if (l->again.why) setenv("ATHANOR_RESTART", l->again.why, 1);
+    if (spare >= 0 && l->again.n_copies) setenv("ATHANOR_COPY", l->again.copy[spare], 1);
     if (!getenv("OMP_NUM_THREADS")) put_int("OMP_NUM_THREADS", comm_core_share(l->n));
+}
+
+/* The program's name and the command, with the keys of the layout: before a "--", behind which all is
+ * an input. */
+static char **words_of(const launcher *l) {
+    const restart_layout *k = &l->again.layout;
+    char **argv = xcalloc((size_t)(l->n_command + k->n_keys) + 2, sizeof *argv);
+    int n = 0, word = 0;
+    argv[n++] = xstrdup("athanor");
+    while (word < l->n_command && strcmp(l->command[word], "--") != 0)
+        argv[n++] = xstrdup(l->command[word++]);
+    for (int i = 0; i < k->n_keys; i++) argv[n++] = xstrdup(k->key[i]);
+    while (word < l->n_command) argv[n++] = xstrdup(l->command[word++]);
+    return argv;
 }
 
 /* In the child: never returns. */
 static _Noreturn void become_rank(const launcher *l, int rank, int err_fd, pid_t parent) {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    char **argv = xcalloc((size_t)l->n_command + 2, sizeof *argv);
-    argv[0] = xstrdup("athanor");
-    for (int i = 0; i < l->n_command; i++) argv[i + 1] = xstrdup(l->command[i]);
+    char **argv = words_of(l);
     if (rank > 0) {
         dup2(null, STDIN_FILENO);
         dup2(null, STDOUT_FILENO);
@@ -217,8 +255,11 @@ static void press(launcher *l) {
 
 static void take_signals(launcher *l) {
     struct signalfd_siginfo info;
-    while (read(l->signals, &info, sizeof info) == (ssize_t)sizeof info)
-        if (info.ssi_signo != SIGCHLD) signal_all(l, (int)info.ssi_signo);
+    while (read(l->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGCHLD) continue;
+        l->told = true;
+        signal_all(l, (int)info.ssi_signo);
+    }
     reap(l);
 }
 
@@ -282,7 +323,6 @@ static status judge(const launcher *l, err *e) {
 }
 
 static status start_all(launcher *l, err *e) {
-    TRY(catch_signals(l, e));
     for (int r = 0; r < l->n; r++) {
         status st = start_rank(l, r, e);
         if (st == ST_OK) continue;
@@ -298,6 +338,8 @@ static status start_all(launcher *l, err *e) {
 static status launch_ranks(launcher *l, err *e) {
     TRY(comm_segment_new(l->n, &l->segment, e));
     l->ranks = xcalloc((size_t)l->n, sizeof *l->ranks);
+    l->steps = 0;
+    l->first_bad = -1;
     for (int r = 0; r < l->n; r++) l->ranks[r].fd = -1;
     status st = start_all(l, e);
     if (st == ST_OK) {
@@ -305,11 +347,98 @@ static status launch_ranks(launcher *l, err *e) {
         st = judge(l, e);
     }
     for (int r = 0; r < l->n; r++) strbuf_free(&l->ranks[r].text);
-    if (l->signals >= 0) close(l->signals);
-    sigprocmask(SIG_SETMASK, &l->before, NULL);
     close(l->segment);
-    free(l->ranks);
     return st;
+}
+
+/* ---- starting again ---- */
+
+/* Killed by somebody else, or only to be ended by SIGKILL. */
+static bool is_lost(const launcher *l, int rank) {
+    int state = l->ranks[rank].state;
+    if (!WIFSIGNALED(state)) return false;
+    return l->steps < 2 || WTERMSIG(state) == SIGKILL || rank == l->first_bad;
+}
+
+/* Whether another start may do better: one that meets the same error, of a config or a file say, does
+ * not, nor one that meets a mistake of the program (SIGABRT). */
+static bool may_help(const launcher *l) {
+    for (int r = 0; r < l->n; r++) {
+        int state = l->ranks[r].state, code = WIFEXITED(state) ? WEXITSTATUS(state) : ST_RANK;
+        if (WIFSIGNALED(state) && WTERMSIG(state) == SIGABRT) return false;
+        if (code != ST_OK && code != ST_RANK && code != ST_STOPPED) return false;
+    }
+    return true;
+}
+
+static bool counts_on(launcher *l) {
+    int64_t newest = restart_newest(l->again.run);
+    l->again.in_vain = newest > l->again.newest ? 1 : l->again.in_vain + 1;
+    l->again.newest = newest;
+    return l->again.in_vain <= l->again.most;
+}
+
+/* For people and for the run's metrics. */
+static void tell_again(launcher *l, int before, int lost, const char *spared, const err *cause) {
+    const restart_layout *k = &l->again.layout;
+    strbuf text = {0};
+    strbuf_printf(&text, "%.*s; starting again with %d rank%s", (int)strcspn(cause->message, ";"),
+                  cause->message, k->ranks, k->ranks == 1 ? "" : "s");
+    if (k->ranks != before) strbuf_printf(&text, " of %d", before);
+    for (int i = 0; i < k->n_keys && k->ranks != before; i++)
+        strbuf_printf(&text, "%s %s", i ? "," : ":", k->key[i]);
+    if (*spared) strbuf_printf(&text, "; %s", spared);
+    json_t *o = json_pack("{s:o,s:i,s:i,s:i,s:i,s:[]}", "message", json_cstr(strbuf_cstr(&text)),
+                          "ranks", k->ranks, "ranks_before", before, "lost", lost, "spares",
+                          l->again.n_copies, "layout");
+    for (int i = 0; i < k->n_keys; i++)
+        json_array_append_new(json_object_get(o, "layout"), json_string(k->key[i]));
+    free(l->again.why);
+    l->again.why = json_dumps(o, JSON_COMPACT);
+    log_warn("%s", strbuf_cstr(&text));
+    json_decref(o);
+    strbuf_free(&text);
+}
+
+/* Chooses ranks and layout of the next start. */
+static status prepare_again(launcher *l, const err *cause, err *e) {
+    int lost = 0, before = l->n;
+    strbuf spared = {0};
+    for (int r = 0; r < l->n; r++) lost += is_lost(l, r);
+    l->again.n_copies = spares_take(l->again.spares, lost, l->again.copy, &spared);
+    int left = before - lost + l->again.n_copies;
+    status st = ST_OK;
+    if (left == before)
+        l->again.layout.ranks = left;
+    else
+        st = restart_fit(l->again.run, left, l->again.least, &l->again.layout, e);
+    if (st == ST_OK) tell_again(l, before, lost, strbuf_cstr(&spared), cause);
+    if (st != ST_OK) err_context(e, "%s", cause->message);
+    l->n = st == ST_OK ? l->again.layout.ranks : before;
+    if (l->again.n_copies > l->n) l->again.n_copies = l->n;
+    strbuf_free(&spared);
+    return st == ST_OK ? st : ST_RANK;
+}
+
+static status launch_until_done(launcher *l, err *e) {
+    for (;;) {
+        err why = {0};
+        status st = launch_ranks(l, &why);
+        *e = why;
+        take_signals(l); /* that came since: no rank is left to get them */
+        if (st != ST_RANK || !l->again.run || !may_help(l)) return st;
+        if (l->told)
+            return err_hint(e, "it was told to stop; the run goes on from its last checkpoint");
+        if (!counts_on(l))
+            return err_hint(e,
+                            "%ld starts in a row have brought no new checkpoint: that is where "
+                            "--restart ends",
+                            (long)l->again.in_vain);
+        *e = (err){0};
+        TRY(prepare_again(l, &why, e));
+        free(l->ranks);
+        l->ranks = NULL;
+    }
 }
 
 /* ---- the command ---- */
@@ -340,6 +469,33 @@ static const char **command_of(const cli_args *args, int *n) {
     return out;
 }
 
+static status open_again(launcher *l, const cli_args *args, err *e) {
+    int64_t least, waiting;
+    const char *most = cli_value(args, "restart");
+    TRY(cli_int(args, "min-ranks", 1, 1, l->n, &least, e));
+    TRY(cli_int(args, "spares", 0, 0, COMM_MOST_RANKS, &waiting, e));
+    l->again.most = MOST_STARTS;
+    if (!most) return ST_OK;
+    if (*most) TRY(cli_int(args, "restart", MOST_STARTS, 1, 1000000, &l->again.most, e));
+    l->again.least = (int)least;
+    TRY(restart_open(&l->again.run, l->command, l->n_command, e));
+    l->again.newest = restart_newest(l->again.run);
+    l->again.copy = xcalloc((size_t)waiting + 1, sizeof *l->again.copy);
+    return waiting ? spares_open(&l->again.spares, (int)waiting, restart_run(l->again.run), e)
+                   : ST_OK;
+}
+
+static void close_launcher(launcher *l) {
+    spares_free(l->again.spares);
+    restart_free(l->again.run);
+    free(l->again.copy);
+    free(l->again.why);
+    if (l->signals >= 0) close(l->signals);
+    sigprocmask(SIG_SETMASK, &l->before, NULL);
+    free(l->ranks);
+    free(l->command);
+}
+
 static status launch(const cli_args *args, err *e) {
     int64_t ranks;
     launcher l = {.signals = -1, .first_bad = -1};
@@ -351,23 +507,38 @@ static status launch(const cli_args *args, err *e) {
     TRY(cli_int(args, "ranks", 1, 1, COMM_MOST_RANKS, &ranks, e));
     TRY(cli_num(args, "timeout", -1, 0, 1e9, &l.timeout_s, e));
     l.n = (int)ranks;
+    TRY(catch_signals(&l, e));
     l.command = command_of(args, &l.n_command);
-    status st = launch_ranks(&l, e);
-    free(l.command);
+    status st =
+        open_again(&l, args, e); /* spares have the signals blocked: they end with the launcher */
+    if (st == ST_OK) st = launch_until_done(&l, e);
+    close_launcher(&l);
     return st;
 }
 
 static const cli_option options[] = {
     {"ranks", "N", "how many processes"},
     {"timeout", "S", "seconds that a rank may wait for another; 0: for ever (default 600)"},
+    {"restart", "[K]",
+     "train goes on with the ranks that are left when one was killed or hung; K starts in a row "
+     "without a "
+     "new checkpoint end it (default 10)"},
+    {"min-ranks", "M", "go on with no fewer ranks than that (default 1)"},
+    {"spares", "S",
+     "so many processes wait with a copy of the newest checkpoint to take a lost rank's place"},
     {0}};
+
+static const cli_rule rules[] = {{"min-ranks", CLI_NEEDS, "restart", "add --restart"},
+                                 {"spares", CLI_NEEDS, "restart", "add --restart"},
+                                 {0}};
 
 const cli_command command_launch = {
     .name = "launch",
     .summary = "one command as several ranks on this machine",
-    .usage = "--ranks N [--timeout S] -- COMMAND ...",
+    .usage = "--ranks N [--timeout S] [--restart [K] [--min-ranks M] [--spares S]] -- COMMAND ...",
     .run = launch,
     .options = options,
+    .rules = rules,
     .min_inputs = 1,
     .max_inputs = -1,
     .about =

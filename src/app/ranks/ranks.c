@@ -14,7 +14,8 @@ status ranks_end(comm_world *w, status st, err *e, bool json) {
     e->code = st;
     bool speaks = comm_speaks(w, e);
     if (comm_world_rank(w) > 0 && strcmp(comm_world_kind(w), "processes") != 0)
-        err_context(e, "rank %d", comm_world_rank(w)); /* only athanor launch says it */
+        err_context(e, "rank %d", comm_world_rank(w));             /* only athanor launch says it */
+    if (st == ST_RANK && getenv("ATHANOR_RESTARTS")) json = false; /* no result yet: it may go on */
     if (speaks) cli_report(e, json);
     *e = (err){0};
     return st;

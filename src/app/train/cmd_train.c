@@ -1,5 +1,6 @@
 /* athanor train: runs a config, as JSON lines or as a live page of text. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "app/frame/cli.h"
 #include "app/frame/progress.h"
@@ -7,6 +8,7 @@
 #include "app/train/train_signals.h"
 #include "base/log.h"
 #include "run/config/config_device.h"
+#include "train/lint.h"
 #include "train/train.h"
 
 static void print_event_json(void *ctx, const json_t *event) {
@@ -30,6 +32,7 @@ static status dry_run(const cli_args *args, config *c, err *e) {
     TRY(config_open_meta(c, &meta, e));
     plan *p = NULL;
     status st = train_plan(c, meta, &p, e);
+    if (st == ST_OK) st = lint_config(c, p, dev_get_kind(meta), cli_has(args, "fresh"), e);
     if (p && args->json) cli_print_json(plan_json(p, c->train.memory_limit));
     if (p && !args->json) plan_print(p);
     plan_free(p);
@@ -48,6 +51,8 @@ static status train(const cli_args *args, config *c, comm_world *world, err *e) 
                          .fresh = cli_has(args, "fresh"),
                          .trace = cli_value(args, "trace"),
                          .trace_steps = trace_steps,
+                         .copy = getenv("ATHANOR_COPY"),
+                         .restart = getenv("ATHANOR_RESTART"),
                          .stop = train_stop_flag(),
                          .world = comm_world_size(world) > 1 ? world : NULL,
                          .on_event = args->json ? print_event_json : progress_event,

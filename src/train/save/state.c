@@ -25,11 +25,11 @@
 
 /* ---- saving ---- */
 
-static uint64_t expected_bytes(const setup *u) {
-    int64_t elems = param_store_sizes(param_store_whole(u->plan->store)).trained_elems;
-    int64_t states = param_store_sizes(param_store_whole(u->plan->states)).trained_elems;
-    int64_t per = 4 + (u->plan->spec.compute == DT_F32 ? 0 : 2);
-    return (uint64_t)(elems * per + 4 * states * u->optim->n_states) + (1u << 20);
+uint64_t state_expected_bytes(const plan *p, const optim_class *optim) {
+    int64_t elems = param_store_sizes(param_store_whole(p->store)).trained_elems;
+    int64_t states = param_store_sizes(param_store_whole(p->states)).trained_elems;
+    int64_t per = 4 + (p->spec.compute == DT_F32 ? 0 : 2);
+    return (uint64_t)(elems * per + 4 * states * optim->n_states) + (1u << 20);
 }
 
 /* Samples of its stage that have been used after step `step`. */
@@ -110,7 +110,7 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .masters = held_masters(u->plan->store),
                     .step = s->at.step,
                     .val_loss = s->at.val_loss,
-                    .need_bytes = expected_bytes(u),
+                    .need_bytes = state_expected_bytes(u->plan, u->optim),
                     .cursor = cursor_json(s, digest),
                     .guard = watch_to_json(&s->watch),
                     .ledger = setup_leads(u) ? origins_ledger(s) : NULL,
@@ -416,10 +416,18 @@ static status find_newest(session *s, char **newest, err *e) {
     return ST_OK;
 }
 
+/* Where this rank reads it: a spare's copy, which was compared with it, when it is of the same step. */
+static const char *nearest(const session *s, const char *newest) {
+    if (!s->opt->copy) return newest;
+    const char *under = path_join(s->setup.a, s->opt->copy, "checkpoints");
+    const char *copy = path_join(s->setup.a, under, path_base(newest));
+    return file_is_dir(copy) ? copy : newest;
+}
+
 status state_load_newest(session *s, err *e) {
     char *newest;
     TRY(find_newest(s, &newest, e));
-    if (newest) return load(s, newest, e);
+    if (newest) return load(s, nearest(s, newest), e);
     if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
     watch_restart(&s->watch);
     loss_scale_init(&s->scale, s->setup.c);

@@ -5,6 +5,8 @@
 
 #include "train/session.h"
 
+/* Bytes of a checkpoint, about. */
+uint64_t state_expected_bytes(const plan *p, const optim_class *optim);
 /* Begins to save the current state. Without checkpoint.async, or with `wait`, the save is complete
  * when it returns. */
 status state_save(session *s, bool wait, err *e) ATH_MUST_USE;

@@ -1,0 +1,31 @@
+/* A training run that lost ranks goes on with those that are left (athanor launch --restart): which
+ * layout they train in. The batch and all that decides what is computed stay; parallel.* changes. */
+#ifndef APP_RESTART_H
+#define APP_RESTART_H
+
+#include "base/status.h"
+
+typedef struct restart restart;
+
+enum { RESTART_KEYS = 5, RESTART_KEY_BYTES = 48 };
+
+typedef struct restart_layout {
+    int ranks;
+    char key[RESTART_KEYS][RESTART_KEY_BYTES]; /* "parallel.dp=3": what is set for it */
+    int n_keys;
+} restart_layout;
+
+/* Reads what `command` ("train", CONFIG, ...) trains. ST_USAGE: it is another command, or one that
+ * does not go on with a run. */
+status restart_open(restart **out, const char *const *command, int n_command, err *e) ATH_MUST_USE;
+void restart_free(restart *r);             /* NULL is fine */
+const char *restart_run(const restart *r); /* the run's folder */
+/* The newest step with a checkpoint; -1: there is none. */
+int64_t restart_newest(const restart *r);
+
+/* The layout for `most` ranks or fewer, but no fewer than `least`: as many as possible that keep tp,
+ * cp and pp and have a smaller dp; else with a smaller pp, cp and at last tp. Each is planned, so one
+ * that is refused or does not fit in memory is passed over. ST_USAGE: there is none. */
+status restart_fit(restart *r, int most, int least, restart_layout *out, err *e) ATH_MUST_USE;
+
+#endif

@@ -1,0 +1,173 @@
+/* A spare is a fork of the launcher that looks for new checkpoints now and then. Launcher and spare
+ * share a socket: a byte asks the spare whether it is ready, its answer is one line, and then it
+ * ends. When the launcher is gone the socket says so, and the spare removes its copy and ends. */
+#include "app/ranks/spares.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "io/checkpoint/checkpoint.h"
+
+static const char READY[] = "ready";
+enum { LOOK_MS = 200 };
+
+typedef struct spare {
+    pid_t pid;  /* 0: it has ended */
+    int orders; /* the launcher's end of the socket */
+    char *dir;
+} spare;
+
+struct spares {
+    const char *run;
+    int n, asked; /* those before `asked` were asked */
+    spare *all;   /* [n] */
+};
+
+/* ---- in the spare ---- */
+
+/* The newest checkpoint is copied; the manifest must expect each byte of it. */
+static status follow(arena *a, const char *run, const char *dir, int64_t *held, err *e) {
+    int64_t *steps;
+    int n;
+    TRY(checkpoint_list(a, run, &steps, &n, e));
+    if (n == 0 || steps[n - 1] == *held) return ST_OK;
+    TRY(checkpoint_copy(checkpoint_path(a, run, steps[n - 1]), dir, e));
+    *held = steps[n - 1];
+    return checkpoint_prune(dir, &(checkpoint_keep){.newest = 1}, *held, e);
+}
+
+static status same_manifest(arena *a, const char *x, const char *y, err *e) {
+    static const char MANIFEST[] = "state/manifest.json";
+    char *text[2] = {0};
+    size_t len[2];
+    status st = file_read_all(path_join(a, x, MANIFEST), &text[0], &len[0], e);
+    if (st == ST_OK) st = file_read_all(path_join(a, y, MANIFEST), &text[1], &len[1], e);
+    if (st == ST_OK && (len[0] != len[1] || memcmp(text[0], text[1], len[0]) != 0))
+        st = err_at(e, ST_FORMAT, x, "its copy is of another checkpoint than %s", y);
+    free(text[0]);
+    free(text[1]);
+    return st;
+}
+
+static status check_copy(arena *a, const char *run, const char *dir, int64_t *held, err *e) {
+    checkpoint_kind kind;
+    TRY(follow(a, run, dir, held, e));
+    if (*held < 0) return ST_OK; /* the run has no checkpoint yet */
+    const char *copy = checkpoint_path(a, dir, *held);
+    TRY(checkpoint_verify(copy, &kind, e));
+    return same_manifest(a, copy, checkpoint_path(a, run, *held), e);
+}
+
+static void answer(const char *run, const char *dir, int64_t held, int orders) {
+    arena *a = arena_new("spare");
+    err why = {0};
+    if (check_copy(a, run, dir, &held, &why) != ST_OK)
+        dprintf(orders, "%s\n", why.message);
+    else if (held < 0)
+        dprintf(orders, "%s; there is no checkpoint yet\n", READY);
+    else
+        dprintf(orders, "%s; its copy of step %ld matches\n", READY, (long)held);
+    arena_free(a);
+}
+
+/* Until it is asked, or the launcher is gone. A copy that fails is tried again at the next look: the
+ * checkpoint may have been deleted meanwhile. */
+static _Noreturn void wait_beside(const char *run, const char *dir, int orders) {
+    struct pollfd fd = {.fd = orders, .events = POLLIN};
+    int64_t held = -1;
+    char byte;
+    while (poll(&fd, 1, LOOK_MS) == 0) {
+        arena *a = arena_new("spare");
+        (void)!follow(a, run, dir, &held, NULL);
+        arena_free(a);
+    }
+    if (read(orders, &byte, 1) == 1)
+        answer(run, dir, held, orders);
+    else
+        (void)!file_remove_tree(dir, NULL);
+    _exit(0);
+}
+
+/* ---- in the launcher ---- */
+
+static status start(spares *s, int i, err *e) {
+    int ends[2];
+    spare *k = &s->all[i];
+    const char *tmp = getenv("TMPDIR");
+    arena *a = arena_new("spare");
+    k->dir = xstrdup(arena_printf(a, "%s/athanor-spare-XXXXXX", tmp && *tmp ? tmp : "/tmp"));
+    arena_free(a);
+    if (!mkdtemp(k->dir)) return err_errno(e, k->dir, "cannot make a folder for a spare");
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return err_errno(e, "launch", "cannot make a socket for a spare");
+    k->orders = ends[0];
+    k->pid = fork();
+    if (k->pid == 0) {
+        for (int other = 0; other <= i; other++) close(s->all[other].orders);
+        wait_beside(s->run, k->dir, ends[1]);
+    }
+    close(ends[1]);
+    return k->pid > 0 ? ST_OK : err_errno(e, "launch", "cannot start a spare");
+}
+
+status spares_open(spares **out, int n, const char *run, err *e) {
+    spares *s = *out = xcalloc(1, sizeof *s);
+    *s = (spares){.run = run, .all = xcalloc((size_t)n, sizeof *s->all)};
+    for (; s->n < n; s->n++) {
+        status st = start(s, s->n, e);
+        if (st == ST_OK) continue;
+        s->n++;
+        spares_free(s);
+        *out = NULL;
+        return st;
+    }
+    return ST_OK;
+}
+
+/* What it says; "" where it says nothing. */
+static void ask(spare *k, char *text, size_t size) {
+    size_t len = 0;
+    ssize_t got = 1;
+    if (send(k->orders, "?", 1, MSG_NOSIGNAL) == 1)
+        while (len + 1 < size && (got = read(k->orders, text + len, size - 1 - len)) > 0)
+            len += (size_t)got;
+    text[len] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    waitpid(k->pid, NULL, 0);
+    k->pid = 0;
+}
+
+int spares_take(spares *s, int want, const char **dir, strbuf *told) {
+    int n = 0;
+    for (; s && n < want && s->asked < s->n; s->asked++) {
+        spare *k = &s->all[s->asked];
+        char text[2048];
+        ask(k, text, sizeof text);
+        bool ready = strncmp(text, READY, sizeof READY - 1) == 0;
+        if (told->len) strbuf_puts(told, "; ");
+        strbuf_printf(told, "spare %d is %s%s", s->asked,
+                      ready ? "" : "not ready: ", *text ? text : "it has ended");
+        if (ready) dir[n++] = k->dir;
+    }
+    return n;
+}
+
+void spares_free(spares *s) {
+    if (!s) return;
+    for (int i = 0; i < s->n; i++) {
+        spare *k = &s->all[i];
+        if (k->orders > 0) close(k->orders);
+        if (k->pid > 0) waitpid(k->pid, NULL, 0);
+        (void)!file_remove_tree(k->dir, NULL);
+        free(k->dir);
+    }
+    free(s->all);
+    free(s);
+}

@@ -1,0 +1,255 @@
+#include "train/lint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "io/checkpoint/checkpoint.h"
+#include "optim/optim.h"
+#include "plan/clock/clock.h"
+#include "run/metrics.h"
+#include "train/events.h"
+#include "train/save/state.h"
+
+/* What the run's folder holds already. */
+typedef struct present {
+    int64_t checkpoints, step; /* how many, and the newest; -1: none */
+} present;
+
+static present look_at_run(const lint_run *k) {
+    arena *a = arena_new("lint");
+    present at = {.step = -1};
+    int64_t *steps;
+    int n = 0;
+    if (checkpoint_list(a, k->c->run, &steps, &n, NULL) == ST_OK && n > 0) at.step = steps[n - 1];
+    at.checkpoints = n;
+    arena_free(a);
+    return at;
+}
+
+/* ---- time ---- */
+
+static status take_step_ms(void *out, const json_t *event, err *e) {
+    (void)e;
+    if (metrics_is(event, "step")) *(double *)out = metrics_num(event, "step_ms");
+    return ST_OK;
+}
+
+/* As its last step took, else by the planner's clock; 0: not known. */
+static double step_seconds(const lint_run *k, const present *at) {
+    cluster on;
+    double ms = 0;
+    if (at->step > 0 && !k->fresh &&
+        metrics_read(k->c->run, METRICS_LAST_STEP, take_step_ms, &ms, NULL) == ST_OK && ms > 0)
+        return ms / 1e3;
+    if (!events_find_cluster(k->c, k->ranks, k->kind, &on)) return 0;
+    return clock_step(k->plan, &on).step_s;
+}
+
+static void format_time(double s, char out[32]) {
+    bool minutes = s < 7200, hours = s < 48 * 3600;
+    snprintf(out, 32, "%.3g %s",
+             s / (minutes ? 60
+                  : hours ? 3600
+                          : 86400),
+             minutes ? "minutes"
+             : hours ? "hours"
+                     : "days");
+}
+
+/* Slurm says when the job will be ended, be it by its time limit or by the end of its reservation. */
+static status check_time(const lint_run *k, const present *at, err *e) {
+    int64_t end = 0, done = k->fresh || at->step < 0 ? 0 : at->step;
+    char needs[32], has[32];
+    TRY(env_int("SLURM_JOB_END_TIME", 0, INT64_MAX / 2, &end, e));
+    double step_s = end ? step_seconds(k, at) : 0, left = (double)(end - (int64_t)time(NULL));
+    double all = step_s * (double)(k->course->total_steps - done);
+    if (step_s == 0 || all <= left) return ST_OK;
+    format_time(all, needs);
+    format_time(left > 0 ? left : 0, has);
+    log_warn("the run needs about %s, and its job ends in %s, near step %" PRId64
+             ": a longer --time, or a script that queues it again (docs/slurm)",
+             needs, has, done + (left > 0 ? (int64_t)(left / step_s) : 0));
+    return ST_OK;
+}
+
+/* ---- disk ---- */
+
+static int64_t common_multiple(int64_t a, int64_t b) {
+    int64_t x = a, y = b;
+    while (y) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+/* Checkpoints that are there at most: kept ones and the one that is being written. */
+static int64_t most_checkpoints(const lint_run *k) {
+    int64_t steps = k->course->total_steps, every = k->c->checkpoint.every;
+    int64_t always = k->c->checkpoint.keep_every, saves = every ? (steps + every - 1) / every : 1;
+    int64_t kept = k->c->checkpoint.keep + k->c->checkpoint.keep_best;
+    if (always && every) kept += steps / common_multiple(always, every);
+    return (kept < saves ? kept : saves) + 1;
+}
+
+/* The run's folder, or the nearest above it that is there. */
+static const char *nearest_folder(arena *a, const char *run) {
+    char *path = arena_strdup(a, run);
+    while (!file_is_dir(path)) {
+        char *slash = strrchr(path, '/');
+        if (!slash) return ".";
+        slash[slash == path] = '\0';
+    }
+    return path;
+}
+
+static status check_disk(const lint_run *k, const present *at, const char *folder, err *e) {
+    struct statvfs disk;
+    if (statvfs(folder, &disk) != 0) return ST_OK; /* taking the folder will say why */
+    double each = (double)state_expected_bytes(k->plan, optim_at(k->c->optim.name));
+    double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
+    int64_t most = most_checkpoints(k), more = most - at->checkpoints;
+    if (more < 1) more = 1;
+    if (each > free_bytes) {
+        err_set(e, ST_FAILED,
+                "a checkpoint of %.3g GB does not fit where %s lies: %.3g GB are free", each / 1e9,
+                k->c->run, free_bytes / 1e9);
+        config_locate(k->c, "run", e);
+        return err_hint(e, "make room, or set run=FOLDER on another disk");
+    }
+    if (each * (double)more > free_bytes)
+        log_warn("%s will hold up to %" PRId64
+                 " checkpoints of %.3g GB, with the one that is being written, "
+                 "and has room for %" PRId64 ": lower checkpoint.keep (%s) or make room",
+                 k->c->run, most, each / 1e9, at->checkpoints + (int64_t)(free_bytes / each),
+                 config_where(k->c, "checkpoint.keep"));
+    return ST_OK;
+}
+
+/* ---- paths ---- */
+
+/* In memory, or where systems clean up; not told when the config lies there, too: then it is known. */
+static bool is_fleeting(const char *path) {
+    enum { TMPFS = 0x01021994, RAMFS = 0x858458f6u };
+    struct statfs fs;
+    if (strncmp(path, "/tmp/", 5) == 0 || strncmp(path, "/var/tmp/", 9) == 0) return true;
+    return statfs(path, &fs) == 0 &&
+           ((unsigned)fs.f_type == TMPFS || (unsigned)fs.f_type == (unsigned)RAMFS);
+}
+
+static void warn_of_paths(const lint_run *k, const present *at, const char *folder) {
+    const char *source = k->c->source, *up = k->c->checkpoint.upload;
+    char *own = realpath(folder, NULL), *other = source ? realpath(source, NULL) : NULL;
+    if (own && other && is_fleeting(own) && !is_fleeting(other))
+        log_warn("%s lies in %s, which is emptied or lost when the machine starts again: set run "
+                 "(%s) to a "
+                 "folder on a disk",
+                 k->c->run, own, config_where(k->c, "run"));
+    free(own);
+    free(other);
+    if (k->fresh && at->step >= 0)
+        log_warn("--fresh removes %s with its %" PRId64 " checkpoints, up to step %" PRId64
+                 ": run=NEW keeps them",
+                 k->c->run, at->checkpoints, at->step);
+    if (up && (strncmp(up, "rm ", 3) == 0 || strstr(up, " rm ") || strstr(up, ";rm ") ||
+               strstr(up, "&rm ")))
+        log_warn(
+            "checkpoint.upload (%s) removes files after every save: checkpoint.keep does that for "
+            "checkpoints",
+            config_where(k->c, "checkpoint.upload"));
+}
+
+/* ---- what never happens ---- */
+
+static bool is_given(const config *c, const char *key) {
+    return json_object_get(c->origins, key) != NULL;
+}
+
+/* The end is always one of them, so that only what was asked for in between is missed. */
+static void warn_of_interval(const lint_run *k, const char *key, int64_t every, const char *what) {
+    if (every <= k->course->total_steps || !is_given(k->c, key)) return;
+    log_warn("%s (%s) is %" PRId64 " and the run has %" PRId64 " steps: %s comes only at the end",
+             key, config_where(k->c, key), every, k->course->total_steps, what);
+}
+
+static void warn_of_intervals(const lint_run *k) {
+    const config *c = k->c;
+    int64_t every = c->checkpoint.every, always = c->checkpoint.keep_every;
+    warn_of_interval(k, "checkpoint.every", every, "a checkpoint");
+    if (c->data.valid) warn_of_interval(k, "eval.every", c->eval.every, "a validation");
+    if (c->sample.prompts.n) warn_of_interval(k, "sample.every", c->sample.every, "a sample");
+    if (c->eval.tasks.n)
+        warn_of_interval(k, "eval.tasks_every", c->eval.tasks_every, "an evaluation");
+    if (always && every && always % every)
+        log_warn("checkpoint.keep_every (%s) is %" PRId64
+                 ", no multiple of checkpoint.every (%" PRId64 "): what stays is every %" PRId64
+                 " steps",
+                 config_where(c, "checkpoint.keep_every"), always, every,
+                 common_multiple(always, every));
+    if (c->checkpoint.keep_best && c->data.valid && every && c->eval.every && every % c->eval.every)
+        log_warn(
+            "checkpoint.keep_best (%s) looks at validation losses, and a checkpoint has one where "
+            "checkpoint.every (%" PRId64 ") meets eval.every (%" PRId64 "): every %" PRId64
+            " steps",
+            config_where(c, "checkpoint.keep_best"), every, c->eval.every,
+            common_multiple(every, c->eval.every));
+}
+
+/* ---- batches ---- */
+
+static void warn_of_batches(const lint_run *k) {
+    const course_stage *first = &k->course->stage[0];
+    const char *key = "train.global_batch_size";
+    if (k->sequences && k->sequences < (uint64_t)first->max_batch)
+        log_warn("a step takes %" PRId64 " sequences (%s) and one pass over the data has %" PRIu64
+                 ": each step sees the same text more than once; lower %s or build more data",
+                 first->max_batch, config_where(first->c, key), k->sequences, key);
+    for (int i = 0; i < k->course->n_stages; i++) {
+        const course_stage *s = &k->course->stage[i];
+        if (s->max_batch >= s->c->train.global_batch_size) continue;
+        log_warn("train.batch_ramp (%s) ends at %" PRId64 " sequences a step, and %s is %" PRId64
+                 ": a larger increment, or a shorter every",
+                 config_where(s->c, "train.batch_ramp.start"), s->max_batch, key,
+                 s->c->train.global_batch_size);
+    }
+}
+
+/* ---- all ---- */
+
+status lint_check(const lint_run *k, err *e) {
+    present at = look_at_run(k);
+    arena *a = arena_new("lint");
+    const char *folder = nearest_folder(a, k->c->run);
+    status st = check_disk(k, &at, folder, e);
+    if (st == ST_OK) st = check_time(k, &at, e);
+    if (st == ST_OK) {
+        warn_of_paths(k, &at, folder);
+        warn_of_intervals(k);
+        warn_of_batches(k);
+    }
+    arena_free(a);
+    return st;
+}
+
+status lint_config(const config *c, const plan *p, dev_kind kind, bool fresh, err *e) {
+    course *k;
+    int ranks = 0;
+    if (!c->run || !(c->train.steps || c->train.tokens))
+        return ST_OK; /* no run, or of no known length */
+    for (int i = 0; i < p->n_classes; i++) ranks += p->classes[i].ranks;
+    TRY(course_new(&k, c, 0, NULL, e));
+    status st = lint_check(
+        &(lint_run){.c = c, .course = k, .plan = p, .ranks = ranks, .kind = kind, .fresh = fresh},
+        e);
+    course_free(k);
+    return st;
+}

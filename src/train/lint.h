@@ -1,0 +1,26 @@
+/* Looks ahead before a run trains: what would only be found hours later. Checks of single values and of
+ * pairs of keys are those of run/config, of layouts those of setup.c; here is what needs the length of
+ * the run, the plan, the disk or the job around it.
+ *
+ * What cannot go well is the error; what may be meant so is a warning, with what to change. */
+#ifndef TRAIN_LINT_H
+#define TRAIN_LINT_H
+
+#include "plan/plan.h"
+#include "train/course/course.h"
+
+typedef struct lint_run {
+    const config *c;
+    const course *course;
+    const plan *plan;
+    int ranks;
+    dev_kind kind;
+    uint64_t sequences; /* in one pass over the data of the first stage; 0: not known */
+    bool fresh;         /* --fresh */
+} lint_run;
+
+status lint_check(const lint_run *k, err *e) ATH_MUST_USE;
+/* The same of a plan that was made without a run: train --dry-run. */
+status lint_config(const config *c, const plan *p, dev_kind kind, bool fresh, err *e) ATH_MUST_USE;
+
+#endif

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# athanor launch --restart: runs that lost a rank go on by themselves, and what is not started again.
+# $1 is the program.
+. "$(dirname "$0")/lib.sh"
+. "$root/tests/cli/ranks.sh"
+bash "$root/tools/restart_test.sh" 3 "$athanor" >out 2>&1 || { last="restart_test.sh 3" && fail "a difference"; }
+grep -v "all passed" out
+make_data
+write_ranks_config d.yaml
+long="train.steps=100000 checkpoint.every=10 eval.every=0 sample.every=0"
+
+# What cannot be gone on with is refused before a rank starts.
+expect 2 launch --ranks 2 --restart -- eval run
+has err "--restart is for train"
+expect 2 launch --ranks 2 --restart -- train d.yaml --fresh
+has err "train --fresh does not"
+expect 2 launch --ranks 2 --spares 1 -- train d.yaml
+has err "add --restart"
+expect 2 launch --ranks 2 --restart 0 -- train d.yaml
+expect 2 launch --ranks 2 --restart --min-ranks 3 -- train d.yaml
+expect 2 launch --ranks 2 --restart -- train d.yaml train.stepz=1
+
+# start OPTIONS -- KEYS...: a launch whose ranks have begun; its ranks are in $ranks.
+start() {
+    local options=()
+    while [ "$1" != -- ]; do options+=("$1") && shift; done
+    shift
+    rm -rf run
+    last="athanor launch ${options[*]} -- train d.yaml $*"
+    "$athanor" launch "${options[@]}" -- train d.yaml $long "$@" >out 2>err </dev/null &
+    launcher=$!
+    await_step run
+    ranks=$(rank_ids $launcher)
+}
+ended() {
+    local got=0
+    wait $launcher || got=$?
+    [ $got = "$1" ] || fail "exit $got, not $1"
+}
+is_restarted() { grep -q '"kind": "restart"' run/metrics.jsonl; }
+
+# A rank that hangs counts as lost; a signal to the launcher still ends the run in order.
+start --ranks 3 --timeout 1 --restart -- train.global_batch_size=6
+kill -STOP "$(echo "$ranks" | awk '{ print $2 }')"
+await is_restarted || fail "a hung rank ends the run"
+has err "rank 1 holds up the others"
+has err "starting again with 2 ranks of 3: parallel.dp=2"
+kill "$launcher"
+ended 75
+
+# The batch does not divide among 3 ranks, so 2 train; with --min-ranks 3 it is said.
+start --ranks 4 --restart --
+kill -9 "$(echo "$ranks" | awk '{ print $4 }')"
+await is_restarted || fail "it does not go on"
+has err "starting again with 2 ranks of 4: parallel.dp=2"
+kill "$launcher"
+ended 75
+start --ranks 4 --restart --min-ranks 3 --
+kill -9 "$(echo "$ranks" | awk '{ print $4 }')"
+ended 6
+has err "no layout of 3 to 3 ranks trains this run"
+
+# A spare whose copy is damaged does not take over. The run has one checkpoint, and writes no other.
+export TMPDIR=$work/spare
+mkdir "$TMPDIR"
+rm -rf run
+expect 0 train d.yaml
+"$athanor" launch --ranks 2 --restart --spares 1 -- train d.yaml train.steps=100000 checkpoint.every=0 \
+    eval.every=0 sample.every=0 >out 2>err </dev/null &
+launcher=$! last="launch --spares 1, with a damaged copy"
+has_copy() { compgen -G "$TMPDIR/athanor-spare-*/checkpoints/step-*/model.safetensors" >copies; }
+goes_on() { grep -q '"event": "step", "step": 14,' run/metrics.jsonl; }
+await has_copy || fail "the spare has no copy"
+await goes_on || fail "the run does not go on"
+printf X | dd of="$(cat copies)" bs=1 seek=2000 conv=notrunc 2>dd.err
+kill -9 "$(for pid in $(rank_ids $launcher); do
+    [ "$(tr '\0' ' ' </proc/$pid/cmdline | cut -c 1-14)" = "athanor train " ] && echo $pid
+done | tail -n 1)"
+await is_restarted || fail "it does not go on"
+has err "spare 0 is not ready: "
+has err "checksum differs"
+has err "starting again with 1 rank of 2: parallel.dp=1"
+kill "$launcher"
+ended 75
+compgen -G "$TMPDIR/*" >left && fail "a spare left its copy"
+unset TMPDIR
+
+# The same error again is not tried: a NaN ends the run at once.
+rm -rf run
+expect 5 launch --ranks 2 --restart -- train d.yaml run=nan optim.lr=1e6 optim.clip_norm=0 checkpoint.every=1 eval.every=0 sample.prompts=[]
+lacks err "starting again"
+
+# JSON: one stream, no error of a start that was followed by another.
+rm -rf run
+"$athanor" launch --ranks 2 --restart --json -- train d.yaml $long >out 2>err </dev/null &
+launcher=$! last="launch --json"
+await_step run
+kill -9 "$(rank_ids $launcher | awk '{ print $1 }')"
+await is_restarted || fail "it does not go on"
+kill "$launcher"
+ended 75
+[ "$(grep -c '"event": "start"' out)" = 2 ] || fail "both starts are in the stream"
+[ "$(grep -c '"error"' out)" -le 1 ] || fail "more than the last error"
+finish
