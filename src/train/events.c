@@ -69,7 +69,7 @@ static void put_trained(json_t *o, const session *s, const step_result *r) {
 static void put_experts(json_t *o, const session *s) {
     const routers *k = &s->routers;
     json_t *load = json_array(), *entropy = json_array(), *balance = json_array();
-    json_t *dropped = json_array();
+    json_t *dropped = json_array(), *rounds = json_array();
     double most = 0, mean = 0;
     int dead = 0;
     for (int i = 0; i < k->n; i++) {
@@ -78,6 +78,7 @@ static void put_experts(json_t *o, const session *s) {
         json_array_append_new(entropy, json_f32(v.entropy));
         json_array_append_new(balance, json_f32(v.balance));
         json_array_append_new(dropped, json_f32(v.dropped));
+        json_array_append_new(rounds, json_f32(v.rounds));
         most = fmax(most, v.load), mean += v.entropy / k->n, dead += v.dead;
     }
     json_object_update_new(o, json_pack("{s:o,s:o,s:i,s:{s:o,s:o,s:o}}", "expert_load",
@@ -86,7 +87,10 @@ static void put_experts(json_t *o, const session *s) {
                                         entropy, "balance", balance));
     if (s->stage.now->train.router.capacity_factor > 0)
         json_object_set(json_object_get(o, "experts"), "dropped", dropped);
+    if (s->setup.c->parallel.ep > 1)
+        json_object_set(json_object_get(o, "experts"), "rounds", rounds);
     json_decref(dropped);
+    json_decref(rounds);
 }
 
 status events_step(session *s, const step_result *r, err *e) {
