@@ -193,6 +193,7 @@ static void find_starts(const exchange *x, int64_t from, int64_t r) {
 
 /* Rows of t that are of round r, to or from parts. */
 static void copy_rows(const exchange *x, const tensor *t, STORE *parts, int64_t r, bool pack) {
+    const op_call *c = x->c;
     size_t bytes = (size_t)x->C * sizeof(STORE);
     for (int64_t to = 0; to < x->a->ranks; to++) {
         int64_t first = starts_of(x, x->a->rank)[to * x->E] + r * x->cap;
@@ -285,7 +286,7 @@ static void forward_of(exchange *x, STORE *rows, const STORE *dz) {
     x->product->fwd(&out);
 }
 
-static exchange open(const op_call *c, bool back) {
+static exchange begin(const op_call *c, bool back) {
     exchange x = divide(c->attr, c->run->dev, c->in, back, c->ws);
     x.c = c;
     x.starts = c->out[1].data;
@@ -293,7 +294,7 @@ static exchange open(const op_call *c, bool back) {
 }
 
 static void expert_ranks_fwd(const op_call *c) {
-    exchange x = open(c, false);
+    exchange x = begin(c, false);
     comm_call loads = {.kind = COMM_ALL_GATHER,
                        .in = c->in[3].data,
                        .out = c->out[1].data,
@@ -349,7 +350,7 @@ static void backward_of(exchange *x, STORE *rows, const STORE *dz) {
 }
 
 static void expert_ranks_bwd(const op_call *c) {
-    exchange x = open(c, true);
+    exchange x = begin(c, true);
     CHECK(!op_accumulates(c, 0), "rows that go to other ranks are read by nobody else");
     x.most = find_most(&x);
     run_rounds(&x, &c->dout[0], &c->din[0], backward_of);
