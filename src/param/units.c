@@ -114,9 +114,11 @@ static param_unit *add_unit(param_store *s) {
  * so far. Parameters outside of the layers share no unit with layers: the gradient of a tied
  * embedding is complete last of all. */
 static bool begins_unit(const param_store *s, int i, int before, int64_t joined) {
+    /* Gradients of a unit in a slot are written one behind the other, and a layer's experts lie between its other matrices. */
+    bool single = s->how.zero == 3 || (s->how.zero == 2 && s->ranks.experts > 1);
     if (before >= 0 && s->item[before].of_expert != s->item[i].of_expert) return true;
     if (before < 0 || s->item[before].layer == s->item[i].layer) return before < 0;
-    return s->item[i].layer < 0 || s->item[before].layer < 0 || s->how.zero == 3 ||
+    return s->item[i].layer < 0 || s->item[before].layer < 0 || single ||
            joined >= s->how.bucket_elems;
 }
 

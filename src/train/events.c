@@ -291,10 +291,11 @@ static void put_ranks(const session *s, json_t *o) {
     json_object_set_new(o, "ranks", json_integer(peers_ranks(&s->setup.peers)));
     json_object_set_new(o, "rank_kind", json_string(comm_world_kind(m->world)));
     json_object_set_new(o, "layout",
-                        json_pack("{s:i,s:i,s:i,s:i,s:b,s:i,s:i}", "dp", m->shape.dp,
+                        json_pack("{s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:i}", "dp", m->shape.dp,
                                   "dp_replicate", m->shape.dp_replicate, "zero",
                                   (int)s->setup.c->parallel.zero, "tp", m->shape.tp, "sp",
-                                  (int)s->setup.c->parallel.sp, "cp", m->size[MESH_CP], "pp",
+                                  (int)s->setup.c->parallel.sp, "cp", m->size[MESH_CP], "ep",
+                                  m->size[MESH_EP], "pp",
                                   m->size[MESH_PP]));
 }
 

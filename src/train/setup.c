@@ -348,6 +348,8 @@ status setup_check_experts(const config *c, const model_config *mc, err *e) {
          "train.objective=lm or sft"},
         {c->distill.teacher != NULL, "distill.teacher", "teachers are", "leave distill out"},
         {c->lora.rank > 0, "lora.rank", "adapters are", "leave lora out"},
+        {c->parallel.zero > 1 && mc->block_repeat > 1, "parallel.zero",
+         "zero 2 and 3 of blocks that run twice are", "parallel.zero=1"},
         {c->sample.prompts.n > 0, "sample.prompts", "samples are", "leave them out"},
         {c->eval.tasks.n > 0, "eval.tasks", "tasks on the way are",
          "leave them out, and use athanor eval"},

@@ -86,6 +86,24 @@ static void add_contexts(layouts *all, const layout_trial *t, int ranks) {
         }
 }
 
+/* Ranks of one replica share experts out: of data, of tokens, beside stages and tensor-parallel ranks. */
+static bool can_spread(const layout_trial *t, const layout *l, int ep) {
+    int replica = l->dp / l->dp_replicate * (l->cp > 1 ? l->cp : 1);
+    return replica % ep == 0 && layout_trial_spreads_experts(t, ep);
+}
+
+/* Each layout so far once more, with its experts shared out among 2 ranks, or 4, ...; in one round of exchange and in several. */
+static void add_spread(layouts *all, const layout_trial *t) {
+    for (int i = 0, n = all->n, ep = 2; i < n; i++) {
+        layout l = all->item[i];
+        if (!can_spread(t, &l, ep) && !can_spread(t, &l, ep = 2)) continue;
+        l.ep = ep;
+        l.at_once = i % 2;
+        VEC_PUSH(all->item, all->n, all->cap, l);
+        ep = ep == 2 ? 4 : 2;
+    }
+}
+
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     layouts all = {0};
     const objective *o = objective_of(t->c);
@@ -99,6 +117,7 @@ layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     }
     add_pipelines(&all, t, ranks, rows);
     add_contexts(&all, t, ranks);
+    add_spread(&all, t);
     for (int i = 1; ranks == 1 && i < 3; i++) add(&all, all.item[0]);
     *n = all.n;
     return all.item;
