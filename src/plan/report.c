@@ -376,7 +376,10 @@ static void traffic_line(const plan *p, strbuf *out) {
                      (double)by[COMM_ALL_GATHER] / (1 << 20));
     int64_t around = by[COMM_ALL_TO_ALL] + by[COMM_SHIFT];
     if (around)
-        n += snprintf(note + n, sizeof note - (size_t)n, ", around cp %.1f",
+        n += snprintf(note + n, sizeof note - (size_t)n, ", %s %.1f",
+                      size_of(p, MESH_EP) > 1 ? size_of(p, MESH_CP) > 1 ? "around cp, to experts"
+                                                                        : "to experts"
+                                              : "around cp",
                       (double)around / (1 << 20));
     if (plan_stages(p) > 1)
         snprintf(note + n, sizeof note - (size_t)n, ", to other stages %.1f",
