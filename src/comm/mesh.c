@@ -64,10 +64,11 @@ status mesh_resolve(mesh_shape *s, int ranks, err *e) {
     if (s->ep == 0) s->ep = 1;
     int replica = dp / s->dp_replicate * s->cp;
     if (replica % s->ep == 0) return ST_OK;
-    err_at(e, ST_USAGE, "parallel.ep",
-           "parallel.ep=%d does not divide the %d ranks that share experts: dp %d / dp_replicate %d x "
-           "cp %d",
-           s->ep, replica, dp, s->dp_replicate, s->cp);
+    err_at(
+        e, ST_USAGE, "parallel.ep",
+        "parallel.ep=%d does not divide the %d ranks that share experts: dp %d / dp_replicate %d x "
+        "cp %d",
+        s->ep, replica, dp, s->dp_replicate, s->cp);
     return err_hint(e, "parallel.ep=%d", nearest_divisor(replica, s->ep));
 }
 

@@ -37,9 +37,9 @@ typedef enum mesh_axis {
     MESH_TP,
     MESH_CP,
     MESH_PP,
-    MESH_EP,        /* ranks that hold different experts of each layer */
-    MESH_EP_SHARD,  /* of MESH_SHARD, the ranks that hold the same experts */
-    MESH_EP_DATA,   /* the same of MESH_DATA */
+    MESH_EP,       /* ranks that hold different experts of each layer */
+    MESH_EP_SHARD, /* of MESH_SHARD, the ranks that hold the same experts */
+    MESH_EP_DATA,  /* the same of MESH_DATA */
     MESH_AXES
 } mesh_axis;
 

@@ -66,8 +66,8 @@ typedef enum op_flag {
     OPF_SAME_MEMORY = 256, /* out 0 is in 0, which may still be read; din 0 takes dout 0's memory */
     OPF_SUMS_GRAD = 512,   /* adds in 0 to out 0, the sum of a parameter's gradient */
     OPF_PRODUCT = 1024,    /* multiplies the rows of in 0 by the rows of in 1 */
-    OPF_FIXES = 4096,      /* adds to gradients of parameters in fixed point by itself, where they are */
-    OPF_STORES = 2048      /* of in 0 it writes what in 1 has, and reads nothing */
+    OPF_FIXES = 4096, /* adds to gradients of parameters in fixed point by itself, where they are */
+    OPF_STORES = 2048 /* of in 0 it writes what in 1 has, and reads nothing */
 } op_flag;
 
 typedef enum act_kind {

@@ -89,7 +89,7 @@ typedef struct param {
     int64_t heads, head_dim, rotary; /* what `order` needs to know */
     int64_t part_rows[PARAM_MAX_PARTS];
     int64_t experts; /* whose matrices are one tensor, one behind the other; 0: it is one matrix */
-    bool of_expert; /* ranks along MESH_EP hold those of other experts */
+    bool of_expert;  /* ranks along MESH_EP hold those of other experts */
     int taps; /* a vector that files hold as [cols / taps, 1, taps], a convolution; 0: it is none */
     param_init init;
     param_split split; /* how ranks share it; param_add fills in what this rank has */

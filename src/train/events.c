@@ -295,8 +295,7 @@ static void put_ranks(const session *s, json_t *o) {
                                   "dp_replicate", m->shape.dp_replicate, "zero",
                                   (int)s->setup.c->parallel.zero, "tp", m->shape.tp, "sp",
                                   (int)s->setup.c->parallel.sp, "cp", m->size[MESH_CP], "ep",
-                                  m->size[MESH_EP], "pp",
-                                  m->size[MESH_PP]));
+                                  m->size[MESH_EP], "pp", m->size[MESH_PP]));
 }
 
 /* What was looked up for it: the tokenizer, and the weights that training starts from. */

@@ -13,7 +13,7 @@ typedef struct load {
 } load;
 
 static const load LOADS[] = {
-    {{{4, 3, 3, 3, 3, 3}, {3, 3, 4, 3, 3, 3}, {3, 3, 3, 3, 3, 4}}, 4, 2}, /* even */
+    {{{4, 3, 3, 3, 3, 3}, {3, 3, 4, 3, 3, 3}, {3, 3, 3, 3, 3, 4}}, 4, 2},    /* even */
     {{{0, 19, 0, 0, 0, 0}, {0, 19, 0, 0, 0, 0}, {0, 19, 0, 0, 0, 0}}, 4, 5}, /* all to one */
     {{{19, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 19}, {1, 2, 3, 4, 4, 5}}, 2, 10},
     {{{1, 2, 3, 4, 4, 5}, {5, 4, 4, 3, 2, 1}, {0, 0, 9, 0, 10, 0}}, M, 1}};
@@ -97,7 +97,8 @@ static void on_rank(comm_world *world, void *ctx) {
     err e = {0};
     double z[M * C], dx[M * C], dw_in[OWN * H * C], dw_out[OWN * C * F];
     int32_t starts[E + 1] = {0}, all[RANKS * (E + 1)], rounds = 0;
-    mesh_open(&m, &(mesh_shape){.dp = RANKS, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = 1, .ep = RANKS},
+    mesh_open(&m,
+              &(mesh_shape){.dp = RANKS, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = 1, .ep = RANKS},
               world);
     int rank = m.rank[MESH_EP];
     CHECK(dev_open(&d, DEV_CPU, 1, NULL) == ST_OK, "device");

@@ -42,13 +42,13 @@ typedef struct exchange {
     int64_t most;          /* rows from any rank to any other */
     parcels x[SETS], dz[SETS];
     comm_ticket come[SETS], gone[SETS];
-    STORE *h, *g, *y;      /* between the products [cap,H], [cap,F]; what they give [cap,C] */
-    STORE *dh, *dg;        /* their gradients */
-    REAL *dw;              /* attr.fixed: a summand of a weight's gradient */
-    int32_t *of_sender;    /* [E + 1] */
-    bool begun;            /* something has been added to weight gradients */
-    void *ws;              /* of inner kernels */
-    int64_t bytes;         /* of all but ws */
+    STORE *h, *g, *y;   /* between the products [cap,H], [cap,F]; what they give [cap,C] */
+    STORE *dh, *dg;     /* their gradients */
+    REAL *dw;           /* attr.fixed: a summand of a weight's gradient */
+    int32_t *of_sender; /* [E + 1] */
+    bool begun;         /* something has been added to weight gradients */
+    void *ws;           /* of inner kernels */
+    int64_t bytes;      /* of all but ws */
 } exchange;
 
 static void *take(exchange *x, char *ws, int64_t bytes) {
@@ -249,8 +249,7 @@ static void zero_dropped(const exchange *x, const tensor *t) {
 
 /* y of one sender's rows to where these rows are. */
 static void put_results(const exchange *x, int64_t from, int64_t r, STORE *rows) {
-    memcpy(rows, x->y,
-           (size_t)(rows_of_round(x, from, x->a->rank, r) * x->C) * sizeof(STORE));
+    memcpy(rows, x->y, (size_t)(rows_of_round(x, from, x->a->rank, r) * x->C) * sizeof(STORE));
 }
 
 typedef void (*sender_fn)(exchange *x, STORE *rows, const STORE *dz);

@@ -214,8 +214,8 @@ bool layout_trial_spreads_experts(const layout_trial *t, int ep) {
     arena *a = arena_new("model");
     if (copy_config(&c, t->c, &unread) != ST_OK) return false;
     c->parallel.ep = ep;
-    bool ok = read_model(t, a, &mc, &unread) == ST_OK &&
-              setup_check_experts(c, &mc, &unread) == ST_OK;
+    bool ok =
+        read_model(t, a, &mc, &unread) == ST_OK && setup_check_experts(c, &mc, &unread) == ST_OK;
     config_free(c);
     arena_free(a);
     return ok;
