@@ -18,6 +18,7 @@ static status check_sizes(const mesh_shape *s, err *e) {
     if (s->tp < 1) return refuse_size("tp", s->tp, e);
     if (s->cp < 1) return refuse_size("cp", s->cp, e);
     if (s->pp < 1) return refuse_size("pp", s->pp, e);
+    if (s->ep < 0) return refuse_size("ep", s->ep, e);
     return ST_OK;
 }
 
@@ -60,13 +61,21 @@ status mesh_resolve(mesh_shape *s, int ranks, err *e) {
         return err_hint(e, "parallel.dp_replicate=%d", nearest_divisor(dp, s->dp_replicate));
     }
     s->dp = dp;
-    return ST_OK;
+    if (s->ep == 0) s->ep = 1;
+    int replica = dp / s->dp_replicate * s->cp;
+    if (replica % s->ep == 0) return ST_OK;
+    err_at(
+        e, ST_USAGE, "parallel.ep",
+        "parallel.ep=%d does not divide the %d ranks that share experts: dp %d / dp_replicate %d x "
+        "cp %d",
+        s->ep, replica, dp, s->dp_replicate, s->cp);
+    return err_hint(e, "parallel.ep=%d", nearest_divisor(replica, s->ep));
 }
 
 /* ---- coordinates ---- */
 
 mesh_line mesh_line_of(const mesh_shape *s, mesh_axis axis) {
-    int shard = s->dp / s->dp_replicate, dp_stride = s->cp * s->tp;
+    int shard = s->dp / s->dp_replicate, dp_stride = s->cp * s->tp, ep = s->ep ? s->ep : 1;
     switch (axis) {
         case MESH_WORLD: return (mesh_line){s->pp * s->dp * dp_stride, 1};
         case MESH_TP: return (mesh_line){s->tp, 1};
@@ -75,6 +84,9 @@ mesh_line mesh_line_of(const mesh_shape *s, mesh_axis axis) {
         case MESH_DATA: return (mesh_line){s->dp * s->cp, s->tp};
         case MESH_SHARD: return (mesh_line){shard * s->cp, s->tp};
         case MESH_REPLICATE: return (mesh_line){s->dp_replicate, dp_stride * shard};
+        case MESH_EP: return (mesh_line){ep, s->tp};
+        case MESH_EP_SHARD: return (mesh_line){shard * s->cp / ep, s->tp * ep};
+        case MESH_EP_DATA: return (mesh_line){s->dp * s->cp / ep, s->tp * ep};
         case MESH_PP: return (mesh_line){s->pp, dp_stride * s->dp};
         case MESH_AXES: break;
     }

@@ -15,6 +15,12 @@
  * replica: together they hold one copy of what ZeRO shares, each a shard. The ranks along
  * MESH_REPLICATE hold the same shard, one in each replica.
  *
+ * The ranks of a replica are divided among experts: parallel.ep neighbours along MESH_SHARD (MESH_EP)
+ * hold different experts of each layer, and exchange the rows of tokens that picked them. The ranks that hold
+ * the same experts are every ep-th along MESH_SHARD (MESH_EP_SHARD) and along MESH_DATA (MESH_EP_DATA):
+ * the gradients of experts are summed over these, and ZeRO shares experts over those. With 8 ranks and ep 2 rank 5
+ * exchanges with rank 4, and sums the gradients of its experts with ranks 1, 3 and 7.
+ *
  * The session resolves the shape of a config with mesh_resolve and opens the mesh once over its
  * world; plans only place a rank, as they have no peers. */
 #ifndef COMM_MESH_H
@@ -31,12 +37,16 @@ typedef enum mesh_axis {
     MESH_TP,
     MESH_CP,
     MESH_PP,
+    MESH_EP,       /* ranks that hold different experts of each layer */
+    MESH_EP_SHARD, /* of MESH_SHARD, the ranks that hold the same experts */
+    MESH_EP_DATA,  /* the same of MESH_DATA */
     MESH_AXES
 } mesh_axis;
 
-/* Sizes. dp 0: all ranks / (tp * cp * pp). dp_replicate is a factor of dp. */
+/* Sizes. dp 0: all ranks / (tp * cp * pp). dp_replicate is a factor of dp. ep is a factor of dp / dp_replicate * cp;
+ * 0: 1. */
 typedef struct mesh_shape {
-    int dp, dp_replicate, tp, cp, pp;
+    int dp, dp_replicate, tp, cp, pp, ep;
 } mesh_shape;
 
 typedef struct mesh {

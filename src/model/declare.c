@@ -399,8 +399,11 @@ static int64_t experts_of_tensor(const model_config *mc, const mlp_layer *m) {
  * behind each other, and a pack of what comes after. In a file they are three stacks. */
 static void declare_experts(declaring *d, const mlp_layer *m) {
     int64_t C = d->mc->hidden_size, n = experts_of_tensor(d->mc, m);
+    op_part own = param_store_experts(d->s, m->E);
     param in = rows_shared(m->F), out = inputs_shared();
     if (n > 1) in = out = (param){.experts = n}; /* of a file for one rank */
+    in.of_expert = out.of_expert = own.n < m->E;
+    int first = (int)own.first, end = first + (int)own.n;
     char both[MODEL_NAME_BYTES], gate[MODEL_NAME_BYTES], up[MODEL_NAME_BYTES];
     char down[MODEL_NAME_BYTES];
     model_experts_name(d->mc, d->stored, "gate_up_proj.weight", both);
@@ -413,13 +416,13 @@ static void declare_experts(declaring *d, const mlp_layer *m) {
         add(d, PART_ROUTER_BIAS, "",
             (param){.rows = 1, .cols = m->E, .rank = 1, .init.kind = INIT_ZEROS, .by_rule = true});
     param_experts_begin(d->s, both);
-    for (d->expert = 0; d->expert < m->E; d->expert += (int)n) {
+    for (d->expert = first; d->expert < end; d->expert += (int)n) {
         if (gated) add_matrix(d, PART_EXPERT_GATE, n * m->F, C, INIT_ROLE_IN, in);
         add_matrix(d, PART_EXPERT_UP, n * m->F, C, INIT_ROLE_IN, in);
     }
     param_experts_end(d->s, gated ? (const char *[]){gate, up} : (const char *[]){up}, 1 + gated);
     param_experts_begin(d->s, down);
-    for (d->expert = 0; d->expert < m->E; d->expert += (int)n)
+    for (d->expert = first; d->expert < end; d->expert += (int)n)
         add_matrix(d, PART_EXPERT_DOWN, n * C, m->F, INIT_ROLE_MLP_OUT, out);
     param_experts_end(d->s, (const char *[]){down}, 1);
     d->expert = 0;

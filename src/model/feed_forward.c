@@ -157,6 +157,19 @@ static op_router limited(const model_rec *r, int l, op_router router) {
     return router;
 }
 
+/* The rows of places through the experts that ranks share out. */
+static val spread_out(model_rec *r, int l, const layer_spec *k, const op_router *router, val x,
+                      val starts) {
+    char in[MODEL_NAME_BYTES], out[MODEL_NAME_BYTES], name[32];
+    model_experts_name(r->mc, k->stored, "gate_up_proj", in);
+    model_experts_name(r->mc, k->stored, "down_proj", out);
+    graph_spread s = graph_expert_ranks(r->g, router, k->mlp.act, x, model_named(r, in, ".weight"),
+                                        model_named(r, out, ".weight"), starts);
+    snprintf(name, sizeof name, "rounds.%d", l);
+    if (graph_get_options(r->g)->train && r->routing.tallies) graph_output(r->g, s.rounds, name);
+    return s.z;
+}
+
 static val experts(model_rec *r, int l, const layer_spec *k, val x) {
     const mlp_layer *m = &k->mlp;
     op_router router = router_of(r, m);
@@ -165,8 +178,13 @@ static val experts(model_rec *r, int l, const layer_spec *k, val x) {
     graph_routes to = graph_route(r->g, &sorts, logits, router_bias(r, k));
     steer(r, l, &router, logits, &to);
     val shared = m->shared ? shared_part(r, l, k, x) : VAL_NONE;
-    val h = experts_in(r, l, k, &router, graph_take_rows(r->g, x, to.rows), to.starts);
-    h = experts_product(r, k, &router, "down_proj", h, to.starts);
+    val h = graph_take_rows(r->g, x, to.rows);
+    if (graph_ep(r->g) > 1)
+        h = spread_out(r, l, k, &router, h, to.starts);
+    else {
+        h = experts_in(r, l, k, &router, h, to.starts);
+        h = experts_product(r, k, &router, "down_proj", h, to.starts);
+    }
     graph_name(r->g, h, "layers.%d.experts.out", l);
     return graph_tp_out(r->g, graph_expert_sum(r->g, h, &to, shared));
 }

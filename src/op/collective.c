@@ -25,6 +25,22 @@ static op_collective ring_call(bool forward, const op_attr *attr, const tensor *
                                     .what = attr->ring.what}};
 }
 
+/* Loads, then in each round rows and, in the backward, gradients of their results; results. Plans count an even load. */
+static op_collective expert_call(bool forward, const op_attr *attr, const tensor *in, int i) {
+    const op_expert_ranks *a = &attr->expert_ranks;
+    op_collective k = {.axis = MESH_EP, .call = {.kind = COMM_KINDS, .what = a->what}};
+    int64_t rows = (in[0].rows + a->ranks - 1) / a->ranks, each = forward ? 2 : 3;
+    if (forward && i-- == 0) {
+        k.call.kind = COMM_ALL_GATHER, k.call.dt = DT_I32, k.call.n = a->experts + 1;
+        return k;
+    }
+    rows -= i / each * a->rows;
+    if (rows <= 0) return k;
+    k.call.kind = COMM_ALL_TO_ALL, k.call.dt = in[0].dt;
+    k.call.n = (rows < a->rows ? rows : a->rows) * in[0].cols;
+    return k;
+}
+
 op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, const tensor *in,
                                int i) {
     static const op_collective none = {.call = {.kind = COMM_KINDS}};
@@ -32,6 +48,7 @@ op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, 
     comm_kind scatters = forward ? COMM_REDUCE_SCATTER : COMM_ALL_GATHER;
     int64_t size = in[0].rows * in[0].cols;
     if (kind == OP_RING_ATTENTION) return ring_call(forward, attr, in, i);
+    if (kind == OP_EXPERT_RANKS) return expert_call(forward, attr, in, i);
     if (i > 0) return none;
     switch (kind) {
         case OP_FAN_OUT: return forward ? none : call_of(attr, in, COMM_ALL_REDUCE, size);
@@ -53,4 +70,15 @@ void op_collect(const op_call *c, bool forward, const tensor *in, const void *fr
     k.call.in = from;
     k.call.out = to;
     comm_run(c->run->mesh->axis[k.axis], &k.call);
+}
+
+comm_ticket op_start(const op_call *c, mesh_axis axis, const comm_call *call) {
+    const mesh *m = c->run->mesh;
+    if (m->size[MESH_PP] == 1) return comm_start(m->axis[axis], call);
+    comm_run(m->axis[axis], call);
+    return 0;
+}
+
+void op_await(const op_call *c, comm_ticket t) {
+    if (t) comm_wait(c->run->mesh->world, t);
 }

@@ -66,7 +66,8 @@ typedef enum op_flag {
     OPF_SAME_MEMORY = 256, /* out 0 is in 0, which may still be read; din 0 takes dout 0's memory */
     OPF_SUMS_GRAD = 512,   /* adds in 0 to out 0, the sum of a parameter's gradient */
     OPF_PRODUCT = 1024,    /* multiplies the rows of in 0 by the rows of in 1 */
-    OPF_STORES = 2048      /* of in 0 it writes what in 1 has, and reads nothing */
+    OPF_FIXES = 4096, /* adds to gradients of parameters in fixed point by itself, where they are */
+    OPF_STORES = 2048 /* of in 0 it writes what in 1 has, and reads nothing */
 } op_flag;
 
 typedef enum act_kind {
@@ -153,6 +154,17 @@ typedef struct op_experts {
     const int64_t *at;
 } op_experts;
 
+/* Of EXPERT_RANKS. */
+typedef struct op_expert_ranks {
+    int32_t experts;     /* E of all ranks; each has E / ranks in a row */
+    int32_t ranks, rank; /* along MESH_EP */
+    int32_t rows;        /* that go from one rank to another at a time, at most */
+    act_kind act;
+    bool gated; /* act(gate) * up, the columns of one product, in place of act */
+    bool fixed; /* gradients of weights are sums of integers (op/fixed.h) */
+    const char *what;
+} op_expert_ranks;
+
 /* Attributes; which member is meant follows from the op kind. Plain data, copied as
  * bytes. */
 typedef union op_attr {
@@ -231,6 +243,7 @@ typedef union op_attr {
     op_heads heads; /* latent_kv, headwise */
     op_router router;
     op_experts experts; /* expert_linear */
+    op_expert_ranks expert_ranks;
     op_delta delta;
     struct {
         int32_t B, T, W; /* taps */

@@ -45,6 +45,12 @@ void param_store_split(param_store *s, const param_ranks *ranks) {
     s->ranks = *ranks;
 }
 
+op_part param_store_experts(const param_store *s, int64_t E) {
+    int ranks = s->ranks.experts ? s->ranks.experts : 1;
+    CHECK(E % ranks == 0, "%lld experts on %d ranks", (long long)E, ranks);
+    return op_part_of(E, ranks, s->ranks.expert_rank);
+}
+
 void param_store_map(param_store *s, param_locate_fn locate, void *ctx) {
     CHECK(s->n == 0, "parameters are mapped before they are added");
     s->locate = locate;

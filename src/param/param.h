@@ -89,6 +89,7 @@ typedef struct param {
     int64_t heads, head_dim, rotary; /* what `order` needs to know */
     int64_t part_rows[PARAM_MAX_PARTS];
     int64_t experts; /* whose matrices are one tensor, one behind the other; 0: it is one matrix */
+    bool of_expert;  /* ranks along MESH_EP hold those of other experts */
     int taps; /* a vector that files hold as [cols / taps, 1, taps], a convolution; 0: it is none */
     param_init init;
     param_split split; /* how ranks share it; param_add fills in what this rank has */
@@ -119,6 +120,8 @@ void param_store_fix_grads(param_store *s);
 bool param_grads_are_fixed(const param_store *s);
 /* Tensor-parallel ranks share the parameters (split.h). Called before the first is added. */
 void param_store_split(param_store *s, const param_ranks *ranks);
+/* Which of E experts this store has. */
+op_part param_store_experts(const param_store *s, int64_t E);
 
 /* Called for each parameter that is added. Returns whether it stays in the file; if so, also gives
  * its format there, and its offset from the address at which the file is mapped. */

@@ -33,6 +33,8 @@ typedef struct param_ranks {
     /* Between products, each rank has some tokens of the micro-batch. A parameter that is whole on
      * all ranks then has a partial gradient. */
     bool sequence_parallel;
+    /* Ranks that hold different experts of each layer, and which of them this is; 0: one. */
+    int experts, expert_rank;
 } param_ranks;
 
 typedef enum param_split_kind {

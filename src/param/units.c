@@ -114,17 +114,21 @@ static param_unit *add_unit(param_store *s) {
  * so far. Parameters outside of the layers share no unit with layers: the gradient of a tied
  * embedding is complete last of all. */
 static bool begins_unit(const param_store *s, int i, int before, int64_t joined) {
+    /* Gradients of a unit in a slot are written one behind the other, and a layer's experts lie between its other matrices. */
+    bool single = s->how.zero == 3 || (s->how.zero == 2 && s->ranks.experts > 1);
+    if (before >= 0 && s->item[before].of_expert != s->item[i].of_expert) return true;
     if (before < 0 || s->item[before].layer == s->item[i].layer) return before < 0;
-    return s->item[i].layer < 0 || s->item[before].layer < 0 || s->how.zero == 3 ||
+    return s->item[i].layer < 0 || s->item[before].layer < 0 || single ||
            joined >= s->how.bucket_elems;
 }
 
 static void end_unit(param_store *s, param_unit *u) {
-    int64_t round = (int64_t)s->how.shards * PARAM_ALIGN_ELEMS;
+    int apart = u->of_experts && s->how.shards > 1 ? s->ranks.experts : 1;
+    int64_t shards = s->how.shards / apart, round = shards * PARAM_ALIGN_ELEMS;
     u->n = (s->flat_elems - u->at + round - 1) / round * round;
     s->flat_elems = u->at + u->n;
-    u->piece_n = u->whole ? u->n : u->n / s->how.shards;
-    u->piece = u->whole ? u->at : u->at + s->how.rank * u->piece_n;
+    u->piece_n = u->whole ? u->n : u->n / shards;
+    u->piece = u->whole ? u->at : u->at + s->how.rank / apart * u->piece_n;
     u->state = s->piece_elems;
     s->piece_elems += u->piece_n;
 }
@@ -155,6 +159,7 @@ static void place_matrices(param_store *s, bool frozen) {
             u = add_unit(s);
             u->whole = s->how.shards == 1;
             u->shares_slot = s->item[i].layer >= 0;
+            u->of_experts = s->item[i].of_expert;
         }
         place(s, i, follows_in_pack(s, i));
         s->item[i].unit = s->n_units - 1;
@@ -231,14 +236,15 @@ void param_store_shard(param_store *s, const param_sharding *how) {
     s->sharded = true;
     s->how = *how;
     if (how->shards == 1) s->how.zero = 0;
-    if (s->how.zero == 0) s->how.shards = 1, s->how.rank = 0;
+    if (s->how.zero == 0) s->how.shards = 1, s->how.rank = s->ranks.expert_rank;
     s->flat_elems = s->piece_elems = 0;
     s->unit = ARENA_ARRAY(s->a, param_unit, s->n + 2);
     place_units(s);
     s->grad_slot_elems = place_slots(s, false, 0);
     s->slot_elems = place_slots(s, true, s->grad_slot_elems);
     for (int u = 0; u < s->n_units; u++) {
-        make_spans(s, &s->unit[u], u, !s->unit[u].whole || s->how.rank == 0);
+        const param_unit *k = &s->unit[u];
+        make_spans(s, &s->unit[u], u, !k->whole || k->of_experts || s->how.rank == 0);
         find_partial(s, &s->unit[u], u);
     }
 }

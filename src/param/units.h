@@ -32,7 +32,10 @@
  * work copies that it sends to the others, and the sums of the gradients.
  *
  * Frozen parameters are in units of their own. These come after all trained units, in the arrays
- * and by number. */
+ * and by number.
+ *
+ * Experts that ranks share out (parallel.ep) are in units of their own, too: fewer ranks hold the same ones, so
+ * each of them has a larger piece. */
 #ifndef PARAM_UNITS_H
 #define PARAM_UNITS_H
 
@@ -54,6 +57,7 @@ typedef struct param_partial {
 /* All positions and lengths are in elements. */
 typedef struct param_unit {
     bool whole;             /* it is not cut: every rank owns all of it */
+    bool of_experts;        /* only every ep-th rank of those that share has them */
     bool frozen;            /* nothing reduces or updates it */
     int64_t at, n;          /* its first element in flat arrays, and its length */
     int64_t piece, piece_n; /* the same of this rank's piece of it, in flat arrays too */

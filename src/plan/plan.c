@@ -188,10 +188,12 @@ static plan_spec own_spec(arena *a, const plan_spec *from) {
 
 static param_store *new_store(plan *p, const plan_spec *s) {
     param_store *store = param_store_new(p->memory, s->compute);
-    if (plan_tp(s) > 1)
+    if (s->ranks)
         param_store_split(store, &(param_ranks){.n = plan_tp(s),
                                                 .rank = s->ranks->rank[MESH_TP],
-                                                .sequence_parallel = s->sequence_parallel});
+                                                .sequence_parallel = s->sequence_parallel,
+                                                .experts = s->ranks->size[MESH_EP],
+                                                .expert_rank = s->ranks->rank[MESH_EP]});
     return store;
 }
 
@@ -217,13 +219,14 @@ static bool locate_frozen(void *ctx, const param *q, dtype *stored, int64_t *off
     return *stored == s->compute || (s->compute == DT_F32 && !is_deferred_head(p, q));
 }
 
-static status declare_stage(plan *p, const plan_spec *s, err *e) {
+/* This rank has some of the layers, or of the experts. */
+static status declare_share(plan *p, const plan_spec *s, err *e) {
     param_store *whole = param_store_new(p->memory, s->compute);
     if (s->adapters.rank)
         TRY(model_declare_adapted(&s->model, &s->adapters, whole, e));
     else
         model_declare(&s->model, whole);
-    TRY(plan_cut_stages(p, whole, e));
+    if (plan_stages_of(s) > 1) TRY(plan_cut_stages(p, whole, e));
     model_layer_range *own = ARENA_ARRAY(p->memory, model_layer_range, s->chunks);
     int n = 0;
     for (int c = 0; c < s->chunks; c++)
@@ -240,11 +243,11 @@ static status declare_trained(plan *p, const plan_spec *s, err *e) {
     TRY(model_check_ranks(&s->model, plan_tp(s), e));
     p->store = p->model[0].store = new_store(p, s);
     if (s->fixed_grads) param_store_fix_grads(p->store);
-    bool stages = plan_stages_of(s) > 1,
-         maps = s->locate && plan_tp(s) == 1; /* else each rank has its part */
+    bool experts = s->ranks && s->ranks->size[MESH_EP] > 1,
+         maps = s->locate && plan_tp(s) == 1 && !experts; /* else each rank has its part */
     if (maps) param_store_map(p->store, locate_frozen, p);
-    if (stages)
-        TRY(declare_stage(p, s, e));
+    if (experts || plan_stages_of(s) > 1)
+        TRY(declare_share(p, s, e));
     else if (s->adapters.rank)
         TRY(model_declare_adapted(&s->model, &s->adapters, p->store, e));
     else

@@ -114,6 +114,7 @@ typedef struct plan_spec {
     param_sharding sharing; /* how data-parallel ranks share parameters */
     bool sequence_parallel;
     context_kind context; /* where context-parallel ranks share tokens */
+    double expert_load;   /* rows that one rank sends another at a time: parallel.ep_load */
     bool narrow_sums;     /* gradients are sent as bf16 (parallel.reduce_dtype) */
     /* Set by plan_new, where there are several stages: at which layer each chunk begins [chunks + 1] (one that is
      * given stays), and what this stage does in a long step. */

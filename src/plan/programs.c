@@ -298,6 +298,7 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         /* so is generation, and scoring */
         .context_parallel = g->task == TASK_LM && plan_cp(s) > 1,
         .context = s->context,
+        .expert_load = s->expert_load,
         .grads_in_frame = g->train && g->grads_in_frame,
         .fixed_grads = g->train && s->fixed_grads,
         .by_row = g->task == TASK_BODY || g->task == TASK_HEAD,

@@ -241,13 +241,14 @@ json_t *plan_traffic_json(const comm_counts *sent) {
 static json_t *layout_json(const plan *p) {
     const plan_spec *s = &p->spec;
     comm_counts sent = plan_traffic(p);
-    return json_pack(
-        "{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:i,s:I,s:i,s:i,s:o}", "ranks", size_of(p, MESH_WORLD),
-        "dp", size_of(p, MESH_DP), "dp_replicate", size_of(p, MESH_REPLICATE), "zero",
-        s->sharing.zero, "tp", size_of(p, MESH_TP), "sp", (int)s->sequence_parallel, "cp",
-        size_of(p, MESH_CP), "pp", size_of(p, MESH_PP), "micro_batch", s->train_B, "micro_batches",
-        (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1), "chunks", plan_chunks(p),
-        "frames", plan_frames(p), "sent_bytes", plan_traffic_json(&sent));
+    return json_pack("{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:i,s:i,s:I,s:i,s:i,s:o}", "ranks",
+                     size_of(p, MESH_WORLD), "dp", size_of(p, MESH_DP), "dp_replicate",
+                     size_of(p, MESH_REPLICATE), "zero", s->sharing.zero, "tp", size_of(p, MESH_TP),
+                     "sp", (int)s->sequence_parallel, "cp", size_of(p, MESH_CP), "ep",
+                     size_of(p, MESH_EP), "pp", size_of(p, MESH_PP), "micro_batch", s->train_B,
+                     "micro_batches", (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1),
+                     "chunks", plan_chunks(p), "frames", plan_frames(p), "sent_bytes",
+                     plan_traffic_json(&sent));
 }
 
 /* Points of a curve that a screen can show. */
@@ -333,6 +334,7 @@ static void layout_line(const plan *p, strbuf *out) {
     static const char *const kinds[] = {CONTEXT_KINDS(LIST_WORD)};
     if (size_of(p, MESH_CP) > 1)
         strbuf_printf(out, ", cp %d by %s", size_of(p, MESH_CP), kinds[p->spec.context]);
+    if (size_of(p, MESH_EP) > 1) strbuf_printf(out, ", ep %d", size_of(p, MESH_EP));
     if (size_of(p, MESH_PP) > 1) strbuf_printf(out, ", pp %d", size_of(p, MESH_PP));
     if (p->n_classes == 1)
         strbuf_puts(out, "; each needs\n");
@@ -375,7 +377,10 @@ static void traffic_line(const plan *p, strbuf *out) {
                      (double)by[COMM_ALL_GATHER] / (1 << 20));
     int64_t around = by[COMM_ALL_TO_ALL] + by[COMM_SHIFT];
     if (around)
-        n += snprintf(note + n, sizeof note - (size_t)n, ", around cp %.1f",
+        n += snprintf(note + n, sizeof note - (size_t)n, ", %s %.1f",
+                      size_of(p, MESH_EP) > 1
+                          ? size_of(p, MESH_CP) > 1 ? "around cp, to experts" : "to experts"
+                          : "around cp",
                       (double)around / (1 << 20));
     if (plan_stages(p) > 1)
         snprintf(note + n, sizeof note - (size_t)n, ", to other stages %.1f",

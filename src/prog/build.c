@@ -1,6 +1,7 @@
 /* One builder per op: sets the attributes, decides what may work in place, emits. */
 #include "prog/graph_int.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static val emit(graph *g, op_kind kind, const op_attr *attr, const val *in, int n_in,
@@ -397,6 +398,26 @@ val graph_expert_linear(graph *g, const op_router *r, val x, val w, val starts) 
     op_attr attr = {.experts = {.n = r->experts, .by_row = g->opt.by_row, .rounds = g->opt.rounds}};
     if (!g->failed && w != VAL_NONE) attr.experts.at = g->value[w].experts_at;
     return emit(g, OP_EXPERT_LINEAR, &attr, (val[]){x, w, starts}, 3, -1);
+}
+
+/* The first product has columns of gate and up, or of up alone. */
+graph_spread graph_expert_ranks(graph *g, const op_router *r, act_kind act, val x, val w_in,
+                                val w_out, val starts) {
+    static const graph_spread none = {VAL_NONE, VAL_NONE};
+    if (g->failed) return none;
+    int ranks = graph_ep(g);
+    int64_t own = r->experts / ranks, H = graph_rows(g, w_in) / own;
+    double even = (double)graph_rows(g, x) / ranks;
+    op_attr attr = {.expert_ranks = {.experts = r->experts,
+                                     .ranks = ranks,
+                                     .rank = g->opt.mesh->rank[MESH_EP],
+                                     .rows = (int32_t)ceil(g->opt.expert_load * even),
+                                     .act = act,
+                                     .gated = H == 2 * graph_cols(g, w_out),
+                                     .fixed = g->opt.fixed_grads,
+                                     .what = over_axis(g, MESH_EP, "rows of experts").comm.what}};
+    op_rec *k = graph_emit(g, OP_EXPERT_RANKS, &attr, (val[]){x, w_in, w_out, starts}, 4, -1);
+    return k ? (graph_spread){k->out[0], k->out[2]} : none;
 }
 
 val graph_expert_sum(graph *g, val z, const graph_routes *to, val res) {

@@ -24,6 +24,7 @@ static val append_sum(graph *g, const op_rec *r, int i, val dw) {
 void graph_fix_grads(graph *g, int32_t index) {
     if (!g->opt.fixed_grads) return;
     op_rec r = g->op[index];
+    if (op_classes[r.kind].flags & OPF_FIXES) return;
     unsigned sums = 0;
     for (int i = 0; i < OP_MAX_IN; i++) {
         val dw = r.din[i];

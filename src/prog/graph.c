@@ -28,6 +28,10 @@ int graph_tp_rank(const graph *g) {
     return g->opt.mesh ? g->opt.mesh->rank[MESH_TP] : 0;
 }
 
+int graph_ep(const graph *g) {
+    return g->opt.mesh ? g->opt.mesh->size[MESH_EP] : 1;
+}
+
 int graph_cp(const graph *g) {
     return g->opt.mesh && g->opt.context_parallel ? g->opt.mesh->size[MESH_CP] : 1;
 }

@@ -84,6 +84,8 @@ typedef struct graph_options {
      * has them all. */
     bool context_parallel;
     context_kind context;
+    /* Rows that go from one rank of experts to another at a time, as a multiple of those of an even load. */
+    double expert_load;
     /* For a graph of some layers of a model (a chunk): how many random ops the chunks before it
      * have. The chunks then draw the same random numbers as one graph of all layers would. */
     uint32_t random_ops_before;
@@ -100,6 +102,8 @@ const graph_options *graph_get_options(const graph *g);
 /* Tensor-parallel ranks, and which of them records; 1 and 0 without a mesh. */
 int graph_tp(const graph *g);
 int graph_tp_rank(const graph *g);
+/* Ranks that share out experts. */
+int graph_ep(const graph *g);
 /* The same for context-parallel ranks; 1 and 0 where the graph does not share tokens. */
 int graph_cp(const graph *g);
 int graph_cp_rank(const graph *g);
@@ -303,6 +307,13 @@ typedef struct graph_routes {
 graph_routes graph_route(graph *g, const op_router *r, val logits, val bias);
 /* x [M,I] in the order of places, w [E*O,I]; returns [M,O]. */
 val graph_expert_linear(graph *g, const op_router *r, val x, val w, val starts);
+/* The whole part of experts, whose weights ranks share out: w_in [E/ep*H,C], w_out [E/ep*C,F]; x and z [M,C]. Only where graph_ep is above
+ * 1. */
+typedef struct graph_spread {
+    val z, rounds; /* rounds [1,1]: EXPERT_RANKS */
+} graph_spread;
+graph_spread graph_expert_ranks(graph *g, const op_router *r, act_kind act, val x, val w_in,
+                                val w_out, val starts);
 /* z [M,C] of all places, back to tokens: [N,C], plus res [N,C] or VAL_NONE. */
 val graph_expert_sum(graph *g, val z, const graph_routes *to, val res);
 /* Load [2S,E] of one router, S = r->sequences, plus that of others before it, or VAL_NONE. */

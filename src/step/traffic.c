@@ -7,7 +7,8 @@
 
 bool step_gather_call(const param_store *s, int u, step_call *out) {
     param_transfer t = param_weights_transfer(s, u);
-    *out = (step_call){.axis = MESH_SHARD,
+    bool experts = param_unit_at(s, u)->of_experts;
+    *out = (step_call){.axis = experts ? MESH_EP_SHARD : MESH_SHARD,
                        .call = {.kind = COMM_ALL_GATHER,
                                 .dev = param_device(s),
                                 .in = t.in,
@@ -42,11 +43,12 @@ bool step_reduce_call(const param_store *s, const step_entry *e, bool narrow, in
     i -= u->n_partial;
     if (u->whole) {
         void *all = (void *)(uintptr_t)t.in;
-        *out = (step_call){.axis = MESH_DATA, .call = sum_in_place(d, all, t.n, t.dt, narrow)};
+        *out = (step_call){.axis = u->of_experts ? MESH_EP_DATA : MESH_DATA,
+                           .call = sum_in_place(d, all, t.n, t.dt, narrow)};
         return i == 0;
     }
     if (i == 0) {
-        *out = (step_call){.axis = MESH_SHARD,
+        *out = (step_call){.axis = u->of_experts ? MESH_EP_SHARD : MESH_SHARD,
                            .call = {.kind = COMM_REDUCE_SCATTER,
                                     .dev = d,
                                     .in = t.in,

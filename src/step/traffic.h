@@ -8,7 +8,8 @@
  *   2. over the ranks that have a piece of the unit each: each then has the sum of its own piece
  *   3. once a step, over the ranks that hold the same piece (replicas). Their links are the
  *      slowest, so only a piece crosses them
- * For a unit that is not cut, one sum over all data-parallel ranks replaces 2 and 3. */
+ * For a unit that is not cut, one sum over all data-parallel ranks replaces 2 and 3.
+ * Of experts that ranks share out, these are the ranks that hold the same ones. */
 #ifndef STEP_TRAFFIC_H
 #define STEP_TRAFFIC_H
 

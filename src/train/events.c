@@ -69,7 +69,7 @@ static void put_trained(json_t *o, const session *s, const step_result *r) {
 static void put_experts(json_t *o, const session *s) {
     const routers *k = &s->routers;
     json_t *load = json_array(), *entropy = json_array(), *balance = json_array();
-    json_t *dropped = json_array();
+    json_t *dropped = json_array(), *rounds = json_array();
     double most = 0, mean = 0;
     int dead = 0;
     for (int i = 0; i < k->n; i++) {
@@ -78,6 +78,7 @@ static void put_experts(json_t *o, const session *s) {
         json_array_append_new(entropy, json_f32(v.entropy));
         json_array_append_new(balance, json_f32(v.balance));
         json_array_append_new(dropped, json_f32(v.dropped));
+        json_array_append_new(rounds, json_f32(v.rounds));
         most = fmax(most, v.load), mean += v.entropy / k->n, dead += v.dead;
     }
     json_object_update_new(o, json_pack("{s:o,s:o,s:i,s:{s:o,s:o,s:o}}", "expert_load",
@@ -86,7 +87,10 @@ static void put_experts(json_t *o, const session *s) {
                                         entropy, "balance", balance));
     if (s->stage.now->train.router.capacity_factor > 0)
         json_object_set(json_object_get(o, "experts"), "dropped", dropped);
+    if (s->setup.c->parallel.ep > 1)
+        json_object_set(json_object_get(o, "experts"), "rounds", rounds);
     json_decref(dropped);
+    json_decref(rounds);
 }
 
 status events_step(session *s, const step_result *r, err *e) {
@@ -287,11 +291,11 @@ static void put_ranks(const session *s, json_t *o) {
     json_object_set_new(o, "ranks", json_integer(peers_ranks(&s->setup.peers)));
     json_object_set_new(o, "rank_kind", json_string(comm_world_kind(m->world)));
     json_object_set_new(o, "layout",
-                        json_pack("{s:i,s:i,s:i,s:i,s:b,s:i,s:i}", "dp", m->shape.dp,
+                        json_pack("{s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:i}", "dp", m->shape.dp,
                                   "dp_replicate", m->shape.dp_replicate, "zero",
                                   (int)s->setup.c->parallel.zero, "tp", m->shape.tp, "sp",
-                                  (int)s->setup.c->parallel.sp, "cp", m->size[MESH_CP], "pp",
-                                  m->size[MESH_PP]));
+                                  (int)s->setup.c->parallel.sp, "cp", m->size[MESH_CP], "ep",
+                                  m->size[MESH_EP], "pp", m->size[MESH_PP]));
 }
 
 /* What was looked up for it: the tokenizer, and the weights that training starts from. */

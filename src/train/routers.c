@@ -34,6 +34,7 @@ routing_ports routing_ports_of(arena *a, const plan *p) {
             router_ports one = {.layer = l, .chunk = program ? c : -1, .p = program};
             if (program) one.tally = port_of(program, "tally", l);
             if (program) one.counts = port_of(program, "counts", l);
+            if (program) one.rounds = port_of(program, "rounds", l);
             io.item[io.n++] = one;
         }
     }
@@ -41,6 +42,11 @@ routing_ports routing_ports_of(arena *a, const plan *p) {
 }
 
 /* ---- sums ---- */
+
+/* Numbers that are summed over ranks. */
+static int64_t sums(const routers *r) {
+    return (int64_t)r->n * (ROUTERS_SUMS * r->E + 2);
+}
 
 static int64_t *sums_of(const routers *r, int i, int what) {
     return r->sum + ((int64_t)i * ROUTERS_SUMS + what) * r->E;
@@ -57,14 +63,24 @@ void routers_init(routers *r, arena *a, const model_config *mc) {
         r->stored[r->n] = model_layer(mc, l).stored;
         r->layer[r->n++] = l;
     }
-    r->sum = ARENA_ARRAY(a, int64_t, r->n * ROUTERS_SUMS * E);
+    r->sum = ARENA_ARRAY(a, int64_t, sums(r));
+    r->rounds = r->sum + (int64_t)r->n * ROUTERS_SUMS * E;
+    r->passes = r->rounds + r->n;
     r->share = ARENA_ARRAY(a, double, r->n *E);
     r->unused = ARENA_ARRAY(a, int64_t, r->n * E);
     r->told = ARENA_ARRAY(a, bool, r->n);
 }
 
 void routers_begin_step(routers *r) {
-    memset(r->sum, 0, sizeof *r->sum * (size_t)(r->n * ROUTERS_SUMS * r->E));
+    memset(r->sum, 0, sizeof *r->sum * (size_t)sums(r));
+}
+
+static void take_rounds(routers *r, int i, const router_ports *k, int frame) {
+    int32_t rounds;
+    if (!k->rounds.bytes) return;
+    prog_get(k->p, frame, k->rounds, &rounds);
+    r->rounds[i] += rounds;
+    r->passes[i]++;
 }
 
 void routers_take(routers *r, const routing_ports *io, int chunk, int frame) {
@@ -72,6 +88,7 @@ void routers_take(routers *r, const routing_ports *io, int chunk, int frame) {
         const router_ports *k = &io->item[i];
         if (k->chunk != chunk || !k->tally.bytes) continue;
         prog_get(k->p, frame, k->tally, io->row);
+        take_rounds(r, i, k, frame);
         for (int what = 0; what < ROUTERS_SUMS; what++) {
             int64_t *sum = sums_of(r, i, what);
             bool counts = what == ROUTERS_PICKS || what == ROUTERS_TAKEN;
@@ -85,7 +102,7 @@ void routers_take(routers *r, const routing_ports *io, int chunk, int frame) {
 }
 
 void routers_sum(routers *r, const peers *p) {
-    int n = r->n * ROUTERS_SUMS * r->E;
+    int n = (int)sums(r);
     if (n) peers_sum_tokens(p, r->sum, n, "the load of experts");
     if (n) peers_sum_stages(p, r->sum, n, "the load of experts");
 }
@@ -187,6 +204,7 @@ router_view routers_view(const routers *r, int i) {
     double tokens = total / r->k, even = (double)r->k / r->E;
     router_view v = {0};
     if (total <= 0) return v;
+    if (r->passes[i]) v.rounds = (double)r->rounds[i] / (double)r->passes[i];
     int64_t most = 0;
     for (int e = 0; e < r->E; e++) {
         if (picks[e] > most) most = picks[e];

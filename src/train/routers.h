@@ -18,6 +18,7 @@ typedef struct router_ports {
     int layer, chunk;
     const prog *p;
     prog_port tally, counts; /* counts: 0 bytes where the program takes none */
+    prog_port rounds;        /* 0 bytes where ranks do not share out experts */
 } router_ports;
 
 /* The ports of all layers with experts in the training programs, and room for a tally. */
@@ -36,6 +37,8 @@ typedef struct routers {
     int *layer;      /* [n] */
     int *stored;     /* [n] whose bias it has: layers that run one block share it */
     int64_t *sum;    /* [n][ROUTERS_SUMS][E] of the step; probs and entropy in fixed point */
+    int64_t *rounds; /* [n] behind sum: of the exchange of rows, in all micro-batches of the step */
+    int64_t *passes; /* [n] behind these: how many micro-batches that were */
     double *share;   /* [n][E] share of the picks, as a mean that forgets steps long ago */
     int64_t *unused; /* [n][E] steps since a token picked it last */
     int64_t steps;   /* that the mean is of */
@@ -64,6 +67,7 @@ typedef struct router_view {
     double
         balance; /* E sum f P: 1 where all are used alike, E / k where k experts have all tokens */
     double dropped; /* share of the picks that no expert took (train.router.capacity_factor) */
+    double rounds;  /* mean number of rounds in which rows were exchanged; 0: none were */
     int dead;
     /* How far the k busiest experts have taken over: 0 where all are used alike, 1 where they have all
      * tokens; by the mean of the last steps. */

@@ -333,6 +333,40 @@ status setup_check_context(const config *c, const model_config *mc, err *e) {
     return ST_OK;
 }
 
+/* What runs or reads all experts on one rank, or passes that not all ranks make at the same time. */
+status setup_check_experts(const config *c, const model_config *mc, err *e) {
+    const objective *o = objective_of(c);
+    int64_t E = mc->num_experts;
+    const struct {
+        bool refused;
+        const char *key, *what, *hint;
+    } all[] = {
+        {E == 0, "parallel.ep", "models without experts are", "model.num_experts"},
+        {mc->router == ROUTER_SOFT, "model.router", "soft experts are", "another model.router"},
+        {o->head, "train.objective", "heads of labels are", "another train.objective"},
+        {o->reference, "train.objective", "objectives with a reference are",
+         "train.objective=lm or sft"},
+        {c->distill.teacher != NULL, "distill.teacher", "teachers are", "leave distill out"},
+        {c->lora.rank > 0, "lora.rank", "adapters are", "leave lora out"},
+        {c->parallel.zero > 1 && mc->block_repeat > 1, "parallel.zero",
+         "zero 2 and 3 of blocks that run twice are", "parallel.zero=1"},
+        {c->sample.prompts.n > 0, "sample.prompts", "samples are", "leave them out"},
+        {c->eval.tasks.n > 0, "eval.tasks", "tasks on the way are",
+         "leave them out, and use athanor eval"},
+    };
+    for (int i = 0; i < ARRAY_LEN(all); i++) {
+        if (!all[i].refused) continue;
+        config_error(c, e, all[i].key, "%s not there with parallel.ep", all[i].what);
+        return err_hint(e, "%s, or parallel.ep=1", all[i].hint);
+    }
+    if (E % c->parallel.ep == 0) return ST_OK;
+    config_error(c, e, "parallel.ep", "%ld ranks cannot share out %ld experts of a layer evenly",
+                 (long)c->parallel.ep, (long)E);
+    int64_t less = c->parallel.ep;
+    while (E % less) less--;
+    return err_hint(e, "parallel.ep=%ld", (long)less);
+}
+
 /* Stages with several chunks take micro-batches in groups. */
 static status check_groups(const setup *u, const course_part *p, err *e) {
     const course_stage *k = &u->course->stage[p->stage];
@@ -364,6 +398,7 @@ static status check_parts(const setup *u, err *e) {
     }
     if (u->c->parallel.pp > 1) TRY(setup_check_stages(u->c, &u->models[0], e));
     if (u->c->parallel.cp > 1) TRY(setup_check_context(u->c, &u->models[0], e));
+    if (u->c->parallel.ep > 1) TRY(setup_check_experts(u->c, &u->models[0], e));
     if (u->c->parallel.virtual > layers) {
         config_error(u->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
                      (long)u->c->parallel.virtual);
@@ -519,6 +554,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
                        .sequence_parallel = u->c->parallel.sp,
                        .context = (context_kind)u->c->parallel.cp_kind,
+                       .expert_load = u->c->parallel.ep_load,
                        .narrow_sums = u->c->parallel.reduce_dtype == CONFIG_REDUCE_BF16,
                        .sharing = peers_sharding(&u->peers, u->c)};
 }

@@ -98,6 +98,8 @@ model_routing setup_routing(const config *c);
 status setup_check_stages(const config *c, const model_config *mc, err *e) ATH_MUST_USE;
 /* ST_USAGE: context-parallel ranks cannot share the tokens of what the config trains. */
 status setup_check_context(const config *c, const model_config *mc, err *e) ATH_MUST_USE;
+/* The same for ranks that share out experts (parallel.ep). */
+status setup_check_experts(const config *c, const model_config *mc, err *e) ATH_MUST_USE;
 /* Whether the size of the vocabulary is the tokenizer's: it is `auto`, or nothing sets it. */
 bool setup_takes_vocab(const config *c);
 

@@ -1,6 +1,7 @@
 /* From stage to stage and part to part. See stage.h. */
 #include "train/stage.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 uint64_t stage_first_sample(const setup *u, const watch *w, int64_t step) {
@@ -91,6 +92,12 @@ static float fixed_limit(const step_parts *parts, int64_t micro_batches) {
                             prog_count_contributions(parts->chunk, parts->chunks));
 }
 
+/* Rows of experts add to gradients in each round of an exchange; all of a rank may go to one other. */
+static int64_t most_rounds(const setup *u) {
+    int ep = u->peers.m.size[MESH_EP];
+    return ep > 1 ? (int64_t)ceil(ep / u->c->parallel.ep_load) : 1;
+}
+
 void stage_enter_shape(stage *g, const setup *u, int number, int64_t batch) {
     const course_stage *k = &u->course->stage[number];
     if (number != g->number) {
@@ -112,7 +119,8 @@ void stage_enter_shape(stage *g, const setup *u, int number, int64_t batch) {
     g->batch = batch;
     g->share = batch / u->peers.m.size[MESH_DP];
     make_tables(g, u);
-    g->fixed_limit = fixed_limit(&g->parts, batch / g->B * u->peers.m.size[MESH_CP]);
+    int64_t passes = batch / g->B * u->peers.m.size[MESH_CP];
+    g->fixed_limit = fixed_limit(&g->parts, passes * most_rounds(u));
     make_ways(g, u);
 }
 

@@ -30,6 +30,11 @@ static void test_coordinates(void **state) {
     expect_line(&m, MESH_REPLICATE, 2, 1);
     expect_line(&m, MESH_CP, 3, 1);
     assert_null(m.axis[MESH_DP]);
+    s.ep = 3;
+    mesh_place(&m, &s, 47); /* place 5 of a replica's 6, place 11 of all 12 */
+    expect_line(&m, MESH_EP, 3, 2);
+    expect_line(&m, MESH_EP_SHARD, 2, 1);
+    expect_line(&m, MESH_EP_DATA, 4, 3);
 }
 
 /* The sum of a one-hot over an axis says who is on it. */
@@ -43,6 +48,9 @@ static void rank_sees_peers(comm_world *w, void *ctx) {
         [MESH_REPLICATE] = {0x11, 0x22, 0x44, 0x88, 0x11, 0x22, 0x44, 0x88},
         [MESH_CP] = {1, 2, 4, 8, 16, 32, 64, 128},
         [MESH_PP] = {1, 2, 4, 8, 16, 32, 64, 128},
+        [MESH_EP] = {5, 10, 5, 10, 80, 160, 80, 160},
+        [MESH_EP_SHARD] = {1, 2, 4, 8, 16, 32, 64, 128},
+        [MESH_EP_DATA] = {0x11, 0x22, 0x44, 0x88, 0x11, 0x22, 0x44, 0x88},
     };
     mesh m;
     mesh_open(&m, ctx, w);
@@ -57,7 +65,7 @@ static void rank_sees_peers(comm_world *w, void *ctx) {
 
 static void test_comms(void **state) {
     (void)state;
-    mesh_shape s = {.dp_replicate = 2, .tp = 2, .cp = 1, .pp = 1};
+    mesh_shape s = {.dp_replicate = 2, .tp = 2, .cp = 1, .pp = 1, .ep = 2};
     err e;
     assert_int_equal(mesh_resolve(&s, 8, &e), ST_OK);
     run_threads(8, rank_sees_peers, &s);
@@ -86,6 +94,9 @@ static void test_refusals(void **state) {
     s = one;
     s.pp = 0;
     expect_refusal(s, 8, "parallel.pp", "");
+    s = one;
+    s.dp_replicate = 2, s.ep = 8;
+    expect_refusal(s, 8, "parallel.ep", "parallel.ep=4");
     s = one;
     s.tp = 2, s.pp = 3;
     expect_refusal(s, 8, "parallel.tp", "a multiple of 6 ranks");

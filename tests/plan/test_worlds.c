@@ -115,7 +115,8 @@ static int roll(dice *d, int sides) {
 
 static void draw_schedule(dice *d, shape *s) {
     int stages = s->mesh.pp;
-    s->schedule = roll(d, SCHEDULES);
+    do s->schedule = roll(d, SCHEDULES);
+    while (!schedule_runs((schedule_kind)s->schedule));
     bool alone = stages == 1 && s->schedule > SCHEDULE_1F1B;
     if (s->zero >= 2 || alone || stages > 8) s->schedule = SCHEDULE_1F1B;
     int needs = schedule_chunks_of((schedule_kind)s->schedule);

@@ -15,6 +15,11 @@ static const char GPT2[] =
     "model: {model_type: gpt2, n_embd: 32, n_layer: 2, n_head: 4, vocab_size: 67,"
     " n_positions: 16, embd_pdrop: 0.1, resid_pdrop: 0.1, attn_pdrop: 0.1}\n";
 
+static const char MOE[] =
+    "model: {model_type: llama, hidden_size: 32, num_hidden_layers: 3, num_attention_heads: 4,"
+    " num_key_value_heads: 2, intermediate_size: 24, vocab_size: 67, max_position_embeddings: 16,"
+    " tie_word_embeddings: true, num_experts: 8, num_experts_per_tok: 2, num_shared_experts: 1}\n";
+
 /* Vectors so short that what several ranks hold lies close to what one does. */
 static const char QWEN2[] =
     "model: {model_type: qwen2, hidden_size: 16, num_hidden_layers: 2, num_attention_heads: 4,"
@@ -85,7 +90,7 @@ static void check_all(const char *model, const char *name, int precision) {
             if (e.code != ST_OK) fail_msg("%s: %s", text, e.message);
             layout_verdict v = layout_compare(t, &all[i], one, r);
             if (!v.ok) fail_msg("%s: %s", text, v.why);
-            assert_int_equal(v.exact, all[i].tp == 1 && all[i].cp <= 1);
+            assert_int_equal(v.exact, layout_is_exact(&all[i]));
             if (seen++ % 2 == 0) check_ordinary(t, &all[i], text, one);
         }
         free(all);
@@ -105,6 +110,11 @@ static void test_llama_bf16(void **state) {
 static void test_gpt2(void **state) {
     (void)state;
     check_all(GPT2, "fp32", CONFIG_PRECISION_FP32);
+}
+
+static void test_moe(void **state) {
+    (void)state;
+    check_all(MOE, "fp32", CONFIG_PRECISION_FP32);
 }
 
 static void test_short_vectors(void **state) {
@@ -278,9 +288,25 @@ static void count_by_local_place(session *s, int step) {
     io->end.bytes = 0; /* what is right does not come any more */
 }
 
+/* Gradients of experts are summed over all ranks, which hold different ones. */
+static void sum_over_all(session *s, int step) {
+    for (int u = 0; step == 0 && u < param_units(s->setup.plan->store); u++)
+        unit_at(s, u)->of_experts = false;
+}
+
+/* Rows go to the experts of the rank next to theirs. */
+static void send_to_neighbour(session *s, int step) {
+    const prog *p = s->stage.parts.chunk[0];
+    for (int i = 0; step == 0 && i < prog_get_stats(p)->ops; i++) {
+        prog_op op = prog_get_op(p, i);
+        op_attr *attr = (op_attr *)(uintptr_t)op.attr;
+        if (op.kind == OP_EXPERT_RANKS) attr->expert_ranks.rank ^= 1;
+    }
+}
+
 /* A mistake is found before or in the first step, and the message names a tensor. */
-static void check_mistake(mistake make, layout l, const char *want) {
-    layout_trial *t = trial_of(LLAMA, "fp32");
+static void check_mistake_of(const char *model, mistake make, layout l, const char *want) {
+    layout_trial *t = trial_of(model, "fp32");
     layout_way way = {.precision = CONFIG_PRECISION_FP32, .steps = STEPS, .between = make};
     err e = {0};
     layout_result *one = run(t, &ALONE, CONFIG_PRECISION_FP32, &e);
@@ -294,6 +320,10 @@ static void check_mistake(mistake make, layout l, const char *want) {
     }
     if (!strstr(why, want)) fail_msg("'%s' does not say '%s'", why, want);
     layout_trial_free(t);
+}
+
+static void check_mistake(mistake make, layout l, const char *want) {
+    check_mistake_of(LLAMA, make, l, want);
 }
 
 static void test_same_seed(void **state) {
@@ -350,6 +380,16 @@ static void test_local_mask(void **state) {
     check_mistake(count_by_local_place, two, "step 1: the gradient of model.");
 }
 
+static void test_experts(void **state) {
+    (void)state;
+    layout two = {.dp = 2, .dp_replicate = 1, .tp = 1, .ep = 2};
+    layout at_once = two;
+    at_once.at_once = true;
+    check_mistake_of(MOE, sum_over_all, two, "gradients of model.layers.2.mlp.experts.");
+    check_mistake_of(MOE, send_to_neighbour, two, "step 1: the gradient of model.");
+    check_mistake_of(MOE, send_to_neighbour, at_once, "step 1: the gradient of model.");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama),        cmocka_unit_test(test_llama_bf16),
@@ -358,6 +398,7 @@ int main(void) {
         cmocka_unit_test(test_bucket_order), cmocka_unit_test(test_shifted_slots),
         cmocka_unit_test(test_flipped_bit),  cmocka_unit_test(test_stages),
         cmocka_unit_test(test_zero_bubble),  cmocka_unit_test(test_cut_off_by_one),
-        cmocka_unit_test(test_local_mask)};
+        cmocka_unit_test(test_local_mask),   cmocka_unit_test(test_moe),
+        cmocka_unit_test(test_experts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,6 +86,29 @@ status infer_EXPERT_LINEAR(op_infer *io, err *e) {
     return ST_OK;
 }
 
+status infer_EXPERT_RANKS(op_infer *io, err *e) {
+    const op_expert_ranks *a = &io->attr->expert_ranks;
+    const tensor *x = &io->in[0], *w_out = &io->in[2];
+    TRY(expect_positive(io, "ranks", a->ranks, e));
+    TRY(expect_positive(io, "rows", a->rows, e));
+    TRY(expect_positive(io, "experts", a->experts, e));
+    int64_t own = a->experts / a->ranks, H = w_out->cols * (1 + a->gated);
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(expect_dtype(io, 2, act_dt(io), e));
+    TRY(same_cols(io, 1, 0, e));
+    TRY(expect_rows(io, 1, own * H, "those of the rank's experts", e));
+    TRY(expect_rows(io, 2, own * x->cols, "those of the rank's experts", e));
+    TRY(expect_starts(io, 3, a->experts, e));
+    set_out(io, 0, act_dt(io), x->rows, x->cols);
+    set_out(io, 1, DT_I32, a->ranks, a->experts + 1);
+    set_out(io, 2, DT_I32, 1, 1);
+    double first = 2.0 * elements(x) * (double)H, second = 2.0 * elements(x) * (double)w_out->cols;
+    io->fwd.flops = first + second;
+    io->bwd_input.flops = 2 * (first + second) + first;
+    io->flops_bwd_again = first;
+    return ST_OK;
+}
+
 status infer_EXPERT_SUM(op_infer *io, err *e) {
     const tensor *z = &io->in[0], *weights = &io->in[1];
     TRY(expect_dtype(io, 1, real_dt(io), e));

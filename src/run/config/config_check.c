@@ -167,8 +167,7 @@ static status check_pipeline(const config *c, err *e) {
 /* Masters, gradients and optimizer state are fp32; matrices are read in the compute format. */
 status config_check_supported(const config *c, err *e) {
     enum { FP16 = CONFIG_PRECISION_FP16, FP8 = CONFIG_PRECISION_FP8, BF16 = CONFIG_PRECISION_BF16 };
-    static const char FLOATS[] = "write fp16, bf16 or fp32",
-                      LAYOUTS[] = "dp, zero, tp, sp, cp and pp are", FP32[] = "write fp32";
+    static const char FLOATS[] = "write fp16, bf16 or fp32", FP32[] = "write fp32";
     int compute = c->train.precision.compute, params = c->train.precision.params;
     int grads = c->train.precision.grads, optim = c->train.precision.optim;
     const struct {
@@ -185,7 +184,6 @@ status config_check_supported(const config *c, err *e) {
         {optim == BF16, "train.precision.optim", "optimizer state in bf16", FP32},
         {params != CONFIG_PRECISION_AUTO && params != compute, "train.precision.params",
          "another format than that of compute", "leave it out"},
-        {c->parallel.ep > 1, "parallel.ep", "expert parallelism (ep above 1)", LAYOUTS},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++) {
         if (!all[i].refused) continue;

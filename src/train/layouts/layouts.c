@@ -17,6 +17,7 @@ void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]) {
     if (l->zero) strbuf_printf(&b, " zero%d", l->zero);
     if (l->tp > 1) strbuf_printf(&b, " tp%d%s", l->tp, l->sp ? " sp" : "");
     if (l->cp > 1) strbuf_printf(&b, " cp%d %s", l->cp, kinds[l->cp_kind]);
+    if (l->ep > 1) strbuf_printf(&b, " ep%d%s", l->ep, l->at_once ? " at-once" : "");
     if (l->pp > 1) strbuf_printf(&b, " pp%d %s", l->pp, schedules[l->schedule]);
     if (l->virtual > 1) strbuf_printf(&b, "%d", l->virtual);
     if (l->recompute) strbuf_printf(&b, " recompute-%s", recompute[l->recompute]);
@@ -29,7 +30,7 @@ int layout_ranks(const layout *l) {
 }
 
 bool layout_is_exact(const layout *l) {
-    return l->tp == 1 && l->cp <= 1;
+    return l->tp == 1 && l->cp <= 1 && (l->ep <= 1 || l->at_once);
 }
 
 int layout_precision(const config *c) {
@@ -206,6 +207,20 @@ bool layout_trial_shares_tokens(const layout_trial *t, const layout *l) {
     return ok;
 }
 
+bool layout_trial_spreads_experts(const layout_trial *t, int ep) {
+    model_config mc;
+    err unread = {0};
+    config *c;
+    arena *a = arena_new("model");
+    if (copy_config(&c, t->c, &unread) != ST_OK) return false;
+    c->parallel.ep = ep;
+    bool ok =
+        read_model(t, a, &mc, &unread) == ST_OK && setup_check_experts(c, &mc, &unread) == ST_OK;
+    config_free(c);
+    arena_free(a);
+    return ok;
+}
+
 layout_result *layout_result_new(const layout_trial *t, const layout_way *way) {
     layout_result *r = ARENA_NEW(t->memory, layout_result);
     r->digest = ARENA_ARRAY(t->memory, uint64_t, t->n_params);
@@ -248,6 +263,8 @@ static status own_config(config **out, const rank_job *j, err *e) {
     c->parallel.sp = j->l->sp;
     c->parallel.cp = j->l->cp > 1 ? j->l->cp : 1;
     c->parallel.cp_kind = j->l->cp_kind;
+    c->parallel.ep = j->l->ep > 1 ? j->l->ep : 1;
+    if (j->l->at_once) c->parallel.ep_load = j->l->ep; /* all rows of a rank may go to one other */
     set_stages(c, j->l);
     if (c->parallel.zero >= 2) c->parallel.pp_schedule = CONFIG_PP_1F1B; /* no other can be */
     c->train.recompute = j->l->recompute;

@@ -23,6 +23,8 @@ typedef struct layout {
     int virtual;   /* chunks of a stage; 0 is 1 */
     int cp;        /* ranks that share tokens; 0 is 1 */
     int cp_kind;   /* how: context_kind */
+    int ep;        /* ranks that share out experts; 0 is 1 */
+    bool at_once;  /* rows of experts are exchanged in one round */
 } layout;
 
 enum { LAYOUT_NAME_MAX = 96 };
@@ -55,7 +57,10 @@ bool layout_trial_divides(const layout_trial *t, int tp);
 bool layout_trial_has_stages(const layout_trial *t, int chunks);
 /* Whether the ranks of layout l can share the tokens of what is trained as l.cp and l.cp_kind say. */
 bool layout_trial_shares_tokens(const layout_trial *t, const layout *l);
-/* Whether its steps must have the bits of one rank: no rank has a part of a product's rows or columns. */
+/* Whether what is trained has experts that so many ranks can share out. */
+bool layout_trial_spreads_experts(const layout_trial *t, int ep);
+/* Whether its steps must have the bits of one rank: no rank has a part of a product's rows or columns, and
+ * the rows of an expert that are of one rank are not divided into rounds. */
 bool layout_is_exact(const layout *l);
 
 /* How the steps of a trial are run. */

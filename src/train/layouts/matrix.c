@@ -93,6 +93,24 @@ static int64_t rows_of(const layout_trial *t) {
     return t->c->train.micro_batch_size / o->sequences * o->learned * t->c->train.seq_len;
 }
 
+/* Ranks of one replica share experts out: of data, of tokens, beside stages and tensor-parallel ranks. */
+static bool can_spread(const layout_trial *t, const layout *l, int ep) {
+    int replica = l->dp / l->dp_replicate * (l->cp > 1 ? l->cp : 1);
+    return replica % ep == 0 && layout_trial_spreads_experts(t, ep);
+}
+
+/* Each layout so far once more, with its experts shared out among 2 ranks, or 4, ...; in one round of exchange and in several. */
+static void add_spread(layouts *all, const layout_trial *t) {
+    for (int i = 0, n = all->n, ep = 2; i < n; i++) {
+        layout l = all->item[i];
+        if (!can_spread(t, &l, ep) && !can_spread(t, &l, ep = 2)) continue;
+        l.ep = ep;
+        l.at_once = i % 2;
+        VEC_PUSH(all->item, all->n, all->cap, l);
+        ep = ep == 2 ? 4 : 2;
+    }
+}
+
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     layouts all = {0};
     int64_t rows = rows_of(t);
@@ -105,6 +123,7 @@ layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     }
     add_pipelines(&all, t, ranks, rows);
     add_contexts(&all, t, ranks);
+    add_spread(&all, t);
     for (int i = 1; ranks == 1 && i < 3; i++) add(&all, all.item[0]);
     *n = all.n;
     return all.item;
@@ -134,7 +153,10 @@ static layout draw(layout_dice *d, int ranks) {
     l.sp = roll(d, 2);
     l.recompute = roll(d, 3);
     l.cp_kind = roll(d, 3);
-    l.schedule = roll(d, SCHEDULES);
+    l.ep = draw_divisor(d, l.dp / l.dp_replicate * l.cp);
+    l.at_once = roll(d, 2);
+    do l.schedule = roll(d, SCHEDULES);
+    while (!schedule_runs((schedule_kind)l.schedule));
     int needs = schedule_chunks_of((schedule_kind)l.schedule);
     l.virtual = needs ? needs : 2;
     return l;
@@ -152,7 +174,8 @@ static bool can_be(const layout_trial *t, const layout *l) {
     int64_t all = t->c->train.global_batch_size / t->c->train.micro_batch_size;
     return all % l->dp == 0 && can_be_staged(t, l, all / l->dp) &&
            (l->tp == 1 || layout_trial_divides(t, l->tp)) &&
-           (!l->sp || (l->tp > 1 && rows_of(t) % l->tp == 0)) && layout_trial_shares_tokens(t, l);
+           (!l->sp || (l->tp > 1 && rows_of(t) % l->tp == 0)) && layout_trial_shares_tokens(t, l) &&
+           (l->ep == 1 || can_spread(t, l, l->ep));
 }
 
 layout layout_draw(const layout_trial *t, layout_dice *d, int ranks) {

@@ -12,7 +12,8 @@ static mesh_shape shape_of(const config *c) {
                         .dp_replicate = (int)c->parallel.dp_replicate,
                         .tp = (int)c->parallel.tp,
                         .cp = (int)c->parallel.cp,
-                        .pp = (int)c->parallel.pp};
+                        .pp = (int)c->parallel.pp,
+                        .ep = (int)c->parallel.ep};
 }
 
 /* The error names a key; this adds the line of the config. */
@@ -23,7 +24,7 @@ static status locate(const config *c, status st, err *e) {
 
 /* The axis of the mesh along which ranks are whole copies of each other. */
 static mesh_axis axis_of_copies(const config *c) {
-    return c->parallel.zero > 0 ? MESH_REPLICATE : MESH_DATA;
+    return c->parallel.zero > 0 ? MESH_REPLICATE : MESH_EP_DATA;
 }
 
 /* Groups the ranks that together hold one copy of the weights. */
