@@ -16,6 +16,17 @@ op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, 
 /* Makes the only call of c->kind, from `from` to `to`. */
 void op_collect(const op_call *c, bool forward, const tensor *in, const void *from, void *to);
 
+/* For kernels that compute while a call is under way: makes it on the side stream (comm.h), or at once where that may not be. Waiting
+ * for ticket 0 does nothing. */
+comm_ticket op_collect_beside(const op_call *c, const op_collective *k);
+void op_await_beside(const op_call *c, comm_ticket t);
+
+/* Pieces of a hop, so that all hops together have about attr.async.pieces. */
+static inline int op_hop_pieces(const op_async *a) {
+    int hops = a->ranks - 1;
+    return hops >= a->pieces || hops == 0 ? 1 : a->pieces / hops;
+}
+
 /* GATHER_COLS: columns that each rank sends: as many as the widest part has. A narrower part is
  * sent with padding. */
 static inline int64_t op_piece_cols(const op_attr *attr) {

@@ -112,7 +112,7 @@ typedef struct plan_spec {
     bool snapshot;     /* a copy of masters and optimizer state, which a thread writes to files */
     const mesh *ranks; /* this rank's place among all; NULL: it is alone */
     param_sharding sharing; /* how data-parallel ranks share parameters */
-    bool sequence_parallel;
+    bool sequence_parallel, async_products;
     context_kind context; /* where context-parallel ranks share tokens */
     bool narrow_sums;     /* gradients are sent as bf16 (parallel.reduce_dtype) */
     /* Set by plan_new, where there are several stages: at which layer each chunk begins [chunks + 1] (one that is

@@ -80,6 +80,8 @@ typedef struct graph_options {
     const mesh *mesh;
     /* Each tensor-parallel rank holds 1/tp of the rows, but all between graph_tp_in and _tp_out. */
     bool sequence_parallel;
+    /* Where it can be, what tensor-parallel ranks send travels beside a product, in pieces (GATHER_LINEAR, LINEAR_SUM). */
+    bool async_products;
     /* Each context-parallel rank of the mesh holds 1/cp of the tokens of each sequence. Otherwise each
      * has them all. */
     bool context_parallel;

@@ -72,22 +72,19 @@ static void ring_workspace(const op_infer *io, int64_t ws[3]) {
 
 /* ---- the ring ---- */
 
-/* On the side stream; but stages of a pipeline have transfers there that wait for other stages. */
 static comm_ticket pass_on(const ring *r, const void *in, void *out, dtype dt) {
-    const mesh *m = r->c->run->mesh;
-    comm_call call = {.kind = COMM_SHIFT,
-                      .in = in,
-                      .out = out,
-                      .n = r->N * r->W,
-                      .dt = dt,
-                      .what = r->c->attr->ring.what};
-    if (m->size[MESH_PP] == 1) return comm_start(m->axis[MESH_CP], &call);
-    comm_run(m->axis[MESH_CP], &call);
-    return 0;
+    op_collective k = {.axis = MESH_CP,
+                       .call = {.kind = COMM_SHIFT,
+                                .in = in,
+                                .out = out,
+                                .n = r->N * r->W,
+                                .dt = dt,
+                                .what = r->c->attr->ring.what}};
+    return op_collect_beside(r->c, &k);
 }
 
 static void await(const ring *r, comm_ticket t) {
-    if (t) comm_wait(r->c->run->mesh->world, t);
+    op_await_beside(r->c, t);
 }
 
 static comm_ticket pass_keys(const ring *r, int hop) {

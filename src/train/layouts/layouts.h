@@ -16,7 +16,7 @@ struct session;
 /* How ranks share the work. */
 typedef struct layout {
     int dp, dp_replicate, zero, tp;
-    bool sp;
+    bool sp, async; /* parallel.tp_async */
     int recompute; /* config_recompute */
     int pp;        /* stages; 0 is 1 */
     int schedule;  /* of these: config_pp_schedule */
