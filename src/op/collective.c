@@ -100,14 +100,13 @@ void op_collect(const op_call *c, bool forward, const tensor *in, const void *fr
     comm_run(c->run->mesh->axis[k.axis], &k.call);
 }
 
-/* Stages of a pipeline have transfers on the side stream that wait for other stages. */
-comm_ticket op_collect_beside(const op_call *c, const op_collective *k) {
+comm_ticket op_start(const op_call *c, mesh_axis axis, const comm_call *call) {
     const mesh *m = c->run->mesh;
-    if (m->size[MESH_PP] == 1) return comm_start(m->axis[k->axis], &k->call);
-    comm_run(m->axis[k->axis], &k->call);
+    if (m->size[MESH_PP] == 1) return comm_start(m->axis[axis], call);
+    comm_run(m->axis[axis], call);
     return 0;
 }
 
-void op_await_beside(const op_call *c, comm_ticket t) {
+void op_await(const op_call *c, comm_ticket t) {
     if (t) comm_wait(c->run->mesh->world, t);
 }

@@ -16,10 +16,10 @@ op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, 
 /* Makes the only call of c->kind, from `from` to `to`. */
 void op_collect(const op_call *c, bool forward, const tensor *in, const void *from, void *to);
 
-/* For kernels that compute while a call is under way: makes it on the side stream (comm.h), or at once where that may not be. Waiting
- * for ticket 0 does nothing. */
-comm_ticket op_collect_beside(const op_call *c, const op_collective *k);
-void op_await_beside(const op_call *c, comm_ticket t);
+/* Begins a call of a kernel that makes several, over ranks along an axis: on the side stream of comm. But in a pipeline it is made at
+ * once, since stages have transfers there that wait for other stages. */
+comm_ticket op_start(const op_call *c, mesh_axis axis, const comm_call *call);
+void op_await(const op_call *c, comm_ticket t);
 
 /* Pieces of a hop, so that all hops together have about attr.async.pieces. */
 static inline int op_hop_pieces(const op_async *a) {

@@ -95,6 +95,7 @@ typedef struct plan_spec {
     engine_size serve;        /* of the engine (infer/engine.h); rows 0: none */
     const optim_class *optim; /* of training programs */
     recompute_policy recompute;
+    bool keep_collectives; /* of training programs */
     bool document_mask;
     int64_t chunk_rows; /* rows of logits that the head makes at a time; 0: automatic */
     float z_loss;

@@ -291,6 +291,7 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .dt = s->compute,
         .train = g->train,
         .recompute = g->recompute,
+        .keep_collectives = s->keep_collectives,
         .split_backward = g->train && s->pipe && s->pipe->splits,
         .mesh = s->ranks,
         /* generation is of few rows, which need not be a multiple of the ranks */

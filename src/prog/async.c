@@ -50,8 +50,8 @@ static bool sums_of(const graph *g, const op_rec *a, const op_rec *b) {
 static op_rec merged(graph *g, const op_rec *a, const op_rec *b) {
     bool gathers = b->kind == OP_LINEAR;
     const op_rec *moves = gathers ? a : b, *product = gathers ? b : a;
-    op_rec r = graph_empty_op(gathers ? OP_GATHER_LINEAR : OP_LINEAR_SUM, ENTRY_FWD, PHASE_F,
-                              b->block);
+    op_rec r =
+        graph_empty_op(gathers ? OP_GATHER_LINEAR : OP_LINEAR_SUM, ENTRY_FWD, PHASE_F, b->block);
     bool shares = moves->kind == OP_GATHER_ROWS || moves->kind == OP_SCATTER_SUM;
     int64_t rows = g->value[a->in[0]].t.rows / (shares && !gathers ? graph_tp(g) : 1);
     r.attr.async = (op_async){.linear = product->attr.linear,
@@ -88,8 +88,8 @@ void graph_merge_transfers(graph *g) {
     int32_t *moved = ARENA_ARRAY(g->a, int32_t, g->n_ops + 1), n = 0;
     for (int32_t i = 0; i < g->n_ops && !g->failed; i++) {
         const op_rec *a = &g->op[i], *b = i + 1 < g->n_ops ? a + 1 : NULL;
-        bool pair = b && passes_only_to(g, readers, a, b) &&
-                    (gathers_for(g, a, b) || sums_of(g, a, b));
+        bool pair =
+            b && passes_only_to(g, readers, a, b) && (gathers_for(g, a, b) || sums_of(g, a, b));
         op_rec r = pair ? merged(g, a, b) : *a;
         moved[i] = n;
         if (pair) {

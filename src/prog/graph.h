@@ -66,6 +66,8 @@ typedef struct graph_options {
     dtype dt;   /* storage of activations */
     bool train; /* record for training: dropout is active, the head makes gradients */
     recompute_policy recompute; /* of blocks */
+    bool
+        keep_collectives; /* what a collective gave is kept under every policy: none runs a second time */
     /* Weight gradients come behind all other ops, where they have entries of their own: they are a part of the backward that
      * may run later (prog_stats.ops_back). What they read stays until then. */
     bool split_backward;

@@ -347,6 +347,8 @@ static status check_async(const setup *u, err *e) {
         {splits, "parallel.pp_schedule",
          "zb-h1 and zb-v, for which weight gradients are made apart, are",
          "parallel.pp_schedule=1f1b"},
+        {c->train.keep_collectives && c->parallel.sp, "train.keep_collectives",
+         "gathered rows, which pieces leave none of, are", "train.keep_collectives=false"},
         {dev_get_kind(u->dev) == DEV_CUDA, "device", "a GPU, whose collectives run on the host, is",
          "device=cpu"},
     };
@@ -533,6 +535,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .score = u->tasks.score,
                        .optim = u->optim,
                        .recompute = (recompute_policy)c->train.recompute,
+                       .keep_collectives = c->train.keep_collectives,
                        .document_mask = c->data.document_mask,
                        .chunk_rows = c->train.head_chunk_rows,
                        .z_loss = (float)c->optim.z_loss,

@@ -3,7 +3,8 @@
  *
  * Where the rows of all ranks come, they go round as in RING_ATTENTION, and this rank's own are multiplied first. Where products are summed,
  * each piece is given to a collective as soon as it is there. Rows are computed and summed as in one product and one collective, and the
- * gradient of the weights is one product of all rows, so the bits are the same.
+ * gradient of the weights is one product of all rows, so the bits are the same, but where dx is added to another gradient: then a sum is
+ * rounded elsewhere.
  *
  * What is sent: collective.c. */
 #include <string.h>
@@ -44,8 +45,7 @@ static work divide(op_kind kind, const op_attr *attr, const tensor *in, const de
                                            : op_find_of_kind(d, OP_LINEAR, in[0].dt);
     w.N = in[0].rows / (shares && !gathers ? at->ranks : 1);
     w.W = gathers ? in[0].cols : in[1].rows;
-    if (shares ? gathers || backward : gathers && backward)
-        w.all = take(&w, ws, w.N * (shares ? at->ranks : 1) * w.W);
+    if (shares && (gathers || backward)) w.all = take(&w, ws, at->ranks * w.N * w.W);
     for (int i = 0; i < 2 && shares && gathers == backward; i++)
         w.part[i] = take(&w, ws, at->ranks * most_rows(w.N, at->pieces) * w.W);
     w.ws = take(&w, ws, 0);
@@ -143,7 +143,7 @@ static comm_ticket pass_on(const work *w, int i) {
                                                          : to.first + w->N - w->at->ranks * w->N;
     k.call.in = w->all + from * w->W;
     k.call.out = w->all + to.first * w->W;
-    return op_collect_beside(w->c, &k);
+    return op_start(w->c, k.axis, &k.call);
 }
 
 typedef void (*rows_fn)(const work *w, op_part rows);
@@ -155,7 +155,7 @@ static void gather(const work *w, const tensor *own, rows_fn use) {
     comm_ticket under_way[2] = {pass_on(w, 0), pass_on(w, 1)};
     use(w, mine);
     for (int i = 0; i < (w->at->ranks - 1) * op_hop_pieces(w->at); i++) {
-        op_await_beside(w->c, under_way[i % 2]);
+        op_await(w->c, under_way[i % 2]);
         under_way[i % 2] = pass_on(w, i + 2);
         use(w, coming(w, i));
     }
@@ -170,12 +170,12 @@ static comm_ticket scatter(const work *w, tensor *sum, bool add, int first, summ
     comm_ticket t[2] = {0, 0};
     for (int k = 0; k < w->at->pieces; k++) {
         op_part p = op_part_of(w->N, w->at->pieces, k);
-        op_await_beside(w->c, t[k % 2]);
+        op_await(w->c, t[k % 2]);
         for (int r = 0; r < w->at->ranks; r++)
             make(w, (op_part){r * w->N + p.first, p.n}, w->part[k % 2] + r * p.n * w->W);
         op_collective call = collective(w, first + k);
         call.call.in = w->part[k % 2], call.call.out = row_of(sum, p.first), call.call.add = add;
-        t[k % 2] = op_collect_beside(w->c, &call);
+        t[k % 2] = op_start(w->c, call.axis, &call.call);
     }
     return t[(w->at->pieces - 1) % 2];
 }
@@ -189,7 +189,7 @@ static comm_ticket reduce(const work *w, STORE *sum, summand_fn make) {
         make(w, p, at);
         op_collective call = collective(w, k);
         call.call.in = call.call.out = at;
-        t = op_collect_beside(w->c, &call);
+        t = op_start(w->c, call.axis, &call.call);
     }
     return t;
 }
@@ -214,8 +214,10 @@ static void gather_linear_fwd(const op_call *c) {
         multiply(&w, c->in[0], c->out[0]);
 }
 
+/* What is in dx already is the same on all ranks: one of them adds to it. */
 static void summand_of_dx(const work *w, op_part p, STORE *to) {
-    multiply_back(w, rows_at(&w->c->dout[0], p.first, p.n), moving(w, to, p.n), false);
+    bool adds = !w->at->shares_rows && w->at->rank == 0 && op_accumulates(w->c, 0);
+    multiply_back(w, rows_at(&w->c->dout[0], p.first, p.n), moving(w, to, p.n), adds);
 }
 
 /* x is gathered as a whole, since all rows of it are wanted at the end. */
@@ -223,18 +225,11 @@ static void gather_linear_shared_bwd(const op_call *c, const work *w) {
     tensor dx = c->din[0];
     op_collective rows = collective(w, 0);
     rows.call.in = c->in[0].data, rows.call.out = w->all;
-    comm_ticket here = op_collect_beside(c, &rows);
+    comm_ticket here = op_start(c, rows.axis, &rows.call);
     comm_ticket sums = scatter(w, &dx, op_accumulates(c, 0), 1, summand_of_dx);
-    op_await_beside(c, here);
+    op_await(c, here);
     weight_gradients(w, moving(w, w->all, w->at->ranks * w->N), c->dout[0]);
-    op_await_beside(c, sums);
-}
-
-static void add_rows(const op_call *c, const tensor *dx, const STORE *sum) {
-    PARALLEL_FOR
-    for (int64_t n = 0; n < dx->rows; n++)
-        for (int64_t i = 0; i < dx->cols; i++)
-            put(row_of(dx, n) + i, (ACC)load(sum[n * dx->cols + i]), true);
+    op_await(c, sums);
 }
 
 static void gather_linear_bwd(const op_call *c) {
@@ -243,11 +238,9 @@ static void gather_linear_bwd(const op_call *c) {
         gather_linear_shared_bwd(c, &w);
         return;
     }
-    bool add = op_accumulates(c, 0);
-    comm_ticket sums = reduce(&w, add ? w.all : c->din[0].data, summand_of_dx);
+    comm_ticket sums = reduce(&w, c->din[0].data, summand_of_dx);
     weight_gradients(&w, c->in[0], c->dout[0]);
-    op_await_beside(c, sums);
-    if (add) add_rows(c, &c->din[0], w.all);
+    op_await(c, sums);
 }
 
 /* ---- LINEAR_SUM ---- */
@@ -259,8 +252,8 @@ static void summand_of_y(const work *w, op_part p, STORE *to) {
 static void linear_sum_fwd(const op_call *c) {
     work w = begin(c, false);
     tensor y = c->out[0];
-    op_await_beside(c, w.at->shares_rows ? scatter(&w, &y, false, 0, summand_of_y)
-                                         : reduce(&w, y.data, summand_of_y));
+    op_await(c, w.at->shares_rows ? scatter(&w, &y, false, 0, summand_of_y)
+                                  : reduce(&w, y.data, summand_of_y));
 }
 
 static void rows_to_dx(const work *w, op_part p) {

@@ -73,18 +73,13 @@ static void ring_workspace(const op_infer *io, int64_t ws[3]) {
 /* ---- the ring ---- */
 
 static comm_ticket pass_on(const ring *r, const void *in, void *out, dtype dt) {
-    op_collective k = {.axis = MESH_CP,
-                       .call = {.kind = COMM_SHIFT,
-                                .in = in,
-                                .out = out,
-                                .n = r->N * r->W,
-                                .dt = dt,
-                                .what = r->c->attr->ring.what}};
-    return op_collect_beside(r->c, &k);
-}
-
-static void await(const ring *r, comm_ticket t) {
-    op_await_beside(r->c, t);
+    comm_call call = {.kind = COMM_SHIFT,
+                      .in = in,
+                      .out = out,
+                      .n = r->N * r->W,
+                      .dt = dt,
+                      .what = r->c->attr->ring.what};
+    return op_start(r->c, MESH_CP, &call);
 }
 
 static comm_ticket pass_keys(const ring *r, int hop) {
@@ -170,7 +165,7 @@ static void ring_fwd(const op_call *c) {
         one.out[1] = (tensor){r.lse, c->out[1].dt, c->out[1].rows, a->Tq, a->Tq};
         r.attention->fwd(&one);
         join(c, &r, hop);
-        await(&r, next);
+        op_await(c, next);
     }
     PARALLEL_FOR
     for (int64_t n = 0; n < r.N; n++)
@@ -220,12 +215,12 @@ static void ring_bwd(const op_call *c) {
         op_call one = call_of(&r, hop);
         set_gradients(&r, hop, &one);
         r.attention->bwd_input(&one);
-        await(&r, sums);
+        op_await(c, sums);
         add_hop(c, &r, hop);
-        await(&r, next); /* before it the sums of this hop: one stream, one order */
+        op_await(c, next); /* before it the sums of this hop: one stream, one order */
         sums = pass_on(&r, r.sum[hop % 2], r.sum[(hop + 1) % 2], real);
     }
-    await(&r, sums);
+    op_await(c, sums);
     give(c, &r, 1, 0);
     give(c, &r, 2, r.Wk);
 }
