@@ -684,6 +684,8 @@ static void no_cases(case_list *l) {
 #define cases_SPLIT_HEADS no_cases
 #define cases_JOIN_HEADS no_cases
 #define cases_RING_ATTENTION no_cases
+#define cases_GATHER_LINEAR no_cases
+#define cases_LINEAR_SUM no_cases
 #define cases_RMSNORM_RANKS no_cases
 #define cases_LAYERNORM_RANKS no_cases
 

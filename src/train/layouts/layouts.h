@@ -17,12 +17,12 @@ struct session;
 typedef struct layout {
     int dp, dp_replicate, zero, tp;
     bool sp, async; /* parallel.tp_async */
-    int recompute; /* config_recompute */
-    int pp;        /* stages; 0 is 1 */
-    int schedule;  /* of these: config_pp_schedule */
-    int virtual;   /* chunks of a stage; 0 is 1 */
-    int cp;        /* ranks that share tokens; 0 is 1 */
-    int cp_kind;   /* how: context_kind */
+    int recompute;  /* config_recompute */
+    int pp;         /* stages; 0 is 1 */
+    int schedule;   /* of these: config_pp_schedule */
+    int virtual;    /* chunks of a stage; 0 is 1 */
+    int cp;         /* ranks that share tokens; 0 is 1 */
+    int cp_kind;    /* how: context_kind */
 } layout;
 
 enum { LAYOUT_NAME_MAX = 96 };
