@@ -1,5 +1,7 @@
 #include "op/collective.h"
 
+#include <limits.h>
+
 static op_collective call_of(const op_attr *attr, const tensor *x, comm_kind kind, int64_t n) {
     return (op_collective){.axis = attr->comm.axis,
                            .call = {.kind = kind, .n = n, .dt = x->dt, .what = attr->comm.what}};
@@ -41,6 +43,47 @@ static op_collective expert_call(bool forward, const op_attr *attr, const tensor
     return k;
 }
 
+static op_collective async_call(const op_attr *attr, const tensor *x, comm_kind kind, int64_t n) {
+    return (op_collective){.axis = MESH_TP,
+                           .call = {.kind = kind, .n = n, .dt = x->dt, .what = attr->async.what}};
+}
+
+/* Call i of those in which the rows of all ranks come, `rows` of each and `cols` wide: hop by hop, and in each the pieces of one
+ * rank. */
+static op_collective async_shift(const op_attr *attr, const tensor *x, int64_t rows, int64_t cols,
+                                 int i) {
+    int hop_pieces = op_hop_pieces(&attr->async);
+    bool any = i < (attr->async.ranks - 1) * hop_pieces;
+    return async_call(attr, x, any ? COMM_SHIFT : COMM_KINDS,
+                      op_part_of(rows, hop_pieces, i % hop_pieces).n * cols);
+}
+
+/* Call i of those that sum pieces of `rows` rows, of which each rank keeps its own if they are shared. */
+static op_collective async_sum(const op_attr *attr, const tensor *x, int64_t rows, int64_t cols,
+                               int i) {
+    const op_async *a = &attr->async;
+    comm_kind kind = a->shares_rows ? COMM_REDUCE_SCATTER : COMM_ALL_REDUCE;
+    bool any = i >= 0 && i < a->pieces;
+    return async_call(attr, x, any ? kind : COMM_KINDS,
+                      any ? op_part_of(rows, a->pieces, i).n * cols : 0);
+}
+
+static op_collective gather_linear_call(bool forward, const op_attr *attr, const tensor *in,
+                                        int i) {
+    bool shares = attr->async.shares_rows;
+    int64_t N = in[0].rows, I = in[0].cols;
+    if (forward) return async_shift(attr, in, N, I, shares ? i : INT_MAX);
+    if (shares && i == 0) return async_call(attr, in, COMM_ALL_GATHER, N * I);
+    return async_sum(attr, in, N, I, i - shares);
+}
+
+static op_collective linear_sum_call(bool forward, const op_attr *attr, const tensor *in, int i) {
+    bool shares = attr->async.shares_rows;
+    int64_t N = in[0].rows / (shares ? attr->async.ranks : 1), O = in[1].rows;
+    if (forward) return async_sum(attr, in, N, O, i);
+    return async_shift(attr, in, N, O, shares ? i : INT_MAX);
+}
+
 op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, const tensor *in,
                                int i) {
     static const op_collective none = {.call = {.kind = COMM_KINDS}};
@@ -49,6 +92,8 @@ op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, 
     int64_t size = in[0].rows * in[0].cols;
     if (kind == OP_RING_ATTENTION) return ring_call(forward, attr, in, i);
     if (kind == OP_EXPERT_RANKS) return expert_call(forward, attr, in, i);
+    if (kind == OP_GATHER_LINEAR) return gather_linear_call(forward, attr, in, i);
+    if (kind == OP_LINEAR_SUM) return linear_sum_call(forward, attr, in, i);
     if (i > 0) return none;
     switch (kind) {
         case OP_FAN_OUT: return forward ? none : call_of(attr, in, COMM_ALL_REDUCE, size);

@@ -21,6 +21,12 @@ void op_collect(const op_call *c, bool forward, const tensor *in, const void *fr
 comm_ticket op_start(const op_call *c, mesh_axis axis, const comm_call *call);
 void op_await(const op_call *c, comm_ticket t);
 
+/* Pieces of a hop, so that all hops together have about attr.async.pieces. */
+static inline int op_hop_pieces(const op_async *a) {
+    int hops = a->ranks - 1;
+    return hops >= a->pieces || hops == 0 ? 1 : a->pieces / hops;
+}
+
 /* GATHER_COLS: columns that each rank sends: as many as the widest part has. A narrower part is
  * sent with padding. */
 static inline int64_t op_piece_cols(const op_attr *attr) {

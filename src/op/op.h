@@ -98,6 +98,22 @@ typedef struct op_attention {
     float pairs;
 } op_attention;
 
+/* Of LINEAR. */
+typedef struct op_linear {
+    bool exact;  /* y is f32, whatever the program's dtype */
+    bool by_row; /* the bits of a row of y do not depend on the other rows */
+    bool
+        rounds; /* x may be rounded to 16 bits, with a scale for each 32 elements, where w is of 4 or 8 bits */
+} op_linear;
+
+/* Of GATHER_LINEAR and LINEAR_SUM. */
+typedef struct op_async {
+    op_linear linear; /* first, so that LINEAR takes the same attributes */
+    bool shares_rows; /* outside of the product each rank has 1/ranks of the rows */
+    int32_t ranks, rank, pieces;
+    const char *what; /* for comm_call */
+} op_async;
+
 /* Of RING_ATTENTION. */
 typedef struct op_ring {
     op_attention attention; /* first, so that ATTENTION takes the same attributes */
@@ -175,12 +191,8 @@ typedef union op_attr {
         int64_t all_rows;
         int32_t first;
     } embed;
-    struct {
-        bool exact;  /* y is f32, whatever the program's dtype */
-        bool by_row; /* the bits of a row of y do not depend on the other rows */
-        bool
-            rounds; /* x may be rounded to 16 bits, with a scale for each 32 elements, where w is of 4 or 8 bits */
-    } linear;
+    op_linear linear;
+    op_async async; /* gather_linear, linear_sum */
     struct {
         float eps;
         bool unit_offset; /* multiply by (1 + w) */

@@ -95,6 +95,7 @@ typedef struct plan_spec {
     engine_size serve;        /* of the engine (infer/engine.h); rows 0: none */
     const optim_class *optim; /* of training programs */
     recompute_policy recompute;
+    bool keep_collectives; /* of training programs */
     bool document_mask;
     int64_t chunk_rows; /* rows of logits that the head makes at a time; 0: automatic */
     float z_loss;
@@ -112,7 +113,7 @@ typedef struct plan_spec {
     bool snapshot;     /* a copy of masters and optimizer state, which a thread writes to files */
     const mesh *ranks; /* this rank's place among all; NULL: it is alone */
     param_sharding sharing; /* how data-parallel ranks share parameters */
-    bool sequence_parallel;
+    bool sequence_parallel, async_products;
     context_kind context; /* where context-parallel ranks share tokens */
     double expert_load;   /* rows that one rank sends another at a time: parallel.ep_load */
     bool narrow_sums;     /* gradients are sent as bf16 (parallel.reduce_dtype) */

@@ -291,10 +291,12 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .dt = s->compute,
         .train = g->train,
         .recompute = g->recompute,
+        .keep_collectives = s->keep_collectives,
         .split_backward = g->train && s->pipe && s->pipe->splits,
         .mesh = s->ranks,
         /* generation is of few rows, which need not be a multiple of the ranks */
         .sequence_parallel = s->sequence_parallel && (g->task == TASK_LM || g->task == TASK_NLL),
+        .async_products = s->async_products && (g->task == TASK_LM || g->task == TASK_NLL),
         /* so is generation, and scoring */
         .context_parallel = g->task == TASK_LM && plan_cp(s) > 1,
         .context = s->context,

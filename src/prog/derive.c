@@ -64,6 +64,26 @@ static bool has_summand(const op_rec *r) {
     return false;
 }
 
+/* Which input's buffer the forward op took; -1: none. */
+static int in_place_input(const graph *g, const op_rec *r) {
+    for (int i = 0; i < OP_MAX_IN; i++)
+        if (r->in[i] != VAL_NONE && r->out[0] != VAL_NONE && g->value[r->in[i]].overwritten &&
+            g->value[r->in[i]].buf == g->value[r->out[0]].buf)
+            return i;
+    return -1;
+}
+
+/* Is v what a collective gave, or what an op in place has made of that? */
+static bool is_of_collective(const graph *g, val v) {
+    while (v != VAL_NONE && g->value[v].producer >= 0) {
+        const op_rec *r = &g->op[g->value[v].producer];
+        if (op_classes[r->kind].flags & OPF_COMMUNICATES) return true;
+        int taken = in_place_input(g, r);
+        v = taken >= 0 && v == r->out[0] ? r->in[taken] : VAL_NONE;
+    }
+    return false;
+}
+
 /* What is remade under every policy are gathered rows of all ranks: each keeps its own and gathers
  * again (Korthikanti et al. 2022, section 4.2.2), so that activations shrink with the number of
  * ranks. */
@@ -73,6 +93,7 @@ static bool is_kept(const derive *d, val v) {
     if (x->overwritten) return false;
     if (x->block < 0 || x->escapes) return true;
     uint32_t flags = op_classes[d->g->op[x->producer].kind].flags;
+    if (d->g->opt.keep_collectives && is_of_collective(d->g, v)) return true;
     if (flags & OPF_REMADE) return false;
     if (d->g->opt.recompute == RECOMPUTE_NONE) return true;
     if (d->g->opt.recompute == RECOMPUTE_FULL) return false;
@@ -80,15 +101,6 @@ static bool is_kept(const derive *d, val v) {
 }
 
 static val resolve(derive *d, val v);
-
-/* Which input's buffer the forward op took; -1: none. */
-static int in_place_input(const graph *g, const op_rec *r) {
-    for (int i = 0; i < OP_MAX_IN; i++)
-        if (r->in[i] != VAL_NONE && r->out[0] != VAL_NONE && g->value[r->in[i]].overwritten &&
-            g->value[r->in[i]].buf == g->value[r->out[0]].buf)
-            return i;
-    return -1;
-}
 
 static void recompute_op(derive *d, int32_t index) {
     graph *g = d->g;

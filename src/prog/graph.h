@@ -66,6 +66,8 @@ typedef struct graph_options {
     dtype dt;   /* storage of activations */
     bool train; /* record for training: dropout is active, the head makes gradients */
     recompute_policy recompute; /* of blocks */
+    bool
+        keep_collectives; /* what a collective gave is kept under every policy: none runs a second time */
     /* Weight gradients come behind all other ops, where they have entries of their own: they are a part of the backward that
      * may run later (prog_stats.ops_back). What they read stays until then. */
     bool split_backward;
@@ -80,6 +82,8 @@ typedef struct graph_options {
     const mesh *mesh;
     /* Each tensor-parallel rank holds 1/tp of the rows, but all between graph_tp_in and _tp_out. */
     bool sequence_parallel;
+    /* Where it can be, what tensor-parallel ranks send travels beside a product, in pieces (GATHER_LINEAR, LINEAR_SUM). */
+    bool async_products;
     /* Each context-parallel rank of the mesh holds 1/cp of the tokens of each sequence. Otherwise each
      * has them all. */
     bool context_parallel;

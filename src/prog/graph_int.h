@@ -143,6 +143,9 @@ val graph_head_parts(graph *g, const graph_head_spec *s, val x, val w, val bias,
 val graph_head_parts_nll(graph *g, const graph_head_spec *s, val x, val w, val bias, val targets);
 void graph_head_parts_backward(graph *g);
 
+/* async.c: with async_products, makes one op of a product and the collective before or behind it. */
+void graph_merge_transfers(graph *g);
+
 /* derive.c */
 void graph_derive_backward(graph *g);
 

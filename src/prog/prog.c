@@ -168,6 +168,7 @@ static status find_kernels(graph *g, err *e) {
 
 status prog_finish(prog **out, graph *g, err *e) {
     graph_check_bytes(g);
+    graph_merge_transfers(g);
     if (!g->failed && g->opt.train) graph_derive_backward(g);
     if (g->failed) {
         if (e) *e = g->first_error;

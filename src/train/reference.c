@@ -161,6 +161,7 @@ static status open_model(work *w, err *e) {
                           u->c->parallel.pp, /* a whole group, where stages take groups */
                       .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
                       .sequence_parallel = u->c->parallel.sp,
+                      .async_products = u->c->parallel.tp_async,
                       .sharing = {.shards = 1}};
     uint64_t before = w->weights;
     TRY(plan_new(&w->plan, u->dev, &spec, e));

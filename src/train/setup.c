@@ -367,6 +367,33 @@ status setup_check_experts(const config *c, const model_config *mc, err *e) {
     return err_hint(e, "parallel.ep=%ld", (long)less);
 }
 
+/* Products beside the transfer of their rows (parallel.tp_async). */
+static status check_async(const setup *u, err *e) {
+    const config *c = u->c;
+    bool splits = c->parallel.pp > 1 && (c->parallel.pp_schedule == CONFIG_PP_ZB_H1 ||
+                                         c->parallel.pp_schedule == CONFIG_PP_ZB_V);
+    const struct {
+        bool refused;
+        const char *key, *what, *hint;
+    } all[] = {
+        {c->lora.rank > 0, "lora.rank", "adapters, which add to a product before it is summed, are",
+         "lora.rank=0"},
+        {splits, "parallel.pp_schedule",
+         "zb-h1 and zb-v, for which weight gradients are made apart, are",
+         "parallel.pp_schedule=1f1b"},
+        {c->train.keep_collectives && c->parallel.sp, "train.keep_collectives",
+         "gathered rows, which pieces leave none of, are", "train.keep_collectives=false"},
+        {dev_get_kind(u->dev) == DEV_CUDA, "device", "a GPU, whose collectives run on the host, is",
+         "device=cpu"},
+    };
+    for (int i = 0; i < ARRAY_LEN(all); i++) {
+        if (!all[i].refused) continue;
+        config_error(c, e, all[i].key, "%s not there with parallel.tp_async", all[i].what);
+        return err_hint(e, "%s, or parallel.tp_async=false", all[i].hint);
+    }
+    return ST_OK;
+}
+
 /* Stages with several chunks take micro-batches in groups. */
 static status check_groups(const setup *u, const course_part *p, err *e) {
     const course_stage *k = &u->course->stage[p->stage];
@@ -399,6 +426,7 @@ static status check_parts(const setup *u, err *e) {
     if (u->c->parallel.pp > 1) TRY(setup_check_stages(u->c, &u->models[0], e));
     if (u->c->parallel.cp > 1) TRY(setup_check_context(u->c, &u->models[0], e));
     if (u->c->parallel.ep > 1) TRY(setup_check_experts(u->c, &u->models[0], e));
+    if (u->c->parallel.tp_async) TRY(check_async(u, e));
     if (u->c->parallel.virtual > layers) {
         config_error(u->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
                      (long)u->c->parallel.virtual);
@@ -542,6 +570,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .score = u->tasks.score,
                        .optim = u->optim,
                        .recompute = (recompute_policy)c->train.recompute,
+                       .keep_collectives = c->train.keep_collectives,
                        .document_mask = c->data.document_mask,
                        .chunk_rows = c->train.head_chunk_rows,
                        .z_loss = (float)c->optim.z_loss,
@@ -553,6 +582,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .snapshot = setup_saves_on_the_way(u) && u->peers.first_copy,
                        .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
                        .sequence_parallel = u->c->parallel.sp,
+                       .async_products = u->c->parallel.tp_async,
                        .context = (context_kind)u->c->parallel.cp_kind,
                        .expert_load = u->c->parallel.ep_load,
                        .narrow_sums = u->c->parallel.reduce_dtype == CONFIG_REDUCE_BF16,

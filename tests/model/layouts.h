@@ -23,8 +23,9 @@
 typedef struct layout {
     dtype dt;
     int tp;
-    bool sequence_parallel;
+    bool sequence_parallel, async;
     recompute_policy recompute;
+    bool keep_collectives;
     int64_t chunk_rows;
     bool valid;    /* no gradients */
     bool deferred; /* the gradient of each nll is given */
@@ -68,6 +69,7 @@ typedef struct outcome {
     int64_t n_logits;
     double *logits;
     int collectives_again; /* in recomputed forward passes */
+    int async_products;    /* of the forward */
     arena *a;
 } outcome;
 
@@ -160,8 +162,10 @@ static inline status layout_record(rank_work *w, err *e) {
                          .dt = l->dt,
                          .train = !l->valid,
                          .recompute = l->recompute,
+                         .keep_collectives = l->keep_collectives,
                          .mesh = many ? &w->mesh : NULL,
-                         .sequence_parallel = many && l->sequence_parallel};
+                         .sequence_parallel = many && l->sequence_parallel,
+                         .async_products = l->async};
     model_rec r = {.g = graph_new(w->a, &opt),
                    .mc = w->mc,
                    .params = w->store,
@@ -253,6 +257,8 @@ static inline outcome layout_outcome(rank_work *works, int n) {
     outcome o = {.a = arena_new("outcome")};
     for (int i = 0; i < prog_get_stats(works[0].p)->ops; i++) {
         prog_op k = prog_get_op(works[0].p, i);
+        o.async_products +=
+            (k.kind == OP_GATHER_LINEAR || k.kind == OP_LINEAR_SUM) && k.phase == PHASE_F;
         o.collectives_again += k.recomputed && (op_classes[k.kind].flags & OPF_COMMUNICATES);
     }
     if (works[0].l->logits) {

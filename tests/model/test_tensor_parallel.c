@@ -90,6 +90,61 @@ static void test_families_in_double(void **state) {
     arena_free(a);
 }
 
+/* How far bf16 is from fp32 on one rank. */
+static double rounding_of(const model_config *mc, bool deferred) {
+    layout exact = {.dt = DT_F32, .tp = 1, .deferred = deferred}, narrow = exact;
+    narrow.dt = DT_BF16;
+    outcome a = layout_run(mc, &exact), b = layout_run(mc, &narrow);
+    const char *where;
+    double d = outcome_distance(&b, &a, &where);
+    print_message("rounding %.2e (%s)\n", d, where);
+    arena_free(a.a);
+    arena_free(b.a);
+    return d;
+}
+
+static void compare_async(const char *name, const model_config *mc, dtype dt, double most) {
+    for (int i = 0; i < 4; i++) {
+        layout l = {.dt = dt, .tp = i < 2 ? 2 : 4, .sequence_parallel = i % 2};
+        l.recompute = (recompute_policy)(i % 3);
+        outcome want = layout_run(mc, &l);
+        l.async = true;
+        assert_true(distance_of(name, mc, &want, &l) <= most);
+        arena_free(want.a);
+    }
+}
+
+/* Products beside the transfer of their rows have the bits of the plain form: rows are multiplied and summed alike, and gradients of
+ * weights are one product. In narrow types a few rows, as pieces have here, are multiplied by other kernels. */
+static void test_async_products(void **state) {
+    (void)state;
+    arena *a = arena_new("async");
+    for (int m = 0; m < ARRAY_LEN(names); m++) {
+        model_config mc = config_for(a, names[m], 0);
+        err e = {0};
+        if (model_check_ranks(&mc, 4, &e) != ST_OK) continue;
+        bool adds = strcmp(names[m], "olmo2") == 0; /* products read the residual stream itself */
+        compare_async(names[m], &mc, DT_F64, adds ? 1e-14 : 0);
+        if (m % 4) continue;
+        compare_async(names[m], &mc, DT_F32, 1e-5);
+        compare_async(names[m], &mc, DT_BF16, rounding_of(&mc, false));
+    }
+    arena_free(a);
+}
+
+static void test_async_is_used(void **state) {
+    (void)state;
+    arena *a = arena_new("used");
+    model_config mc = config_for(a, "llama-gqa-tied", 0);
+    for (int sp = 0; sp < 2; sp++) {
+        layout l = {.dt = DT_F64, .tp = 2, .sequence_parallel = sp, .async = true};
+        outcome o = layout_run(&mc, &l);
+        assert_int_equal(o.async_products, 4 * mc.num_hidden_layers);
+        arena_free(o.a);
+    }
+    arena_free(a);
+}
+
 /* Fewer key heads than ranks: two and four ranks have the same one. */
 static void test_shared_key_heads(void **state) {
     (void)state;
@@ -118,19 +173,6 @@ static void test_norms_of_all_heads(void **state) {
             check_layouts(layered[m], &mc, DT_F64, 1e-12);
         }
     arena_free(a);
-}
-
-/* How far bf16 is from fp32 on one rank. */
-static double rounding_of(const model_config *mc, bool deferred) {
-    layout exact = {.dt = DT_F32, .tp = 1, .deferred = deferred}, narrow = exact;
-    narrow.dt = DT_BF16;
-    outcome a = layout_run(mc, &exact), b = layout_run(mc, &narrow);
-    const char *where;
-    double d = outcome_distance(&b, &a, &where);
-    print_message("rounding %.2e (%s)\n", d, where);
-    arena_free(a.a);
-    arena_free(b.a);
-    return d;
 }
 
 static void test_narrow_types(void **state) {
@@ -265,6 +307,33 @@ static void test_recomputed_collectives(void **state) {
     arena_free(a);
 }
 
+/* With collectives kept none runs again, under any policy, and all gradients have the same bits. */
+static void test_kept_collectives(void **state) {
+    (void)state;
+    arena *a = arena_new("kept");
+    int again = 0;
+    for (int m = 0; m < ARRAY_LEN(names); m++) {
+        model_config mc = config_for(a, names[m], 0);
+        err e = {0};
+        if (model_check_ranks(&mc, 4, &e) != ST_OK) continue;
+        for (int i = 0; i < 4; i++) {
+            layout l = {.dt = DT_F64, .tp = 2, .sequence_parallel = i % 2};
+            l.recompute = i < 2 ? RECOMPUTE_FULL : (recompute_policy)((m + i) % 2);
+            outcome want = layout_run(&mc, &l);
+            l.keep_collectives = true;
+            outcome got = layout_run(&mc, &l);
+            const char *where;
+            assert_true(outcome_distance(&got, &want, &where) == 0);
+            assert_int_equal(got.collectives_again, 0);
+            again += want.collectives_again;
+            arena_free(want.a);
+            arena_free(got.a);
+        }
+    }
+    assert_true(again > 0);
+    arena_free(a);
+}
+
 static void test_refusals(void **state) {
     (void)state;
     arena *a = arena_new("refusals");
@@ -282,6 +351,8 @@ static void test_refusals(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_families_in_double),
+        cmocka_unit_test(test_async_products),
+        cmocka_unit_test(test_async_is_used),
         cmocka_unit_test(test_shared_key_heads),
         cmocka_unit_test(test_norms_of_all_heads),
         cmocka_unit_test(test_narrow_types),
@@ -290,6 +361,7 @@ int main(void) {
         cmocka_unit_test(test_deferred_loss),
         cmocka_unit_test(test_forgotten_sums_show),
         cmocka_unit_test(test_recomputed_collectives),
+        cmocka_unit_test(test_kept_collectives),
         cmocka_unit_test(test_logits),
         cmocka_unit_test(test_refusals),
     };

@@ -685,6 +685,8 @@ static void no_cases(case_list *l) {
 #define cases_JOIN_HEADS no_cases
 #define cases_RING_ATTENTION no_cases
 #define cases_EXPERT_RANKS no_cases
+#define cases_GATHER_LINEAR no_cases
+#define cases_LINEAR_SUM no_cases
 #define cases_RMSNORM_RANKS no_cases
 #define cases_LAYERNORM_RANKS no_cases
 

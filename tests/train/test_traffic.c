@@ -161,6 +161,27 @@ static void test_tensor_parallel(void **state) {
     check(OLMO2, 4, "parallel.tp=4 parallel.sp=true");
 }
 
+static void test_async_products(void **state) {
+    (void)state;
+    check(LLAMA, 2, "parallel.tp=2 parallel.tp_async=true");
+    check(LLAMA, 4, "parallel.tp=4 parallel.tp_async=true parallel.sp=true train.recompute=full");
+    check(LLAMA, 4,
+          "parallel.dp=2 parallel.tp=2 parallel.tp_async=true parallel.sp=true parallel.zero=3");
+    check(OLMO2, 4, "parallel.pp=2 parallel.tp=2 parallel.tp_async=true parallel.sp=true");
+    check(LLAMA, 4,
+          "parallel.cp=2 parallel.cp_kind=ring parallel.tp=2 parallel.tp_async=true "
+          "train.precision=bf16");
+}
+
+static void test_kept_collectives(void **state) {
+    (void)state;
+    check(LLAMA, 2, "parallel.tp=2 parallel.sp=true train.keep_collectives=true");
+    check(OLMO2, 2, "parallel.tp=2 train.keep_collectives=true train.recompute=full");
+    check(LLAMA, 4,
+          "parallel.cp=2 parallel.tp=2 parallel.sp=true train.keep_collectives=true "
+          "train.recompute=full");
+}
+
 static void test_pipelines(void **state) {
     (void)state;
     check(LLAMA, 2, "parallel.pp=2");
@@ -184,8 +205,9 @@ static void test_contexts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_data_parallel), cmocka_unit_test(test_zero),
+        cmocka_unit_test(test_data_parallel),   cmocka_unit_test(test_zero),
         cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_pipelines),
-        cmocka_unit_test(test_contexts)};
+        cmocka_unit_test(test_contexts),        cmocka_unit_test(test_async_products),
+        cmocka_unit_test(test_kept_collectives)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,6 +51,52 @@ status infer_GATHER_COLS(op_infer *io, err *e) {
     return ST_OK;
 }
 
+/* ---- products beside the transfer of their rows ---- */
+
+static status expect_pieces(const op_infer *io, err *e) {
+    const op_async *at = &io->attr->async;
+    const tensor *x = &io->in[0];
+    if (at->ranks < 1 || at->rank < 0 || at->rank >= at->ranks || at->pieces < 1)
+        return err_set(e, ST_USAGE, "%s: rank %d of %d, %d pieces", op_name(io), (int)at->rank,
+                       (int)at->ranks, (int)at->pieces);
+    if (x->ld != x->cols)
+        return err_set(e, ST_USAGE, "%s: x has %lld columns but its rows are %lld apart",
+                       op_name(io), (long long)x->cols, (long long)x->ld);
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    return same_cols(io, 0, 1, e);
+}
+
+/* `rows` of the product; each phase of it takes as long. */
+static void count_product(op_infer *io, int64_t rows) {
+    double product = 2.0 * (double)rows * elements(&io->in[1]);
+    io->fwd.flops = product;
+    io->bwd_input.flops = product * (double)((io->want_grad & 1u) + (io->want_grad >> 1 & 1u));
+}
+
+status infer_GATHER_LINEAR(op_infer *io, err *e) {
+    TRY(expect_pieces(io, e));
+    TRY(expect_dtype(io, 2, real_dt(io), e));
+    TRY(expect_rows(io, 2, 1, "the shape of a bias", e));
+    TRY(expect_cols(io, 2, io->in[1].rows, "the number of rows of w", e));
+    int64_t rows = io->in[0].rows * (io->attr->async.shares_rows ? io->attr->async.ranks : 1);
+    set_out(io, 0, act_dt(io), rows, io->in[1].rows);
+    count_product(io, rows);
+    return ST_OK;
+}
+
+status infer_LINEAR_SUM(op_infer *io, err *e) {
+    TRY(expect_pieces(io, e));
+    int64_t rows = io->in[0].rows, ranks = io->attr->async.shares_rows ? io->attr->async.ranks : 1;
+    if (rows % ranks)
+        return err_set(e, ST_USAGE, "linear_sum: %lld rows do not divide over %lld ranks",
+                       (long long)rows, (long long)ranks);
+    set_out(io, 0, act_dt(io), rows / ranks, io->in[1].rows);
+    count_product(io, rows);
+    return ST_OK;
+}
+
+/* ---- context parallelism ---- */
+
 /* Input i: where each row of all ranks is. */
 static status expect_order(const op_infer *io, int i, int64_t rows, err *e) {
     TRY(expect_numbers(io, i, "the size of a number", e));

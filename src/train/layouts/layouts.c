@@ -15,7 +15,8 @@ void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]) {
     strbuf_printf(&b, "dp%d", l->dp);
     if (l->dp_replicate > 1) strbuf_printf(&b, " replicate%d", l->dp_replicate);
     if (l->zero) strbuf_printf(&b, " zero%d", l->zero);
-    if (l->tp > 1) strbuf_printf(&b, " tp%d%s", l->tp, l->sp ? " sp" : "");
+    if (l->tp > 1)
+        strbuf_printf(&b, " tp%d%s%s", l->tp, l->sp ? " sp" : "", l->async ? " async" : "");
     if (l->cp > 1) strbuf_printf(&b, " cp%d %s", l->cp, kinds[l->cp_kind]);
     if (l->ep > 1) strbuf_printf(&b, " ep%d%s", l->ep, l->at_once ? " at-once" : "");
     if (l->pp > 1) strbuf_printf(&b, " pp%d %s", l->pp, schedules[l->schedule]);
@@ -261,6 +262,7 @@ static status own_config(config **out, const rank_job *j, err *e) {
     c->parallel.zero = j->l->zero;
     c->parallel.tp = j->l->tp;
     c->parallel.sp = j->l->sp;
+    c->parallel.tp_async = j->l->async;
     c->parallel.cp = j->l->cp > 1 ? j->l->cp : 1;
     c->parallel.cp_kind = j->l->cp_kind;
     c->parallel.ep = j->l->ep > 1 ? j->l->ep : 1;

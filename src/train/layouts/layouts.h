@@ -16,15 +16,15 @@ struct session;
 /* How ranks share the work. */
 typedef struct layout {
     int dp, dp_replicate, zero, tp;
-    bool sp;
-    int recompute; /* config_recompute */
-    int pp;        /* stages; 0 is 1 */
-    int schedule;  /* of these: config_pp_schedule */
-    int virtual;   /* chunks of a stage; 0 is 1 */
-    int cp;        /* ranks that share tokens; 0 is 1 */
-    int cp_kind;   /* how: context_kind */
-    int ep;        /* ranks that share out experts; 0 is 1 */
-    bool at_once;  /* rows of experts are exchanged in one round */
+    bool sp, async; /* parallel.tp_async */
+    int recompute;  /* config_recompute */
+    int pp;         /* stages; 0 is 1 */
+    int schedule;   /* of these: config_pp_schedule */
+    int virtual;    /* chunks of a stage; 0 is 1 */
+    int cp;         /* ranks that share tokens; 0 is 1 */
+    int cp_kind;    /* how: context_kind */
+    int ep;         /* ranks that share out experts; 0 is 1 */
+    bool at_once;   /* rows of experts are exchanged in one round */
 } layout;
 
 enum { LAYOUT_NAME_MAX = 96 };

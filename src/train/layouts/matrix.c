@@ -15,12 +15,14 @@
 typedef struct layouts {
     layout *item;
     int n, cap;
+    bool async; /* what tp ranks send may travel beside products */
 } layouts;
 
-/* The three recompute policies take turns, so that all are tried without three times as many
+/* The three recompute policies take turns, and so does parallel.tp_async, so that all are tried without six times as many
  * layouts. */
 static void add(layouts *all, layout l) {
     l.recompute = all->n % 3;
+    l.async = all->async && l.tp > 1 && all->n % 2;
     VEC_PUSH(all->item, all->n, all->cap, l);
 }
 
@@ -43,7 +45,7 @@ static void add_stages(layouts *all, const layout_trial *t, layout l) {
                  {CONFIG_PP_ZB_H1, 1, true},
                  {CONFIG_PP_AFAB, 1, true},
                  {CONFIG_PP_ZB_V, 2, halves}};
-    layouts some = {0};
+    layouts some = {.async = all->async};
     add_zero(&some, l);
     for (int i = 0; i < some.n; i++) {
         layout *k = &some.item[i];
@@ -51,6 +53,8 @@ static void add_stages(layouts *all, const layout_trial *t, layout l) {
         if (k->zero >= 2 || !turns[turn].can_be) turn = 0;
         k->schedule = turns[turn].schedule;
         k->virtual = turns[turn].chunks;
+        bool splits = k->schedule == CONFIG_PP_ZB_H1 || k->schedule == CONFIG_PP_ZB_V;
+        k->async = all->async && k->tp > 1 && all->n % 2 && !splits;
         VEC_PUSH(all->item, all->n, all->cap, *k);
     }
     free(some.item);
@@ -112,7 +116,7 @@ static void add_spread(layouts *all, const layout_trial *t) {
 }
 
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
-    layouts all = {0};
+    layouts all = {.async = !t->c->lora.rank && t->c->device != CONFIG_DEVICE_CUDA};
     int64_t rows = rows_of(t);
     for (int tp = 1; tp <= ranks; tp++) {
         if (ranks % tp != 0 || (tp > 1 && !layout_trial_divides(t, tp))) continue;

@@ -19,6 +19,7 @@ static layout planned(const config *c, const mesh *m) {
                     .zero = (int)c->parallel.zero,
                     .tp = m->shape.tp,
                     .sp = c->parallel.sp,
+                    .async = c->parallel.tp_async,
                     .recompute = c->train.recompute,
                     .cp = m->shape.cp,
                     .cp_kind = c->parallel.cp_kind,
