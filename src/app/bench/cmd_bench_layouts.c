@@ -425,6 +425,15 @@ static void print_row(const sweep *s, int number, int all, const layout_case *k,
     fflush(stdout);
 }
 
+/* The cluster by which `plan validate` is to reckon: that of the config, or this machine with as many ranks as were run. */
+static const char *cluster_name(const sweep *s) {
+    int ranks = 1;
+    if (s->c->cluster) return s->c->cluster;
+    for (int i = 0; i < s->n; i++)
+        if (s->cases[i].ranks > ranks) ranks = s->cases[i].ranks;
+    return ranks > 1 ? arena_printf(s->a, "local-%d", ranks) : "local";
+}
+
 static void tell(const sweep *s) {
     const char *path = s->rows.path;
     if (s->args->json)
@@ -432,8 +441,8 @@ static void tell(const sweep *s) {
                                  "layouts", s->n, "ok", s->ok, "there", s->there, "impossible",
                                  s->impossible));
     else
-        printf("\n%s has them. Next: athanor plan validate %s%s\n", path, path,
-               s->c->device == CONFIG_DEVICE_CUDA ? "" : " cluster=local");
+        printf("\n%s has them. Next: athanor plan validate %s cluster=%s\n", path, path,
+               cluster_name(s));
 }
 
 /* ---- the command ---- */
