@@ -298,14 +298,15 @@ static double row_of(const json_t *answer, const char *name) {
 }
 
 static void take_answer(layout_outcome *o, const json_t *answer) {
-    const char *device = json_string_value(json_object_get(answer, "gpu"));
+    const char *gpu = json_string_value(json_object_get(answer, "gpu")), *device = gpu;
     if (!device) device = json_string_value(json_object_get(answer, "device"));
     if (device) snprintf(o->device, sizeof o->device, "%s", device);
     o->step_s = row_of(answer, "step_ms") / 1e3;
     o->tok_per_s = row_of(answer, "tok_per_s");
     o->mfu = row_of(answer, "mfu");
     o->hfu = row_of(answer, "hfu");
-    o->peak_bytes = row_of(answer, "peak_rss_bytes");
+    /* of a GPU the arena is the memory: the process is on the host */
+    o->peak_bytes = row_of(answer, gpu ? "planned_peak_bytes" : "peak_rss_bytes");
     o->peak_flops = row_of(answer, "peak_gflops") * 1e9;
 }
 
