@@ -426,13 +426,15 @@ static void print_row(const sweep *s, int number, int all, const layout_case *k,
     fflush(stdout);
 }
 
-/* The cluster by which `plan validate` is to reckon: that of the config, or this machine with as many ranks as were run. */
-static const char *cluster_name(const sweep *s) {
+/* By what `plan validate` is to reckon: the cluster of the config, or this machine with as many ranks as were run. Rows of
+ * GPUs name theirs. */
+static const char *cluster_key(const sweep *s) {
     int ranks = 1;
-    if (s->c->cluster) return s->c->cluster;
+    if (s->c->cluster) return arena_printf(s->a, " cluster=%s", s->c->cluster);
+    if (s->c->device == CONFIG_DEVICE_CUDA) return "";
     for (int i = 0; i < s->n; i++)
         if (s->cases[i].ranks > ranks) ranks = s->cases[i].ranks;
-    return ranks > 1 ? arena_printf(s->a, "local-%d", ranks) : "local";
+    return ranks > 1 ? arena_printf(s->a, " cluster=local-%d", ranks) : " cluster=local";
 }
 
 static void tell(const sweep *s) {
@@ -442,8 +444,7 @@ static void tell(const sweep *s) {
                                  "layouts", s->n, "ok", s->ok, "there", s->there, "impossible",
                                  s->impossible));
     else
-        printf("\n%s has them. Next: athanor plan validate %s cluster=%s\n", path, path,
-               cluster_name(s));
+        printf("\n%s has them. Next: athanor plan validate %s%s\n", path, path, cluster_key(s));
 }
 
 /* ---- the command ---- */

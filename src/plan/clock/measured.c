@@ -198,7 +198,7 @@ static const char *device_of(const record *r) {
     static const char *const presets[] = {"a100", "h100", "h200", "b200"};
     const char *gpu = text_of(r, "gpu");
     for (int i = 0; i < ARRAY_LEN(known); i++)
-        if (starts(gpu, known[i])) return presets[i];
+        if (strstr(gpu, known[i])) return presets[i];
     return *text_of(r, "samples_per_gpu_s") ? "a100" : *gpu ? NULL : "h100";
 }
 
