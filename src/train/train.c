@@ -304,11 +304,17 @@ static status plan_rank(setup *u, int rank, bool first_copy, plan **out, int64_t
     return st;
 }
 
+/* Tensor-parallel ranks differ in the rows of the vocabulary that they have, where these are not equally many. */
+static int kinds_of_tp(const setup *u) {
+    int tp = u->peers.m.size[MESH_TP];
+    return u->models[0].vocab_size % tp ? tp : 1;
+}
+
 /* Ranks may need unequally much memory: stages have other layers, tensor-parallel ranks may have unequal
  * parts of the vocabulary, and only the first copy of the weights has a snapshot. *out is the plan of the rank
  * that needs most. */
 static status plan_ranks(setup *u, plan **out, err *e) {
-    int tp = u->peers.m.size[MESH_TP], all = peers_ranks(&u->peers);
+    int tp = kinds_of_tp(u), all = peers_ranks(&u->peers);
     int kinds = tp * u->peers.m.size[MESH_PP], stride = all / u->peers.m.size[MESH_PP];
     int copy = peers_copy_ranks(&u->peers, u->c);
     plan_class *needs = ARENA_ARRAY(u->a, plan_class, 2 * kinds);

@@ -18,6 +18,9 @@ column tok_s | awk '!($1 > 0) { exit 1 }' || fail "a row without a rate"
 expect 0 plan validate rows.csv cluster=h100 --json
 grep -q '"rows": 7, "used": 7,' out || fail "$(cat out)"
 
+has_next() { "$athanor" $sweep --ranks 1,2 --recompute none 2>/dev/null | grep -q "cluster=local-2"; }
+has_next || fail "it does not say by which cluster rows are to be reckoned"
+
 # ---- started again: only what is missing is run, also after a row that was cut off ----
 cp rows.csv whole.csv
 expect 0 $sweep --ranks 1,2 --recompute none

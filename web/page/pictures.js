@@ -85,8 +85,11 @@ function drawTreemap(plan, usable) {
         rx: 3,
       }),
     );
-    if (p.w > 20 + 8 * p.name.length && p.h > 46)
-      g.append(say(p.x + 10, p.y + 22, p.name), say(p.x + 10, p.y + 40, p.text));
+    if (p.w > 20 + 8 * p.name.length && p.h > 46) {
+      const lines = [say(p.x + 10, p.y + 22, p.name), say(p.x + 10, p.y + 40, p.text)];
+      if (p.w < 20 + 12 * p.name.length) lines.forEach((line) => line.classList.add('tight'));
+      g.append(...lines);
+    }
     return titled(g, `${p.name}: ${p.text}`);
   });
   const map = picture(height, `Memory: ${parts.map((p) => `${p.name} ${p.text}`).join(', ')}`, ...boxes);
@@ -226,8 +229,11 @@ function drawSchedule(s) {
           class: `work${item.work}${item.chunk >= s.stages ? ' late' : ''}`,
         }),
       );
-      if (width > 16 && line > 14)
-        g.append(say(x(item.begin) + width / 2, i * line + line / 2 + 4, String(item.micro_batch + 1), 'middle'));
+      if (width > 16 && line > 14) {
+        const number = say(x(item.begin) + width / 2, i * line + line / 2 + 4, String(item.micro_batch + 1), 'middle');
+        if (width < 28) number.classList.add('tight');
+        g.append(number);
+      }
       return titled(g, `stage ${i}, micro-batch ${item.micro_batch + 1}: ${WORK[item.work]}`);
     }),
   );
@@ -268,7 +274,7 @@ function drawBest(found, taken) {
       ].map((v) => el('td', {}, v)),
     );
   };
-  const heads = ['layout', 'step', 'tokens/s of a device', 'MFU', 'bubble', 'memory'];
+  const heads = ['layout', 'step', 'tokens/s each', 'MFU', 'bubble', 'memory'];
   return el(
     'table',
     {},

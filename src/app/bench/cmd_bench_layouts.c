@@ -298,14 +298,15 @@ static double row_of(const json_t *answer, const char *name) {
 }
 
 static void take_answer(layout_outcome *o, const json_t *answer) {
-    const char *device = json_string_value(json_object_get(answer, "gpu"));
+    const char *gpu = json_string_value(json_object_get(answer, "gpu")), *device = gpu;
     if (!device) device = json_string_value(json_object_get(answer, "device"));
     if (device) snprintf(o->device, sizeof o->device, "%s", device);
     o->step_s = row_of(answer, "step_ms") / 1e3;
     o->tok_per_s = row_of(answer, "tok_per_s");
     o->mfu = row_of(answer, "mfu");
     o->hfu = row_of(answer, "hfu");
-    o->peak_bytes = row_of(answer, "peak_rss_bytes");
+    /* of a GPU the arena is the memory: the process is on the host */
+    o->peak_bytes = row_of(answer, gpu ? "planned_peak_bytes" : "peak_rss_bytes");
     o->peak_flops = row_of(answer, "peak_gflops") * 1e9;
 }
 
@@ -425,6 +426,17 @@ static void print_row(const sweep *s, int number, int all, const layout_case *k,
     fflush(stdout);
 }
 
+/* By what `plan validate` is to reckon: the cluster of the config, or this machine with as many ranks as were run. Rows of
+ * GPUs name theirs. */
+static const char *cluster_key(const sweep *s) {
+    int ranks = 1;
+    if (s->c->cluster) return arena_printf(s->a, " cluster=%s", s->c->cluster);
+    if (s->c->device == CONFIG_DEVICE_CUDA) return "";
+    for (int i = 0; i < s->n; i++)
+        if (s->cases[i].ranks > ranks) ranks = s->cases[i].ranks;
+    return ranks > 1 ? arena_printf(s->a, " cluster=local-%d", ranks) : " cluster=local";
+}
+
 static void tell(const sweep *s) {
     const char *path = s->rows.path;
     if (s->args->json)
@@ -432,8 +444,7 @@ static void tell(const sweep *s) {
                                  "layouts", s->n, "ok", s->ok, "there", s->there, "impossible",
                                  s->impossible));
     else
-        printf("\n%s has them. Next: athanor plan validate %s%s\n", path, path,
-               s->c->device == CONFIG_DEVICE_CUDA ? "" : " cluster=local");
+        printf("\n%s has them. Next: athanor plan validate %s%s\n", path, path, cluster_key(s));
 }
 
 /* ---- the command ---- */

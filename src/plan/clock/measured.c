@@ -227,8 +227,11 @@ static const char *device_of(const record *r) {
     static const char *const presets[] = {"a100", "h100", "h200", "b200"};
     const char *gpu = text_of(r, "gpu");
     for (int i = 0; i < ARRAY_LEN(known); i++)
-        if (starts(gpu, known[i])) return presets[i];
-    return *text_of(r, "schedule") ? "a100" : *gpu ? NULL : "h100"; /* those of Qi et al. 2023 */
+        if (strstr(gpu, known[i])) return presets[i];
+    if (*gpu) return NULL;
+    return *text_of(r, "schedule")
+               ? "a100"
+               : "h100"; /* those of Qi et al. 2023 name a schedule, not a device */
 }
 
 /* False: there is nothing known of them. */
