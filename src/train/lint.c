@@ -114,16 +114,16 @@ static const char *nearest_folder(arena *a, const char *run) {
 
 static status check_disk(const lint_run *k, const present *at, const char *folder, err *e) {
     struct statvfs disk;
-    if (statvfs(folder, &disk) != 0) return ST_OK; /* taking the folder will say why */
+    bool done = !k->fresh && at->step >= k->course->total_steps;
+    if (done || statvfs(folder, &disk) != 0) return ST_OK; /* taking the folder will say why */
     double each = (double)state_expected_bytes(k->plan, optim_at(k->c->optim.name));
     double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
     int64_t most = most_checkpoints(k), more = most - at->checkpoints;
     if (more < 1) more = 1;
     if (each > free_bytes) {
-        err_set(e, ST_FAILED,
-                "a checkpoint of %.3g GB does not fit where %s lies: %.3g GB are free", each / 1e9,
-                k->c->run, free_bytes / 1e9);
-        config_locate(k->c, "run", e);
+        err_at(e, ST_FAILED, k->c->run,
+               "there is no space for a checkpoint of %s: it takes %.3g GB, and %.3g GB are free",
+               k->c->run, each / 1e9, free_bytes / 1e9);
         return err_hint(e, "make room, or set run=FOLDER on another disk");
     }
     if (each * (double)more > free_bytes)
@@ -174,9 +174,15 @@ static bool is_given(const config *c, const char *key) {
     return json_object_get(c->origins, key) != NULL;
 }
 
-/* The end is always one of them, so that only what was asked for in between is missed. */
+static bool is_overridden(const config *c, const char *key) {
+    return strcmp(config_where(c, key), CONFIG_COMMAND_LINE) == 0;
+}
+
+/* The end is always one of them, so that only what was asked for in between is missed. A file whose run
+ * was shortened on the command line is not talked about. */
 static void warn_of_interval(const lint_run *k, const char *key, int64_t every, const char *what) {
-    if (every <= k->course->total_steps || !is_given(k->c, key)) return;
+    bool shortened = is_overridden(k->c, "train.steps") && !is_overridden(k->c, key);
+    if (every <= k->course->total_steps || !is_given(k->c, key) || shortened) return;
     log_warn("%s (%s) is %" PRId64 " and the run has %" PRId64 " steps: %s comes only at the end",
              key, config_where(k->c, key), every, k->course->total_steps, what);
 }

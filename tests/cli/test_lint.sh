@@ -25,6 +25,11 @@ expect 0 train c.yaml --dry-run
 # Intervals beyond the end; a default is no wish.
 said 0 "checkpoint.every (command line) is 50 and the run has 40 steps: a checkpoint comes only at the end" checkpoint.every=50
 said 0 "a validation comes only at the end" eval.every=41
+sed -i 's/^checkpoint:.*/checkpoint: {every: 50}/' c.yaml
+said 0 "checkpoint.every (c.yaml:7) is 50"
+expect 0 train c.yaml --dry-run train.steps=39
+lacks err "only at the end"
+sed -i 's/^checkpoint:.*/checkpoint: {every: 4}/' c.yaml
 said 0 "a sample comes only at the end" sample.every=41 'sample.prompts=["the"]'
 said 0 "no multiple of checkpoint.every (4): what stays is every 12 steps" checkpoint.keep_every=6
 said 0 "a checkpoint has one where checkpoint.every (4) meets eval.every (6): every 12 steps" checkpoint.keep_best=1 eval.every=6
@@ -78,7 +83,7 @@ on_disk() { # MIB KEYS...
 if unshare -m bash -c 'mkdir -p disk && mount -t tmpfs none disk' 2>mount.err; then
     on_disk 1
     [ $got = 1 ] || fail "exit $got, not 1"
-    has err "a checkpoint of 0.00132 GB does not fit where disk/run lies"
+    has err "there is no space for a checkpoint of disk/run: it takes 0.00132 GB, and"
     has err "set run=FOLDER on another disk"
     on_disk 4 checkpoint.keep=5
     [ $got = 0 ] || fail "exit $got, not 0"

@@ -85,6 +85,17 @@ ended 75
 compgen -G "$TMPDIR/*" >left && fail "a spare left its copy"
 unset TMPDIR
 
+# What the rank in a lost one's place reads is the spare's copy: one with another byte is seen by the digest.
+rm -rf run
+expect 0 train d.yaml
+cp -r run copy
+ATHANOR_COPY=$work/copy expect 0 train d.yaml train.steps=14
+rm -rf run && cp -r copy run
+printf XYZ | dd of="$(ls copy/checkpoints/step-*12/model.safetensors)" bs=1 seek=4001 conv=notrunc 2>dd.err
+ATHANOR_COPY=$work/copy expect 3 train d.yaml train.steps=14
+has err "have digest"
+expect 0 train d.yaml train.steps=14
+
 # The same error again is not tried: a NaN ends the run at once.
 rm -rf run
 expect 5 launch --ranks 2 --restart -- train d.yaml run=nan optim.lr=1e6 optim.clip_norm=0 checkpoint.every=1 eval.every=0 sample.prompts=[]

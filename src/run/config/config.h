@@ -195,6 +195,7 @@ int64_t config_micro_batch(const config *c, int64_t dp);
 
 /* "tiny.yaml:7", "command line" or "default". A key inside a value has the origin of its nearest
  * parent. The string lives as long as the config. */
+#define CONFIG_COMMAND_LINE "command line"
 const char *config_where(const config *c, const char *path);
 /* e->where becomes the key with its origin: "tiny.yaml:7 (optim.lr)". The key may be e->where. */
 void config_locate(const config *c, const char *key, err *e);

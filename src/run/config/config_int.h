@@ -86,7 +86,5 @@ status config_note_idle(config *c, err *e) ATH_MUST_USE;
 /* config_from.c: looks up what `model.from` names. */
 status config_resolve_from(config *c, bool take_tokenizer, err *e) ATH_MUST_USE;
 void config_tell_from(const config *c);
-/* The origin of what "key=value" gave. */
-#define CONFIG_COMMAND_LINE "command line"
 
 #endif
