@@ -56,6 +56,12 @@ static void add_stages(layouts *all, const layout_trial *t, layout l) {
     free(some.item);
 }
 
+/* Of a micro-batch. */
+static int64_t rows_of(const layout_trial *t) {
+    const objective *o = objective_of(t->c);
+    return t->c->train.micro_batch_size / o->sequences * o->learned * t->c->train.seq_len;
+}
+
 /* Sequence parallelism takes turns, too. */
 static void add_pipelines(layouts *all, const layout_trial *t, int ranks, int64_t rows) {
     for (int pp = 2; pp <= ranks; pp++) {
@@ -85,12 +91,6 @@ static void add_contexts(layouts *all, const layout_trial *t, int ranks) {
                 if (rest / tp % 2 == 0 && layout_trial_has_stages(t, 2)) add_stages(all, t, l);
             }
         }
-}
-
-/* Of a micro-batch. */
-static int64_t rows_of(const layout_trial *t) {
-    const objective *o = objective_of(t->c);
-    return t->c->train.micro_batch_size / o->sequences * o->learned * t->c->train.seq_len;
 }
 
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
