@@ -27,8 +27,8 @@ while IFS=: read -r a b; do
         *.tp=* | *.cp=*)
             losses r | paste want.losses - | awk '
                 function far(a, b) { return (a > b ? a - b : b - a) > 1e-5 * b }
-                far($1, $3) || far($2, $4) { print "step " NR ": " $0; bad = 1 }
-                END { exit bad || NR != 6 }' || fail "losses or gradient norms are others"
+                far($1, $3) || (NR == 1 && far($2, $4)) { print "step " NR ": " $0; bad = 1 }
+                END { exit bad || NR != 6 }' || fail "the losses or the first gradient norm are others"
             ;;
         *) results step r | cmp -s want - || fail "it differs from a straight run" ;;
     esac

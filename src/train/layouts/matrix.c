@@ -60,6 +60,12 @@ static void add_stages(layouts *all, const layout_trial *t, layout l) {
     free(some.item);
 }
 
+/* Of a micro-batch. */
+static int64_t rows_of(const layout_trial *t) {
+    const objective *o = objective_of(t->c);
+    return t->c->train.micro_batch_size / o->sequences * o->learned * t->c->train.seq_len;
+}
+
 /* Sequence parallelism takes turns, too. */
 static void add_pipelines(layouts *all, const layout_trial *t, int ranks, int64_t rows) {
     for (int pp = 2; pp <= ranks; pp++) {
@@ -89,12 +95,6 @@ static void add_contexts(layouts *all, const layout_trial *t, int ranks) {
                 if (rest / tp % 2 == 0 && layout_trial_has_stages(t, 2)) add_stages(all, t, l);
             }
         }
-}
-
-/* Of a micro-batch. */
-static int64_t rows_of(const layout_trial *t) {
-    const objective *o = objective_of(t->c);
-    return t->c->train.micro_batch_size / o->sequences * o->learned * t->c->train.seq_len;
 }
 
 /* Ranks of one replica share experts out: of data, of tokens, beside stages and tensor-parallel ranks. */
@@ -158,7 +158,7 @@ static layout draw(layout_dice *d, int ranks) {
     l.recompute = roll(d, 3);
     l.cp_kind = roll(d, 3);
     l.ep = draw_divisor(d, l.dp / l.dp_replicate * l.cp);
-    l.at_once = roll(d, 2);
+    l.at_once = l.ep > 1 && roll(d, 2);
     do l.schedule = roll(d, SCHEDULES);
     while (!schedule_runs((schedule_kind)l.schedule));
     int needs = schedule_chunks_of((schedule_kind)l.schedule);
