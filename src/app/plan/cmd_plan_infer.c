@@ -58,8 +58,8 @@ static void print_json(const inference_wish *w, const inference_sum *s, const cl
     cli_print_json(json_pack(
         "{s:o,s:s,s:i,s:I,s:b,s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:f,s:f,s:f,s:i}", "device",
         json_cstr(c->device_name), "cluster", c->name, "context", w->context, "positions",
-        (json_int_t)model_max_tokens(w->model), "stretched", (int)is_stretched(w), "texts", w->texts,
-        "store", w->store->name, "params", json_f64(s->params), "weight_bytes",
+        (json_int_t)model_max_tokens(w->model), "stretched", (int)is_stretched(w), "texts",
+        w->texts, "store", w->store->name, "params", json_f64(s->params), "weight_bytes",
         json_f64(s->weight_bytes), "cache_bytes", json_f64(s->cache_bytes), "cache_bytes_per_token",
         json_f64(s->cache_of_token), "bytes", json_f64(s->all_bytes), "fits",
         (int)(s->all_bytes <= room_of(c)), "first_token_ms", s->prompt_s * 1e3, "token_ms",
@@ -71,9 +71,10 @@ static void print_text(const inference_wish *w, const inference_sum *s, const cl
            cluster_devices(c) > 1 ? "one device of " : "", c->name, s->params, w->store->name,
            w->texts, w->texts > 1 ? "s" : "", w->context);
     if (is_stretched(w))
-        printf("  warning: the model has positions for %ld tokens, so %d need them stretched (YaRN), "
-               "and what it was not trained for it may not do well\n",
-               (long)model_max_tokens(w->model), w->context);
+        printf(
+            "  warning: the model has positions for %ld tokens, so %d need them stretched (YaRN), "
+            "and what it was not trained for it may not do well\n",
+            (long)model_max_tokens(w->model), w->context);
     printf("  %-22s %10.2f GiB\n", "weights", s->weight_bytes / GIB);
     printf("  %-22s %10.2f GiB, %.0f bytes a token\n", "keys and values", s->cache_bytes / GIB,
            s->cache_of_token);

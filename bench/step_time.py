@@ -1,0 +1,104 @@
+"""The clock beside this machine: predicted and measured steps of random configs on one and two ranks.
+
+    python bench/step_time.py build/athanor [--configs 30] [--steps 7] [--seed 24] [--calibrated]
+
+Calibrates first (`athanor doctor calibrate`, alone and with --ranks 2) into a folder of its own, unless --calibrated says that this
+machine's own files are to be used. Each config is planned with cluster=local or local-2 and measured by `athanor bench train
+--profile`, whose median step and time by class of ops count. Prints every config, and ends with 1 unless all steps are within 15 % and
+all classes of ops, over all configs, within 25 %. Needs an idle machine: what others do counts as this one's speed.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+
+def read_arguments():
+    p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    p.add_argument("athanor", help="the program")
+    p.add_argument("--configs", type=int, default=30)
+    p.add_argument("--steps", type=int, default=7)
+    p.add_argument("--seed", type=int, default=24)
+    p.add_argument("--seconds", default="60", help="how long a calibration lasts at most")
+    p.add_argument("--calibrated", action="store_true")
+    return p.parse_args()
+
+
+def random_config(rng, ranks):
+    heads, d = rng.choice([4, 6, 8]), rng.choice([32, 64])
+    batch = rng.choice([1, 2, 4, 8])
+    model = {"model_type": "llama", "hidden_size": heads * d, "num_hidden_layers": rng.choice([2, 4, 6]),
+             "num_attention_heads": heads, "num_key_value_heads": rng.choice([2, heads]),
+             "intermediate_size": heads * d * rng.choice([2, 3, 4]), "vocab_size": rng.choice([512, 4096, 16384])}
+    train = {"seq_len": rng.choice([64, 128, 256, 512]), "micro_batch_size": batch, "steps": 100,
+             "global_batch_size": ranks * batch * rng.choice([1, 2]), "precision": rng.choice(["fp32", "bf16"]),
+             "recompute": rng.choice(["none", "selective", "full"])}
+    config = {"model": model, "train": train, "optim": {"lr": 1e-4}}
+    if ranks > 1:
+        config["parallel"] = rng.choice([{"dp": 2}, {"dp": 2, "zero": 1}, {"dp": 2, "zero": 3}, {"tp": 2}])
+        if config["parallel"].get("tp"):
+            train["global_batch_size"] = batch
+    return config
+
+
+def answer(words, env):
+    done = subprocess.run(words, env=env, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def measure(a, path, ranks, env):
+    launch = ["launch", "--ranks", str(ranks), "--"] if ranks > 1 else []
+    env = {**env, "OMP_NUM_THREADS": str(max(1, os.cpu_count() // ranks))}
+    words = [a.athanor, *launch, "bench", "train", path, "--steps", str(a.steps), "--json"]
+    step = next(r["value"] for r in answer(words, env)["rows"] if r["name"] == "step_ms")
+    classes = {}
+    for op in answer([*words, "--profile"], env)["profile"]:
+        classes[op["class"]] = classes.get(op["class"], 0) + op["ms"]
+    return step, classes
+
+
+def compare(a, folder, env):
+    rng = random.Random(a.seed)
+    errors, said, seen = [], {}, {}
+    for i in range(a.configs):
+        ranks = 1 + i % 2
+        path = os.path.join(folder, "c.json")
+        with open(path, "w") as f:
+            json.dump(random_config(rng, ranks), f)
+        cluster = "cluster=local" + ("-2" if ranks > 1 else "")
+        time = answer([a.athanor, "plan", path, cluster, "--json"], env)["time"]
+        step, classes = measure(a, path, ranks, env)
+        errors.append(time["step_ms"] / step - 1)
+        for name in time["classes"]:
+            said[name] = said.get(name, 0) + time["classes"][name]
+            seen[name] = seen.get(name, 0) + classes.get(name, 0)
+        print(f"{i + 1:3} {ranks} ranks: predicted {time['step_ms']:8.2f} ms, measured {step:8.2f}, {errors[-1]:+.1%}",
+              flush=True)
+    return errors, {k: said[k] / seen[k] - 1 for k in said if seen[k] > 0}
+
+
+def main():
+    a = read_arguments()
+    with tempfile.TemporaryDirectory() as folder:
+        env = dict(os.environ)
+        if not a.calibrated:
+            env["ATHANOR_MACHINE_FILE"] = os.path.join(folder, "machine.json")
+            for ranks in ([], ["--ranks", "2"]):
+                subprocess.run([a.athanor, "doctor", "calibrate", "--seconds", a.seconds, *ranks], env=env, check=True)
+        errors, classes = compare(a, folder, env)
+    near = sum(abs(e) <= 0.15 for e in errors)
+    print(f"steps: median error {statistics.median(map(abs, errors)):.1%}, {near} of {len(errors)} within 15 %")
+    for name, e in classes.items():
+        print(f"{name}: {e:+.1%}")
+    sys.exit(near < len(errors) or any(abs(e) > 0.25 for e in classes.values()))
+
+
+if __name__ == "__main__":
+    main()
