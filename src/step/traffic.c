@@ -148,6 +148,7 @@ comm_counts step_traffic(const step_table *table, const step_parts *parts, const
             case STEP_SEND: send(&t, step_prog_of(parts, e), e); break;
             case STEP_RECEIVE: t.sum.calls[COMM_SEND]++; break; /* it sends nothing */
             case STEP_OPTIMIZER: update(&t); break;
+            case STEP_FETCH:
             case STEP_FILL:
             case STEP_TALLY:
             case STEP_COUNTED:
