@@ -4,8 +4,8 @@
 
 #include "optim/optim.h"
 
-static void adamw_update(dev *d, const param_store *s, const optim_part *part,
-                         const bool *decay, const optim_hyper *h, uint64_t *digest) {
+static void adamw_update(dev *d, const param_store *s, const optim_part *part, const bool *decay,
+                         const optim_hyper *h, uint64_t *digest) {
     vec_update_args a = optim_update_args(s, part, decay, h);
     a.kind = VEC_ADAMW;
     a.correction1 = (float)(1.0 - pow(h->beta1, (double)h->step));

@@ -38,9 +38,9 @@ struct offload {
     int64_t slot_elems, elems; /* of one state in a slot; of a whole array of states */
     window *window;
     int n, cap;
-    int fetched; /* windows below it have been asked for in this step */
+    int fetched;           /* windows below it have been asked for in this step */
     int64_t filled[SLOTS]; /* how many tasks are done when the slot has been read */
-    char *path;  /* for errors */
+    char *path;            /* for errors */
     int to, from;
     float *block; /* [BLOCK_ELEMS] between file and device */
     pthread_t thread;

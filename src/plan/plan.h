@@ -108,8 +108,9 @@ typedef struct plan_spec {
     const void *file; /* the address at which that file is mapped: offsets count from it */
     bool
         exact_products; /* activations are never rounded (graph_options.rounds): for comparing models */
-    bool fixed_grads;  /* gradients are sums of integers: the deterministic mode */
-    bool offload;      /* the states of the optimizer lie in a file; memory has slots (optim/offload.h) */
+    bool fixed_grads; /* gradients are sums of integers: the deterministic mode */
+    bool
+        offload; /* the states of the optimizer lie in a file; memory has slots (optim/offload.h) */
     bool snapshot;     /* a copy of masters and optimizer state, which a thread writes to files */
     const mesh *ranks; /* this rank's place among all; NULL: it is alone */
     param_sharding sharing; /* how data-parallel ranks share parameters */
@@ -219,8 +220,8 @@ typedef struct plan {
     void *snapshot;            /* NULL: none */
     const param_store *states; /* how each state of the optimizer lies; NULL: nothing is trained */
     float *optim_state[OPTIM_MAX_STATES];
-    float *optim_slots;        /* offload: instead of these */
-    int64_t file_bytes;        /* what lies in files instead of memory */
+    float *optim_slots; /* offload: instead of these */
+    int64_t file_bytes; /* what lies in files instead of memory */
     float *snapshot_params;
     float *snapshot_state[OPTIM_MAX_STATES];
 } plan;

@@ -467,7 +467,8 @@ static int64_t host_bytes(const course_stage *k, int64_t dp, int cp, const model
 bool setup_saves_on_the_way(const setup *u) {
     const config *c = u->c;
     bool by_steps = c->checkpoint.every > 0 && c->checkpoint.every < u->course->total_steps;
-    return c->checkpoint.async && !c->parallel.offload && (by_steps || c->checkpoint.every_minutes > 0);
+    return c->checkpoint.async && !c->parallel.offload &&
+           (by_steps || c->checkpoint.every_minutes > 0);
 }
 
 model_routing setup_routing(const config *c) {

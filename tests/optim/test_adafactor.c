@@ -122,7 +122,8 @@ static void train(lab *l, const json_t *options) {
         uint64_t digest = 0;
         fill_grad(l, step);
         optim_hyper h = hyper_of(l, options, step);
-        optim_update(optim_find("adafactor"), l->dev, l->s, 0, l->decay, &l->state, &h, step % 2 ? &digest : NULL);
+        optim_update(optim_find("adafactor"), l->dev, l->s, 0, l->decay, &l->state, &h,
+                     step % 2 ? &digest : NULL);
         dev_sync(l->dev);
         assert_true(digest == (step % 2 ? param_digest(l->s) : 0));
     }

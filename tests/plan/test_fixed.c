@@ -148,7 +148,7 @@ static outcome train(const model_case *c, dtype compute, const way *w) {
                          .step = step + 1,
                          .grad_scale = (float)clip_factor(r.norm[step], 1.0)};
         optim_update(l.p->spec.optim, l.dev, l.p->store, 0, l.decay, l.p->optim_state, &h,
-                                &r.digest[step]);
+                     &r.digest[step]);
     }
     assert_false(l.overflow);
     lab_close(&l);

@@ -41,10 +41,10 @@ status held_walk(const param *p, const vec_span *k, hf_order order, held_fn fn, 
 /* One array that a store laid out: fp32 master weights, or one state of the optimizer. */
 typedef struct held_array {
     const param_store *store;
-    float *first;  /* element 0 */
-    bool is_state; /* laid out as optimizer state is */
-    int only;      /* above 0: of the parameters, number only - 1 of the whole model alone */
-    dev *dev;      /* where it lies; NULL: in the host's memory, as a snapshot does */
+    float *first;         /* element 0 */
+    bool is_state;        /* laid out as optimizer state is */
+    int only;             /* above 0: of the parameters, number only - 1 of the whole model alone */
+    dev *dev;             /* where it lies; NULL: in the host's memory, as a snapshot does */
     struct offload *file; /* it lies there instead, as state `number`; NULL: in memory */
     int number;
 } held_array;

@@ -116,9 +116,10 @@ status config_check_train(const config *c, err *e) {
 static status check_optimizer(const config *c, err *e) {
     const optim_class *o = optim_at(c->optim.name);
     if (o->declare_states && c->parallel.offload) {
-        config_error(c, e, "parallel.offload",
-                     "the state of %s is smaller than a thousandth of that of adamw, and updated as a whole",
-                     o->name);
+        config_error(
+            c, e, "parallel.offload",
+            "the state of %s is smaller than a thousandth of that of adamw, and updated as a whole",
+            o->name);
         return err_hint(e, "parallel.offload=none");
     }
     if (!o->declare_states || (c->parallel.zero == 0 && c->parallel.tp == 1)) return ST_OK;

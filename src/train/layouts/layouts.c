@@ -251,7 +251,8 @@ static status own_config(config **out, const rank_job *j, err *e) {
     c->parallel.cp_kind = j->l->cp_kind;
     set_stages(c, j->l);
     bool afab = j->l->pp > 1 && j->l->schedule == CONFIG_PP_AFAB;
-    if (c->parallel.zero >= 2 && !afab) c->parallel.pp_schedule = CONFIG_PP_1F1B; /* no other can be */
+    if (c->parallel.zero >= 2 && !afab)
+        c->parallel.pp_schedule = CONFIG_PP_1F1B; /* no other can be */
     c->train.recompute = j->l->recompute;
     c->train.deterministic = !j->way->ordinary;
     if (j->way->ordinary && j->l->pp <= 1 && !j->t->pools)

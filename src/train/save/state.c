@@ -125,8 +125,7 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
     keep_teaching(j, &s->stage.chat);
-    for (int i = 0; i < u->optim->n_states; i++)
-        j->states[i] = state_array(u, i);
+    for (int i = 0; i < u->optim->n_states; i++) j->states[i] = state_array(u, i);
     return j;
 }
 
