@@ -26,6 +26,9 @@ same() {
 same
 same train.precision=bf16 train.recompute=full checkpoint.async=false
 same train.deterministic=true train.global_batch_size=16 train.micro_batch_size=4
+export ATHANOR_DEVICE=twin
+same
+unset ATHANOR_DEVICE
 ranks=2
 for zero in 0 1 2 3; do same parallel.zero=$zero parallel.verify=false; done
 same parallel.pp=2 parallel.verify=false
