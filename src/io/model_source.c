@@ -493,8 +493,7 @@ static status fill_master(const held_array *masters, int i, adapted *ad, dev_roo
     held_piece h = held_piece_of(masters, i);
     float *host = held_borrow(masters, &h, room);
     TRY(fill_adapted(ad, 0, h.n, host, e));
-    held_put_back(masters, &h, host);
-    return ST_OK;
+    return held_put_back(masters, &h, host, e);
 }
 
 /* `reordered`: where the store has other rows than the source, those of Hugging Face files. */

@@ -45,10 +45,10 @@ static factored_args common_args(const vec_update_args *v, const optim_hyper *h,
 }
 
 /* Spans are in the order of their parameters; a parameter may have several, which follow each other. */
-static void adafactor_update(dev *d, const param_store *s, int unit, const bool *decay,
-                             float *const *state, const optim_hyper *h, uint64_t *digest) {
-    vec_update_args v = optim_update_args(s, unit, decay, state, 0, h);
-    const vec_spans *spans = param_piece_of(s, unit).spans;
+static void adafactor_update(dev *d, const param_store *s, const optim_part *part,
+                             const bool *decay, const optim_hyper *h, uint64_t *digest) {
+    vec_update_args v = optim_update_args(s, part, decay, h);
+    const vec_spans *spans = part->spans;
     int i = -1, k = 0, next = 0; /* the states of parameter i are k .. next - 1 */
     for (const vec_span *p = spans->item; p < spans->item + spans->n; p++) {
         if (p->owner == i) continue;
@@ -56,8 +56,8 @@ static void adafactor_update(dev *d, const param_store *s, int unit, const bool 
         factored_args a = common_args(&v, h, p);
         a.rows = param_at(s, i)->rank == 2 ? param_at(s, i)->rows : 1;
         a.cols = param_at(s, i)->cols;
-        a.row = next > k + 1 ? state[0] + param_at(h->states, k)->offset : NULL;
-        a.col = state[0] + param_at(h->states, next - 1)->offset;
+        a.row = next > k + 1 ? part->state[0] + param_at(h->states, k)->offset : NULL;
+        a.col = part->state[0] + param_at(h->states, next - 1)->offset;
         a.weight_decay = decay[i] ? h->weight_decay : 0;
         factored_update(d, &a);
     }

@@ -4,13 +4,13 @@
 
 #include "optim/optim.h"
 
-static void adamw_update(dev *d, const param_store *s, int unit, const bool *decay,
-                         float *const *state, const optim_hyper *h, uint64_t *digest) {
-    vec_update_args a = optim_update_args(s, unit, decay, state, 2, h);
+static void adamw_update(dev *d, const param_store *s, const optim_part *part, const bool *decay,
+                         const optim_hyper *h, uint64_t *digest) {
+    vec_update_args a = optim_update_args(s, part, decay, h);
     a.kind = VEC_ADAMW;
     a.correction1 = (float)(1.0 - pow(h->beta1, (double)h->step));
     a.correction2 = (float)(1.0 - pow(h->beta2, (double)h->step));
-    vec_update(d, param_piece_of(s, unit).spans, &a, digest);
+    vec_update(d, part->spans, &a, digest);
 }
 
 const optim_class optim_adamw = {

@@ -36,14 +36,23 @@ const param_store *optim_states(const optim_class *c, arena *a, dev *d, const pa
     return states;
 }
 
-vec_update_args optim_update_args(const param_store *s, int unit, const bool *decay,
-                                  float *const *state, int n_states, const optim_hyper *h) {
+void optim_update(const optim_class *c, dev *d, const param_store *s, int unit, const bool *decay,
+                  float *const *state, const optim_hyper *h, uint64_t *digest) {
     param_piece k = param_piece_of(s, unit);
+    optim_part part = {.unit = unit, .spans = k.spans};
+    for (int i = 0; i < c->n_states; i++)
+        part.state[i] = state[i] + (c->declare_states ? 0 : k.state);
+    c->update(d, s, &part, decay, h, digest);
+}
+
+vec_update_args optim_update_args(const param_store *s, const optim_part *part, const bool *decay,
+                                  const optim_hyper *h) {
+    param_piece k = param_piece_of(s, part->unit);
     bool fixed = param_grads_are_fixed(s);
-    vec_update_args a = {.param = k.master,
-                         .grad = fixed ? NULL : k.grad,
-                         .grad_fixed = fixed ? k.grad : NULL,
-                         .param_copy = k.work,
+    vec_update_args a = {.param = k.master + part->first,
+                         .grad = fixed ? NULL : (float *)k.grad + part->first,
+                         .grad_fixed = fixed ? (int64_t *)k.grad + part->first : NULL,
+                         .param_copy = k.work ? k.work + part->first : NULL,
                          .decay = decay,
                          .lr = (float)h->lr,
                          .beta1 = (float)h->beta1,
@@ -54,7 +63,7 @@ vec_update_args optim_update_args(const param_store *s, int unit, const bool *de
                          .correction2 = 1,
                          .grad_scale = h->grad_scale,
                          .grad_scale_at = h->grad_scale_at};
-    for (int i = 0; i < n_states; i++) a.state[i] = state[i] + k.state;
+    memcpy(a.state, part->state, sizeof a.state);
     return a;
 }
 

@@ -21,6 +21,15 @@ typedef struct optim_hyper {
     const param_store *states; /* how states lie, of a class that declares them */
 } optim_hyper;
 
+/* What one update is of: the piece that this rank owns of a unit, or some successive elements of it. */
+typedef struct optim_part {
+    int unit;
+    int64_t first;          /* its first element, counted from the beginning of the piece */
+    const vec_spans *spans; /* counted from that element */
+    /* Of each state, the part's own elements; of a class that declares how states lie, all of it. */
+    float *state[OPTIM_MAX_STATES];
+} optim_part;
+
 typedef struct optim_class {
     const char *name;
     int n_states;
@@ -29,10 +38,10 @@ typedef struct optim_class {
      * of s to an empty store, as vectors. A rank then must have every parameter whole. NULL: each
      * state is laid out as the parameters are. */
     void (*declare_states)(arena *a, const param_store *s, param_store *states);
-    /* One update of what this rank owns of a unit; decay[i]: parameter i is decayed. Masters,
-     * compute copies and state are written; gradients are read. digest, unless NULL, gets what
-     * param_digest would say of the unit afterwards, without another pass over the weights. */
-    void (*update)(dev *d, const param_store *s, int unit, const bool *decay, float *const *state,
+    /* One update of a part; decay[i]: parameter i is decayed. Masters, compute copies and state are
+     * written; gradients are read. digest, unless NULL, gets what param_digest would say of the part
+     * afterwards, without another pass over the weights. */
+    void (*update)(dev *d, const param_store *s, const optim_part *part, const bool *decay,
                    const optim_hyper *h, uint64_t *digest);
 } optim_class;
 
@@ -46,10 +55,14 @@ const optim_class *optim_at(int i);              /* by its place in the list */
  * are on device d. */
 const param_store *optim_states(const optim_class *c, arena *a, dev *d, const param_store *s);
 
-/* For `update`: what vec_update wants of a unit, but for `kind`, and the corrections, which are 1.
+/* Updates all that this rank owns of a unit; state[i]: the arrays of states. */
+void optim_update(const optim_class *c, dev *d, const param_store *s, int unit, const bool *decay,
+                  float *const *state, const optim_hyper *h, uint64_t *digest);
+
+/* For `update`: what vec_update wants of a part, but for `kind`, and the corrections, which are 1.
  */
-vec_update_args optim_update_args(const param_store *s, int unit, const bool *decay,
-                                  float *const *state, int n_states, const optim_hyper *h);
+vec_update_args optim_update_args(const param_store *s, const optim_part *part, const bool *decay,
+                                  const optim_hyper *h);
 
 /* Whether the glob pattern (fnmatch) is of that parameter. */
 bool optim_pattern_matches(const char *pattern, const char *name);

@@ -32,9 +32,7 @@ static vec_span span_of(const param_store *s, int i, int k) {
                       .counted = g.counted && !p->copy};
 }
 
-/* The elements of a span that lie in flat elements [from, from + n); `at` then counts from there.
- * n 0: none do. */
-static vec_span cut(vec_span k, int64_t from, int64_t n) {
+vec_span param_cut_span(vec_span k, int64_t from, int64_t n) {
     int64_t low = k.at > from ? k.at : from, high = k.at + k.n < from + n ? k.at + k.n : from + n;
     k.skip += low - k.at;
     k.n = high > low ? high - low : 0;
@@ -52,7 +50,7 @@ static void make_spans(param_store *s, param_unit *u, int index, bool counted) {
     for (int i = 0; i < s->n; i++) {
         if (s->item[i].mapped || s->item[i].unit != index) continue;
         for (int r = 0; r < s->item[i].split.runs; r++) {
-            vec_span k = cut(span_of(s, i, r), u->piece, u->piece_n);
+            vec_span k = param_cut_span(span_of(s, i, r), u->piece, u->piece_n);
             k.counted = k.counted && counted;
             if (k.n > 0) u->spans.item[u->spans.n++] = k;
         }

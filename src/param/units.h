@@ -92,6 +92,10 @@ typedef struct param_piece {
 } param_piece;
 param_piece param_piece_of(const param_store *s, int u);
 
+/* The elements of a span that lie in elements from .. from + n - 1; `at` then counts from there. n 0:
+ * none do. */
+vec_span param_cut_span(vec_span k, int64_t from, int64_t n);
+
 /* The spans of one parameter, counted from the beginning of the piece of its unit. */
 vec_spans param_spans_of(arena *a, const param_store *s, int index);
 

@@ -137,6 +137,14 @@ static void lay_out_others(plan *p) {
     p->region[REGION_OTHERS].bytes = at;
 }
 
+static void lay_out_states(plan *p) {
+    const plan_spec *s = &p->spec;
+    int64_t each = param_store_sizes(p->states).state_bytes, all = each * s->optim->n_states;
+    p->file_bytes = s->offload ? all : 0;
+    p->region[REGION_OPTIM].bytes =
+        s->offload ? offload_slot_bytes(each / (int64_t)sizeof(float), s->optim->n_states) : all;
+}
+
 static void lay_out(plan *p) {
     param_sizes ps = param_store_sizes(p->store);
     const plan_spec *s = &p->spec;
@@ -148,8 +156,7 @@ static void lay_out(plan *p) {
         p->region[REGION_GRADS].bytes = ps.grad_bytes;
         p->region[REGION_GRAD_PIECE].bytes = ps.grad_piece_bytes;
         p->states = optim_states(s->optim, p->memory, p->dev, p->store);
-        p->region[REGION_OPTIM].bytes =
-            param_store_sizes(p->states).state_bytes * s->optim->n_states;
+        lay_out_states(p);
     }
     if (s->snapshot)
         p->region[REGION_SNAPSHOT].bytes = ps.trained_master_bytes + p->region[REGION_OPTIM].bytes;
@@ -441,6 +448,10 @@ static void find_states(plan *p) {
         p->states ? param_store_sizes(p->states).state_bytes / (int64_t)sizeof(float) : 0;
     int64_t masters = sizes.trained_master_bytes / (int64_t)sizeof(float);
     p->snapshot_params = p->snapshot;
+    if (p->spec.offload) {
+        p->optim_slots = plan_region(p, REGION_OPTIM);
+        return;
+    }
     for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++) {
         p->optim_state[i] = (float *)plan_region(p, REGION_OPTIM) + i * states;
         if (p->snapshot) p->snapshot_state[i] = p->snapshot_params + masters + i * states;

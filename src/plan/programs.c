@@ -456,6 +456,7 @@ step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool redu
                         .micro_batches = micro_batches,
                         .frames = plan_frames(p),
                         .reduces = reduces,
+                        .fetches = p->spec.offload,
                         .tallies = p->spec.routing.tallies && has_experts(&p->spec.model),
                         .counts_first = p->spec.routing.balance == BALANCE_GLOBAL &&
                                         has_experts(&p->spec.model) &&

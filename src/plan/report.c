@@ -18,6 +18,10 @@ static int64_t segment_bytes(const plan *p) {
     return ranks > 1 && ranks <= MOST_RANKS_TOGETHER ? comm_segment_bytes(ranks) : 0;
 }
 
+int64_t plan_state_bytes(const plan *p) {
+    return p->file_bytes ? p->file_bytes : p->region[REGION_OPTIM].bytes;
+}
+
 int64_t plan_baseline_bytes(const plan *p) {
     int64_t host = 0;
     for (int i = 0; i < p->n_phases; i++)
@@ -221,6 +225,7 @@ static json_t *memory_json(const plan *p, int64_t limit_bytes) {
         "baseline_bytes", (json_int_t)plan_baseline_bytes(p), "fits", (int)fits(p, limit_bytes),
         "classes", classes_json(p));
     json_object_set_new(o, "snapshot_bytes", json_integer(p->region[REGION_SNAPSHOT].bytes));
+    if (p->file_bytes) json_object_set_new(o, "file_bytes", json_integer(p->file_bytes));
     if (!p->spec.train_B) return o;
     step_bytes step = bytes_of_step(p);
     json_object_set_new(o, "live_peak_bytes", json_integer(step.live_peak));
@@ -419,6 +424,7 @@ void plan_describe(const plan *p, strbuf *out) {
              param_grads_in_slots(p->store) ? IN_SLOTS : "");
     line(out, "gradients", grad_bytes(p), note);
     line(out, "optimizer state", p->region[REGION_OPTIM].bytes, s->optim ? s->optim->name : "");
+    if (p->file_bytes) line(out, "  beside it, in a file", p->file_bytes, "parallel.offload");
     if (s->snapshot)
         line(out, "snapshot", p->region[REGION_SNAPSHOT].bytes,
              "what is saved while training goes on; checkpoint.async=false does without");

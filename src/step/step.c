@@ -145,6 +145,7 @@ step_table step_build(arena *a, const step_parts *s) {
     step_table t = {.micro_batches = s->micro_batches};
     walk *w = walk_new(a, s, &t);
     walk_take_tallies(w, s->tallies);
+    if (s->fetches) step_append(a, &t, (step_entry){.action = STEP_FETCH});
     if (s->pipe)
         build_stage(a, w, &t, s);
     else

@@ -39,6 +39,7 @@
 #include "prog/prog.h"
 
 typedef enum step_action {
+    STEP_FETCH,     /* begin to read what the optimizer will want from its file */
     STEP_FILL,      /* write the inputs of a program for a micro-batch */
     STEP_FORWARD,   /* run ops first .. end - 1 of the program */
     STEP_PASS_ON,   /* copy the output of chunk `chunk` to the input of the next chunk */
@@ -101,6 +102,7 @@ typedef struct step_parts {
     int micro_batches;
     int frames;   /* micro-batches under way at a time, at most */
     bool reduces; /* several ranks have gradients, which must be summed */
+    bool fetches; /* the optimizer's state lies in a file (optim/offload.h) */
     bool tallies; /* the programs have routers, whose tallies are taken */
     /* A backward needs the tallies of the whole step (BALANCE_GLOBAL). Where not all micro-batches are
      * under way together, all go forward once to be counted, as far as the head, before the first

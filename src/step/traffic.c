@@ -132,6 +132,7 @@ void step_visit_calls(const step_caller *c, const step_entry *e) {
         case STEP_SEND:
         case STEP_RECEIVE: pass(c, e, e->action == STEP_SEND); break;
         case STEP_OPTIMIZER: update(c); break;
+        case STEP_FETCH:
         case STEP_FILL:
         case STEP_TALLY:
         case STEP_COUNTED:

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "op/clip.h"
+#include "optim/offload.h"
 #include "step/pipeline.h"
 #include "train/distill.h"
 #include "train/guard/suspects.h"
@@ -117,23 +118,31 @@ static optim_hyper hyper_of(const session *s, const step_result *r, const float 
                          .states = s->setup.plan->states};
 }
 
+static status update_unit(session *s, int unit, const optim_hyper *h, uint64_t *digest, err *e) {
+    const setup *u = &s->setup;
+    if (u->offload) return offload_update(u->offload, unit, s->stage.decay, h, digest, e);
+    optim_update(u->optim, u->dev, u->plan->store, unit, s->stage.decay, u->plan->optim_state, h,
+                 digest);
+    return ST_OK;
+}
+
 /* Updates the shards that this rank owns, unit by unit. Where other ranks need the weights, a unit
  * is gathered while the next one is updated. */
-static void update_units(session *s, step_result *r, const float *ahead) {
+static status update_units(session *s, step_result *r, const float *ahead, err *e) {
     optim_hyper h = hyper_of(s, r, ahead);
     bool sends = !param_weights_in_slots(s->setup.plan->store);
     int n = param_units(s->setup.plan->store);
     for (int u = 0; u < n; u++) {
         uint64_t digest = 0;
         if (param_unit_at(s->setup.plan->store, u)->frozen) continue;
-        s->setup.optim->update(s->setup.dev, s->setup.plan->store, u, s->stage.decay,
-                               s->setup.plan->optim_state, &h, r->has_digest ? &digest : NULL);
+        TRY(update_unit(s, u, &h, r->has_digest ? &digest : NULL, e));
         r->digest += digest;
         if (sends) peers_gather(&s->setup.peers, u);
     }
     int64_t sent = trace_now(s->trace);
     for (int u = 0; u < n && sends; u++) peers_gathered(&s->setup.peers, u);
     if (sends) trace_span(s->trace, sent, "wait for", "updated weights");
+    return ST_OK;
 }
 
 /* Waits for the device before a clock is read, so that the time is that of the work. */
@@ -204,7 +213,7 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
     if (r->finite && !skips) /* before the update, which sums the digest */
         routers_move_bias(&s->routers, u->plan->store, s->stage.now->train.router.bias_rate);
     if (ahead || (r->finite && !skips))
-        update_units(s, r, ahead);
+        TRY(update_units(s, r, ahead, e));
     else if (r->has_digest)
         r->digest = param_digest(u->plan->store);
     if (ahead) measure_and_judge(s, r, true);
@@ -492,6 +501,7 @@ static status run_entry(session *s, const step_source *from, const step_entry *t
     run.frame = t->frame;
     const routing_ports *io = &s->stage.routing;
     switch (t->action) {
+        case STEP_FETCH: offload_fetch(s->setup.offload); break;
         case STEP_FILL: return fill(s, from, t, times, r, e);
         case STEP_FORWARD: replay(s, t, &run, times); break;
         case STEP_BACKWARD:

@@ -51,7 +51,7 @@ static status begin_stage(session *s, err *e) {
     if (setup_leads(u)) events_patterns(s);
     if (s->at.step > 0) forget_losses(s, k);
     if (s->at.step > 0 && k->optim_base == s->at.step) {
-        setup_clear_optimizer(u);
+        TRY(setup_clear_optimizer(u, e));
         s->scale.skipped = 0;
     }
     if (u->c->stages.n) TRY(events_stage(s, e));

@@ -3,11 +3,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "io/hf/hf_weights.h"
 #include "op/gemm.h"
 #include "op/peak.h"
+#include "optim/offload.h"
 #include "data/order/prefetch.h"
 #include "run/folder.h"
 #include "train/batch.h"
@@ -527,7 +530,8 @@ static int64_t host_bytes(const course_stage *k, int64_t dp, int cp, const model
 bool setup_saves_on_the_way(const setup *u) {
     const config *c = u->c;
     bool by_steps = c->checkpoint.every > 0 && c->checkpoint.every < u->course->total_steps;
-    return c->checkpoint.async && (by_steps || c->checkpoint.every_minutes > 0);
+    return c->checkpoint.async && !c->parallel.offload &&
+           (by_steps || c->checkpoint.every_minutes > 0);
 }
 
 model_routing setup_routing(const config *c) {
@@ -579,6 +583,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                            host_bytes(k, dp, u->peers.m.size[MESH_CP], &u->models[stage]) +
                            u->tasks.host_bytes,
                        .fixed_grads = u->c->train.deterministic,
+                       .offload = u->c->parallel.offload == CONFIG_OFFLOAD_OPTIMIZER,
                        .snapshot = setup_saves_on_the_way(u) && u->peers.first_copy,
                        .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
                        .sequence_parallel = u->c->parallel.sp,
@@ -656,9 +661,22 @@ status setup_make_plan(setup *u, err *e) {
     return plan_check_fits(u->plan, u->c->train.memory_limit, e);
 }
 
+/* The file of the optimizer's state, one for each rank. */
+static status open_offload(setup *u, err *e) {
+    const config *c = u->c;
+    const char *dir = c->parallel.offload_to ? c->parallel.offload_to : c->run ? c->run : ".";
+    if (!u->plan->spec.offload) return ST_OK;
+    TRY(file_make_dirs(dir, e));
+    char *path = arena_printf(u->a, "%s/.offload-%d-%ld-%016llx", dir, peers_rank(&u->peers),
+                              (long)getpid(), (unsigned long long)u->attempt);
+    return offload_open(&u->offload, u->optim, u->plan->store, u->dev, u->plan->optim_slots, path,
+                        e);
+}
+
 status setup_commit(setup *u, err *e) {
     if (u->c->train.deterministic) gemm_use_own(u->dev);
     TRY(plan_commit(u->plan, e));
+    TRY(open_offload(u, e));
     u->peak_flops = peak_flops(u->dev, u->plan->spec.compute);
     peers_bind(&u->peers, u->a, u->plan->store);
     return ST_OK;
@@ -703,16 +721,19 @@ status setup_digest(setup *u, uint64_t *digest, err *e) {
     return peers_digest(&u->peers, digest, e);
 }
 
-void setup_clear_optimizer(const setup *u) {
+status setup_clear_optimizer(const setup *u, err *e) {
+    if (u->offload) return offload_clear(u->offload, e);
     size_t bytes = (size_t)param_store_sizes(u->plan->states).state_bytes;
     for (int i = 0; i < u->optim->n_states; i++)
         dev_fill(u->dev, u->plan->optim_state[i], 0, bytes);
+    return ST_OK;
 }
 
 void setup_close(setup *u) {
     peers_settle(&u->peers);
     evaluation_close(u);
     lessons_close(u);
+    offload_close(u->offload);
     for (int i = 0; u->prompts && i < u->c->sample.prompts.n; i++) tok_ids_free(&u->prompts[i]);
     plan_free(u->plan);
     lora_close(&u->lora);

@@ -43,6 +43,7 @@ typedef struct setup {
     lora lora;            /* what a run of adapters has beside */
     plan *plan;
     const optim_class *optim;
+    struct offload *offload; /* where its state lies; NULL: in the plan's memory */
     const objective *objective;
     plan_other reference; /* the reference model, if the objective has one */
     bool knows_reference; /* what it says is computed before training: it is not in the plan */
@@ -79,7 +80,7 @@ status setup_make_reference(const setup *u, param_store *store, const model_conf
 /* The same for the reference of the plan, if that has one. */
 status setup_load_reference(const setup *u, const model_config *initial, err *e) ATH_MUST_USE;
 /* Sets the optimizer's state to that before the first step. */
-void setup_clear_optimizer(const setup *u);
+status setup_clear_optimizer(const setup *u, err *e) ATH_MUST_USE;
 /* The weights' digest, the same on all ranks. */
 status setup_digest(setup *u, uint64_t *digest, err *e) ATH_MUST_USE;
 

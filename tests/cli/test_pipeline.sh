@@ -33,7 +33,7 @@ as_one() {
 # ---- schedules, ZeRO; embedding and head are one tensor, which two stages have ----
 train_on 0 1 run=one
 for layout in "2 parallel.pp=2" "4 parallel.pp=4 $afab" "2 parallel.pp=2 $interleaved" "3 parallel.pp=3 train.recompute=full" \
-    "4 parallel.pp=2 parallel.zero=1 $interleaved" "4 parallel.pp=2 parallel.zero=2" "4 parallel.pp=2 parallel.zero=3" \
+    "4 parallel.pp=2 parallel.zero=1 $interleaved" "4 parallel.pp=2 parallel.zero=2" "4 parallel.pp=2 parallel.zero=3" "4 parallel.pp=2 $afab parallel.zero=2" "4 parallel.pp=2 $afab parallel.zero=3" \
     "6 parallel.pp=3 $afab parallel.zero=1 train.global_batch_size=8" "4 parallel.pp=2 train.recompute=selective" \
     "4 parallel.pp=4 $h1 train.recompute=full" "4 parallel.pp=2 $h1 parallel.zero=1" "4 parallel.pp=2 $vee parallel.zero=1" \
     "2 parallel.pp=2 $vee train.recompute=selective"; do

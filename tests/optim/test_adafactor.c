@@ -122,8 +122,8 @@ static void train(lab *l, const json_t *options) {
         uint64_t digest = 0;
         fill_grad(l, step);
         optim_hyper h = hyper_of(l, options, step);
-        optim_find("adafactor")
-            ->update(l->dev, l->s, 0, l->decay, &l->state, &h, step % 2 ? &digest : NULL);
+        optim_update(optim_find("adafactor"), l->dev, l->s, 0, l->decay, &l->state, &h,
+                     step % 2 ? &digest : NULL);
         dev_sync(l->dev);
         assert_true(digest == (step % 2 ? param_digest(l->s) : 0));
     }
@@ -215,11 +215,11 @@ static void test_states(void **state) {
     optim_hyper h = hyper_of(&l, none, 1);
     h.grad_scale_at = &scale;
     fill_grad(&l, 1);
-    optim_find("adafactor")->update(l.dev, l.s, 0, l.decay, &l.state, &h, NULL);
+    optim_update(optim_find("adafactor"), l.dev, l.s, 0, l.decay, &l.state, &h, NULL);
     dev_sync(l.dev);
     assert_true(param_digest(l.s) == before && l.state[0] == 0);
     scale = 1;
-    optim_find("adafactor")->update(l.dev, l.s, 0, l.decay, &l.state, &h, NULL);
+    optim_update(optim_find("adafactor"), l.dev, l.s, 0, l.decay, &l.state, &h, NULL);
     dev_sync(l.dev);
     assert_true(param_digest(l.s) != before && l.state[0] > 0);
     json_decref(none);

@@ -117,7 +117,8 @@ static void run(dtype compute) {
                          .step = step,
                          .grad_scale = (float)clip_factor(norm, 1.0)};
         uint64_t digest = 0;
-        optim_find("adamw")->update(l.dev, l.s, 0, l.decay, l.state, &h, step % 2 ? &digest : NULL);
+        optim_update(optim_find("adamw"), l.dev, l.s, 0, l.decay, l.state, &h,
+                     step % 2 ? &digest : NULL);
         assert_true(digest == (step % 2 ? param_digest(l.s) : 0));
         for (int i = 0; i < param_count(l.s); i++) formula(&l, i, &h);
     }
@@ -159,7 +160,7 @@ static void test_decay_mask(void **state) {
                      .weight_decay = 0.5,
                      .step = 1,
                      .grad_scale = 1};
-    optim_find("adamw")->update(l.dev, l.s, 0, l.decay, l.state, &h, NULL);
+    optim_update(optim_find("adamw"), l.dev, l.s, 0, l.decay, l.state, &h, NULL);
     for (int i = 0; i < 4; i++) {
         const param *q = param_at(l.s, i);
         for (int64_t k = q->offset; k < q->offset + param_elems(q); k++)

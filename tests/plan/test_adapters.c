@@ -83,7 +83,7 @@ static void update(const lab *l, int64_t step) {
     optim_decay_mask(s, NULL, 0, decay);
     for (int u = 0; u < param_units(s); u++)
         if (!param_unit_at(s, u)->frozen)
-            l->p->spec.optim->update(l->dev, s, u, decay, l->p->optim_state, &h, NULL);
+            optim_update(l->p->spec.optim, l->dev, s, u, decay, l->p->optim_state, &h, NULL);
 }
 
 static uint64_t frozen_digest(const param_store *s) {

@@ -147,8 +147,8 @@ static outcome train(const model_case *c, dtype compute, const way *w) {
                          .eps = 1e-8,
                          .step = step + 1,
                          .grad_scale = (float)clip_factor(r.norm[step], 1.0)};
-        l.p->spec.optim->update(l.dev, l.p->store, 0, l.decay, l.p->optim_state, &h,
-                                &r.digest[step]);
+        optim_update(l.p->spec.optim, l.dev, l.p->store, 0, l.decay, l.p->optim_state, &h,
+                     &r.digest[step]);
     }
     assert_false(l.overflow);
     lab_close(&l);

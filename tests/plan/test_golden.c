@@ -286,7 +286,7 @@ static double curve_distance(const char *name, dtype compute) {
                          .weight_decay = 0.1,
                          .step = k + 1,
                          .grad_scale = (float)(clip_factor(norm, 1.0) / g.loss_scale)};
-        optim_find("adamw")->update(g.dev, g.p->store, 0, decay, g.p->optim_state, &h, NULL);
+        optim_update(optim_find("adamw"), g.dev, g.p->store, 0, decay, g.p->optim_state, &h, NULL);
         golden_wait(&g); /* `decay` is read until then */
     }
     json_decref(curve);

@@ -93,7 +93,7 @@ static void update(const lab *l, int64_t step) {
     for (int i = 0; i < param_count(s); i++) decay[i] = true;
     for (int u = 0; u < param_units(s); u++)
         if (!param_unit_at(s, u)->frozen)
-            l->p->spec.optim->update(l->dev, s, u, decay, l->p->optim_state, &h, NULL);
+            optim_update(l->p->spec.optim, l->dev, s, u, decay, l->p->optim_state, &h, NULL);
     dev_sync(l->dev);
 }
 

@@ -371,6 +371,19 @@ static void test_micro_batch(void **state) {
     assert_int_equal(config_micro_batch(c, 1), 6);
     assert_int_equal(config_micro_batch(c, 4), 3);
     config_free(c);
+    c = must_load("train: {global_batch_size: 64}\n", "parallel.pp=2", NULL);
+    assert_int_equal(config_micro_batch(c, 1), 8);
+    assert_int_equal(config_micro_batch(c, 2), 4); /* eight micro-batches */
+    assert_int_equal(config_micro_batch(c, 16), 1);
+    config_free(c);
+    c = must_load(
+        "train: {global_batch_size: 36}\nparallel: {pp: 2, virtual: 2, pp_schedule: interleaved}\n",
+        NULL, NULL);
+    assert_int_equal(config_micro_batch(c, 1), 3); /* twelve: 4 would make nine, no multiple of 2 */
+    config_free(c);
+    c = must_load("train: {global_batch_size: 16, objective: dpo}\n", "parallel.pp=4", NULL);
+    assert_int_equal(config_micro_batch(c, 1), 2); /* a pair */
+    config_free(c);
 }
 
 /* Every key of the resolved config has a schema property, every schema property is a key, and

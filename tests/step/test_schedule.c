@@ -134,10 +134,11 @@ static void test_kept(void **state) {
             assert_int_equal(one.stage[i].kept, P - i);
             assert_in_range(h1.stage[i].kept, 1, P);
             if (v.stage[i].kept > most_v) most_v = v.stage[i].kept;
+            /* of half a stage each: 2 (P - 1 - s) + (v - 1) P + 1 (Narayanan et al. 2021), so stage 0 has
+             * (1 + (P - 1) / (P v)) times those of 1f1b */
+            assert_int_equal(inter.stage[i].kept, 2 * (P - 1 - i) + P + 1);
         }
         assert_int_equal(most_v, 2 * P); /* halves: as much as 1f1b */
-        /* of half a stage each: (1 + (P - 1) / (P v)) times those of 1f1b */
-        assert_int_equal(inter.stage[0].kept, 2 * P + P - 1);
         arena_reset(a);
     }
 }

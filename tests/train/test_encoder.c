@@ -455,7 +455,7 @@ static double curve_distance(const char *folder, const json_t *curve, dtype comp
                          .weight_decay = 0.1,
                          .step = k + 1,
                          .grad_scale = (float)(clip_factor(norm, 1.0) / scale)};
-        optim_find("adamw")->update(l.dev, l.p->store, 0, decay, l.p->optim_state, &h, NULL);
+        optim_update(optim_find("adamw"), l.dev, l.p->store, 0, decay, l.p->optim_state, &h, NULL);
         dev_sync(l.dev);
     }
     pair_lab_close(&l);

@@ -120,8 +120,8 @@ held_array held_states(const param_store *s, float *first) {
 }
 
 /* The first element of the piece of the parameter's unit. */
-static float *unit_at(const held_array *a, const param_piece *k) {
-    return a->first + (a->is_state ? k->state : k->master - param_master(a->store));
+static int64_t unit_at(const held_array *a, const param_piece *k) {
+    return a->is_state ? k->state : k->master - param_master(a->store);
 }
 
 held_piece held_piece_of(const held_array *a, int i) {
@@ -135,18 +135,43 @@ held_piece held_piece_of(const held_array *a, int i) {
               param_at(a->store, i)->name);
         h.n += s->n;
     }
-    if (h.n > 0) h.at = unit_at(a, &k) + h.first;
+    if (h.n > 0) h.index = unit_at(a, &k) + h.first;
     return h;
 }
 
-const float *held_look(const held_array *a, const held_piece *h, dev_room *room) {
-    return a->dev ? dev_look(a->dev, h->at, sizeof(float) * (size_t)h->n, room) : h->at;
+static size_t bytes_of(const held_piece *h) {
+    return sizeof(float) * (size_t)h->n;
+}
+
+/* Of an array in a file: memory of the host for the piece. */
+static float *room_for(const held_piece *h, dev_room *room) {
+    if (room->bytes < bytes_of(h)) {
+        dev_room_free(room);
+        *room = (dev_room){xmalloc(bytes_of(h)), bytes_of(h)};
+    }
+    return room->host;
+}
+
+status held_look(const held_array *a, const held_piece *h, dev_room *room, const float **host,
+                 err *e) {
+    if (a->file) {
+        float *to = room_for(h, room);
+        *host = to;
+        return offload_read(a->file, a->number, h->index, to, h->n, e);
+    }
+    const float *at = a->first + h->index;
+    *host = a->dev ? dev_look(a->dev, at, bytes_of(h), room) : at;
+    return ST_OK;
 }
 
 float *held_borrow(const held_array *a, const held_piece *h, dev_room *room) {
-    return a->dev ? dev_borrow(a->dev, h->at, sizeof(float) * (size_t)h->n, false, room) : h->at;
+    if (a->file) return room_for(h, room);
+    float *at = a->first + h->index;
+    return a->dev ? dev_borrow(a->dev, at, bytes_of(h), false, room) : at;
 }
 
-void held_put_back(const held_array *a, const held_piece *h, const float *host) {
-    if (a->dev) dev_put_back(a->dev, h->at, host, sizeof(float) * (size_t)h->n);
+status held_put_back(const held_array *a, const held_piece *h, const float *host, err *e) {
+    if (a->file) return offload_write(a->file, a->number, h->index, host, h->n, e);
+    if (a->dev) dev_put_back(a->dev, a->first + h->index, host, bytes_of(h));
+    return ST_OK;
 }

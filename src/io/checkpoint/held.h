@@ -8,6 +8,7 @@
 #define IO_HELD_H
 
 #include "io/safetensors/safetensors.h"
+#include "optim/offload.h"
 #include "param/units.h"
 
 /* How the tensors of a file lie. */
@@ -40,10 +41,12 @@ status held_walk(const param *p, const vec_span *k, hf_order order, held_fn fn, 
 /* One array that a store laid out: fp32 master weights, or one state of the optimizer. */
 typedef struct held_array {
     const param_store *store;
-    float *first;  /* element 0 */
-    bool is_state; /* laid out as optimizer state is */
-    int only;      /* above 0: of the parameters, number only - 1 of the whole model alone */
-    dev *dev;      /* where it lies; NULL: in the host's memory, as a snapshot does */
+    float *first;         /* element 0 */
+    bool is_state;        /* laid out as optimizer state is */
+    int only;             /* above 0: of the parameters, number only - 1 of the whole model alone */
+    dev *dev;             /* where it lies; NULL: in the host's memory, as a snapshot does */
+    struct offload *file; /* it lies there instead, as state `number`; NULL: in memory */
+    int number;
 } held_array;
 /* The store's own masters; optimizer state beside them. */
 held_array held_masters(const param_store *s);
@@ -55,15 +58,17 @@ typedef struct held_piece {
     const vec_span *span;
     int n_spans;
     int64_t first, n; /* elements first .. first + n - 1, in the numbering of the spans' `at` */
-    float *at;        /* address of element `first`, on the array's device */
+    int64_t index;    /* of element `first`, in the array */
 } held_piece;
 held_piece held_piece_of(const held_array *a, int i);
 
 /* Makes the piece available to the host, beginning with element `first`: held_look for reading;
  * held_borrow for writing all of it, followed by held_put_back. `room` as in dev.h: memory for a copy
  * where the host cannot reach the device's memory. */
-const float *held_look(const held_array *a, const held_piece *h, dev_room *room);
+status held_look(const held_array *a, const held_piece *h, dev_room *room, const float **host,
+                 err *e) ATH_MUST_USE;
 float *held_borrow(const held_array *a, const held_piece *h, dev_room *room);
-void held_put_back(const held_array *a, const held_piece *h, const float *host);
+status held_put_back(const held_array *a, const held_piece *h, const float *host,
+                     err *e) ATH_MUST_USE;
 
 #endif

@@ -268,8 +268,7 @@ static status load_rest(const gguf_model *m, const held_array *a, int i, dev_roo
     } else {
         TRY(read_whole(m, p, host, e));
     }
-    held_put_back(a, &h, host);
-    return ST_OK;
+    return held_put_back(a, &h, host, e);
 }
 
 status gguf_model_load_rest(const gguf_model *m, const param_store *s, err *e) {

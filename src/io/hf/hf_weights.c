@@ -417,8 +417,7 @@ static status fill_held(const held_array *a, int i, const hf_weight *w, hf_order
     filling f = {w, held_borrow(a, &h, room), h.first};
     for (int k = 0; k < h.n_spans; k++)
         TRY(held_walk(param_at(a->store, i), &h.span[k], order, fill_run, &f, e));
-    held_put_back(a, &h, f.host);
-    return ST_OK;
+    return held_put_back(a, &h, f.host, e);
 }
 
 hf_order hf_order_of(const char *dir) {
@@ -701,7 +700,8 @@ static status write_param(file_patch *out, const held_array *a, int i, uint64_t 
                           hf_order order, dev_room *room, err *e) {
     held_piece h = held_piece_of(a, i);
     if (!counts_any(&h)) return ST_OK;
-    writing w = {out, at, dt, held_look(a, &h, room), h.first};
+    writing w = {out, at, dt, NULL, h.first};
+    TRY(held_look(a, &h, room, &w.host, e));
     for (int k = 0; k < h.n_spans; k++)
         if (h.span[k].counted)
             TRY(held_walk(param_at(a->store, i), &h.span[k], order, write_run, &w, e));

@@ -122,8 +122,7 @@ double clock_update_bytes(const plan *p) {
     else if (p->spec.sharing.zero) /* of flat ones, the piece */
         grads *= (double)param_store_sizes(p->store).piece_elems /
                  (double)param_store_sizes(p->store).flat_elems;
-    return 2 * grads +
-           2.0 * (double)(p->region[REGION_PARAMS].bytes + p->region[REGION_OPTIM].bytes) +
+    return 2 * grads + 2.0 * (double)(p->region[REGION_PARAMS].bytes + plan_state_bytes(p)) +
            (double)p->region[REGION_WORK].bytes;
 }
 

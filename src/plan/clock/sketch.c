@@ -2,6 +2,7 @@
 #include "plan/clock/sketch.h"
 
 #include "op/collective.h"
+#include "optim/offload.h"
 
 /* ---- layers ---- */
 
@@ -193,7 +194,10 @@ static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     double masters = 4 * g->elems / (narrow || l->zero == 3 ? shards : 1);
     double work = !narrow ? 0 : l->zero == 3 ? 2 * (g->elems / shards + slots) : 2 * g->elems;
     double grads = 4 * (l->zero >= 2 ? g->elems / shards + slots : g->elems);
-    double states = 4.0 * (s->spec.optim ? s->spec.optim->n_states : 0) * g->elems / shards;
+    int n_states = s->spec.optim ? s->spec.optim->n_states : 0;
+    double states = 4.0 * n_states * g->elems / shards;
+    if (s->spec.offload)
+        states = (double)offload_slot_bytes((int64_t)(g->elems / shards), n_states);
     double saved = t->r->kept * (g->saved / l->chunks_of_stage * kept);
     return masters + work + grads + states + saved + g->scratch + t->r->extra_bytes;
 }

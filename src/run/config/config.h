@@ -49,6 +49,9 @@
 #define CONFIG_SET_REDUCE_DTYPE(W)                                                                 \
     W(CONFIG_REDUCE_FP32, "fp32")                                                                  \
     W(CONFIG_REDUCE_BF16, "bf16")
+#define CONFIG_SET_OFFLOAD(W)                                                                      \
+    W(CONFIG_OFFLOAD_NONE, "none")                                                                 \
+    W(CONFIG_OFFLOAD_OPTIMIZER, "optimizer")
 #define CONFIG_SET_OBJECTIVE(W)                                                                    \
     W(CONFIG_OBJECTIVE_LM, "lm")                                                                   \
     W(CONFIG_OBJECTIVE_SFT, "sft")                                                                 \
@@ -85,6 +88,7 @@ typedef enum config_device { CONFIG_SET_DEVICE(LIST_ENUMERATOR) } config_device;
 typedef enum config_precision { CONFIG_SET_PRECISION(LIST_ENUMERATOR) } config_precision;
 typedef enum config_arithmetic { CONFIG_SET_ARITHMETIC(LIST_ENUMERATOR) } config_arithmetic;
 typedef enum config_reduce { CONFIG_SET_REDUCE_DTYPE(LIST_ENUMERATOR) } config_reduce;
+typedef enum config_offload { CONFIG_SET_OFFLOAD(LIST_ENUMERATOR) } config_offload;
 typedef enum config_objective { CONFIG_SET_OBJECTIVE(LIST_ENUMERATOR) } config_objective;
 typedef enum config_train_embeddings {
     CONFIG_SET_TRAIN_EMBEDDINGS(LIST_ENUMERATOR)

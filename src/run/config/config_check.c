@@ -115,6 +115,13 @@ status config_check_train(const config *c, err *e) {
 /* An optimizer that sums over rows and columns needs them whole. */
 static status check_optimizer(const config *c, err *e) {
     const optim_class *o = optim_at(c->optim.name);
+    if (o->declare_states && c->parallel.offload) {
+        config_error(
+            c, e, "parallel.offload",
+            "the state of %s is smaller than a thousandth of that of adamw, and updated as a whole",
+            o->name);
+        return err_hint(e, "parallel.offload=none");
+    }
     if (!o->declare_states || (c->parallel.zero == 0 && c->parallel.tp == 1)) return ST_OK;
     const char *path = c->parallel.zero ? "parallel.zero" : "parallel.tp";
     config_error(c, e, path,
@@ -150,6 +157,8 @@ static status check_pipeline(const config *c, err *e) {
         [CONFIG_PP_ZB_H1] = "begins a backward before that of another micro-batch is complete",
         [CONFIG_PP_ZB_V] = "begins a backward before that of another micro-batch is complete"};
     int kind = c->parallel.pp_schedule;
+    bool completes = /* all gradients of a micro-batch before those of the next one */
+        kind == CONFIG_PP_1F1B || (kind == CONFIG_PP_AFAB && c->parallel.pp > 1);
     bool staged = kind != CONFIG_PP_AFAB && kind != CONFIG_PP_1F1B;
     if (staged && c->parallel.pp == 1) {
         config_error(c, e, "parallel.pp",
@@ -158,7 +167,7 @@ static status check_pipeline(const config *c, err *e) {
         return err_hint(e, "parallel.pp=2, or parallel.pp_schedule=1f1b");
     }
     if (c->parallel.pp > 1) TRY(check_chunks(c, names[kind], e));
-    if (kind == CONFIG_PP_1F1B || c->parallel.zero < 2) return ST_OK;
+    if (completes || c->parallel.zero < 2) return ST_OK;
     config_error(c, e, "parallel.pp_schedule", "%s %s, zero %ld sends them on after each",
                  names[kind], why[kind], (long)c->parallel.zero);
     return err_hint(e, "parallel.pp_schedule=1f1b, or parallel.zero=1");
@@ -203,12 +212,24 @@ static int64_t common_divisor(int64_t a, int64_t b) {
     return a;
 }
 
+/* With four micro-batches for each stage a pipeline waits less than a quarter of the time in which it
+ * works. Interleaved stages take them in groups. */
+static bool suits_stages(const config *c, int64_t micro_batches) {
+    int64_t pp = c->parallel.pp;
+    bool grouped = c->parallel.pp_schedule == CONFIG_PP_INTERLEAVED;
+    return pp == 1 || (micro_batches >= 4 * pp && (!grouped || micro_batches % pp == 0));
+}
+
 int64_t config_micro_batch(const config *c, int64_t dp) {
     if (c->train.micro_batch_size != CONFIG_AUTO) return c->train.micro_batch_size;
     int64_t batch = common_divisor(c->train.global_batch_size, c->train.batch_ramp.start);
     batch = common_divisor(batch, c->train.batch_ramp.increment);
     int64_t share = dp > 0 && batch >= dp ? batch / dp : 1;
+    bool single = c->train.objective == CONFIG_OBJECTIVE_LM ||
+                  c->train.objective == CONFIG_OBJECTIVE_SFT ||
+                  c->train.objective == CONFIG_OBJECTIVE_CLASSIFY;
+    int64_t least = single || share % 2 ? 1 : 2; /* other samples are pairs */
     int64_t micro = share < 8 ? share : 8;
-    while (share % micro) micro--;
+    while (share % micro || (micro > least && !suits_stages(c, share / micro))) micro--;
     return micro;
 }

@@ -94,9 +94,8 @@ static void add_part(bench_profile *p, const char *name, bench_class class, benc
  * and states. */
 static void add_optimizer(bench_profile *p, const plan *pl, const step_times *times) {
     double grads = (double)pl->region[REGION_GRADS].bytes;
-    double moved =
-        grads + 2.0 * (double)(pl->region[REGION_PARAMS].bytes + pl->region[REGION_OPTIM].bytes) +
-        (double)pl->region[REGION_WORK].bytes;
+    double moved = grads + 2.0 * (double)(pl->region[REGION_PARAMS].bytes + plan_state_bytes(pl)) +
+                   (double)pl->region[REGION_WORK].bytes;
     double steps = (double)p->steps * 1e9;
     add_part(p, "gradient norm", BENCH_OPTIMIZER, BENCH_UPDATE, (double)times->norm_ns / steps,
              grads);

@@ -90,7 +90,8 @@ static bool weights_are_bad(const param_store *ps, finding *f) {
     bool bad = false;
     for (int i = 0; i < param_count(ps) && !bad; i++) {
         held_piece h = held_piece_of(&masters, i);
-        const float *x = h.n > 0 ? held_look(&masters, &h, &room) : NULL;
+        const float *x = NULL;
+        if (h.n > 0 && held_look(&masters, &h, &room, &x, NULL) != ST_OK) break;
         for (int k = 0; k < h.n_spans && !bad; k++)
             bad = span_is_bad(&h.span[k], x + (h.span[k].at - h.first), param_at(ps, i), f);
     }

@@ -75,6 +75,7 @@ static void shorten(config *c, int batch) {
     c->train.global_batch_size = batch * c->train.micro_batch_size;
     c->train.digest_every = 1;
     c->train.threads = 1;
+    c->parallel.offload = CONFIG_OFFLOAD_NONE; /* it computes the same */
 }
 
 static status read_model(const layout_trial *t, arena *a, model_config *mc, err *e) {
@@ -268,7 +269,9 @@ static status own_config(config **out, const rank_job *j, err *e) {
     c->parallel.ep = j->l->ep > 1 ? j->l->ep : 1;
     if (j->l->at_once) c->parallel.ep_load = j->l->ep; /* all rows of a rank may go to one other */
     set_stages(c, j->l);
-    if (c->parallel.zero >= 2) c->parallel.pp_schedule = CONFIG_PP_1F1B; /* no other can be */
+    bool afab = j->l->pp > 1 && j->l->schedule == CONFIG_PP_AFAB;
+    if (c->parallel.zero >= 2 && !afab)
+        c->parallel.pp_schedule = CONFIG_PP_1F1B; /* no other can be */
     c->train.recompute = j->l->recompute;
     c->train.deterministic = !j->way->ordinary;
     if (j->way->ordinary && j->l->pp <= 1 && !j->t->pools)

@@ -91,6 +91,14 @@ static void keep_teaching(save_job *j, const teaching *t) {
     memcpy(j->end.id, t->end.id, sizeof *t->end.id * (size_t)t->end.n);
 }
 
+/* Of the optimizer, where it lies. */
+static held_array state_array(const setup *u, int i) {
+    held_array a = held_states(u->plan->states, u->plan->optim_state[i]);
+    a.file = u->offload;
+    a.number = i;
+    return a;
+}
+
 static save_job *job_new(session *s, uint64_t digest) {
     setup *u = &s->setup;
     arena *mem = arena_new("checkpoint");
@@ -117,8 +125,7 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
     keep_teaching(j, &s->stage.chat);
-    for (int i = 0; i < u->optim->n_states; i++)
-        j->states[i] = held_states(u->plan->states, u->plan->optim_state[i]);
+    for (int i = 0; i < u->optim->n_states; i++) j->states[i] = state_array(u, i);
     return j;
 }
 
@@ -326,7 +333,7 @@ static status read_states(session *s, const char *dir, err *e) {
     status st = ST_OK;
     for (int k = 0; k < u->optim->n_states && st == ST_OK; k++) {
         char *prefix = arena_printf(u->a, "%s.", u->optim->state_names[k]);
-        held_array state = held_states(u->plan->states, u->plan->optim_state[k]);
+        held_array state = state_array(u, k);
         st = hf_read_array(&state, r, prefix, HF_MEMORY, e);
     }
     st_close(r);
@@ -397,9 +404,9 @@ static void note_skipped(void *ctx, const char *dir, const err *why) {
     events_damaged(ctx, dir, why);
 }
 
-static void clear_state(session *s) {
-    setup_clear_optimizer(&s->setup);
+static status clear_state(session *s, err *e) {
     s->at = cursor_start();
+    return setup_clear_optimizer(&s->setup, e);
 }
 
 /* The newest good checkpoint, as rank 0 finds it. NULL: there is none. */
@@ -428,7 +435,7 @@ status state_load_newest(session *s, err *e) {
     char *newest;
     TRY(find_newest(s, &newest, e));
     if (newest) return load(s, nearest(s, newest), e);
-    if (s->at.step > 0) clear_state(s); /* gone back to the beginning */
+    if (s->at.step > 0) TRY(clear_state(s, e)); /* gone back to the beginning */
     watch_restart(&s->watch);
     loss_scale_init(&s->scale, s->setup.c);
     return setup_make_weights(&s->setup, s->setup.plan->store, &s->setup.models[0], e);
