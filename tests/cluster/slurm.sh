@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# A real Slurm of one node on this machine: the sample scripts of docs/slurm train, are told to stop, lose a rank and
+# a job step, go back to the queue and finish with what an undisturbed run computes.
+# $1 is the program; ONLY=node.sbatch takes one of the scripts. Root, and the packages of `make deps-cluster`.
+. "$(dirname "$0")/lib.sh"
+need "$1" slurmctld slurmd sbatch munged mungekey
+enter "$0" "$@"
+. "$PWD/tests/cli/lib.sh"
+. "$root/tests/cli/ranks.sh"
+
+# ---- the cluster ----
+
+start_cluster() {
+    hostname node
+    ip link set lo up
+    ip link add name net type bridge
+    ip addr add 10.99.0.1/24 dev net
+    ip link set net up
+    printf '127.0.0.1 localhost\n10.99.0.1 node\n' >hosts
+    mount --bind hosts /etc/hosts
+    mount -t tmpfs none /dev/shm
+    mkdir state spool logs
+    chmod 755 . # munged wants folders that nobody else may write to
+    mungekey -c -k "$work/munge.key"
+    munged --force --socket="$work/munge.socket" --key-file="$work/munge.key" --pid-file="$work/munge.pid" \
+        --seed-file="$work/munge.seed" --log-file="$work/logs/munged" 2>logs/munged.err
+    cat >slurm.conf <<CONF
+ClusterName=athanor
+SlurmctldHost=node
+AuthType=auth/munge
+AuthInfo=socket=$work/munge.socket
+SlurmUser=root
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd.pid
+SlurmctldLogFile=$work/logs/slurmctld
+SlurmdLogFile=$work/logs/slurmd
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+JobAcctGatherType=jobacct_gather/none
+ReturnToService=2
+SlurmdTimeout=10
+BatchStartTimeout=1
+SlurmdParameters=config_overrides
+NodeName=node CPUs=2 State=UNKNOWN
+PartitionName=p Nodes=node Default=YES MaxTime=INFINITE State=UP
+CONF
+    export SLURM_CONF=$work/slurm.conf
+    slurmctld
+    slurmd
+    await node_is_idle || { sinfo; tail -n 20 logs/*; fail "the node does not come up"; finish; }
+}
+node_is_idle() { [ "$(sinfo -h -o %t 2>/dev/null)" = idle ]; }
+
+# ---- jobs ----
+
+# stop WHY: what comes next would only wait for what does not come.
+stop() {
+    cp "${last#*, }.log" out
+    echo "state: $(state)"
+    tail -n 15 logs/* >err 2>&1
+    fail "$1"
+    finish
+}
+
+# submit SCRIPT RUN: sets `job`.
+submit() {
+    local size=(--nodes=1 --ntasks-per-node=2 --cpus-per-task=1)
+    [ "$1" = nodes.sbatch ] || size=(--cpus-per-task=2)
+    last="$1, $2"
+    job=$(sbatch --parsable --output="$work/$2.log" "${size[@]}" "$root/docs/slurm/$1" d.yaml run="$2" $keys) ||
+        fail "sbatch refuses it"
+}
+state() { scontrol show job "$job" | sed -n 's/.*JobState=\([A-Z]*\).*/\1/p'; }
+is() { [[ " $1 " == *" $(state) "* ]]; }
+restarts() { scontrol show job "$job" | sed -n 's/.*Restarts=\([0-9]*\).*/\1/p'; }
+# await_restart N: the job is back in the queue for the Nth time. Slurm would let it wait there for two minutes; here
+# only until its last start is tidied up.
+has_restarts() { [ "$(restarts)" = "$1" ]; }
+await_restart() {
+    await has_restarts "$1" || stop "it does not go back to the queue"
+    await node_is_idle
+    sleep 4
+    is PENDING && scontrol update job="$job" StartTime=now
+}
+await_done() {
+    await is "COMPLETED FAILED CANCELLED NODE_FAIL"
+    [ "$(state)" = COMPLETED ] || stop "it ends as $(state)"
+}
+await_step_beyond() { await is_beyond "$@" || stop "$1 does not come to step $2"; }
+# steps_after RUN N: it has logged a step beyond the Nth.
+last_step() { event step "$1/metrics.jsonl" 2>/dev/null | tail -n 1 | grep -o '"step": [0-9]*' | sed 's/.* //'; }
+is_beyond() { local n; n=$(last_step "$1"); [ "${n:-0}" -gt "$2" ]; }
+# process_of NAME WORD: the last process of that name whose command line has the word. Ranks begin after their launcher.
+process_of() {
+    local p
+    for p in /proc/[0-9]*; do
+        [ "$(cat "$p/comm" 2>/dev/null)" = "$1" ] && grep -q -- "$2" "$p/cmdline" 2>/dev/null && echo "${p#/proc/}"
+    done | sort -n | tail -n 1
+}
+
+# kill_tree PROCESS: it, and what it has started: what becomes of a job step when its control group is killed.
+kill_tree() {
+    local child children
+    children=$(cat /proc/"$1"/task/*/children)
+    kill -9 "$1"
+    for child in $children; do kill_tree "$child"; done
+}
+
+# ---- the runs ----
+
+start_cluster
+export OMP_NUM_THREADS=1 ATHANOR_RANKS=2 ATHANOR_LINK=5000,0 # slow enough to be met in mid run
+make_data
+write_ranks_config d.yaml
+keys="train.steps=120 checkpoint.every=10 eval.every=40 sample.every=0 parallel.zero=1"
+mkdir bin
+ln -s "$athanor" bin/athanor
+export PATH=$work/bin:$PATH
+ATHANOR_LINK=0,0 expect 0 launch --ranks 2 -- train d.yaml run=want $keys
+results 'step|valid' want >want.steps
+same() {
+    await_done "$1"
+    [ "$(event start "$1/metrics.jsonl" | wc -l)" = 2 ] || fail "it was not started twice"
+    event start "$1/metrics.jsonl" | tail -n 1 | grep -q '"step": 0,' && fail "it began anew"
+    results 'step|valid' "$1" | cmp -s want.steps - || fail "it differs from an undisturbed run"
+    echo "ok: $last"
+}
+
+for script in ${ONLY:-node.sbatch nodes.sbatch}; do
+    name=${script%.sbatch}
+    submit $script $name-stopped
+    await_step_beyond $name-stopped 3
+    scancel --signal=TERM --batch "$job"
+    await_restart 1
+    same $name-stopped
+
+    submit $script $name-rank
+    await_step_beyond $name-rank 12
+    kill -9 "$(process_of athanor run=$name-rank)"
+    await_restart 1
+    same $name-rank
+
+    submit $script $name-step
+    await_step_beyond $name-step 12
+    kill_tree "$(process_of slurmstepd "$job")"
+    sleep 2
+    scontrol reconfigure # makes Slurm look now which jobs its node still has
+    await_restart 1
+    same $name-step
+done
+finish
