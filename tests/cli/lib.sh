@@ -45,7 +45,7 @@ event() { grep -F "\"event\": \"$1\"" "$2"; }
 # await COMMAND...: until it succeeds; false when it has not within two minutes, which no machine needs,
 # however busy. What others do is awaited so, not slept for.
 await() {
-    local until=$((SECONDS + ${PATIENCE:-120}))
+    local until=$((SECONDS + 120))
     until "$@"; do
         [ $SECONDS -lt $until ] || return 1
         sleep 0.02

@@ -2,7 +2,7 @@
 # Four hosts on this machine, with networks, names, process numbers and shared memory of their own, and two ranks on
 # each under Open MPI over TCP: what they compute has one host's bits, a link that is cut ends all of them, and
 # the run goes on when the host is back.
-# $1 is the program; LAYOUTS=N takes the first N layouts. Root, and the packages of `make deps-cluster`.
+# $1 is the program, $2 how many of the ten layouts are compared (all).
 . "$(dirname "$0")/lib.sh"
 need "$1" mpirun
 enter "$0" "$@"
@@ -68,10 +68,9 @@ results 'step|valid' one >want
 
 layouts=("parallel.zero=1" "parallel.tp=2 parallel.zero=1" "parallel.pp=2" "parallel.zero=3" "parallel.tp=2 parallel.sp=true parallel.zero=3"
     "parallel.zero=2" "parallel.tp=2 parallel.pp=2 parallel.zero=1" "" "parallel.cp=2 parallel.zero=1" "parallel.cp=2 parallel.tp=2 parallel.pp=2")
-for ((i = 0; i < ${LAYOUTS:-10}; i++)); do
-    last="4 hosts, 8 ranks: ${layouts[$i]:-parallel.dp=8}"
+for ((i = 0; i < ${2:-10}; i++)); do
     began=$(now_ms)
-    mpi run=r$i $quiet ${layouts[$i]} || { fail "exit $?"; continue; }
+    mpi run=r$i $quiet ${layouts[$i]} || { last="layout $i" && fail "exit $?"; continue; }
     # One host with the same layout, and for those that keep the bits of one rank, one rank.
     case ${layouts[$i]} in
         *tp=* | *cp=*)
@@ -79,9 +78,27 @@ for ((i = 0; i < ${LAYOUTS:-10}; i++)); do
             results 'step|valid' h$i >here ;;
         *) cp want here ;;
     esac
+    last="4 hosts, 8 ranks: ${layouts[$i]:-parallel.dp=8}"
     results 'step|valid' r$i | cmp -s here - || fail "it differs from one host"
     echo "ok: $last ($(($(now_ms) - began)) ms)"
 done
+
+# ---- ranks that meet by MASTER_ADDR ----
+
+last="ranks on two hosts that meet by MASTER_ADDR"
+for ((r = 0; r < 2; r++)); do
+    on $((r + 1)) env RANK=$r WORLD_SIZE=2 MASTER_ADDR=10.99.0.11 MASTER_PORT=29500 \
+        "$athanor" train d.yaml run=met >said.$r 2>&1 </dev/null &
+    met[r]=$!
+done
+for ((r = 0; r < 2; r++)); do
+    got=0
+    wait ${met[r]} || got=$?
+    cp said.$r err
+    [ $got = 2 ] || fail "rank $r: exit $got, not 2"
+    has err "ranks that meet by MASTER_ADDR must be on one machine: rank 0 is on n1, rank 1 is on n2"
+done
+echo "ok: $last are refused"
 
 # ---- a cable is pulled ----
 
@@ -103,6 +120,7 @@ wait $running && fail "it ends well"
 [ $took -lt $((TIMEOUT * 1000 + 10000)) ] || fail "the ranks ended after $took ms"
 grep -qE 'athanor: rank [45] on n3 holds up the others: rank [0-9] on n[124] has waited' err || fail "neither rank nor host is named"
 expect 0 verify checkpoint cut
+last="a link is cut"
 echo "ok: $last: all ranks had ended $took ms later, with a timeout of $TIMEOUT s; from step $(newest_step cut) of 40"
 
 last="the host is back"

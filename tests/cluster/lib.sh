@@ -10,16 +10,16 @@ skip() {
     echo "skipped: $*"
     exit 77
 }
-# need COMMANDS...: programs, and the right to make namespaces.
+# need PROGRAM COMMANDS...: what is to be tested, what it takes, and the right to make namespaces.
 need() {
     local command
-    for command in ip unshare nsenter "$@"; do
+    [ -e "$(dirname "$1")/athanor-mpi.so" ] || skip "the program has no MPI: make deps-mpi, then make"
+    for command in ip unshare nsenter "${@:2}"; do
         [ -n "$(PATH=$PATH:/usr/sbin command -v "$command")" ] || skip "there is no $command: make deps-cluster"
     done
     [ "$(id -u)" = 0 ] || skip "namespaces of networks need root"
     unshare --net --mount --uts --ipc --pid --fork --kill-child true 2>/dev/null || skip "no namespaces can be made here"
     unshare --net ip link add name b type bridge 2>/dev/null || skip "this kernel has no bridges"
-    [ -e "$(dirname "$1")/athanor-mpi.so" ] || [ "${need_mpi:-1}" = 0 ] || skip "the program has no MPI: make deps-mpi"
 }
 # enter SCRIPT ARGS...: goes on in the namespaces.
 enter() {

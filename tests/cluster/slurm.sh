@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A real Slurm of one node on this machine: the sample scripts of docs/slurm train, are told to stop, lose a rank and
 # a job step, go back to the queue and finish with what an undisturbed run computes.
-# $1 is the program; ONLY=node.sbatch takes one of the scripts. Root, and the packages of `make deps-cluster`.
+# $1 is the program; after it come cases in place of all six (node:stopped node:rank node:step nodes:stopped ...).
 . "$(dirname "$0")/lib.sh"
 need "$1" slurmctld slurmd sbatch munged mungekey
 enter "$0" "$@"
@@ -19,7 +19,7 @@ start_cluster() {
     printf '127.0.0.1 localhost\n10.99.0.1 node\n' >hosts
     mount --bind hosts /etc/hosts
     mount -t tmpfs none /dev/shm
-    mkdir state spool logs
+    mkdir state spool logs tmp
     chmod 755 . # munged wants folders that nobody else may write to
     mungekey -c -k "$work/munge.key"
     munged --force --socket="$work/munge.socket" --key-file="$work/munge.key" --pid-file="$work/munge.pid" \
@@ -42,6 +42,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 JobAcctGatherType=jobacct_gather/none
 ReturnToService=2
+TmpFS=$work/tmp
 SlurmdTimeout=10
 BatchStartTimeout=1
 SlurmdParameters=config_overrides
@@ -94,19 +95,20 @@ await_step_beyond() { await is_beyond "$@" || stop "$1 does not come to step $2"
 # steps_after RUN N: it has logged a step beyond the Nth.
 last_step() { event step "$1/metrics.jsonl" 2>/dev/null | tail -n 1 | grep -o '"step": [0-9]*' | sed 's/.* //'; }
 is_beyond() { local n; n=$(last_step "$1"); [ "${n:-0}" -gt "$2" ]; }
-# process_of NAME WORD: the last process of that name whose command line has the word. Ranks begin after their launcher.
-process_of() {
+# processes_of NAME WORD: those of that name whose command line has the word, as they began: a launcher before its
+# ranks, the step of the batch script before the steps that it starts.
+processes_of() {
     local p
     for p in /proc/[0-9]*; do
         [ "$(cat "$p/comm" 2>/dev/null)" = "$1" ] && grep -q -- "$2" "$p/cmdline" 2>/dev/null && echo "${p#/proc/}"
-    done | sort -n | tail -n 1
+    done | sort -n
 }
 
 # kill_tree PROCESS: it, and what it has started: what becomes of a job step when its control group is killed.
 kill_tree() {
     local child children
-    children=$(cat /proc/"$1"/task/*/children)
-    kill -9 "$1"
+    children=$(cat /proc/"$1"/task/*/children 2>/dev/null)
+    kill -9 "$1" 2>/dev/null
     for child in $children; do kill_tree "$child"; done
 }
 
@@ -122,34 +124,36 @@ ln -s "$athanor" bin/athanor
 export PATH=$work/bin:$PATH
 ATHANOR_LINK=0,0 expect 0 launch --ranks 2 -- train d.yaml run=want $keys
 results 'step|valid' want >want.steps
-same() {
+check_end() {
     await_done "$1"
     [ "$(event start "$1/metrics.jsonl" | wc -l)" = 2 ] || fail "it was not started twice"
-    event start "$1/metrics.jsonl" | tail -n 1 | grep -q '"step": 0,' && fail "it began anew"
+    event start "$1/metrics.jsonl" | tail -n 1 | grep -q '"step": 0,' && { tail -n 20 "$1.log" >out; fail "it began anew"; }
     results 'step|valid' "$1" | cmp -s want.steps - || fail "it differs from an undisturbed run"
     echo "ok: $last"
 }
 
-for script in ${ONLY:-node.sbatch nodes.sbatch}; do
-    name=${script%.sbatch}
-    submit $script $name-stopped
-    await_step_beyond $name-stopped 3
-    scancel --signal=TERM --batch "$job"
-    await_restart 1
-    same $name-stopped
+disturb() { # KIND RUN
+    case $1 in
+        stopped)
+            await_step_beyond "$2" 3
+            scancel --signal=TERM --batch "$job" ;;
+        rank)
+            await_step_beyond "$2" 12
+            kill -9 "$(processes_of athanor run="$2" | tail -n 1)" ;;
+        step)
+            await_step_beyond "$2" 12
+            kill_tree "$(processes_of slurmstepd "$job" | head -n 1)"
+            sleep 2
+            scontrol reconfigure ;; # makes Slurm look now which jobs its node still has
+    esac
+}
 
-    submit $script $name-rank
-    await_step_beyond $name-rank 12
-    kill -9 "$(process_of athanor run=$name-rank)"
+shift
+for case in ${*:-node:stopped node:rank node:step nodes:stopped nodes:rank nodes:step}; do
+    run=${case/:/-}
+    submit "${case%:*}.sbatch" "$run"
+    disturb "${case#*:}" "$run"
     await_restart 1
-    same $name-rank
-
-    submit $script $name-step
-    await_step_beyond $name-step 12
-    kill_tree "$(process_of slurmstepd "$job")"
-    sleep 2
-    scontrol reconfigure # makes Slurm look now which jobs its node still has
-    await_restart 1
-    same $name-step
+    check_end "$run"
 done
 finish
