@@ -62,7 +62,7 @@ start_hosts
 make_data
 write_ranks_config d.yaml
 export ATHANOR_LINK=0,0
-quiet="eval.every=6 sample.every=0 checkpoint.every=6"
+quiet="eval.every=6 sample.every=0 sample.prompts=[] checkpoint.every=6"
 expect 0 train d.yaml run=one $quiet
 results 'step|valid' one >want
 
@@ -70,7 +70,7 @@ layouts=("parallel.zero=1" "parallel.tp=2 parallel.zero=1" "parallel.pp=2" "para
     "parallel.zero=2" "parallel.tp=2 parallel.pp=2 parallel.zero=1" "" "parallel.cp=2 parallel.zero=1" "parallel.cp=2 parallel.tp=2 parallel.pp=2")
 for ((i = 0; i < ${2:-10}; i++)); do
     began=$(now_ms)
-    mpi run=r$i $quiet ${layouts[$i]} || { last="layout $i" && fail "exit $?"; continue; }
+    mpi run=r$i $quiet ${layouts[$i]} || { last="4 hosts: ${layouts[$i]}" && fail "it does not end well"; continue; }
     # One host with the same layout, and for those that keep the bits of one rank, one rank.
     case ${layouts[$i]} in
         *tp=* | *cp=*)
@@ -106,7 +106,7 @@ has_saved() { [ "$(newest_step "$1")" -gt "${2:-0}" ]; }
 no_ranks() { ! grep -lsx athanor /proc/[0-9]*/comm >ranks.left; }
 
 last="a link is cut"
-cut="run=cut parallel.zero=3 train.steps=40 checkpoint.every=2 eval.every=0 sample.every=0"
+cut="run=cut parallel.zero=3 train.steps=40 checkpoint.every=2 eval.every=0 sample.every=0 sample.prompts=[]"
 expect 0 train d.yaml $cut run=whole parallel.zero=0
 ATHANOR_LINK=20000,0 mpi $cut &
 running=$!
