@@ -33,6 +33,8 @@ start_hosts() {
     printf '127.0.0.1 localhost\n' >hosts
     for n in 1 2 3 4; do echo "10.99.0.1$n n$n" >>hosts; done
     mount --bind hosts /etc/hosts
+    mkdir tmp
+    export TMPDIR=$work/tmp # what Open MPI leaves goes with the rest
     for n in 1 2 3 4; do start_host $n; done
     serve_calls &
 }
@@ -103,7 +105,11 @@ echo "ok: $last are refused"
 # ---- a cable is pulled ----
 
 has_saved() { [ "$(newest_step "$1")" -gt "${2:-0}" ]; }
-no_ranks() { ! grep -lsx athanor /proc/[0-9]*/comm >ranks.left; }
+# A rank that has ended may stay as a zombie, for its host has nobody who waits for orphans.
+no_ranks() {
+    local p
+    for p in $(grep -lsx athanor /proc/[0-9]*/comm); do is_gone "$(echo "$p" | tr -dc 0-9)" || return 1; done
+}
 
 last="a link is cut"
 cut="run=cut parallel.zero=3 train.steps=40 checkpoint.every=2 eval.every=0 sample.every=0 sample.prompts=[]"
@@ -117,7 +123,7 @@ await no_ranks || fail "ranks are left"
 took=$(($(now_ms) - began))
 await_end $running
 wait $running && fail "it ends well"
-[ $took -lt $((TIMEOUT * 1000 + 10000)) ] || fail "the ranks ended after $took ms"
+[ $took -lt $((TIMEOUT * 1000 + 15000)) ] || fail "the ranks ended after $took ms"
 grep -qE 'athanor: rank [45] on n3 holds up the others: rank [0-9] on n[124] has waited' err || fail "neither rank nor host is named"
 expect 0 verify checkpoint cut
 last="a link is cut"

@@ -33,6 +33,7 @@ bool mpi_is_offered(void) {
 
 static const int64_t PIECE_BYTES = 256 << 10;
 static const double LAST_WORDS_S = 2;
+enum { ABORT_S = 5 };
 enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000, TESTS_BEFORE_NAPS = 50 };
 
 /* A piece on its way to a peer. */
@@ -150,8 +151,11 @@ static void mpi_close(wire *base) {
     mpi_wire *w = (mpi_wire *)base;
     bool ended = true;
     for (int i = 0; i < w->n_slots; i++) ended = ended && empty_slot(w, &w->slots[i]);
-    if (!ended || board_failed(base->board))
-        w->mpi->abort((int)voice_last_words(base->board, base->rank));
+    if (!ended || board_failed(base->board)) {
+        status st = voice_last_words(base->board, base->rank);
+        alarm(ABORT_S); /* MPI waits for its launcher, which may be behind a link that is cut */
+        w->mpi->abort((int)st);
+    }
     w->mpi->end();
     for (int i = 0; i < w->n_slots; i++) {
         free(w->slots[i].data);
