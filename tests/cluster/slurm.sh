@@ -104,6 +104,15 @@ processes_of() {
     done | sort -n
 }
 
+# kill_rank RUN: one that a launcher or a job step has started, not the launcher.
+kill_rank() {
+    local p parent
+    for p in $(processes_of athanor run="$1"); do
+        parent=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$p/status")
+        case $(cat "/proc/$parent/comm") in athanor | slurmstepd) kill -9 "$p" && return ;; esac
+    done
+    return 1
+}
 # kill_tree PROCESS: it, and what it has started: what becomes of a job step when its control group is killed.
 kill_tree() {
     local child children
@@ -139,7 +148,7 @@ disturb() { # KIND RUN
             scancel --signal=TERM --batch "$job" ;;
         rank)
             await_step_beyond "$2" 12
-            kill -9 "$(processes_of athanor run="$2" | tail -n 1)" ;;
+            await kill_rank "$2" ;;
         step)
             await_step_beyond "$2" 12
             kill_tree "$(processes_of slurmstepd "$job" | head -n 1)"
