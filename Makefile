@@ -6,9 +6,10 @@ PACKAGES := build-essential cmake ninja-build pkg-config libdnnl-dev libyaml-dev
 CORPUS_PACKAGES := $(if $(TEXT),,curl ca-certificates bible-kjv)
 TEST_PACKAGES := expect
 MPI_PACKAGES := libopenmpi-dev openmpi-bin
+CLUSTER_PACKAGES := slurm-wlm munge iproute2
 SOURCES = $(shell find $(wildcard src include tests bench) -name '*.[ch]' -o -name '*.cu')
 
-.PHONY: build configure deps deps-test deps-mpi deps-cuda cuda deps-web web quickstart test bench format check clean help
+.PHONY: build configure deps deps-test deps-mpi deps-cluster deps-cuda cuda deps-web web quickstart test bench format check clean help
 
 build: configure ## build build/athanor (default)
 	@cmake --build --preset release --target athanor
@@ -25,6 +26,9 @@ deps-test: deps
 deps-mpi: ## install an MPI, for training on several machines; then build anew
 	@tools/deps.sh $(MPI_PACKAGES)
 	@rm -f build/build.ninja
+
+deps-cluster: deps-mpi ## a Slurm too, for tests of several hosts
+	@tools/deps.sh $(CLUSTER_PACKAGES)
 
 CUDA_ARCHS ?= 80;90a;100;120
 CUDA_LIBS := nvidia-cuda-runtime==13.0.* nvidia-cublas==13.0.2.14 nvidia-nccl-cu13 nvidia-cudnn-cu13

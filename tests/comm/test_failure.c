@@ -7,7 +7,9 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
+#include "comm/board/board.h"
 
 enum { RANKS = 3, SOON_S = 60 }; /* against ranks that wait for ever, or for ten minutes' timeout */
 
@@ -178,6 +180,25 @@ static void rank_2_starts_nothing(comm_world *w, void *ctx) {
     } else {
         compute_for_long(w);
     }
+}
+
+/* A board shows the ranks of its host; of the others it knows where they are. */
+static void test_stall_of_another_host(void **state) {
+    (void)state;
+    static const comm_call CALL = {.kind = COMM_BARRIER, .what = "the end"};
+    board *b = xcalloc(1, board_bytes(2));
+    err e = {0};
+    board_set_host(b, 0, "n1");
+    board_set_host(b, 1, "n2");
+    board_enter(b, 0, 2);
+    board_begin(b, 0, false, &CALL, 0, 2);
+    board_waits(b, 0, false, 1);
+    board_stall(b, 0, false, 1, 3);
+    assert_int_equal(board_check(b, &e), ST_RANK);
+    assert_non_null(strstr(
+        e.message, "rank 1 on n2 holds up the others: rank 0 on n1 has waited 3.0 s in barrier"));
+    assert_non_null(strstr(e.message, "rank 1 is on another host"));
+    free(b);
 }
 
 static void test_stall_on_the_side(void **state) {
@@ -420,10 +441,15 @@ static void test_false_segments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stall),          cmocka_unit_test(test_stall_on_the_side),
-        cmocka_unit_test(test_fail),           cmocka_unit_test(test_left),
-        cmocka_unit_test(test_mixed),          cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_environment),    cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_stall),
+        cmocka_unit_test(test_stall_on_the_side),
+        cmocka_unit_test(test_stall_of_another_host),
+        cmocka_unit_test(test_fail),
+        cmocka_unit_test(test_left),
+        cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_false_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

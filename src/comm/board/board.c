@@ -22,6 +22,10 @@ static void put_text(board_text *t, const char *s) {
         atomic_store_explicit(&t->words[i], words[i], memory_order_relaxed);
 }
 
+void board_set_host(board *b, int rank, const char *host) {
+    put_text(&b->seats[rank].host, host);
+}
+
 void board_at(board *b, int rank, const char *where, int64_t step) {
     board_seat *seat = &b->seats[rank];
     put_text(&seat->at, where);

@@ -35,6 +35,7 @@ typedef struct board_seat {
     _Atomic int64_t wait_ns[BOARD_STREAMS], at_ns;
     _Atomic int64_t look_ns[BOARD_STREAMS]; /* when it last looked whether the wait is over */
     board_text at;                          /* what it computes */
+    board_text host;                        /* "": there is only one */
     _Atomic int64_t step;                   /* of the run; 0: outside of steps */
     _Atomic uint64_t reason;                /* a mark of why it ends; 0: it does not (voice.c) */
     _Atomic uint32_t n_recent;              /* calls so far: the ring's next place */
@@ -58,6 +59,8 @@ size_t board_bytes(int ranks);
 /* Rank's own notes, from board_enter to board_leave. board_begin returns the place to give to
  * board_end. */
 void board_enter(board *b, int rank, int ranks);
+/* Ranks are on several hosts: this one is there, even if its seat is on a board of its own host. */
+void board_set_host(board *b, int rank, const char *host);
 void board_at(board *b, int rank, const char *where, int64_t step);
 uint32_t board_begin(board *b, int rank, bool side, const comm_call *call, int64_t bytes,
                      int group);

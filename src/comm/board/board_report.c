@@ -87,7 +87,6 @@ static void put_stream(strbuf *out, const board_seat *seat, bool side, int64_t n
 static void put_place(strbuf *out, const board_seat *seat, int64_t now) {
     text at = get_text(&seat->at);
     int64_t step = atomic_load_explicit(&seat->step, memory_order_relaxed);
-    if (!atomic_load(&seat->here)) strbuf_puts(out, ", has not come yet or is on another machine");
     if (at.s[0] && step > 0) strbuf_printf(out, ", in step %" PRId64, step);
     if (at.s[0]) strbuf_printf(out, ", at %s for %.1f s", at.s, seconds_since(&seat->at_ns, now));
     if (atomic_load(&seat->ended)) strbuf_puts(out, ", has ended");
@@ -109,7 +108,19 @@ static void put_recent(strbuf *out, const board_seat *seat) {
     }
 }
 
+/* " on n3", where there are several hosts. */
+static text host_of(const board *b, int rank) {
+    text name = get_text(&b->seats[rank].host), out = {""};
+    if (name.s[0]) snprintf(out.s, sizeof out.s, " on %.48s", name.s);
+    return out;
+}
+
 static void put_rank(strbuf *out, const board_seat *seat, int64_t now) {
+    if (!atomic_load(&seat->here)) {
+        bool elsewhere = get_text(&seat->host).s[0];
+        strbuf_puts(out, elsewhere ? "is on another host" : "has not come yet");
+        return;
+    }
     bool side = last_call(seat, true) != NULL, caller = last_call(seat, false) || !side;
     if (caller) put_stream(out, seat, false, now);
     if (caller && side) strbuf_puts(out, "; ");
@@ -120,7 +131,7 @@ static void put_rank(strbuf *out, const board_seat *seat, int64_t now) {
 void board_report(const board *b, strbuf *out) {
     int64_t now = clock_now_ns();
     for (int r = 0; r < b->ranks; r++) {
-        strbuf_printf(out, "  rank %d ", r);
+        strbuf_printf(out, "  rank %d%s ", r, host_of(b, r).s);
         put_rank(out, &b->seats[r], now);
         strbuf_putc(out, '\n');
     }
@@ -196,8 +207,9 @@ void board_stall(board *b, int rank, bool side, int peer, double seconds) {
     put_scene(&scene, b, rank, side);
     err why = {0};
     err_set(&why, ST_RANK,
-            "rank %d holds up the others: rank %d has waited %.1f s in %s; rank %d %s", culprit,
-            rank, seconds, scene.data, culprit, where.data);
+            "rank %d%s holds up the others: rank %d%s has waited %.1f s in %s; rank %d %s", culprit,
+            host_of(b, culprit).s, rank, host_of(b, rank).s, seconds, scene.data, culprit,
+            where.data);
     err_hint(&why,
              "the report on standard error says where every rank is; a rank that is only slow "
              "needs a longer timeout");
@@ -211,8 +223,8 @@ void board_fail_left(board *b, int rank, bool side, int peer) {
     strbuf scene = {0};
     put_scene(&scene, b, rank, side);
     err why = {0};
-    err_set(&why, ST_RANK, "rank %d has ended while rank %d waits for it in %s", peer, rank,
-            scene.data);
+    err_set(&why, ST_RANK, "rank %d%s has ended while rank %d%s waits for it in %s", peer,
+            host_of(b, peer).s, rank, host_of(b, rank).s, scene.data);
     raise_with_report(b, peer, &why);
     strbuf_free(&scene);
 }

@@ -2,11 +2,12 @@
  * per peer. Waiting is testing with naps between, so that failures and timeouts are seen and no
  * core is kept busy.
  *
- * The board lies in memory of the node: ranks of other nodes are not on it. A failure reaches them
- * when this rank ends, which makes the launcher of MPI end all. */
+ * The board lies in memory of the node: of ranks of other nodes it knows only the host. A failure
+ * reaches them when this rank ends, which makes the launcher of MPI end all. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -32,6 +33,7 @@ bool mpi_is_offered(void) {
 
 static const int64_t PIECE_BYTES = 256 << 10;
 static const double LAST_WORDS_S = 2;
+enum { ABORT_S = 5 };
 enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000, TESTS_BEFORE_NAPS = 50 };
 
 /* A piece on its way to a peer. */
@@ -149,8 +151,11 @@ static void mpi_close(wire *base) {
     mpi_wire *w = (mpi_wire *)base;
     bool ended = true;
     for (int i = 0; i < w->n_slots; i++) ended = ended && empty_slot(w, &w->slots[i]);
-    if (!ended || board_failed(base->board))
-        w->mpi->abort((int)voice_last_words(base->board, base->rank));
+    if (!ended || board_failed(base->board)) {
+        status st = voice_last_words(base->board, base->rank);
+        alarm(ABORT_S); /* MPI waits for its launcher, which may be behind a link that is cut */
+        w->mpi->abort((int)st);
+    }
     w->mpi->end();
     for (int i = 0; i < w->n_slots; i++) {
         free(w->slots[i].data);
@@ -168,6 +173,17 @@ static const wire_class OVER_MPI = {.one_thread = true,
                                     .await = mpi_await,
                                     .close = mpi_close};
 
+/* Where there are several hosts, every rank is told of with the name of its own. */
+static void note_hosts(const mpi_calls *mpi, board *b, int size) {
+    char own[MPI_PLUGIN_HOST] = "", (*all)[MPI_PLUGIN_HOST] = xcalloc((size_t)size, sizeof *all);
+    if (gethostname(own, sizeof own - 1) != 0) memcpy(own, "?", 2);
+    mpi->gather_hosts(own, all);
+    bool several = false;
+    for (int r = 1; r < size; r++) several = several || strcmp(all[0], all[r]) != 0;
+    for (int r = 0; r < size && several; r++) board_set_host(b, r, all[r]);
+    free(all);
+}
+
 static wire *wire_new(const mpi_calls *mpi, int rank, int size) {
     mpi_wire *w = xcalloc(1, sizeof *w);
     w->base = (wire){.class = &OVER_MPI,
@@ -177,6 +193,7 @@ static wire *wire_new(const mpi_calls *mpi, int rank, int size) {
                      .piece_bytes = PIECE_BYTES,
                      .board = mpi->node_memory(board_bytes(size))};
     w->mpi = mpi;
+    note_hosts(mpi, w->base.board, size);
     w->n_slots = 2 * size;
     w->most_sent = 2 * size;
     w->slots = xcalloc((size_t)w->n_slots, sizeof *w->slots);

@@ -11,7 +11,7 @@
 #define MPI_PLUGIN_FILE "athanor-mpi.so"
 #define MPI_PLUGIN_CALLS "athanor_mpi_calls"
 
-enum { MPI_PLUGIN_VERSION = 1, MPI_PLUGIN_TAGS = 32768 };
+enum { MPI_PLUGIN_VERSION = 2, MPI_PLUGIN_TAGS = 32768, MPI_PLUGIN_HOST = 64 };
 
 typedef struct mpi_request mpi_request;
 
@@ -27,6 +27,8 @@ typedef struct mpi_calls {
     bool (*begin)(int *rank, int *size, char why[256]);
     /* Zeroed memory shared by the ranks of this node; all ranks call it. */
     void *(*node_memory)(size_t bytes);
+    /* The name of every rank's host, from this rank's own; all ranks call it. */
+    void (*gather_hosts)(const char own[MPI_PLUGIN_HOST], char (*all)[MPI_PLUGIN_HOST]);
     mpi_request *(*send)(const void *data, int64_t bytes, int peer, int tag);
     /* The next message of peer, with any tag and up to these bytes. */
     mpi_request *(*receive)(void *room, int64_t bytes, int peer);

@@ -40,6 +40,10 @@ static void *node_memory(size_t bytes) {
     return memory; /* it lives until MPI ends */
 }
 
+static void gather_hosts(const char own[MPI_PLUGIN_HOST], char (*all)[MPI_PLUGIN_HOST]) {
+    MPI_Allgather(own, MPI_PLUGIN_HOST, MPI_CHAR, all, MPI_PLUGIN_HOST, MPI_CHAR, MPI_COMM_WORLD);
+}
+
 static mpi_request *new_request(void) {
     mpi_request *r = malloc(sizeof *r);
     if (!r) MPI_Abort(MPI_COMM_WORLD, 4);
@@ -83,6 +87,7 @@ const mpi_calls athanor_mpi_calls = {
     .version = MPI_PLUGIN_VERSION,
     .begin = begin,
     .node_memory = node_memory,
+    .gather_hosts = gather_hosts,
     .send = send,
     .receive = receive,
     .is_done = is_done,

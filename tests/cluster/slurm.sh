@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# A real Slurm of one node on this machine: the sample scripts of docs/slurm train, are told to stop, lose a rank and
+# a job step, go back to the queue and finish with what an undisturbed run computes.
+# $1 is the program; after it come cases in place of all six (node:stopped node:rank node:step nodes:stopped ...).
+. "$(dirname "$0")/lib.sh"
+need "$1" slurmctld slurmd sbatch munged mungekey
+enter "$0" "$@"
+. "$PWD/tests/cli/lib.sh"
+. "$root/tests/cli/ranks.sh"
+
+# ---- the cluster ----
+
+start_cluster() {
+    hostname node
+    ip link set lo up
+    ip link add name net type bridge
+    ip addr add 10.99.0.1/24 dev net
+    ip link set net up
+    printf '127.0.0.1 localhost\n10.99.0.1 node\n' >hosts
+    mount --bind hosts /etc/hosts
+    mount -t tmpfs none /dev/shm
+    mkdir state spool logs tmp
+    chmod 755 . # munged wants folders that nobody else may write to
+    mungekey -c -k "$work/munge.key"
+    munged --force --socket="$work/munge.socket" --key-file="$work/munge.key" --pid-file="$work/munge.pid" \
+        --seed-file="$work/munge.seed" --log-file="$work/logs/munged" 2>logs/munged.err
+    cat >slurm.conf <<CONF
+ClusterName=athanor
+SlurmctldHost=node
+AuthType=auth/munge
+AuthInfo=socket=$work/munge.socket
+SlurmUser=root
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd.pid
+SlurmctldLogFile=$work/logs/slurmctld
+SlurmdLogFile=$work/logs/slurmd
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+JobAcctGatherType=jobacct_gather/none
+ReturnToService=2
+TmpFS=$work/tmp
+SlurmdTimeout=10
+BatchStartTimeout=1
+SlurmdParameters=config_overrides
+NodeName=node CPUs=2 State=UNKNOWN
+PartitionName=p Nodes=node Default=YES MaxTime=INFINITE State=UP
+CONF
+    export SLURM_CONF=$work/slurm.conf
+    slurmctld
+    slurmd
+    await node_is_idle || { sinfo; tail -n 20 logs/*; fail "the node does not come up"; finish; }
+}
+node_is_idle() { [ "$(sinfo -h -o %t 2>/dev/null)" = idle ]; }
+
+# ---- jobs ----
+
+# stop WHY: what comes next would only wait for what does not come.
+stop() {
+    cp "${last#*, }.log" out
+    echo "state: $(state)"
+    tail -n 15 logs/* >err 2>&1
+    fail "$1"
+    finish
+}
+
+# submit SCRIPT RUN: sets `job`.
+submit() {
+    local size=(--nodes=1 --ntasks-per-node=2 --cpus-per-task=1)
+    [ "$1" = nodes.sbatch ] || size=(--cpus-per-task=2)
+    last="$1, $2"
+    job=$(sbatch --parsable --output="$work/$2.log" "${size[@]}" "$root/docs/slurm/$1" d.yaml run="$2" $keys) ||
+        fail "sbatch refuses it"
+}
+state() { scontrol show job "$job" | sed -n 's/.*JobState=\([A-Z]*\).*/\1/p'; }
+is() { [[ " $1 " == *" $(state) "* ]]; }
+restarts() { scontrol show job "$job" | sed -n 's/.*Restarts=\([0-9]*\).*/\1/p'; }
+# await_restart N: the job is back in the queue for the Nth time. Slurm would let it wait there for two minutes; here
+# only until its last start is tidied up.
+has_restarts() { [ "$(restarts)" = "$1" ]; }
+await_restart() {
+    await has_restarts "$1" || stop "it does not go back to the queue"
+    await node_is_idle
+    sleep 4
+    is PENDING && scontrol update job="$job" StartTime=now
+}
+await_done() {
+    await is "COMPLETED FAILED CANCELLED NODE_FAIL"
+    [ "$(state)" = COMPLETED ] || stop "it ends as $(state)"
+}
+await_step_beyond() { await is_beyond "$@" || stop "$1 does not come to step $2"; }
+# steps_after RUN N: it has logged a step beyond the Nth.
+last_step() { event step "$1/metrics.jsonl" 2>/dev/null | tail -n 1 | grep -o '"step": [0-9]*' | sed 's/.* //'; }
+is_beyond() { local n; n=$(last_step "$1"); [ "${n:-0}" -gt "$2" ]; }
+# processes_of NAME WORD: those of that name whose command line has the word, as they began: a launcher before its
+# ranks, the step of the batch script before the steps that it starts.
+processes_of() {
+    local p
+    for p in /proc/[0-9]*; do
+        [ "$(cat "$p/comm" 2>/dev/null)" = "$1" ] && grep -q -- "$2" "$p/cmdline" 2>/dev/null && echo "${p#/proc/}"
+    done | sort -n
+}
+
+# kill_rank RUN: one that a launcher or a job step has started, not the launcher.
+kill_rank() {
+    local p parent
+    for p in $(processes_of athanor run="$1"); do
+        parent=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$p/status")
+        case $(cat "/proc/$parent/comm") in athanor | slurmstepd) kill -9 "$p" && return ;; esac
+    done
+    return 1
+}
+# kill_tree PROCESS: it, and what it has started: what becomes of a job step when its control group is killed.
+kill_tree() {
+    local child children
+    children=$(cat /proc/"$1"/task/*/children 2>/dev/null)
+    kill -9 "$1" 2>/dev/null
+    for child in $children; do kill_tree "$child"; done
+}
+
+# ---- the runs ----
+
+start_cluster
+export OMP_NUM_THREADS=1 ATHANOR_RANKS=2 ATHANOR_LINK=5000,0 # slow enough to be met in mid run
+make_data
+write_ranks_config d.yaml
+keys="train.steps=120 checkpoint.every=10 eval.every=40 sample.every=0 parallel.zero=1"
+mkdir bin
+ln -s "$athanor" bin/athanor
+export PATH=$work/bin:$PATH
+ATHANOR_LINK=0,0 expect 0 launch --ranks 2 -- train d.yaml run=want $keys
+results 'step|valid' want >want.steps
+check_end() {
+    await_done "$1"
+    [ "$(event start "$1/metrics.jsonl" | wc -l)" = 2 ] || fail "it was not started twice"
+    event start "$1/metrics.jsonl" | tail -n 1 | grep -q '"step": 0,' && { tail -n 20 "$1.log" >out; fail "it began anew"; }
+    results 'step|valid' "$1" | cmp -s want.steps - || fail "it differs from an undisturbed run"
+    echo "ok: $last"
+}
+
+disturb() { # KIND RUN
+    case $1 in
+        stopped)
+            await_step_beyond "$2" 3
+            scancel --signal=TERM --batch "$job" ;;
+        rank)
+            await_step_beyond "$2" 12
+            await kill_rank "$2" ;;
+        step)
+            await_step_beyond "$2" 12
+            kill_tree "$(processes_of slurmstepd "$job" | head -n 1)"
+            sleep 2
+            scontrol reconfigure ;; # makes Slurm look now which jobs its node still has
+    esac
+}
+
+shift
+for case in ${*:-node:stopped node:rank node:step nodes:stopped nodes:rank nodes:step}; do
+    run=${case/:/-}
+    submit "${case%:*}.sbatch" "$run"
+    disturb "${case#*:}" "$run"
+    await_restart 1
+    check_end "$run"
+done
+finish
