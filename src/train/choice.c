@@ -235,6 +235,8 @@ status choice_make(choice *k, config *c, const peers *p, const model_config *m, 
     known w;
     kept r = {0};
     int threads = 0;
+    /* Every GPU that our kernels run on multiplies bf16 several times as fast as fp32, whatever the CPU beside it is. */
+    if (!probe_applies(d)) resolve(c, ARITH_DOTS);
     recall(&w, c, p, m, d);
     status st =
         k->goes_on ? go_on(k, &w, c, p, d, &r, &threads, e) : decide(k, &w, c, p, d, &threads, e);

@@ -4,7 +4,7 @@
  * It is decided once, when a run is created, by what is remembered of the machine (op/machine.h), or
  * was measured just before (op/probe.h). Precision and arithmetic go into the run's config, the rest
  * into RUN/machine.json; a run that goes on takes both from there, on another machine, too. Rank 0
- * decides for all ranks.
+ * decides for all ranks. On a GPU, also on one that is only planned, `auto` is bf16: nothing of the CPU beside it counts.
  *
  * RUN/machine.json: {machine, isa, threads, asked: {compute, arithmetic}, rule: {f32, bf16}, products}.
  * threads: those that the run had; rule: words for the layouts (gemm_layout); products:

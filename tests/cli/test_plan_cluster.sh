@@ -9,6 +9,10 @@ grep -q '"dp": 16, ' out || fail "16 devices are not 16 data-parallel ranks"
 calc "abs($(field tok_per_s out) / $(field tok_per_s_per_device out) / 16 - 1) < 1e-9" || fail "16 devices"
 calc "$(field mfu out) > 0.05 && $(field mfu out) < $(field hfu out) + 1e-9 && $(field hfu out) < 1" || fail "MFU"
 cp out fast
+# What precision means on a GPU does not depend on the CPU that plans: 2 bytes of bf16 and 4 of the masters.
+ATHANOR_ISA=avx2 expect 0 plan smollm2-135m cluster=h100-16 train.global_batch_size=64 train.micro_batch_size=4 --json
+[ "$(field param_bytes out)" = "$(field param_bytes fast)" ] || fail "weights are $(field param_bytes out) bytes beside an old CPU"
+[ "$(field step_ms out)" = "$(field step_ms fast)" ] || fail "a GPU is slower beside an old CPU"
 # A slower network takes longer, and a file says what its preset says.
 expect 0 plan cluster h100-16 -o c.yaml
 expect 0 plan smollm2-135m cluster=c.yaml train.global_batch_size=64 train.micro_batch_size=4 --json
