@@ -82,10 +82,7 @@ static const op_impl *real_of(const op_call *c) {
     return __real_op_find_of_kind(c->run->dev, c->kind, c->in[1].dt);
 }
 
-/* Of one phase of LINEAR, or of a forward of ATTENTION. */
-static double flops_of(const op_call *c, int64_t rows) {
-    if (c->kind == OP_LINEAR)
-        return 2.0 * (double)rows * (double)c->in[1].rows * (double)c->in[1].cols;
+static double attention_flops(const op_call *c) {
     const op_attention *a = &c->attr->attention;
     double pairs = 0;
     for (int64_t i = 0; i < c->in[5].rows; i++) {
@@ -94,6 +91,14 @@ static double flops_of(const op_call *c, int64_t rows) {
         if (end > start) pairs += end - start;
     }
     return pairs * a->H * 2.0 * (a->D + a->Dv);
+}
+
+/* Of one phase of a product, or of a forward of ATTENTION. Each row goes through the matrix of one expert. */
+static double flops_of(const op_call *c, int64_t rows) {
+    if (c->kind == OP_ATTENTION) return attention_flops(c);
+    int64_t experts = c->kind == OP_EXPERT_LINEAR ? c->attr->experts.n : 1;
+    if (c->kind == OP_EXPERT_LINEAR) rows = ((int32_t *)c->in[2].data)[experts];
+    return 2.0 * (double)rows * (double)c->in[1].rows * (double)c->in[1].cols / (double)experts;
 }
 
 static void spend(double flops) {
@@ -107,7 +112,7 @@ static void forward(const op_call *c) {
 }
 /* Attention makes its scores again, and has three products more. */
 static void backward(const op_call *c) {
-    spend(c->kind == OP_LINEAR ? flops_of(c, c->dout[0].rows) : 2.5 * flops_of(c, 0));
+    spend((c->kind == OP_ATTENTION ? 2.5 : 1) * flops_of(c, c->dout[0].rows));
     real_of(c)->bwd_input(c);
 }
 static void of_weights(const op_call *c) {
@@ -115,21 +120,16 @@ static void of_weights(const op_call *c) {
     real_of(c)->bwd_weight(c);
 }
 
-static void linear_workspace(const op_infer *io, int64_t ws[3]) {
-    const op_impl *i = __real_op_find_of_kind(io->dev, OP_LINEAR, io->in[1].dt);
-    if (i->workspace) i->workspace(io, ws);
-}
-static void attention_workspace(const op_infer *io, int64_t ws[3]) {
-    const op_impl *i = __real_op_find_of_kind(io->dev, OP_ATTENTION, io->in[1].dt);
+static void workspace(const op_infer *io, int64_t ws[3]) {
+    const op_impl *i = __real_op_find_of_kind(io->dev, io->kind, io->in[1].dt);
     if (i->workspace) i->workspace(io, ws);
 }
 
+/* The kernels that ops ask for which compute while they send. */
 const op_impl *__wrap_op_find_of_kind(const dev *d, op_kind kind, dtype dt) {
-    static const op_impl linear = {forward, backward, of_weights, linear_workspace};
-    static const op_impl attention = {forward, backward, NULL, attention_workspace};
-    if (kind == OP_LINEAR) return &linear;
-    if (kind == OP_ATTENTION) return &attention;
-    return __real_op_find_of_kind(d, kind, dt);
+    static const op_impl timed = {forward, backward, of_weights, workspace};
+    bool takes_time = kind == OP_LINEAR || kind == OP_ATTENTION || kind == OP_EXPERT_LINEAR;
+    return takes_time ? &timed : __real_op_find_of_kind(d, kind, dt);
 }
 
 /* ---- runs ---- */

@@ -66,6 +66,7 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     s->valid_B = s->cache_tok = s->logits_T = 0;
     s->recompute = key.recompute;
     s->ranks = &ranks;
+    s->async_products = false; /* what is sent is that of the plain form, and waited for */
     s->sequence_parallel = key.tp > 1;
     s->context = key.context;
     s->snapshot = false;
