@@ -23,7 +23,7 @@ base="model={from: $work/base/checkpoints/step-1}"
 table() {
     cat <<TABLE
 llama;tp2 pp2 cp2 zero3;;$llama
-experts;tp2 pp2 cp2 zero3;;$experts
+experts;tp2 pp2 cp2 ep2 zero3;;$experts
 encoder;tp2 zero3;pp2 cp2;$encoder
 sft;tp2 pp2 cp2 zero3;;$llama|train.objective=sft
 dpo;tp2 pp2 zero3;cp2;$llama|train.objective=dpo|train.micro_batch_size=2
