@@ -154,9 +154,8 @@ static inline status layout_record(rank_work *w, err *e) {
     bool many = w->world != NULL;
     w->store = param_store_new(w->a, l->dt == DT_BF16 ? DT_BF16 : DT_F32);
     if (many) {
-        param_ranks ranks = {.ranks = l->tp,
-                             .rank = w->mesh.rank[MESH_TP],
-                             .sequence_parallel = l->sequence_parallel};
+        param_ranks ranks = {
+            .n = l->tp, .rank = w->mesh.rank[MESH_TP], .sequence_parallel = l->sequence_parallel};
         param_store_split(w->store, &ranks);
     }
     model_declare(w->mc, w->store);

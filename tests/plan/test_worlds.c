@@ -186,7 +186,7 @@ static plan *plan_of(const world *w, mesh *m) {
                       .recompute = (recompute_policy)s->recompute,
                       .sequence_parallel = s->sp,
                       .context = (context_kind)s->context,
-                    .expert_load = 1.5,
+                      .expert_load = 1.5,
                       .narrow_sums = s->narrow,
                       .routing = {.tallies = true},
                       .ranks = m,
