@@ -149,6 +149,9 @@ disturb() { # KIND RUN
         rank)
             await_step_beyond "$2" 12
             await kill_rank "$2" ;;
+        launcher)
+            await_step_beyond "$2" 12
+            kill -9 "$(processes_of athanor "launch.*run=$2" | head -n 1)" ;;
         step)
             await_step_beyond "$2" 12
             kill_tree "$(processes_of slurmstepd "$job" | head -n 1)"
@@ -158,11 +161,13 @@ disturb() { # KIND RUN
 }
 
 shift
-for case in ${*:-node:stopped node:rank node:step nodes:stopped nodes:rank nodes:step}; do
+for case in ${*:-node:stopped node:rank node:launcher node:step nodes:stopped nodes:rank nodes:step}; do
     run=${case/:/-}
     submit "${case%:*}.sbatch" "$run"
     disturb "${case#*:}" "$run"
-    await_restart 1
+    # On one node the others go on by themselves, and the job stays where it is.
+    [ "$case" = node:rank ] || await_restart 1
     check_end "$run"
+    [ "$case" != node:rank ] || grep -q '"kind": "restart"' "$run/metrics.jsonl" || fail "nobody says what was lost"
 done
 finish

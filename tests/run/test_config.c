@@ -344,8 +344,7 @@ static void test_stages(void **state) {
 
 static void test_supported(void **state) {
     (void)state;
-    static const char *const refused[] = {"train.precision=fp8", "train.precision.grads=fp16",
-                                          "parallel.ep=2"};
+    static const char *const refused[] = {"train.precision=fp8", "train.precision.grads=fp16"};
     err e;
     config *c = must_load("", NULL, NULL);
     assert_int_equal(config_check_supported(c, &e), ST_OK);
