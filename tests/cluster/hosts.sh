@@ -48,10 +48,10 @@ serve_calls() {
     while read -r name command; do on "${name#n}" sh -c "$command" & done <>calls
 }
 
-# mpi ARGS...: 8 ranks on 4 hosts.
+# mpi ARGS...: 8 ranks on 4 hosts. mpirun waits for ever for a daemon that did not come up.
 mpi() {
     on 1 env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ATHANOR_TIMEOUT=$TIMEOUT \
-        mpirun --mca plm_rsh_agent "$work/agent" --mca btl tcp,vader,self --mca btl_tcp_if_include 10.99.0.0/24 \
+        timeout -k 5 200 mpirun --mca plm_rsh_agent "$work/agent" --mca btl tcp,vader,self --mca btl_tcp_if_include 10.99.0.0/24 \
         --mca oob_tcp_if_include 10.99.0.0/24 \
         --mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3 --host n1:2,n2:2,n3:2,n4:2 -n 8 \
         -x ATHANOR_TIMEOUT -x ATHANOR_LINK -x OMP_NUM_THREADS -x OMP_WAIT_POLICY \
@@ -104,6 +104,8 @@ echo "ok: $last are refused"
 
 # ---- a cable is pulled ----
 
+# Host 1 answers, if only that nobody listens there.
+is_reachable() { on "$1" bash -c ': </dev/tcp/10.99.0.11/9' 2>&1 | grep -q refused; }
 has_saved() { [ "$(newest_step "$1")" -gt "${2:-0}" ]; }
 # A rank that has ended may stay as a zombie, for its host has nobody who waits for orphans.
 no_ranks() {
@@ -131,6 +133,7 @@ echo "ok: $last: all ranks had ended $took ms later, with a timeout of $TIMEOUT 
 
 last="the host is back"
 ip link set v3 up
+await is_reachable 3 || fail "it does not come back" # the kernel takes a moment
 mpi $cut || fail "exit $?"
 [ "$(event start cut/metrics.jsonl | wc -l)" = 2 ] || fail "it was not started twice"
 event start cut/metrics.jsonl | tail -n 1 | grep -q '"step": 0,' && fail "it began anew"

@@ -95,12 +95,13 @@ await_step_beyond() { await is_beyond "$@" || stop "$1 does not come to step $2"
 # steps_after RUN N: it has logged a step beyond the Nth.
 last_step() { event step "$1/metrics.jsonl" 2>/dev/null | tail -n 1 | grep -o '"step": [0-9]*' | sed 's/.* //'; }
 is_beyond() { local n; n=$(last_step "$1"); [ "${n:-0}" -gt "$2" ]; }
-# processes_of NAME WORD: those of that name whose command line has the word, as they began: a launcher before its
-# ranks, the step of the batch script before the steps that it starts.
+# processes_of PROGRAM WORD: those that run it, whatever they are called (a launcher starts ranks as `exe`, Debian has
+# slurmstepd-wlm), and whose command line has the word, as they began: a launcher before its ranks, the step of the batch
+# script before the steps that it starts.
 processes_of() {
     local p
     for p in /proc/[0-9]*; do
-        [ "$(cat "$p/comm" 2>/dev/null)" = "$1" ] && grep -q -- "$2" "$p/cmdline" 2>/dev/null && echo "${p#/proc/}"
+        [[ $(readlink "$p/exe") = */"$1"* ]] && grep -q -- "$2" "$p/cmdline" 2>/dev/null && echo "${p#/proc/}"
     done | sort -n
 }
 
@@ -108,11 +109,12 @@ processes_of() {
 kill_rank() {
     local p parent
     for p in $(processes_of athanor run="$1"); do
-        parent=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$p/status")
-        case $(cat "/proc/$parent/comm") in athanor | slurmstepd) kill -9 "$p" && return ;; esac
+        parent=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$p/status" 2>/dev/null)
+        case $(readlink "/proc/${parent:-none}/exe") in */athanor | */slurmstepd*) kill -9 "$p" && return ;; esac
     done
     return 1
 }
+
 # kill_tree PROCESS: it, and what it has started: what becomes of a job step when its control group is killed.
 kill_tree() {
     local child children
@@ -148,10 +150,10 @@ disturb() { # KIND RUN
             scancel --signal=TERM --batch "$job" ;;
         rank)
             await_step_beyond "$2" 12
-            await kill_rank "$2" ;;
+            await kill_rank "$2" || stop "no rank can be killed" ;;
         launcher)
             await_step_beyond "$2" 12
-            kill -9 "$(processes_of athanor "launch.*run=$2" | head -n 1)" ;;
+            kill -9 "$(processes_of athanor run="$2" | head -n 1)" || stop "no launcher can be killed" ;;
         step)
             await_step_beyond "$2" 12
             kill_tree "$(processes_of slurmstepd "$job" | head -n 1)"
