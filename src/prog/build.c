@@ -407,11 +407,11 @@ graph_spread graph_expert_ranks(graph *g, const op_router *r, act_kind act, val 
     if (g->failed) return none;
     int ranks = graph_ep(g);
     int64_t own = r->experts / ranks, H = graph_rows(g, w_in) / own;
-    double even = (double)graph_rows(g, x) / ranks;
+    double all = (double)graph_rows(g, x), rows = ceil(g->opt.expert_load * all / ranks);
     op_attr attr = {.expert_ranks = {.experts = r->experts,
                                      .ranks = ranks,
                                      .rank = g->opt.mesh->rank[MESH_EP],
-                                     .rows = (int32_t)ceil(g->opt.expert_load * even),
+                                     .rows = (int32_t)(rows < all ? rows : all),
                                      .act = act,
                                      .gated = H == 2 * graph_cols(g, w_out),
                                      .fixed = g->opt.fixed_grads,

@@ -385,7 +385,8 @@ static status check_async(const setup *u, err *e) {
          "zb-h1 and zb-v, for which weight gradients are made apart, are",
          "parallel.pp_schedule=1f1b"},
         {c->train.keep_collectives && c->parallel.sp, "train.keep_collectives",
-         "gathered rows, which pieces leave none of, are", "train.keep_collectives=false"},
+         "with parallel.sp, kept collectives, of which pieces leave no whole one, are",
+         "train.keep_collectives=false"},
         {dev_get_kind(u->dev) == DEV_CUDA, "device", "a GPU, whose collectives run on the host, is",
          "device=cpu"},
     };

@@ -55,6 +55,12 @@ await is_restarted || fail "it does not go on"
 has err "starting again with 2 ranks of 4: parallel.dp=2"
 kill "$launcher"
 ended 75
+start --ranks 4 --restart -- parallel.ep=4 model.num_experts=4 model.num_experts_per_tok=2 sample.prompts=[]
+kill -9 "$(echo "$ranks" | awk '{ print $4 }')"
+await is_restarted || fail "ranks that share out experts do not go on"
+has err "starting again with 2 ranks of 4: parallel.dp=2, parallel.ep=2"
+kill "$launcher"
+ended 75
 start --ranks 4 --restart --min-ranks 3 --
 kill -9 "$(echo "$ranks" | awk '{ print $4 }')"
 ended 6

@@ -66,6 +66,6 @@ refused "adapters, which add to a product before it is summed, are" lora.rank "2
     "model={from: $work/plain/checkpoints/step-3}"
 refused "zb-h1 and zb-v, for which weight gradients are made apart, are" parallel.pp_schedule \
     "4 parallel.tp=2 parallel.pp=2 parallel.pp_schedule=zb-h1 $async"
-refused "gathered rows, which pieces leave none of, are" train.keep_collectives \
+refused "with parallel.sp, kept collectives, of which pieces leave no whole one, are" train.keep_collectives \
     "2 parallel.tp=2 $sp $async train.keep_collectives=true"
 finish

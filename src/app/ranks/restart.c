@@ -95,6 +95,9 @@ static void put_layout(const restart *r, const int64_t size[AXES], restart_layou
     if (size[TP] != c->parallel.tp) put_key(out, "tp", size[TP]);
     int64_t replicas = divisor_of(c->parallel.dp_replicate, size[DP]);
     if (replicas != c->parallel.dp_replicate) put_key(out, "dp_replicate", replicas);
+    int64_t share = size[DP] / replicas * size[CP], ep = divisor_of(c->parallel.ep, share);
+    while (c->parallel.ep % ep) ep = divisor_of(ep - 1, share); /* experts divide over these */
+    if (ep != c->parallel.ep) put_key(out, "ep", ep);
 }
 
 /* What the run looked up when it began still holds (train.c). */

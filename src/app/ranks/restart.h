@@ -7,7 +7,7 @@
 
 typedef struct restart restart;
 
-enum { RESTART_KEYS = 5, RESTART_KEY_BYTES = 48 };
+enum { RESTART_KEYS = 6, RESTART_KEY_BYTES = 48 };
 
 typedef struct restart_layout {
     int ranks;
@@ -24,7 +24,7 @@ const char *restart_run(const restart *r); /* the run's folder */
 int64_t restart_newest(const restart *r);
 
 /* The layout for `most` ranks or fewer, but no fewer than `least`: as many as possible that keep tp,
- * cp and pp and have a smaller dp; else with a smaller pp, cp and at last tp. Each is planned, so one
+ * cp and pp and have a smaller dp; else with a smaller pp, cp and at last tp. ep follows. Each is planned, so one
  * that is refused or does not fit in memory is passed over. ST_USAGE: there is none. */
 status restart_fit(restart *r, int most, int least, restart_layout *out, err *e) ATH_MUST_USE;
 

@@ -150,7 +150,8 @@ static status tell(verification *v, err *e) {
                  v->broken, v->n, v->first);
     else
         snprintf(detail, sizeof detail,
-                 "%d layouts, one digest: %s after %d steps; tp, sp, cp and ordinary sums: losses "
+                 "%d layouts, one digest: %s after %d steps; tp, sp, cp, several rounds of experts "
+                 "and ordinary sums: losses "
                  "within %.1e",
                  v->n, digest, v->steps, v->loss_error);
     if (v->speaks && v->args->json) {

@@ -116,7 +116,9 @@ static void add_spread(layouts *all, const layout_trial *t) {
 }
 
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
-    layouts all = {.async = !t->c->lora.rank && t->c->device != CONFIG_DEVICE_CUDA};
+    const config *c = t->c;
+    layouts all = {.async = !c->lora.rank && c->device != CONFIG_DEVICE_CUDA &&
+                            !c->train.keep_collectives}; /* which sp does not go with then */
     int64_t rows = rows_of(t);
     for (int tp = 1; tp <= ranks; tp++) {
         if (ranks % tp != 0 || (tp > 1 && !layout_trial_divides(t, tp))) continue;
@@ -169,8 +171,8 @@ static layout draw(layout_dice *d, int ranks) {
 static bool can_be_staged(const layout_trial *t, const layout *l, int64_t micro_batches) {
     bool in_groups = l->schedule == CONFIG_PP_INTERLEAVED;
     if (l->pp == 1) return l->schedule == CONFIG_PP_1F1B; /* chunks of one rank are the config's */
-    return (l->zero < 2 || l->schedule == CONFIG_PP_1F1B) &&
-           (!in_groups || micro_batches % l->pp == 0) &&
+    bool completes = l->schedule == CONFIG_PP_1F1B || l->schedule == CONFIG_PP_AFAB;
+    return (l->zero < 2 || completes) && (!in_groups || micro_batches % l->pp == 0) &&
            layout_trial_has_stages(t, l->pp * l->virtual);
 }
 
