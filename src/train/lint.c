@@ -118,9 +118,11 @@ static status check_disk(const lint_run *k, const present *at, const char *folde
     if (done || statvfs(folder, &disk) != 0) return ST_OK; /* taking the folder will say why */
     double each = (double)state_expected_bytes(k->plan, optim_at(k->c->optim.name));
     double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
+    double removed =
+        k->fresh ? each * (double)at->checkpoints : 0; /* by --fresh, before it trains */
     int64_t most = most_checkpoints(k), more = most - at->checkpoints;
     if (more < 1) more = 1;
-    if (each > free_bytes) {
+    if (each > free_bytes + removed) {
         err_at(e, ST_FAILED, k->c->run,
                "there is no space for a checkpoint of %s: it takes %.3g GB, and %.3g GB are free",
                k->c->run, each / 1e9, free_bytes / 1e9);
@@ -137,11 +139,16 @@ static status check_disk(const lint_run *k, const present *at, const char *folde
 
 /* ---- paths ---- */
 
+static bool is_within(const char *path, const char *dir) {
+    size_t n = strlen(dir);
+    return strncmp(path, dir, n) == 0 && (path[n] == '/' || !path[n]);
+}
+
 /* In memory, or where systems clean up; not told when the config lies there, too: then it is known. */
 static bool is_fleeting(const char *path) {
     enum { TMPFS = 0x01021994, RAMFS = 0x858458f6u };
     struct statfs fs;
-    if (strncmp(path, "/tmp/", 5) == 0 || strncmp(path, "/var/tmp/", 9) == 0) return true;
+    if (is_within(path, "/tmp") || is_within(path, "/var/tmp")) return true;
     return statfs(path, &fs) == 0 &&
            ((unsigned)fs.f_type == TMPFS || (unsigned)fs.f_type == (unsigned)RAMFS);
 }

@@ -34,6 +34,11 @@ expect 0 $sweep --ranks 1,2 --recompute none --json
 expect 0 $sweep --ranks 1 --recompute none optim.eps=1e-7
 [ "$(wc -l <rows.csv)" = 9 ] || fail "$(cat rows.csv)"
 
+rm rows.csv
+expect 0 $sweep --ranks 2 --cp 2 --recompute none --zero 0,1
+has out "dp 1, cp 2 (allgather), ZeRO-1"
+[ "$(column dp | tr '\n' ' ')" = "1 1 " ] || fail "dp beside cp: $(column dp)"
+
 # ---- failures are rows: what does not fit is not run; what takes too long or dies is told as such ----
 rm rows.csv
 expect 0 $sweep --ranks 1 --recompute none train.memory_limit=1Mi

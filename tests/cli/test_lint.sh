@@ -66,6 +66,8 @@ if [ -n "$elsewhere" ] && [ "${elsewhere#/tmp/}" = "$elsewhere" ]; then
     sed "s#char.json#$work/char.json#; s#set/#$work/set/#g" c.yaml >"$elsewhere/c.yaml"
     expect 0 train "$elsewhere/c.yaml" --dry-run run="$work/there"
     case $work in /tmp/*) has err "which is emptied or lost" ;; esac
+    expect 0 train "$elsewhere/c.yaml" --dry-run run="/tmp/athanor-lint-nowhere.$$"
+    has err "which is emptied or lost"
     expect 0 train "$elsewhere/c.yaml" --dry-run run="$elsewhere/there"
     lacks err "which is emptied or lost"
 fi

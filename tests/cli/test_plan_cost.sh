@@ -77,6 +77,11 @@ near devices 16 0
 calc "$(field days out) > 0 && $(field days out) < 1" || fail "$(cat out)"
 calc "abs($(field dollars out) / ($(field all_hours out) * 3) - 1) < 1e-6" || fail "$(cat out)"
 grep -q '"over_training"' out || fail "no laws"
+# Tokens are those of all stages: 90 steps of 256 x 512, then 10 of 256 x 2048.
+sed 's/tokens: 1B/steps: 100/' m.yaml >stages.yaml
+echo 'stages: [{name: a, until: {steps: 90}, train: {seq_len: 512}}, {name: b, train: {seq_len: 2048}}]' >>stages.yaml
+expect 0 plan stages.yaml --json
+grep -Eq '"tokens": 17039360(\.0)?,' out || fail "$(grep -o '"laws".*' out)"
 expect 0 plan cost m.yaml train.objective=dpo --json
 grep -q '"over_training"' out && fail "laws of pretraining for another objective"
 expect 2 plan cost m.yaml --mfu 0.4

@@ -72,6 +72,8 @@ expect 0 plan search m.yaml $long
 has out 'cp 4 (ring)'
 expect 0 plan search m.yaml --most 50
 ! grep 'cp [0-9]' out || fail "short sequences are shared"
+expect 2 plan search m.yaml parallel.ep=2
+has err "layouts with expert parallelism are not searched"
 expect 2 plan search m.yaml parallel.cp=3
 has err '16 devices are not shared by 3 ranks'
 expect 2 plan search m.yaml parallel.cp=16 train.seq_len=2064

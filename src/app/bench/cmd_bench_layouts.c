@@ -112,7 +112,7 @@ static void add_key(layout_case *k, arena *a, const char **keys, const char *key
 static void make_keys(sweep *s, layout_case *k, const char *const *word) {
     const char **keys = ARENA_ARRAY(s->a, const char *, MOST_KEYS);
     char dp[16];
-    snprintf(dp, sizeof dp, "%d", k->l.dp / k->cp);
+    snprintf(dp, sizeof dp, "%d", k->l.dp);
     add_key(k, s->a, keys, "parallel.dp", dp);
     for (int i = 0; i < AXES; i++)
         if (!s->axis[i].given) add_key(k, s->a, keys, axes[i].key, word[i]);
@@ -173,7 +173,8 @@ static status plan_case(sweep *s, layout_case *k, config *c, err *e) {
         k->l.chunks_of_stage = p->spec.chunks > 1 ? p->spec.chunks / k->l.pp : 1;
         k->l.zero = (int)c->parallel.zero;
         k->batch = c->train.global_batch_size;
-        k->l.micro_batches = k->batch * k->cp / ((int64_t)k->l.dp * k->l.key.micro_batch);
+        k->l.key.context = p->spec.context;
+        k->l.micro_batches = k->batch / ((int64_t)k->l.dp * k->l.key.micro_batch);
         layout_case_describe(k, s->a, p, find_cluster(c, k->ranks, &on) ? &on : NULL);
     }
     plan_free(p);
@@ -187,17 +188,18 @@ static bool shape_case(const sweep *s, layout_case *k, int ranks, const char *co
     k->ranks = ranks;
     k->l.key.tp = atoi(word[AXIS_TP]);
     k->l.pp = atoi(word[AXIS_PP]);
-    k->cp = atoi(word[AXIS_CP]);
-    if (k->l.key.tp < 1 || k->l.pp < 1 || k->cp < 1) return false;
-    if (ranks % ((int64_t)k->l.key.tp * k->l.pp * k->cp)) return false;
-    k->l.dp = ranks / (k->l.key.tp * k->l.pp);
-    if (s->c->parallel.dp != CONFIG_AUTO && s->c->parallel.dp != k->l.dp / k->cp) return false;
-    bool alone = k->l.dp == 1 && at[AXIS_ZERO] > 0;
+    k->l.key.cp = atoi(word[AXIS_CP]);
+    if (k->l.key.tp < 1 || k->l.pp < 1 || k->l.key.cp < 1) return false;
+    int64_t each = (int64_t)k->l.key.tp * k->l.pp * k->l.key.cp;
+    if (ranks % each) return false;
+    k->l.dp = (int)(ranks / each);
+    if (s->c->parallel.dp != CONFIG_AUTO && s->c->parallel.dp != k->l.dp) return false;
+    bool alone = k->l.dp * k->l.key.cp == 1 && at[AXIS_ZERO] > 0;
     return !alone && (k->l.pp > 1 || at[AXIS_SCHEDULE] == 0);
 }
 
 static status take(sweep *s, int ranks, const int *at, err *e) {
-    layout_case k = {.cp = 1};
+    layout_case k = {.ranks = 0};
     const char *word[AXES];
     config *c = NULL;
     for (int i = 0; i < AXES; i++) word[i] = s->axis[i].word[at[i]];

@@ -69,7 +69,7 @@ static void put_layout(strbuf *out, const layout_case *k) {
     static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)};
     const sketch_layout *l = &k->l;
     strbuf_printf(out, "%d,%d,%d,%d,%d,%d,1,%d,%s,%s,%d,%lld,", k->ranks, l->key.tp, l->pp,
-                  l->chunks_of_stage, k->cp, l->dp, l->zero, policies[l->key.recompute],
+                  l->chunks_of_stage, l->key.cp, l->dp, l->zero, policies[l->key.recompute],
                   k->precision, l->key.micro_batch, (long long)k->batch);
 }
 
@@ -153,7 +153,6 @@ void layout_case_describe(layout_case *k, arena *a, const plan *p, const cluster
         k->predicted = t.tokens / t.step_s;
     }
     search_name(&k->l, &name);
-    k->name = k->cp > 1 ? arena_printf(a, "%s, cp %d", strbuf_cstr(&name), k->cp)
-                        : arena_printf(a, "%s", strbuf_cstr(&name));
+    k->name = arena_printf(a, "%s", strbuf_cstr(&name));
     strbuf_free(&name);
 }

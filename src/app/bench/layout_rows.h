@@ -12,7 +12,7 @@
 /* A layout of the config, with what its plan says. */
 typedef struct layout_case {
     sketch_layout l;
-    int ranks, cp;
+    int ranks;
     int64_t batch;          /* sequences of a step */
     const char *const *key; /* [n_keys] "parallel.tp=2": what makes the config this layout */
     int n_keys;

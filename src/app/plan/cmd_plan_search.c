@@ -99,6 +99,10 @@ static status check_kept(const finding *f, bool exact, err *e) {
         config_error(c, e, "parallel.sp", "layouts with tp are searched with sp beside it only");
         return err_hint(e, "leave parallel.sp out, or set parallel.tp=1");
     }
+    if (c->parallel.ep > 1) {
+        config_error(c, e, "parallel.ep", "layouts with expert parallelism are not searched");
+        return err_hint(e, "athanor plan CONFIG plans one");
+    }
     if (c->parallel.dp_replicate > 1) {
         config_error(c, e, "parallel.dp_replicate",
                      "layouts with replicas of a ZeRO group are not searched");

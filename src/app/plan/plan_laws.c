@@ -5,10 +5,17 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "data/shard/shards.h"
+#include "train/course/course.h"
 
-static double tokens_of(const config *c, const plan *p) {
-    if (c->train.tokens) return (double)c->train.tokens;
-    return (double)c->train.steps * (double)c->train.global_batch_size * p->spec.T;
+/* Of all stages and a growing batch; 0: not known. */
+static double tokens_of(const config *c) {
+    course *k;
+    err none = {0};
+    if (!(c->train.steps || c->train.tokens) || course_new(&k, c, 0, NULL, &none) != ST_OK)
+        return 0;
+    double tokens = (double)course_tokens_after(k, k->total_steps);
+    course_free(k);
+    return tokens;
 }
 
 bool plan_laws_run(const config *c, const plan *p, laws_run *out) {
@@ -17,7 +24,7 @@ bool plan_laws_run(const config *c, const plan *p, laws_run *out) {
     double params = (double)model_active_params(&p->spec.model, whole);
     *out = (laws_run){.params = params,
                       .body = params - (double)model_embedding_params(&p->spec.model, whole),
-                      .tokens = tokens_of(c, p),
+                      .tokens = tokens_of(c),
                       .batch = (double)c->train.global_batch_size * p->spec.T,
                       .lr = c->optim.lr};
     return begins && p->spec.train_B && out->tokens > 0;
@@ -40,6 +47,7 @@ static double tokens_of_source(const config_source *s) {
 json_t *plan_epochs_json(const config *c, double tokens) {
     double weights = 0;
     json_t *list = json_array();
+    if (c->stages.n) return list; /* each may have sources of its own */
     for (int i = 0; i < c->data.train.n; i++) weights += c->data.train.items[i].weight;
     for (int i = 0; i < c->data.train.n; i++) {
         const config_source *s = &c->data.train.items[i];

@@ -8,7 +8,7 @@
 
 /* False: the laws do not speak of it. They are of models that begin with random weights and learn to write on, for a known length. */
 bool plan_laws_run(const config *c, const plan *p, laws_run *out);
-/* One for each set of shards of data.train that is there: [{path, tokens, epochs, worth}]. NULL: the run's length is not known. */
+/* One for each set of shards of data.train that is there: [{path, tokens, epochs, worth}]; none of a run with stages. */
 json_t *plan_epochs_json(const config *c, double tokens);
 void plan_epochs_describe(const json_t *epochs, strbuf *out);
 

@@ -37,7 +37,7 @@
  * rank from saying its last words and leaving with a status of its own. */
 static const double GRACE_S = 5;
 
-/* Starts in a row without a new checkpoint, unless --restart says how many. */
+/* Times in a row that it is started again without a new checkpoint, unless --restart says how many. */
 enum { MOST_STARTS = 10 };
 
 typedef struct rank_process {
@@ -62,7 +62,7 @@ typedef struct launcher {
     struct {
         restart *run; /* NULL: without --restart */
         spares *spares;
-        int64_t most, in_vain; /* starts without a new checkpoint */
+        int64_t most, in_vain; /* times it is started again without a new checkpoint */
         int64_t newest;        /* the step of the newest checkpoint when the ranks were started */
         int least;             /* ranks */
         restart_layout layout; /* of this start; no keys in the first */
@@ -360,12 +360,17 @@ static bool is_lost(const launcher *l, int rank) {
     return l->steps < 2 || WTERMSIG(state) == SIGKILL || rank == l->first_bad;
 }
 
+/* What a program that errs ends with. */
+static bool is_mistake(int sig) {
+    return sig == SIGABRT || sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE;
+}
+
 /* Whether another start may do better: one that meets the same error, of a config or a file say, does
- * not, nor one that meets a mistake of the program (SIGABRT). */
+ * not, nor one that meets a mistake of the program. */
 static bool may_help(const launcher *l) {
     for (int r = 0; r < l->n; r++) {
         int state = l->ranks[r].state, code = WIFEXITED(state) ? WEXITSTATUS(state) : ST_RANK;
-        if (WIFSIGNALED(state) && WTERMSIG(state) == SIGABRT) return false;
+        if (WIFSIGNALED(state) && is_mistake(WTERMSIG(state))) return false;
         if (code != ST_OK && code != ST_RANK && code != ST_STOPPED) return false;
     }
     return true;
@@ -430,10 +435,11 @@ static status launch_until_done(launcher *l, err *e) {
         if (l->told)
             return err_hint(e, "it was told to stop; the run goes on from its last checkpoint");
         if (!counts_on(l))
-            return err_hint(e,
-                            "%ld starts in a row have brought no new checkpoint: that is where "
-                            "--restart ends",
-                            (long)l->again.in_vain);
+            return err_hint(
+                e,
+                "it was started again %ld times in a row without a new checkpoint: that "
+                "is where --restart ends",
+                (long)l->again.most);
         *e = (err){0};
         TRY(prepare_again(l, &why, e));
         free(l->ranks);
@@ -520,9 +526,9 @@ static const cli_option options[] = {
     {"ranks", "N", "how many processes"},
     {"timeout", "S", "seconds that a rank may wait for another; 0: for ever (default 600)"},
     {"restart", "[K]",
-     "train goes on with the ranks that are left when one was killed or hung; K starts in a row "
-     "without a "
-     "new checkpoint end it (default 10)"},
+     "train goes on with the ranks that are left when one was killed or hung, up to K times in a "
+     "row "
+     "without a new checkpoint (default 10)"},
     {"min-ranks", "M", "go on with no fewer ranks than that (default 1)"},
     {"spares", "S",
      "so many processes wait with a copy of the newest checkpoint to take a lost rank's place"},

@@ -52,30 +52,35 @@ static work divide(op_kind kind, const op_attr *attr, const tensor *in, const de
     return w;
 }
 
-/* LINEAR's for so many rows. */
-static void widen(const op_infer *io, const op_impl *linear, int64_t rows, int64_t most[2]) {
+/* LINEAR's for so many rows, in its place `of`: forward, backward of the input, of the weights. */
+static void widen(const op_infer *io, const work *w, int of, int64_t rows, int64_t *most) {
     int64_t ws[3] = {0, 0, 0};
     op_infer one = {.kind = OP_LINEAR, .attr = io->attr, .dev = io->dev};
     memcpy(one.in, io->in, sizeof one.in);
     one.want_grad = io->want_grad;
     one.in[0].rows = rows;
-    if (linear->workspace) linear->workspace(&one, ws);
-    for (int i = 0; i < 3; i++)
-        if (ws[i] > most[i > 0]) most[i > 0] = ws[i];
+    if (w->linear->workspace) w->linear->workspace(&one, ws);
+    if (ws[of] > *most) *most = ws[of];
+}
+
+/* Rows that come are multiplied as they come, own ones at once; those that are summed in pieces. Gradients of weights are one
+ * product of all rows. */
+static int64_t linear_workspace(const op_infer *io, const work *w, bool backward) {
+    const op_async *at = &io->attr->async;
+    bool comes = (io->kind == OP_GATHER_LINEAR) != backward;
+    int cuts = !comes ? at->pieces : at->shares_rows ? op_hop_pieces(at) : 1;
+    int64_t most = 0;
+    widen(io, w, backward, w->N / cuts, &most);
+    widen(io, w, backward, most_rows(w->N, cuts), &most);
+    if (comes) widen(io, w, backward, w->N, &most);
+    if (backward) widen(io, w, 2, w->N * (at->shares_rows ? at->ranks : 1), &most);
+    return most;
 }
 
 static void async_workspace(const op_infer *io, int64_t ws[3]) {
-    int64_t most[2] = {0, 0};
-    const op_async *at = &io->attr->async;
-    int cuts[] = {1, op_hop_pieces(at), at->pieces};
     for (int backward = 0; backward < 2; backward++) {
         work w = divide(io->kind, io->attr, io->in, io->dev, backward, NULL);
-        widen(io, w.linear, w.N * (at->shares_rows ? at->ranks : 1), most);
-        for (int i = 0; i < 3; i++) {
-            widen(io, w.linear, w.N / cuts[i], most);
-            widen(io, w.linear, most_rows(w.N, cuts[i]), most);
-        }
-        ws[backward] = w.bytes + most[backward];
+        ws[backward] = w.bytes + linear_workspace(io, &w, backward);
     }
 }
 

@@ -283,7 +283,7 @@ static bool take(rows_reading *k, const record *rec, int line) {
     measured_row x = {
         .line = line, .whose = whose_of(rec), .names_schedule = *text_of(rec, "schedule")};
     double seq;
-    char key[520];
+    char key[512];
     json_t *model = model_of(rec, &seq);
     if (!model || !layout_of(rec, &x) || !find_device(k, rec, &x.device) ||
         (x.layout.key.cp > 1 && fmod(seq, 2 * x.layout.key.cp) > 0)) {
@@ -297,9 +297,9 @@ static bool take(rows_reading *k, const record *rec, int line) {
              text_of(rec, "vocab"), x.nodes);
     x.batch = x.layout.micro_batches * x.layout.dp * x.layout.key.micro_batch;
     x.cell = number_for(r->cell_key, key);
-    snprintf(key, sizeof key, "%d %s %g %d %d %d %d %d", x.device, text, seq, x.layout.key.tp,
-             x.layout.key.cp, x.layout.key.micro_batch, x.layout.key.recompute, (int)x.fp32);
-    if (has_ends_apart(&x, int_of(rec, "layers", 0))) strcat(key, " apart");
+    snprintf(key, sizeof key, "%d %s %g %d %d %d %d %d%s", x.device, text, seq, x.layout.key.tp,
+             x.layout.key.cp, x.layout.key.micro_batch, x.layout.key.recompute, (int)x.fp32,
+             has_ends_apart(&x, int_of(rec, "layers", 0)) ? " apart" : "");
     free(text);
     x.sketch = find_sketch(k, key, model, seq, &x);
     json_decref(model);
