@@ -140,7 +140,7 @@ static void look(session *s, int step) {
     own = (timeline){.on = step == 1};
 }
 
-static layout_trial *trial_of(int T) {
+static layout_trial *trial_of(int T, int dp, bool experts) {
     char path[] = "/tmp/athanor-overlap-XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -149,17 +149,18 @@ static layout_trial *trial_of(int T) {
         f,
         "model: {model_type: llama, hidden_size: 64, num_hidden_layers: 6, num_attention_heads: 8,"
         " num_key_value_heads: 8, intermediate_size: 192, vocab_size: 67,"
-        " max_position_embeddings: %d, tie_word_embeddings: true}\n"
+        " max_position_embeddings: %d, tie_word_embeddings: true%s}\n"
         "train: {steps: 1, seq_len: %d, global_batch_size: 2, micro_batch_size: 2, precision: "
         "fp32}\n",
-        T, T);
+        T, experts ? ", num_experts: 8, num_experts_per_tok: 2, moe_intermediate_size: 192" : "",
+        T);
     fclose(f);
     config *c;
     layout_trial *t;
     err e = {0};
     if (config_load(&c, path, NULL, 0, &e) != ST_OK) fail_msg("%s", e.message);
     remove(path);
-    if (layout_trial_new(&t, c, 0, 1, &e) != ST_OK) fail_msg("%s", e.message);
+    if (layout_trial_new(&t, c, 0, dp, &e) != ST_OK) fail_msg("%s", e.message);
     config_free(c);
     return t;
 }
@@ -177,7 +178,7 @@ static double hidden(const layout_trial *t, const layout *l) {
 /* On a link on which the transfers take `share` of the time of the products, or of attention. */
 static double hidden_at(layout l, const char *what, double share) {
     char name[LAYOUT_NAME_MAX];
-    layout_trial *t = trial_of(64);
+    layout_trial *t = trial_of(64, l.dp, l.ep > 1);
     counts = what, s_per_byte = 1;
     hidden(t, &l);
     if (first_rank.work > 0) s_per_byte = share * first_rank.work / first_rank.bytes;
@@ -208,10 +209,20 @@ static void test_ring(void **state) {
     }
 }
 
+/* Ranks have nearly the same rows to multiply: routers of initial weights favour no expert. */
+static void test_experts(void **state) {
+    (void)state;
+    layout l = {.dp = 2, .dp_replicate = 1, .tp = 1, .ep = 2};
+    assert_true(hidden_at(l, "rows of experts", 0.5) >= 0.5);
+    l.at_once = true;
+    assert_true(hidden_at(l, "rows of experts", 0.5) < 0.5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_async_products),
         cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
