@@ -306,6 +306,34 @@ static void test_context(void **state) {
         }
 }
 
+/* Rows of experts that two ranks share, in four rounds: a slow link is waited for as a whole, of a quick one all but the first
+ * rows and the last results hide. */
+static void test_experts(void **state) {
+    (void)state;
+    cluster c = plain(2, 1);
+    mesh_shape shape = {.dp = 2, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = 1, .ep = 2};
+    op_attr attr = {.expert_ranks = {.experts = 8, .ranks = 2, .rows = 16, .what = "rows"}};
+    for (int back = 0; back < 2; back++) {
+        prog_op op = {.kind = OP_EXPERT_RANKS,
+                      .entry = back ? ENTRY_BWD_INPUT : ENTRY_FWD,
+                      .attr = &attr,
+                      .in = {{NULL, DT_BF16, 128, 64, 64}}};
+        double sent = 2 + back, bytes = 64 * 64 * 2;
+        c.node = (cluster_link){1e3, 0, 1};
+        op_time slow = op_time_of(&c, &shape, &op);
+        assert_near(slow.among, back ? 0 : 9 * 4 / 1e3);
+        assert_near(slow.beside, sent * bytes / 1e3);
+        assert_true(slow.exposed > 0.99 * slow.beside);
+        c.call_s = 400; /* 100 s a round, in which its 2 or 3 KB travel */
+        op_time quick = op_time_of(&c, &shape, &op);
+        assert_near(quick.kernels, 400);
+        assert_near(quick.exposed, sent * bytes / 4 / 1e3);
+        shape.pp = 2;
+        assert_near(op_time_of(&c, &shape, &op).among, sent * bytes / 1e3 + slow.among);
+        shape.pp = 1, c.call_s = 0;
+    }
+}
+
 /* ---- sketches and the search ---- */
 
 static sketch sketch_of(arena *a, const cluster *c, sketch_key key) {
@@ -480,20 +508,14 @@ static void test_search(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),
-                                       cmocka_unit_test(test_files),
-                                       cmocka_unit_test(test_wrong_files),
-                                       cmocka_unit_test(test_collectives),
-                                       cmocka_unit_test(test_groups),
-                                       cmocka_unit_test(test_peak),
-                                       cmocka_unit_test(test_micro_batches),
-                                       cmocka_unit_test(test_overlap),
-                                       cmocka_unit_test(test_stages),
-                                       cmocka_unit_test(test_messages),
-                                       cmocka_unit_test(test_sketch),
-                                       cmocka_unit_test(test_bubble),
-                                       cmocka_unit_test(test_search),
-                                       cmocka_unit_test(test_context),
-                                       cmocka_unit_test(test_all_to_all_measured)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_wrong_files),   cmocka_unit_test(test_collectives),
+        cmocka_unit_test(test_groups),        cmocka_unit_test(test_peak),
+        cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_stages),        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_sketch),        cmocka_unit_test(test_bubble),
+        cmocka_unit_test(test_search),        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_experts),       cmocka_unit_test(test_all_to_all_measured)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,6 +58,31 @@ static op_time ring_time(const cluster *c, int ranks, double kernel, double keys
     return s.t;
 }
 
+/* The rounds as op/ref/expert_ranks.c makes them: the loads of all ranks, then rows (in the backward with the gradients of their
+ * results) and results, in three sets of buffers. */
+static op_time expert_time(const cluster *c, const mesh_shape *shape, const prog_op *op,
+                           double kernel) {
+    bool forward = op->entry == ENTRY_FWD;
+    int come = forward ? 1 : 2, each = come + 1, calls = forward;
+    double all = 0, d, gone[2] = {0, 0};
+    for (; (d = call_seconds(c, shape, op, calls)) >= 0; calls += each) all += d;
+    int rounds = (calls - forward) / each;
+    streams s = {.contention = c->contention};
+    if (forward) s.t.among = call_seconds(c, shape, op, 0);
+    double came = begin(&s, come * call_seconds(c, shape, op, forward));
+    for (int i = 0; i < rounds; i++) {
+        int next = forward + (i + 1) * each;
+        d = call_seconds(c, shape, op, next - each);
+        await(&s, came);
+        await(&s, gone[i % 2]); /* of two rounds before */
+        if (i + 1 < rounds) came = begin(&s, come * call_seconds(c, shape, op, next));
+        work(&s, all > 0 ? kernel * d / all : kernel / rounds);
+        gone[i % 2] = begin(&s, d);
+    }
+    await(&s, s.side);
+    return s.t;
+}
+
 op_time op_time_of(const cluster *c, const mesh_shape *shape, const prog_op *op) {
     op_time t = {.kernels = roofline_seconds(c, op)};
     if (!shape) return t;
@@ -66,6 +91,7 @@ op_time op_time_of(const cluster *c, const mesh_shape *shape, const prog_op *op)
     if (op->kind == OP_RING_ATTENTION && hops > 0 && shape->pp == 1)
         return ring_time(c, shape->cp, t.kernels, call_seconds(c, shape, op, 0),
                          backward ? call_seconds(c, shape, op, hops) : 0, backward);
+    if (op->kind == OP_EXPERT_RANKS && shape->pp == 1) return expert_time(c, shape, op, t.kernels);
     for (int i = 0;; i++) {
         double d = call_seconds(c, shape, op, i);
         if (d < 0) return t;

@@ -1,7 +1,8 @@
 /* What one op takes of a step: its kernel, and the collectives that it makes (op/collective.h).
  *
- * Most ops wait for their collective. Ring attention works on the keys at hand while the next ones travel (op/ref/ring.c), so it
- * waits for what lasts longer than a hop's work only; beside a pipeline it waits for all of it. */
+ * Most ops wait for their collective. Ring attention works on the keys at hand while the next ones travel (op/ref/ring.c), and experts
+ * on some rows while others travel (op/ref/expert_ranks.c), so they wait for what lasts longer than that work only; beside a
+ * pipeline they wait for all of it. */
 #ifndef PLAN_OP_TIME_H
 #define PLAN_OP_TIME_H
 
