@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "dev/cuda.h"
@@ -16,6 +15,7 @@
 #include "interchange/where_runs.h"
 #include "op/gemm.h"
 #include "plan/clock/clock.h"
+#include "run/config/config_device.h"
 
 status events_emit(session *s, const char *kind, int64_t step, json_t *members, err *e) {
     journal *j = &s->journal;
@@ -305,27 +305,12 @@ static void put_files(const setup *u, json_t *o) {
     if (from) json_object_set_new(o, "from", json_cstr(from));
 }
 
-bool events_find_cluster(const config *c, int ranks, dev_kind kind, cluster *out) {
-    char name[32] = "local", path[4400];
-    err why = {0};
-    if (c->cluster) {
-        if (cluster_find(out, c->cluster, &why) != ST_OK) return false; /* plan says why */
-        if (cluster_devices(out) == ranks && out->kind == kind) return true;
-    }
-    if (ranks > 1) snprintf(name, sizeof name, "local-%d", ranks);
-    if (kind != DEV_CPU || !cluster_local_path(name, path, sizeof path) || !file_exists(path))
-        return false;
-    if (cluster_find(out, name, &why) == ST_OK) return true;
-    log_warn("no step time is predicted: %s", why.message);
-    return false;
-}
-
 /* What the planner's clock says of a step, to be compared with what it takes. */
 static void put_prediction(session *s, json_t *o) {
     cluster on;
     const setup *u = &s->setup;
     int ranks = peers_ranks(&u->peers);
-    if (!s->journal.speaks || !events_find_cluster(u->c, ranks, dev_get_kind(u->dev), &on)) return;
+    if (!s->journal.speaks || !config_find_cluster(u->c, ranks, dev_get_kind(u->dev), &on)) return;
     clock_time t = clock_step(u->plan, &on);
     s->journal.predicted_step_s = t.step_s;
     json_object_set_new(o, "predicted",

@@ -5,7 +5,6 @@
 #define TRAIN_EVENTS_H
 
 #include "infer/labels.h"
-#include "plan/clock/cluster.h"
 #include "train/execute.h"
 #include "train/guard/suspects.h"
 
@@ -15,10 +14,6 @@ status events_step(session *s, const step_result *r, err *e) ATH_MUST_USE;
 status events_end(session *s, err *e) ATH_MUST_USE;
 /* Measures the memory in use now; the `end` event has the largest such value. */
 void events_note_memory(journal *j);
-
-/* The cluster that the config names, if it is as large as this run; else this machine, if it was
- * calibrated. False: neither. */
-bool events_find_cluster(const config *c, int ranks, dev_kind kind, cluster *out);
 
 /* `stage`: the current stage begins. */
 status events_stage(session *s, err *e) ATH_MUST_USE;

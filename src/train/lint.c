@@ -14,6 +14,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "optim/optim.h"
 #include "plan/clock/clock.h"
+#include "run/config/config_device.h"
 #include "run/metrics.h"
 #include "train/events.h"
 #include "train/save/state.h"
@@ -49,7 +50,7 @@ static double step_seconds(const lint_run *k, const present *at) {
     if (at->step > 0 && !k->fresh &&
         metrics_read(k->c->run, METRICS_LAST_STEP, take_step_ms, &ms, NULL) == ST_OK && ms > 0)
         return ms / 1e3;
-    if (!events_find_cluster(k->c, k->ranks, k->kind, &on)) return 0;
+    if (!config_find_cluster(k->c, k->ranks, k->kind, &on)) return 0;
     return clock_step(k->plan, &on).step_s;
 }
 

@@ -76,6 +76,8 @@ bash "$root/docs/slurm/layouts.sbatch" c.yaml >out 2>err && fail "no array, and 
 expect 2 $sweep --ranks 3
 has err "none of"
 expect 2 $sweep --ranks 0
+expect 2 $sweep --tp 2x
+has err "--tp: '2x' is no number of ranks"
 expect 2 $sweep --share 3/2
 expect 2 $sweep --zero 7 --ranks 2
 expect 2 $sweep --ranks 1 parallel.tp=2

@@ -21,6 +21,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "comm/comm.h"
 #include "run/config/config_device.h"
 #include "train/train.h"
@@ -31,6 +32,7 @@ enum { MOST_VALUES = 16, AXES = 7, MOST_KEYS = AXES + 2, GRACE_S = 10 };
 typedef struct axis {
     const char *option, *key, *usual;
 } axis;
+/* The first ones are numbers of ranks. */
 enum { AXIS_TP, AXIS_CP, AXIS_PP, AXIS_SCHEDULE, AXIS_ZERO, AXIS_RECOMPUTE, AXIS_MBS };
 static const axis axes[AXES] = {
     [AXIS_TP] = {"tp", "parallel.tp", "1,2,4,8"},
@@ -74,6 +76,16 @@ static status split(arena *a, const char *name, const char *list, values *out, e
         out->word[out->n++] = arena_strndup(a, list, n);
         list += n + (list[n] == ',');
     }
+    return ST_OK;
+}
+
+/* Words that say how many ranks. */
+static status check_numbers(const char *name, const values *v, err *e) {
+    int64_t ranks;
+    for (int i = 0; i < v->n; i++)
+        if (!text_parse_int(v->word[i], &ranks) || ranks < 1 || ranks > COMM_MOST_RANKS)
+            return err_at(e, ST_USAGE, "command line", "--%s: '%s' is no number of ranks", name,
+                          v->word[i]);
     return ST_OK;
 }
 
@@ -131,18 +143,6 @@ static status load(const sweep *s, const layout_case *k, config **out, err *e) {
     return model_arg_load(args.inputs[0], &args, out, e);
 }
 
-/* The cluster of the config where it has as many devices, else this machine, where it was calibrated with so many ranks. */
-static bool find_cluster(const config *c, int ranks, cluster *out) {
-    char name[32] = "local", path[4400];
-    err none = {0};
-    if (c->cluster && cluster_find(out, c->cluster, &none) == ST_OK &&
-        cluster_devices(out) == ranks)
-        return true;
-    if (ranks > 1) snprintf(name, sizeof name, "local-%d", ranks);
-    return c->device != CONFIG_DEVICE_CUDA && cluster_local_path(name, path, sizeof path) &&
-           file_exists(path) && cluster_find(out, name, &none) == ST_OK;
-}
-
 /* The same values have the same digest, wherever they come from. */
 static void digest(const config *c, char out[17]) {
     json_t *o = config_to_json(c);
@@ -175,7 +175,8 @@ static status plan_case(sweep *s, layout_case *k, config *c, err *e) {
         k->batch = c->train.global_batch_size;
         k->l.key.context = p->spec.context;
         k->l.micro_batches = k->batch / ((int64_t)k->l.dp * k->l.key.micro_batch);
-        layout_case_describe(k, s->a, p, find_cluster(c, k->ranks, &on) ? &on : NULL);
+        bool known = config_find_cluster(c, k->ranks, dev_get_kind(meta), &on);
+        layout_case_describe(k, s->a, p, known ? &on : NULL);
     }
     plan_free(p);
     dev_close(meta);
@@ -189,7 +190,6 @@ static bool shape_case(const sweep *s, layout_case *k, int ranks, const char *co
     k->l.key.tp = atoi(word[AXIS_TP]);
     k->l.pp = atoi(word[AXIS_PP]);
     k->l.key.cp = atoi(word[AXIS_CP]);
-    if (k->l.key.tp < 1 || k->l.pp < 1 || k->l.key.cp < 1) return false;
     int64_t each = (int64_t)k->l.key.tp * k->l.pp * k->l.key.cp;
     if (ranks % each) return false;
     k->l.dp = (int)(ranks / each);
@@ -241,15 +241,12 @@ static status take_all(sweep *s, int ranks, err *e) {
 
 static status find_cases(sweep *s, err *e) {
     TRY(read_ranks(s, e));
-    for (int i = 0; i < AXES; i++) TRY(read_axis(s, &axes[i], &s->axis[i], e));
-    for (int i = 0; i < s->ranks.n; i++) {
-        char *end;
-        long n = strtol(s->ranks.word[i], &end, 10);
-        if (*end || n < 1 || n > COMM_MOST_RANKS)
-            return err_at(e, ST_USAGE, "command line", "--ranks: '%s' is no number of ranks",
-                          s->ranks.word[i]);
-        TRY(take_all(s, (int)n, e));
+    TRY(check_numbers("ranks", &s->ranks, e));
+    for (int i = 0; i < AXES; i++) {
+        TRY(read_axis(s, &axes[i], &s->axis[i], e));
+        if (i <= AXIS_PP) TRY(check_numbers(axes[i].option, &s->axis[i], e));
     }
+    for (int i = 0; i < s->ranks.n; i++) TRY(take_all(s, atoi(s->ranks.word[i]), e));
     if (s->n > 0) return ST_OK;
     if (s->impossible) {
         if (e) *e = s->last;
