@@ -3,9 +3,9 @@
  * Peaks are dense tensor-core rates with fp32 sums: H100/H200 SXM 989.5 TFLOP/s in bf16, A100 312, B200 2250, L4 121, L40S
  * 362, RTX 4090 165 (NVIDIA's data sheets; the published 3,960 of H100 in FP8 is with sparsity). fp32 products take TF32.
  * Latencies: NCCL's least all-reduce on 8 x H100 is 12.9 us in a node, 55.5 over two nodes and 235 over 16 (EFA); with the
- * steps of a tree (network.h) that is some 2 and 25 us a message. Prices: on-demand rates of large providers in 2025, a device
- * with its share of the machine (H100: an eighth of AWS's p5.48xlarge since June 2025; small providers take 2 to 3, and spot
- * devices of large ones cost 2 to 2.5; H200: of its capacity blocks of p5e); watts likewise. */
+ * steps of a tree (network.h) that is some 2 and 25 us a message. Prices: of large providers in 2025, a device
+ * with its share of the machine (H100 and H200: AWS's capacity blocks of p5 and p5e, 3.93 and 5.41; on demand costs more, small
+ * providers take 2 to 3, spot devices 2 to 2.5); watts likewise. */
 #include <string.h>
 
 #include "plan/clock/cluster.h"
