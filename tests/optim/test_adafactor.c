@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "optim/optim.h"
-#include "optim/schedule.h"
+#include "optim/lr_schedule.h"
 
 enum { TENSORS = 5, STEPS = 7 };
 static const int64_t SHAPES[TENSORS][2] = {{9, 7}, {70, 3}, {3, 270}, {1, 11}, {1, 11}};
@@ -99,13 +99,13 @@ static double option(const json_t *o, const char *key, double usual) {
 /* The options of transformers' class, in our words: its relative step is a schedule. */
 static optim_hyper hyper_of(const lab *l, const json_t *o, int step) {
     bool warms = option(o, "warmup_init", 0) != 0;
-    schedule relative = {.kind = SCHEDULE_INVERSE_SQRT,
-                         .lr = 0.01,
-                         .timescale = 10000,
-                         .warmup_steps = warms ? 10000 : 0};
+    lr_schedule relative = {.kind = SCHEDULE_INVERSE_SQRT,
+                            .lr = 0.01,
+                            .timescale = 10000,
+                            .warmup_steps = warms ? 10000 : 0};
     const json_t *eps = json_object_get(o, "eps");
     return (optim_hyper){
-        .lr = option(o, "lr", schedule_lr(&relative, step)),
+        .lr = option(o, "lr", lr_schedule_at(&relative, step)),
         .weight_decay = option(o, "weight_decay", 0),
         .step = step,
         .grad_scale = 1,

@@ -4,7 +4,7 @@
 
 #include "base/yaml.h"
 #include "data/order/loader.h"
-#include "optim/schedule.h"
+#include "optim/lr_schedule.h"
 #include "run/config/config.h"
 
 /* Loads YAML text with at most two overrides. */

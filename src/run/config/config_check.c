@@ -2,7 +2,7 @@
 #include <inttypes.h>
 
 #include "optim/optim.h"
-#include "optim/schedule.h"
+#include "optim/lr_schedule.h"
 #include "run/config/config_int.h"
 
 static status check_length(const config *c, err *e) {

@@ -7,7 +7,7 @@
 #include "data/order/loader.h"
 #include "model/family.h"
 #include "optim/optim.h"
-#include "optim/schedule.h"
+#include "optim/lr_schedule.h"
 #include "prog/graph.h"
 #include "run/config/config_int.h"
 

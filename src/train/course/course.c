@@ -208,18 +208,18 @@ static void place_schedules(course *k, const config *c) {
         bool shared = i < k->n_stages - 1 && s[1].schedule_base == s->schedule_base;
         int64_t total = shared ? s[1].schedule.total_steps : s->last_step - s->schedule_base;
         const config *sc = s->c;
-        s->schedule = (schedule){.kind = (schedule_kind)sc->optim.schedule.kind,
-                                 .decay = (decay_kind)sc->optim.schedule.decay,
-                                 .lr = sc->optim.lr,
-                                 .min_lr = sc->optim.schedule.min_lr,
-                                 .gamma = sc->optim.schedule.gamma,
-                                 .warmup_steps = sc->optim.schedule.warmup_steps,
-                                 .decay_steps = sc->optim.schedule.decay_steps,
-                                 .total_steps = total,
-                                 .milestones = sc->optim.schedule.milestones.items,
-                                 .n_milestones = sc->optim.schedule.milestones.n,
-                                 .timescale = sc->optim.schedule.timescale,
-                                 .cycle = cycle_of(sc)};
+        s->schedule = (lr_schedule){.kind = (lr_schedule_kind)sc->optim.schedule.kind,
+                                    .decay = (decay_kind)sc->optim.schedule.decay,
+                                    .lr = sc->optim.lr,
+                                    .min_lr = sc->optim.schedule.min_lr,
+                                    .gamma = sc->optim.schedule.gamma,
+                                    .warmup_steps = sc->optim.schedule.warmup_steps,
+                                    .decay_steps = sc->optim.schedule.decay_steps,
+                                    .total_steps = total,
+                                    .milestones = sc->optim.schedule.milestones.items,
+                                    .n_milestones = sc->optim.schedule.milestones.n,
+                                    .timescale = sc->optim.schedule.timescale,
+                                    .cycle = cycle_of(sc)};
     }
 }
 
@@ -259,7 +259,7 @@ void course_free(course *k) {
     free(k);
 }
 
-static bool decays(const schedule *s) {
+static bool decays(const lr_schedule *s) {
     bool has_decay =
         s->kind == SCHEDULE_LINEAR || s->kind == SCHEDULE_COSINE || s->kind == SCHEDULE_WSD;
     return has_decay && s->decay_steps > 0;
@@ -268,7 +268,7 @@ static bool decays(const schedule *s) {
 void course_warn(const course *k) {
     for (int i = 0; i < k->n_stages; i++) {
         const course_stage *s = &k->stage[i];
-        const schedule *sc = &s->schedule;
+        const lr_schedule *sc = &s->schedule;
         int64_t decay = decays(sc) ? sc->decay_steps : 0;
         if (i && s->schedule_base == s[-1].schedule_base) continue; /* told already */
         if (sc->kind == SCHEDULE_ONE_CYCLE) continue;
@@ -328,10 +328,10 @@ uint64_t course_stage_samples(const course *k, int stage) {
 
 double course_lr(const course *k, int64_t step) {
     const course_stage *s = course_stage_of(k, step);
-    return schedule_lr(&s->schedule, step - s->schedule_base);
+    return lr_schedule_at(&s->schedule, step - s->schedule_base);
 }
 
 double course_beta1(const course *k, int64_t step) {
     const course_stage *s = course_stage_of(k, step);
-    return schedule_beta1(&s->schedule, step - s->schedule_base, s->c->optim.betas.items[0]);
+    return lr_schedule_beta1(&s->schedule, step - s->schedule_base, s->c->optim.betas.items[0]);
 }

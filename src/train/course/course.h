@@ -8,7 +8,7 @@
 #ifndef TRAIN_COURSE_H
 #define TRAIN_COURSE_H
 
-#include "optim/schedule.h"
+#include "optim/lr_schedule.h"
 #include "run/config/config.h"
 
 typedef struct course_part {
@@ -25,7 +25,7 @@ typedef struct course_stage {
     int64_t first_step, last_step;
     int64_t max_batch;
     int T, B;              /* sequence length, micro-batch */
-    schedule schedule;     /* counts steps from schedule_base */
+    lr_schedule schedule;  /* counts steps from schedule_base */
     int64_t schedule_base; /* number of steps of the run before step 1 of the schedule */
     int64_t optim_base; /* steps of the run before the optimizer's state began (bias correction) */
 } course_stage;

@@ -36,7 +36,7 @@ static status open_model(session *s, comm_world *world, err *e) {
 static status open_memory(session *s, err *e) {
     setup *u = &s->setup;
     course_stage *first = &u->course->stage[0];
-    first->schedule = (schedule){.kind = SCHEDULE_CONSTANT, .lr = u->c->optim.lr};
+    first->schedule = (lr_schedule){.kind = SCHEDULE_CONSTANT, .lr = u->c->optim.lr};
     TRY(setup_commit(u, e));
     stage_enter_shape(&s->stage, u, 0, first->max_batch);
     TRY(setup_make_weights(u, u->plan->store, NULL, e));

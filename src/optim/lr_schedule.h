@@ -1,7 +1,7 @@
 /* Learning-rate schedules. Steps count from 1; all but one_cycle begin with a linear warm-up: lr * step /
  * warmup_steps. */
-#ifndef OPTIM_SCHEDULE_H
-#define OPTIM_SCHEDULE_H
+#ifndef OPTIM_LR_SCHEDULE_H
+#define OPTIM_LR_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +24,7 @@
     W(SCHEDULE_MULTISTEP, "multistep")                                                             \
     W(SCHEDULE_INVERSE_SQRT, "inverse_sqrt")                                                       \
     W(SCHEDULE_ONE_CYCLE, "one_cycle")
-typedef enum schedule_kind { SCHEDULE_KINDS(LIST_ENUMERATOR) } schedule_kind;
+typedef enum lr_schedule_kind { SCHEDULE_KINDS(LIST_ENUMERATOR) } lr_schedule_kind;
 
 #define DECAY_KINDS(W)                                                                             \
     W(DECAY_LINEAR, "linear")                                                                      \
@@ -46,8 +46,8 @@ typedef struct one_cycle {
         most_beta1; /* the cycle of beta1, which falls as the rate rises; both 0: none */
 } one_cycle;
 
-typedef struct schedule {
-    schedule_kind kind;
+typedef struct lr_schedule {
+    lr_schedule_kind kind;
     decay_kind decay; /* curve of WSD */
     double lr, min_lr, gamma;
     int64_t warmup_steps, total_steps;
@@ -56,13 +56,13 @@ typedef struct schedule {
     int n_milestones;
     int64_t timescale; /* -1: warmup_steps, or 10000 where these are 0 */
     one_cycle cycle;
-} schedule;
+} lr_schedule;
 
 /* Rate of optimizer step `step`. In WSD the decay starts at s0 = total - decay_steps + 1 with the
  * full rate and would reach min_lr one step after the last, so that no step is wasted. Exponential
  * decay goes to min_lr, or to lr/100 where that is 0. */
-double schedule_lr(const schedule *s, int64_t step);
+double lr_schedule_at(const lr_schedule *s, int64_t step);
 /* beta1 of that step, where the optimizer's is `usual`. */
-double schedule_beta1(const schedule *s, int64_t step, double usual);
+double lr_schedule_beta1(const lr_schedule *s, int64_t step, double usual);
 
 #endif

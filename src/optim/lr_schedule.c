@@ -1,4 +1,4 @@
-#include "optim/schedule.h"
+#include "optim/lr_schedule.h"
 
 #include <math.h>
 
@@ -9,34 +9,34 @@ static double curve(decay_kind kind, double progress) {
     return 1.0 - progress;
 }
 
-static double decayed(const schedule *s, decay_kind kind, double progress) {
+static double decayed(const lr_schedule *s, decay_kind kind, double progress) {
     if (progress > 1.0) progress = 1.0;
     if (kind == DECAY_EXPONENTIAL)
         return s->lr * pow(s->min_lr > 0 ? s->min_lr / s->lr : 0.01, progress);
     return s->min_lr + (s->lr - s->min_lr) * curve(kind, progress);
 }
 
-static double wsd(const schedule *s, int64_t step) {
+static double wsd(const lr_schedule *s, int64_t step) {
     int64_t steps = s->decay_steps >= 0 ? s->decay_steps : s->total_steps / 5;
     int64_t start = s->total_steps - steps + 1;
     if (step <= start || steps == 0) return s->lr;
     return decayed(s, s->decay, (double)(step - start) / (double)steps);
 }
 
-static double after_warmup(const schedule *s, int64_t step, decay_kind kind) {
+static double after_warmup(const lr_schedule *s, int64_t step, decay_kind kind) {
     int64_t steps = s->decay_steps >= 0 ? s->decay_steps : s->total_steps - s->warmup_steps;
     return steps > 0 ? decayed(s, kind, (double)(step - s->warmup_steps) / (double)steps)
                      : s->min_lr;
 }
 
-static double multistep(const schedule *s, int64_t step) {
+static double multistep(const lr_schedule *s, int64_t step) {
     double lr = s->lr;
     for (int i = 0; i < s->n_milestones; i++)
         if (step > s->milestones[i]) lr *= s->gamma;
     return lr;
 }
 
-static double inverse_sqrt(const schedule *s, int64_t step) {
+static double inverse_sqrt(const lr_schedule *s, int64_t step) {
     int64_t flat = s->timescale >= 0 ? s->timescale : s->warmup_steps ? s->warmup_steps : 10000;
     return step > flat ? s->lr * sqrt((double)flat / (double)step) : s->lr;
 }
@@ -49,7 +49,7 @@ typedef struct phase {
     double part;
 } phase;
 
-static phase phase_of(const schedule *s, int64_t step) {
+static phase phase_of(const lr_schedule *s, int64_t step) {
     double at = (double)(step - 1), total = (double)s->total_steps;
     double rise = s->cycle.pct_start * total, begin = 0;
     double ends[] = {rise - 1, s->cycle.three_phase ? 2 * rise - 2 : total - 1, total - 1};
@@ -60,19 +60,19 @@ static phase phase_of(const schedule *s, int64_t step) {
 }
 
 /* values[i] to values[i + 1] in phase i. */
-static double annealed(const schedule *s, int64_t step, const double values[4]) {
+static double annealed(const lr_schedule *s, int64_t step, const double values[4]) {
     phase p = phase_of(s, step);
     double from = values[p.number], to = values[p.number + 1];
     if (s->cycle.anneal == ANNEAL_LINEAR) return from + (to - from) * p.part;
     return to + (from - to) * curve(DECAY_COSINE, p.part);
 }
 
-static double one_cycle_lr(const schedule *s, int64_t step) {
+static double one_cycle_lr(const lr_schedule *s, int64_t step) {
     double first = s->lr / s->cycle.div_factor, last = first / s->cycle.final_div_factor;
     return annealed(s, step, (double[]){first, s->lr, s->cycle.three_phase ? first : last, last});
 }
 
-double schedule_beta1(const schedule *s, int64_t step, double usual) {
+double lr_schedule_beta1(const lr_schedule *s, int64_t step, double usual) {
     double least = s->cycle.least_beta1, most = s->cycle.most_beta1;
     if (s->kind != SCHEDULE_ONE_CYCLE || most == 0) return usual;
     return annealed(s, step, (double[]){most, least, most, most});
@@ -80,7 +80,7 @@ double schedule_beta1(const schedule *s, int64_t step, double usual) {
 
 /* ---- all ---- */
 
-double schedule_lr(const schedule *s, int64_t step) {
+double lr_schedule_at(const lr_schedule *s, int64_t step) {
     if (s->kind == SCHEDULE_ONE_CYCLE) return one_cycle_lr(s, step);
     if (step < s->warmup_steps) return s->lr * (double)step / (double)s->warmup_steps;
     switch (s->kind) {
