@@ -124,6 +124,7 @@ static void test_frames_are_those_of_the_schedule(void **state) {
             for (int s = 0; s < P; s++) {
                 assert_int_equal(frames_of(SCHEDULE_AFAB, P, M, 1, s), M);
                 assert_int_equal(frames_of(SCHEDULE_1F1B, P, M, 1, s), M < P - s ? M : P - s);
+                if (M >= P) assert_int_equal(frames_of(SCHEDULE_ZB_H1, P, M, 1, s), P);
             }
 }
 
