@@ -260,7 +260,12 @@ static status declare_trained(plan *p, const plan_spec *s, err *e) {
     else
         model_declare(&s->model, p->store);
     if (s->ranks)
-        param_store_shard(p->store, &s->sharing);
+        param_store_shard(p->store, &(param_sharding){.shards = s->sharing.shards,
+                                                      .rank = s->sharing.rank,
+                                                      .zero = s->sharing.zero,
+                                                      .bucket_elems = s->sharing.bucket_elems,
+                                                      .cut = plan_layer_cuts(p),
+                                                      .cuts = s->cut ? s->chunks : 0});
     else
         param_store_put_trained_first(p->store);
     return ST_OK;

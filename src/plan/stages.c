@@ -147,6 +147,14 @@ status plan_cut_stages(plan *p, const param_store *whole, err *e) {
     return ST_OK;
 }
 
+const int *plan_layer_cuts(const plan *p) {
+    const plan_spec *s = p->phase;
+    if (!s->cut) return NULL;
+    int *at = ARENA_ARRAY(p->memory, int, s->chunks);
+    for (int c = 0; c < s->chunks; c++) at[c] = s->cut[c] / (int)s->model.block_repeat;
+    return at;
+}
+
 /* ---- steps ---- */
 
 const pipeline *plan_pipeline(const plan_spec *s, arena *a, int micro_batches) {

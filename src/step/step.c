@@ -140,8 +140,6 @@ static void build_groups(arena *a, walk *w, step_table *t, const step_parts *s) 
 }
 
 step_table step_build(arena *a, const step_parts *s) {
-    CHECK(s->frames == 1 || s->pipe || !param_grads_in_slots(s->store),
-          "%d frames where gradients leave after every micro-batch", s->frames);
     step_table t = {.micro_batches = s->micro_batches};
     walk *w = walk_new(a, s, &t);
     walk_take_tallies(w, s->tallies);
