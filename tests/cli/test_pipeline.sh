@@ -45,6 +45,19 @@ done
 # Four stages of which the last layers cost less than the head: each has a layer all the same.
 grep -q '"pp": 2' got/plan.json || fail "the plan does not say how many stages there are"
 
+# ---- chunks of layers that take turns in the same places of memory, also while batches grow ----
+eight=(model.num_hidden_layers=8 train.global_batch_size=16 train.micro_batch_size=1)
+four="parallel.virtual=4 parallel.pp_schedule=interleaved"
+train_on 0 1 run=one --fresh "${eight[@]}"
+for layout in "2 parallel.pp=2 $four" "4 parallel.pp=4 $interleaved" "4 parallel.pp=2 $four parallel.zero=2" \
+    "2 parallel.pp=2 $four train.recompute=full"; do
+    as_one "$layout" "${eight[@]}"
+done
+eight+=('train.batch_ramp={start: 4, increment: 4, every: 1}')
+train_on 0 1 run=one --fresh "${eight[@]}"
+as_one "2 parallel.pp=2 $four" "${eight[@]}"
+train_on 0 1 run=one --fresh
+
 # ---- tensor parallelism inside: other sums, so to rounding ----
 losses() { results step "$1" | sed 's/.*"loss": \([^,]*\), "grad_norm": \([^,]*\).*/\1 \2/'; }
 for layout in "4 parallel.pp=2 parallel.tp=2 parallel.sp=true" "8 parallel.pp=2 parallel.tp=2 parallel.zero=3"; do
