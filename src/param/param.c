@@ -283,6 +283,7 @@ bool param_ref(const param_store *s, const char *name, graph_param_ref *out) {
         .offset_bytes = at * (int64_t)dtype_bytes(dt),
         .grad_offset_bytes = (param_grads_in_slots(s) ? in_slots : p->offset) * grad_bytes,
         .grad_room_bytes = s->sharded ? room_of(s, first, last) * grad_bytes : 0,
+        .grad_leaves = s->sharded && param_grads_leave(s, p->unit),
         .trainable = !p->frozen};
     return true;
 }

@@ -15,6 +15,10 @@ bool param_grads_in_slots(const param_store *s) {
     return s->how.shards > 1 && s->how.zero >= 2;
 }
 
+bool param_grads_leave(const param_store *s, int u) {
+    return param_grads_in_slots(s) && s->unit[u].shares_slot;
+}
+
 /* ---- spans ---- */
 
 /* Range k of parameter i, as the kernels of optimizers and digests want it. */
@@ -108,6 +112,13 @@ static param_unit *add_unit(param_store *s) {
     return u;
 }
 
+/* Whether another chunk of layers begins between the two. */
+static bool is_cut(const param_store *s, int layer, int other) {
+    for (int i = 0; i < s->how.cuts; i++)
+        if ((layer < s->how.cut[i]) != (other < s->how.cut[i])) return true;
+    return false;
+}
+
 /* Whether matrix i begins a unit. before: the matrix before it, or -1; joined: elements in the unit
  * so far. Parameters outside of the layers share no unit with layers: the gradient of a tied
  * embedding is complete last of all. */
@@ -117,7 +128,7 @@ static bool begins_unit(const param_store *s, int i, int before, int64_t joined)
     if (before >= 0 && s->item[before].of_expert != s->item[i].of_expert) return true;
     if (before < 0 || s->item[before].layer == s->item[i].layer) return before < 0;
     return s->item[i].layer < 0 || s->item[before].layer < 0 || single ||
-           joined >= s->how.bucket_elems;
+           joined >= s->how.bucket_elems || is_cut(s, s->item[before].layer, s->item[i].layer);
 }
 
 static void end_unit(param_store *s, param_unit *u) {

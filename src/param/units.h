@@ -45,6 +45,9 @@ typedef struct param_sharding {
     int shards, rank;     /* how many ranks share, and which of them this is */
     int zero;             /* the stage: 0 .. 3; one rank alone shares nothing, whatever it says */
     int64_t bucket_elems; /* a unit takes layers until it has so many; zero 3: one layer each */
+    /* Layers between which units end: those of a chunk of layers are complete together. */
+    const int *cut;
+    int cuts;
 } param_sharding;
 
 /* Elements at .. at + n - 1, counted from the beginning of the unit, whose gradient is partial
@@ -79,6 +82,10 @@ void param_store_shard(param_store *s, const param_sharding *how);
 bool param_weights_in_slots(const param_store *s);
 bool param_grads_in_slots(const param_store *s);
 
+/* Whether a unit's gradients lie in a slot that other units need, too: they are summed and leave it after
+ * every micro-batch. Those in slots of their own are summed once a step. */
+bool param_grads_leave(const param_store *s, int u);
+
 int param_units(const param_store *s);
 const param_unit *param_unit_at(const param_store *s, int u);
 
@@ -111,7 +118,7 @@ typedef struct param_transfer {
 param_transfer param_weights_transfer(const param_store *s, int u);
 /* The sum of a unit's gradients. in: this rank's gradients of the whole unit, n * shards elements
  * (of a unit that is not cut: n). out: n sums, those of the piece. With slots (zero 2, 3) the sum
- * of each micro-batch is added to `out`; without slots, `out` is a part of `in`. */
+ * of each micro-batch is added to `out` where gradients leave their slots; without slots, `out` is a part of `in`. */
 param_transfer param_grads_transfer(const param_store *s, int u);
 
 #endif

@@ -25,23 +25,26 @@ static void lay_out_pinned(plan *p) {
         while (same < g && !prog_share_constants(g->prog, same->prog)) same++;
         g->const_offset = same < g ? same->const_offset : at;
         g->pinned_offset = at + (same < g ? 0 : st->const_bytes);
-        at = g->pinned_offset + g->frames * st->pinned_bytes;
+        at = g->pinned_offset + g->ports * st->pinned_bytes;
     }
     p->region[REGION_PINNED].bytes = at;
 }
 
 static int64_t place_frames(plan_program *g, int64_t at) {
     g->frame_offset = at;
-    return at + g->frames * prog_get_stats(g->prog)->frame_bytes;
+    return at + g->frames * g->frame_step;
 }
 
 /* Frames of the chunks of the selected phase, one after the other: all hold activations at the same
- * time, until the backward. Returns where they end. */
+ * time, until the backward, but for those that share places. Returns where they end. */
 static int64_t place_chunks(plan *p) {
     int64_t at = 0;
     for (int c = 0; c < plan_chunks(p); c++) {
-        plan_program *g = plan_find(p, USE_TRAIN, c);
-        if (g) at = place_frames(g, at);
+        plan_program *g = plan_find(p, USE_TRAIN, c), *mate = plan_mate(p, c);
+        if (mate && mate < g)
+            g->frame_offset = mate->frame_offset;
+        else if (g)
+            at = place_frames(g, at);
     }
     return at;
 }
@@ -260,7 +263,12 @@ static status declare_trained(plan *p, const plan_spec *s, err *e) {
     else
         model_declare(&s->model, p->store);
     if (s->ranks)
-        param_store_shard(p->store, &s->sharing);
+        param_store_shard(p->store, &(param_sharding){.shards = s->sharing.shards,
+                                                      .rank = s->sharing.rank,
+                                                      .zero = s->sharing.zero,
+                                                      .bucket_elems = s->sharing.bucket_elems,
+                                                      .cut = plan_layer_cuts(p),
+                                                      .cuts = s->cut ? s->chunks : 0});
     else
         param_store_put_trained_first(p->store);
     return ST_OK;
@@ -329,6 +337,7 @@ static status make(plan *p, err *e) {
     status st = plan_record_programs(p, e);
     if (st == ST_OK) st = check_frames(p, e);
     if (st != ST_OK) return e && e->hint[0] ? st : hint_at_less(p->phase, e);
+    plan_share_places(p);
     for (int i = p->n_phases - 1; i >= 0; i--) { /* the first stays selected */
         plan_select(p, i);
         TRY(check_traffic(p, e));
@@ -425,14 +434,15 @@ static prog_frame frame_of(const plan *p, const plan_program *g, int i) {
     const prog_stats *st = prog_get_stats(g->prog);
     param_arrays weights = arrays_of(p, g->of.model);
     char *pinned = plan_region(p, REGION_PINNED);
-    return (prog_frame){{[SPACE_FRAME] = (char *)frame_base(p, g) + i * st->frame_bytes,
-                         [SPACE_PINNED] = pinned + g->pinned_offset + i * st->pinned_bytes,
-                         [SPACE_CONST] = pinned + g->const_offset,
-                         [SPACE_MASTER] = weights.master,
-                         [SPACE_WORK] = weights.work,
-                         [SPACE_GRAD] = weights.grad,
-                         [SPACE_STATE] = plan_region(p, REGION_CACHE),
-                         [SPACE_FILE] = (void *)(uintptr_t)p->spec.file}};
+    return (prog_frame){
+        {[SPACE_FRAME] = (char *)frame_base(p, g) + i * g->frame_step,
+         [SPACE_PINNED] = pinned + g->pinned_offset + i % g->ports * st->pinned_bytes,
+         [SPACE_CONST] = pinned + g->const_offset,
+         [SPACE_MASTER] = weights.master,
+         [SPACE_WORK] = weights.work,
+         [SPACE_GRAD] = weights.grad,
+         [SPACE_STATE] = plan_region(p, REGION_CACHE),
+         [SPACE_FILE] = (void *)(uintptr_t)p->spec.file}};
 }
 
 static void bind_program(const plan *p, const plan_program *g) {

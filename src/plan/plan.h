@@ -182,6 +182,8 @@ typedef struct plan_program {
     plan_signature of;
     prog *prog;
     int frames;            /* how many frames it has, one after the other in memory */
+    int ports;             /* how many sets of inputs and outputs: frame f has set f % ports */
+    int64_t frame_step;    /* from one frame to the next */
     int64_t const_offset;  /* its constants, in REGION_PINNED */
     int64_t pinned_offset; /* inputs and outputs of its first frame, in REGION_PINNED */
     int64_t frame_offset;  /* its first frame, in REGION_FRAME; grads_in_frame: in REGION_GRADS */
@@ -211,6 +213,8 @@ typedef struct plan {
     int n_programs, cap_programs;
     plan_spec *phase;
     int n_phases;
+    bool *
+        shares; /* [chunks] which of a pipeline's chunks share places with their mates; NULL: there is one stage */
     struct {
         int64_t offset, bytes;
     } region[REGION_COUNT];

@@ -16,7 +16,13 @@ int plan_stage_of(const plan_spec *s);
 bool plan_has_chunk(const plan_spec *s, int chunk); /* this stage */
 /* Frames of a chunk of this stage; -1: of the one that has most. */
 int plan_stage_frames(const plan_spec *s, int chunk);
+/* [chunks] The stored layer with which each chunk of the first phase begins; NULL: there is one stage. */
+const int *plan_layer_cuts(const plan *p);
 model_layer_range plan_layers_of(const plan_spec *s, int chunk);
+/* Once the programs are recorded: decides which chunks of an interleaved stage share places (pipeline.h), where that takes less. */
+void plan_share_places(plan *p);
+/* The program with which that of a chunk shares places, in the selected phase; NULL: none. */
+plan_program *plan_mate(const plan *p, int chunk);
 /* Bytes of all boxes of this stage in the selected phase. */
 int64_t plan_boxes_bytes(const plan *p);
 /* What this stage does in a step of so many micro-batches; NULL: there is one stage only. */

@@ -358,12 +358,13 @@ static status add(plan *p, const plan_spec *s, plan_use use, int number, err *e)
     int frames = use == USE_TRAIN ? frames_of(s, number) : 1;
     plan_program *same = find(p, &g);
     if (same) {
-        if (frames > same->frames) same->frames = frames;
+        if (frames > same->frames) same->frames = same->ports = frames;
         return ST_OK;
     }
-    plan_program made = {.of = g, .frames = frames};
+    plan_program made = {.of = g, .frames = frames, .ports = frames};
     status st = record(p, s, &g, &made.prog, e);
     if (st != ST_OK) return err_context(e, "recording the %s program", use_name(use));
+    made.frame_step = prog_get_stats(made.prog)->frame_bytes;
     p->program =
         arena_grow(p->memory, p->program, p->n_programs, &p->cap_programs, sizeof *p->program);
     p->program[p->n_programs++] = made;

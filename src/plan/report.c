@@ -177,7 +177,8 @@ static step_bytes bytes_of_step(const plan *p) {
     step_bytes b = {0};
     for (int c = 0; c < plan_chunks(p); c++) {
         const plan_program *own = plan_find(p, USE_TRAIN, c);
-        if (!own) continue; /* of another stage */
+        const plan_program *mate = plan_mate(p, c);
+        if (!own || (mate && mate < own)) continue; /* of another stage; in the same places */
         const prog_stats *st = prog_get_stats(own->prog);
         int frames = p->spec.pipe ? own->frames : plan_frames(p);
         b.saved += st->saved_bytes * frames;

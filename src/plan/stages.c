@@ -135,16 +135,26 @@ status plan_cut_stages(plan *p, const param_store *whole, err *e) {
         TRY(find_costs(p, whole, cost, n, e));
         at = cut(p->memory, cost, n, chunks, (int)first->model.block_repeat);
     }
+    p->shares = ARENA_ARRAY(p->memory, bool, chunks);
     for (int i = 0; i < p->n_phases; i++) {
         plan_spec *s = &p->phase[i];
         pipeline *pipe = ARENA_NEW(p->memory, pipeline);
         s->cut = at;
         TRY(pipeline_build(p->memory, s->pp_schedule, plan_stages_of(s), enough_micro_batches(s),
                            chunks / plan_stages_of(s), plan_stage_of(s), pipe, e));
+        pipe->shares = p->shares;
         s->pipe = pipe;
     }
     p->spec = p->phase[0];
     return ST_OK;
+}
+
+const int *plan_layer_cuts(const plan *p) {
+    const plan_spec *s = p->phase;
+    if (!s->cut) return NULL;
+    int *at = ARENA_ARRAY(p->memory, int, s->chunks);
+    for (int c = 0; c < s->chunks; c++) at[c] = s->cut[c] / (int)s->model.block_repeat;
+    return at;
 }
 
 /* ---- steps ---- */
@@ -157,6 +167,7 @@ const pipeline *plan_pipeline(const plan_spec *s, arena *a, int micro_batches) {
     status st = pipeline_build(a, s->pp_schedule, stages, micro_batches, chunks_of(s) / stages,
                                plan_stage_of(s), pipe, &why);
     CHECK(st == ST_OK, "%s", why.message);
+    pipe->shares = s->pipe->shares;
     return pipe;
 }
 
@@ -169,6 +180,61 @@ int plan_stage_frames(const plan_spec *s, int chunk) {
         if ((chunk < 0 || chunk == c) && own > most) most = own;
     }
     return most;
+}
+
+/* ---- places ---- */
+
+plan_program *plan_mate(const plan *p, int chunk) {
+    const pipeline *pipe = p->spec.pipe;
+    return p->shares && p->shares[chunk] ? plan_find(p, USE_TRAIN, pipe->mate[chunk]) : NULL;
+}
+
+static int larger_int(int a, int b) {
+    return a > b ? a : b;
+}
+
+static int64_t larger_frame(const plan_program *a, const plan_program *b) {
+    return a->frame_step > b->frame_step ? a->frame_step : b->frame_step;
+}
+
+/* Bytes that places shared by two chunks save in the selected phase. A short step does not come to use them all. */
+static int64_t saved_by_sharing(const plan *p, int chunk, int mate) {
+    const pipeline *pipe = p->spec.pipe;
+    int own[2] = {chunk, mate}, P = pipe->stages;
+    const plan_program *g[2] = {plan_find(p, USE_TRAIN, chunk), plan_find(p, USE_TRAIN, mate)};
+    int64_t saved = -2 * P * larger_frame(g[0], g[1]);
+    for (int i = 0; i < 2; i++) {
+        int frames = pipe->frames[own[i]], ports = frames > P ? 2 * P : P;
+        int64_t pinned = prog_get_stats(g[i]->prog)->pinned_bytes;
+        saved += frames * g[i]->frame_step - (ports - frames) * pinned;
+    }
+    return p->spec.micro_batches >= 2 * P ? saved : 0;
+}
+
+static void share(plan *p, int chunk, int mate) {
+    plan_program *a = plan_find(p, USE_TRAIN, chunk), *b = plan_find(p, USE_TRAIN, mate);
+    a->frames = b->frames = 2 * p->spec.pipe->stages;
+    a->frame_step = b->frame_step = larger_frame(a, b);
+    a->ports = larger_int(a->ports, pipeline_ports(p->spec.pipe, chunk));
+    b->ports = larger_int(b->ports, pipeline_ports(p->spec.pipe, mate));
+}
+
+void plan_share_places(plan *p) {
+    const pipeline *pipe = p->spec.pipe;
+    for (int c = 0; p->shares && c < pipe->chunks; c++) {
+        int mate = pipe->mate[c];
+        bool saves = mate > c;
+        for (int i = 0; saves && i < p->n_phases; i++) {
+            plan_select(p, i);
+            saves = saved_by_sharing(p, c, mate) > 0;
+        }
+        if (saves) p->shares[c] = p->shares[mate] = true;
+        for (int i = 0; saves && i < p->n_phases; i++) {
+            plan_select(p, i);
+            share(p, c, mate);
+        }
+        plan_select(p, 0);
+    }
 }
 
 /* ---- boxes ---- */

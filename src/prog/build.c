@@ -272,12 +272,20 @@ val graph_tp_rows(graph *g, val x) {
 
 /* ---- the head ---- */
 
+void graph_begin_or_add(const graph *g, op_rec *r, int i, bool begun) {
+    uint8_t bit = (uint8_t)(1u << i);
+    if (begun)
+        r->acc |= bit;
+    else if (!g->value[r->din[i]].leaves)
+        r->acc_param |= bit;
+}
+
 /* The first head is the first use of its parameters in a step: it writes their gradients. */
 void graph_write_param_grad(graph *g, op_rec *r, int i) {
     val dw = r->in[i] == VAL_NONE ? VAL_NONE : g->value[r->in[i]].param_grad;
     if (dw == VAL_NONE) return;
     r->din[i] = dw;
-    *(g->value[dw].written ? &r->acc : &r->acc_param) |= (uint8_t)(1u << i);
+    graph_begin_or_add(g, r, i, g->value[dw].written);
     g->value[dw].written = true;
 }
 

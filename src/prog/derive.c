@@ -283,7 +283,7 @@ static void begin_or_add(derive *d, op_rec *r) {
         if (!(op_classes[r->kind].weights >> i & 1) || r->din[i] == VAL_NONE) continue;
         val w = r->shape_in[i];
         bool begun = d->param_used[w] || d->g->value[r->din[i]].written;
-        *(begun ? &r->acc : &r->acc_param) |= (uint8_t)(1u << i);
+        graph_begin_or_add(d->g, r, i, begun);
         d->param_used[w] = true;
     }
 }

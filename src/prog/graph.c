@@ -175,6 +175,7 @@ val graph_param(graph *g, const graph_param_ref *ref) {
     grad->offset = ref->grad_offset_bytes;
     grad->unit = ref->unit;
     if (ref->grad_room_bytes > grad->bytes) grad->bytes = ref->grad_room_bytes;
+    g->value[dv].leaves = ref->grad_leaves;
     g->value[v].needs_grad = true;
     g->value[v].param_grad = dv;
     return v;

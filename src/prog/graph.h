@@ -132,6 +132,8 @@ typedef struct graph_param_ref {
     int64_t grad_room_bytes;
     int unit; /* parameters of one unit are gathered and reduced together (param/units.h) */
     bool trainable;
+    bool
+        grad_leaves; /* its gradient is taken away after each micro-batch, and begins anew with the next one */
     /* Of the matrices of experts in a file: as in op_experts. It lives as long as the program. */
     const int64_t *experts_at;
 } graph_param_ref;

@@ -25,6 +25,7 @@ typedef struct value {
     val param_grad;            /* of a parameter: its gradient value */
     const int64_t *experts_at; /* of a parameter: as in graph_param_ref */
     bool written;              /* of a parameter gradient: an op or program before has written it */
+    bool leaves;               /* of a parameter gradient: as in graph_param_ref */
 } value;
 
 typedef struct buffer {
@@ -130,7 +131,9 @@ void graph_set_cost(graph *g, op_rec *r, const op_cost *cost);
 /* An op without operands yet. */
 op_rec graph_empty_op(op_kind kind, op_entry entry, op_phase phase, int32_t block);
 
-/* build.c. Lets r, part of a head, make the gradient of the parameter in[i]. The first such op of a step
+/* build.c. Whether r begins the gradient din[i], which may have sums of earlier micro-batches, or adds to it. */
+void graph_begin_or_add(const graph *g, op_rec *r, int i, bool begun);
+/* Lets r, part of a head, make the gradient of the parameter in[i]. The first such op of a step
  * writes it in the first micro-batch, and adds to it in the others; further ones add. */
 void graph_write_param_grad(graph *g, op_rec *r, int i);
 /* Gathers the rows of all tensor-parallel ranks, of a value that needs no gradient. */

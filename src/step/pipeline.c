@@ -144,6 +144,19 @@ static void count_frames(pipeline *p, arena *a) {
     }
 }
 
+/* On stage s chunk number r keeps a micro-batch while 2 (P - s) - 1 + 2 (v - 1 - r) P others go forward, and a group of P of it
+ * comes after each v P of these. */
+static void find_mates(pipeline *p, arena *a, const schedule *s) {
+    int P = s->stages, v = s->chunks / P, pairs = 2 * (P - p->stage) - 1 <= P ? v - 1 : v;
+    p->mate = ARENA_ARRAY(a, int, s->chunks);
+    for (int c = 0; c < s->chunks; c++) {
+        int round = c / P, other = pairs - round;
+        bool has = s->kind == SCHEDULE_INTERLEAVED && p->frames[c] && other != round && other < v &&
+                   other >= 0;
+        p->mate[c] = has ? other * P + p->stage : -1;
+    }
+}
+
 static void number_boxes(const pipeline *p) {
     for (int i = 0; i < p->n; i++) {
         pipeline_event *e = &p->event[i];
@@ -172,6 +185,7 @@ static void make(arena *a, schedule *s, int stage, pipeline *out) {
     for (int i = 0; i < s->stage[stage].n; i++) emit_pass(&k, &s->stage[stage].item[i]);
     CHECK(k.next == k.n, "stage %d would wait for what nobody takes", stage);
     count_frames(out, a);
+    find_mates(out, a, s);
     number_boxes(out);
 }
 
@@ -183,8 +197,18 @@ status pipeline_build(arena *a, int kind, int stages, int micro_batches, int of_
     return ST_OK;
 }
 
+static bool shares(const pipeline *p, int chunk) {
+    return p->shares && p->shares[chunk];
+}
+
 int pipeline_frame(const pipeline *p, int chunk, int micro_batch) {
-    return micro_batch % p->frames[chunk];
+    if (!shares(p, chunk)) return micro_batch % p->frames[chunk];
+    return (micro_batch + (chunk > p->mate[chunk] ? p->stages : 0)) % (2 * p->stages);
+}
+
+int pipeline_ports(const pipeline *p, int chunk) {
+    if (!shares(p, chunk)) return p->frames[chunk];
+    return p->frames[chunk] > p->stages ? 2 * p->stages : p->stages;
 }
 
 int pipeline_stage_of(int kind, int stages, int chunk) {

@@ -8,7 +8,12 @@
  *
  * What comes lies in a box until the pass that needs it takes it: then it is copied to the inputs of
  * the pass, which earlier micro-batches may have used until then. A receive begins as soon as all
- * transfers before it have begun and a box is free. */
+ * transfers before it have begun and a box is free.
+ *
+ * Interleaved stages work on micro-batches in groups of P, chunk after chunk. Of most chunks two groups are under way at a time,
+ * so 2 P frames are theirs, which groups use in turn. Some time after the backward of a group its frame is used again, and of
+ * certain two chunks, `mates`, each is idle exactly as long as the other is not: the frames of one hold an even group while
+ * those of the other hold an odd one. So both may lie in the same 2 P places. */
 #ifndef STEP_PIPELINE_H
 #define STEP_PIPELINE_H
 
@@ -39,6 +44,9 @@ typedef struct pipeline {
     /* [chunks] Of this stage's chunks, else 0: most micro-batches between forward and the end of the
      * backward at a time; how many boxes for activations and for gradients */
     int *frames, *boxes[2];
+    int *mate; /* [chunks] of this stage's chunks; -1: it has none */
+    const bool *
+        shares; /* [chunks] whether it lies in the places of its mate, which the plan decides; NULL: none does */
 } pipeline;
 
 /* kind: a schedule_kind. of_stage: chunks of a stage. ST_USAGE: as
@@ -47,6 +55,9 @@ status pipeline_build(arena *a, int kind, int stages, int micro_batches, int of_
                       pipeline *out, err *e) ATH_MUST_USE;
 /* Of a chunk of this stage: in which of its frames a micro-batch lies. */
 int pipeline_frame(const pipeline *p, int chunk, int micro_batch);
+/* How many sets of inputs and outputs a chunk has. They are its own where places are shared, since they are still being
+ * sent when the place is free: frame f has set f % ports. */
+int pipeline_ports(const pipeline *p, int chunk);
 /* The stage that has a chunk. */
 int pipeline_stage_of(int kind, int stages, int chunk);
 

@@ -1,8 +1,10 @@
 /* Reading order: schedule_build; a function for each kind; schedule_time. */
 #include "step/schedule.h"
 
+#include <math.h>
+
 static const char *const names[SCHEDULES] = {"afab", "1f1b",  "interleaved", "zb-h1",
-                                             "zb-v", "zb-h2", "zb-2p"};
+                                             "zb-v", "zb-h2", "zb-2p",       "dualpipe"};
 
 const char *schedule_name(schedule_kind kind) {
     return names[kind];
@@ -22,7 +24,12 @@ bool schedule_runs(schedule_kind kind) {
 
 int schedule_stage_of(const schedule *s, int chunk) {
     int place = chunk % s->stages, round = chunk / s->stages;
-    return s->kind == SCHEDULE_ZB_V && round % 2 ? s->stages - 1 - place : place;
+    bool turns = s->kind == SCHEDULE_ZB_V || s->kind == SCHEDULE_DUALPIPE;
+    return turns && round % 2 ? s->stages - 1 - place : place;
+}
+
+int schedule_parts(const schedule *s) {
+    return s->chunks / s->stages / s->copies;
 }
 
 static void put(schedule *s, int stage, schedule_work work, int chunk, int micro_batch) {
@@ -106,6 +113,77 @@ static void build_vee(schedule *s, int stage) {
     while (v.done[WORK_INPUT][0] < all) do_back(&v, 0);
     for (int round = 1; round >= 0; round--)
         while (v.done[WORK_WEIGHT][round] < all) do_next(&v, WORK_WEIGHT, round);
+}
+
+/* ---- dualpipe: of both ways through the model a stage counts what it did; way 0 enters at the nearer end ---- */
+
+typedef struct dual {
+    schedule *s;
+    int stage;
+    int forward[2], back[2]; /* micro-batches, by way */
+    int whole;               /* items before this one lack no W */
+} dual;
+
+static void put_way(dual *d, schedule_work work, int way) {
+    int P = d->s->stages, half = d->s->micro_batches / 2, copy = way ^ (d->stage >= P / 2);
+    int m = (work == WORK_FORWARD ? d->forward : d->back)[way]++;
+    put(d->s, d->stage, work, copy ? 2 * P - 1 - d->stage : d->stage, m + copy * half);
+}
+
+static void put_both(dual *d, int way, bool joined) {
+    schedule_stage *g = &d->s->stage[d->stage];
+    put_way(d, WORK_FORWARD, way);
+    g->item[g->n - 1].joined = joined;
+    put_way(d, WORK_BACKWARD, !way);
+}
+
+static void put_oldest_weights(dual *d) {
+    const schedule_item *item = d->s->stage[d->stage].item;
+    while (item[d->whole].work != WORK_INPUT) d->whole++;
+    const schedule_item *it = &item[d->whole++];
+    put(d->s, d->stage, WORK_WEIGHT, it->chunk, it->micro_batch);
+}
+
+/* Forward until the first backward comes, and until every forward has a backward beside it. */
+static void fill_dual(dual *d, int outer, int inner) {
+    for (int i = 0; i < 2 * outer; i++) put_way(d, WORK_FORWARD, 0);
+    for (int i = 0; i < 2 * inner; i++) put_way(d, WORK_FORWARD, i % 2);
+    for (int i = 0; i < outer; i++) {
+        put_way(d, WORK_INPUT, 1);
+        put_oldest_weights(d);
+        put_way(d, WORK_FORWARD, 1);
+    }
+}
+
+/* Backward when no forward is left: W of the later half waits until there is nothing else to do. */
+static void drain_dual(dual *d, int outer, int inner) {
+    for (int i = 0; i < 2 * inner; i++)
+        put_way(d, i < inner ? WORK_BACKWARD : WORK_INPUT, i % 2 == 0);
+    for (int i = 0; i < outer; i++) {
+        put_oldest_weights(d);
+        put_way(d, WORK_INPUT, 0);
+    }
+    for (int i = 0; i < inner; i++) put_oldest_weights(d);
+}
+
+/* The order of the authors' program. inner: places from the nearer end, from 1 on; outer: from there to the middle. */
+static void build_dual(schedule *s, int stage) {
+    int P = s->stages, near = stage < P / 2 ? stage : P - 1 - stage;
+    int inner = near + 1, outer = P / 2 - inner, pairs = s->micro_batches / 2 - P + inner;
+    dual d = {.s = s, .stage = stage};
+    fill_dual(&d, outer, inner);
+    for (int i = 0; i < pairs; i++) {
+        put_both(&d, 0,
+                 i > 0 ||
+                     outer >
+                         0); /* in the middle the other stage waits for the first forward alone */
+        put_both(&d, 1, true);
+    }
+    for (int i = 0; i < outer; i++) {
+        put_way(&d, WORK_BACKWARD, 1);
+        put_both(&d, 1, true);
+    }
+    drain_dual(&d, outer, inner);
 }
 
 /* ---- zb-h1, zb-h2, zb-2p: found by doing the work, each piece in some units of time ---- */
@@ -212,6 +290,20 @@ static void index_items(arena *a, schedule *s) {
         }
 }
 
+static status check_dual(int stages, int micro_batches, err *e) {
+    if (stages % 2) {
+        err_set(e, ST_USAGE, "dualpipe has stages in pairs, and %d are none", stages);
+        return err_hint(e, "use %d stages", stages + 1);
+    }
+    if (micro_batches % 2 == 0 && micro_batches >= 2 * stages) return ST_OK;
+    err_set(e, ST_USAGE,
+            "dualpipe sends half of the micro-batches from each end, 2 P of them or more: "
+            "%d stages do not begin with %d",
+            stages, micro_batches);
+    return err_hint(e, "use %d micro-batches",
+                    micro_batches < 2 * stages ? 2 * stages : micro_batches + 1);
+}
+
 static status check(schedule_kind kind, int stages, int micro_batches, int of_stage, err *e) {
     int needs = schedule_chunks_of(kind);
     if (needs ? of_stage != needs : of_stage < 2) {
@@ -223,6 +315,7 @@ static status check(schedule_kind kind, int stages, int micro_batches, int of_st
         return err_hint(e, needs == 1 ? "with several chunks it is interleaved or zb-v"
                                       : "set parallel.virtual");
     }
+    if (kind == SCHEDULE_DUALPIPE) return check_dual(stages, micro_batches, e);
     if (kind != SCHEDULE_INTERLEAVED || micro_batches % stages == 0) return ST_OK;
     err_set(e, ST_USAGE,
             "interleaved stages take micro-batches in groups of %d, of which %d is no multiple",
@@ -230,22 +323,30 @@ static status check(schedule_kind kind, int stages, int micro_batches, int of_st
     return err_hint(e, "use %d micro-batches", (micro_batches / stages + 1) * stages);
 }
 
+static void build(arena *a, schedule *s) {
+    void (*one)(schedule *, int) = s->kind == SCHEDULE_ZB_V       ? build_vee
+                                   : s->kind == SCHEDULE_DUALPIPE ? build_dual
+                                                                  : NULL;
+    for (int i = 0; i < s->stages && one; i++) one(s, i);
+    if (!one && schedule_splits(s->kind))
+        build_by_doing(a, s);
+    else if (!one)
+        build_turns(s);
+}
+
 status schedule_build(arena *a, schedule_kind kind, int stages, int micro_batches, int of_stage,
                       schedule *out, err *e) {
     TRY(check(kind, stages, micro_batches, of_stage, e));
+    int copies = kind == SCHEDULE_DUALPIPE ? 2 : 1;
     *out = (schedule){.kind = kind,
                       .stages = stages,
                       .micro_batches = micro_batches,
-                      .chunks = stages * of_stage};
+                      .chunks = stages * of_stage * copies,
+                      .copies = copies};
     out->stage = ARENA_ARRAY(a, schedule_stage, stages);
     for (int i = 0; i < stages; i++)
         out->stage[i].item = ARENA_ARRAY(a, schedule_item, 3 * of_stage * micro_batches);
-    if (kind == SCHEDULE_ZB_V)
-        for (int i = 0; i < stages; i++) build_vee(out, i);
-    else if (schedule_splits(kind))
-        build_by_doing(a, out);
-    else
-        build_turns(out);
+    build(a, out);
     index_items(a, out);
     for (int i = 0; i < stages; i++) out->stage[i].kept = most_kept(&out->stage[i]);
     return ST_OK;
@@ -256,22 +357,35 @@ status schedule_build(arena *a, schedule_kind kind, int stages, int micro_batche
 /* What an item waits for, besides its own stage; NULL: nothing. */
 static const schedule_item *find_need(const schedule *s, const schedule_item *it) {
     bool forward = it->work == WORK_FORWARD;
+    int of_copy = s->chunks / s->copies, ends = forward ? 0 : of_copy - 1;
+    if (it->work == WORK_WEIGHT || it->chunk % of_copy == ends) return NULL;
     int chunk = forward ? it->chunk - 1 : it->chunk + 1;
-    if (it->work == WORK_WEIGHT || chunk < 0 || chunk == s->chunks) return NULL;
     return (forward ? s->forward : s->back)[chunk * s->micro_batches + it->micro_batch];
 }
 
-/* False: what the item needs has no times yet. */
-static bool time_item(const schedule *s, const schedule_times *t, schedule_stage *g,
-                      schedule_item *it) {
+/* When what the item needs is there; INFINITY: that has no times yet. */
+static double comes_at(const schedule *s, const schedule_times *t, const schedule_item *it) {
     const schedule_item *need = find_need(s, it);
-    if (need && need->end <= 0) return false;
-    bool here = !need || schedule_stage_of(s, need->chunk) == schedule_stage_of(s, it->chunk);
-    double come = need ? need->end + (here ? 0 : t->transfer) : 0;
-    it->begin = come > g->free_at ? come : g->free_at;
-    double takes = t->of_chunk ? t->of_chunk[it->chunk][it->work] : t->work[it->work];
-    it->end = g->free_at = it->begin + takes;
+    if (!need) return 0;
+    bool here = schedule_stage_of(s, need->chunk) == schedule_stage_of(s, it->chunk);
+    return need->end <= 0 ? INFINITY : need->end + (here ? 0 : t->transfer);
+}
+
+/* The next item of a stage, or the next two, which are done together. False: what they need has no times yet. */
+static bool time_next(const schedule *s, const schedule_times *t, schedule_stage *g) {
+    schedule_item *it = &g->item[g->timed];
+    int n = it->joined ? 2 : 1;
+    double begin = g->free_at, takes = 0;
+    for (int i = 0; i < n; i++) {
+        begin = fmax(begin, comes_at(s, t, &it[i]));
+        takes += t->of_chunk ? t->of_chunk[it[i].chunk][it[i].work] : t->work[it[i].work];
+    }
+    if (begin == INFINITY) return false;
+    if (n == 2 && t->both > 0) takes = t->both;
+    for (int i = 0; i < n; i++) it[i].begin = begin, it[i].end = begin + takes;
+    g->free_at = begin + takes;
     g->busy += takes;
+    g->timed += n;
     return true;
 }
 
@@ -290,8 +404,8 @@ void schedule_time(schedule *s, const schedule_times *t) {
     for (bool moves = true; moves;) {
         moves = false;
         for (int i = 0; i < s->stages; i++)
-            for (schedule_stage *g = &s->stage[i]; g->timed < g->n; g->timed++, moves = true)
-                if (!time_item(s, t, g, &g->item[g->timed])) break;
+            for (schedule_stage *g = &s->stage[i]; g->timed < g->n && time_next(s, t, g);)
+                moves = true;
     }
     s->end = s->step = 0;
     for (int i = 0; i < s->stages; i++) {
@@ -301,6 +415,6 @@ void schedule_time(schedule *s, const schedule_times *t) {
         if (g->free_at > s->end) s->end = g->free_at;
         if (g->free_at - g->item[0].begin > s->step) s->step = g->free_at - g->item[0].begin;
     }
-    if (schedule_runs(s->kind)) s->step = s->end;
+    if (s->kind != SCHEDULE_ZB_H2 && s->kind != SCHEDULE_ZB_2P) s->step = s->end;
     s->bubble = 1 - busy / (s->step * s->stages);
 }

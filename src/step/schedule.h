@@ -7,14 +7,18 @@
  *   afab         all forward, all backward (Huang et al. 2019)
  *   1f1b         a stage goes back as soon as it can: stage s of P keeps P - s micro-batches (Narayanan et al. 2019)
  *   interleaved  v chunks a stage, chunk c of stage s is c P + s (Narayanan et al. 2021)
- *   zb-h1        1f1b with W where a stage would wait; no stage keeps more than P micro-batches (Qi et al. 2023)
+ *   zb-h1        1f1b with W where a stage would wait: stage s keeps P - s micro-batches that lack I, and s that lack W
+ *                alone (Qi et al. 2023, table 2)
  *   zb-v         two chunks a stage, s and 2 P - 1 - s, so that the last chunk is on the first stage (Qi et al. 2024)
  *   zb-h2        zb-h1 with twice the room: stage s goes forward 2 (P - s) - 1 times before it goes back (Qi et al. 2023)
  *   zb-2p        their automatic one, for pieces of any length: W is left for later as long as there is room for the activations
  *                of 2 P micro-batches, where one that lacks its W alone counts half
+ *   dualpipe     two copies of the model, from both ends: stage s has chunk s of one and P - 1 - s of the other, and half of the
+ *                micro-batches goes through each. A forward of one and a backward of the other are done together (DeepSeek-AI 2024)
  *
- * The last two are drawn and reckoned by the planner, not run: their stages go on to the next step on their own, and the norm of all
- * gradients would come too late. The orders depend on P, M and v alone. How long each piece takes only says when it begins. */
+ * The last three are drawn by the planner, not run. With zb-h2 and zb-2p, which it reckons, too, stages go on to the next step on their
+ * own, and the norm of all gradients would come too late; dualpipe has each parameter twice. The orders depend on P, M and v alone.
+ * How long each piece takes only says when it begins. */
 #ifndef STEP_SCHEDULE_H
 #define STEP_SCHEDULE_H
 
@@ -28,6 +32,7 @@ typedef enum schedule_kind {
     SCHEDULE_ZB_V,
     SCHEDULE_ZB_H2,
     SCHEDULE_ZB_2P,
+    SCHEDULE_DUALPIPE,
     SCHEDULES
 } schedule_kind;
 
@@ -42,7 +47,8 @@ typedef enum schedule_work {
 typedef struct schedule_item {
     schedule_work work;
     int micro_batch;
-    int chunk;         /* of the model, 0 .. chunks - 1 */
+    int chunk;   /* of the model, 0 .. chunks - 1; of a second copy those from the middle on */
+    bool joined; /* done together with the next item of the stage */
     double begin, end; /* schedule_time */
 } schedule_item;
 
@@ -58,6 +64,7 @@ typedef struct schedule_stage {
 typedef struct schedule {
     schedule_kind kind;
     int stages, micro_batches, chunks; /* P, M; of the model: P times those of a stage */
+    int copies;                        /* of the model: dualpipe 2 */
     schedule_stage *stage;
     schedule_item **forward, **back; /* [chunks * M]: of a chunk and a micro-batch; back: B or I */
     double end;                      /* schedule_time: when the last item of all stages ends */
@@ -72,11 +79,14 @@ const char *schedule_name(schedule_kind kind);
 int schedule_chunks_of(schedule_kind kind);
 /* Whether this program runs it, too. */
 bool schedule_runs(schedule_kind kind);
-/* Whether its backward is two pieces of work, I and W. */
+/* Whether a backward may be two pieces of work, I and W. */
 bool schedule_splits(schedule_kind kind);
 /* The stage that has a chunk. */
 int schedule_stage_of(const schedule *s, int chunk);
-/* `of_stage`: chunks of a stage. ST_USAGE: not as many as the kind needs; interleaved: M is no multiple of P. */
+/* How many parts the layers of a stage are cut into. */
+int schedule_parts(const schedule *s);
+/* `of_stage`: chunks of a stage, of one copy. ST_USAGE: not as many as the kind needs; interleaved: M is no multiple of P;
+ * dualpipe: P or M is odd, or M is below 2 P. */
 status schedule_build(arena *a, schedule_kind kind, int stages, int micro_batches, int of_stage,
                       schedule *out, err *e) ATH_MUST_USE;
 
@@ -85,6 +95,7 @@ typedef struct schedule_times {
     double work[WORKS], transfer;
     const double (
         *of_chunk)[WORKS]; /* [chunks] instead of work, where chunks differ; NULL: they do not */
+    double both;           /* joined items; 0: as long as one after the other */
 } schedule_times;
 /* Says when each item begins and ends: as soon as its stage is free and what it needs has come. */
 void schedule_time(schedule *s, const schedule_times *t);

@@ -69,20 +69,22 @@ static void append_transfer(arena *a, step_table *t, const pipeline *p, const pi
                              .what = what});
 }
 
-/* The last entry that began such a transfer, of the same frame; -1: none did. */
-static int find_begun(const step_table *t, step_action action, const step_entry *like) {
+/* The last entry that began such a transfer, of the same inputs or outputs; -1: none did. */
+static int find_begun(const step_table *t, const pipeline *p, step_action action,
+                      const step_entry *like) {
+    int ports = pipeline_ports(p, like->chunk);
     for (int i = t->n - 1; i >= 0; i--) {
         const step_entry *e = &t->entry[i];
         if (e->action == action && e->chunk == like->chunk && e->back == like->back &&
-            e->frame == like->frame)
+            e->frame % ports == like->frame % ports)
             return i;
     }
     return -1;
 }
 
-/* What a pass gives is still being sent of the micro-batch that had the frame before. */
-static void wait_until_sent(arena *a, step_table *t, step_entry pass) {
-    pass.begun = find_begun(t, STEP_SEND, &pass);
+/* What a pass gives is still being sent of the micro-batch that had its outputs before. */
+static void wait_until_sent(arena *a, step_table *t, const pipeline *p, step_entry pass) {
+    pass.begun = find_begun(t, p, STEP_SEND, &pass);
     if (pass.begun < 0) return;
     pass.action = STEP_SENT;
     pass.what = t->entry[pass.begun].what;
@@ -98,7 +100,8 @@ static void build_pass(arena *a, walk *w, step_table *t, const step_parts *s,
         walk_weights(w, e->chunk, e->micro_batch, frame, last);
         return;
     }
-    wait_until_sent(a, t, (step_entry){.chunk = e->chunk, .frame = frame, .back = e->back});
+    wait_until_sent(a, t, s->pipe,
+                    (step_entry){.chunk = e->chunk, .frame = frame, .back = e->back});
     if (e->back)
         walk_backward(w, e->chunk, e->micro_batch, frame, last);
     else
@@ -116,7 +119,7 @@ static void build_stage(arena *a, walk *w, step_table *t, const step_parts *s) {
         }
         append_transfer(a, t, p, e);
         step_entry *last = &t->entry[t->n - 1];
-        if (last->action == STEP_RECEIVED) last->begun = find_begun(t, STEP_RECEIVE, last);
+        if (last->action == STEP_RECEIVED) last->begun = find_begun(t, p, STEP_RECEIVE, last);
     }
     for (int c = 0; c < p->chunks; c++)
         if (p->frames[c] > t->frames_in_flight) t->frames_in_flight = p->frames[c];
@@ -140,8 +143,6 @@ static void build_groups(arena *a, walk *w, step_table *t, const step_parts *s) 
 }
 
 step_table step_build(arena *a, const step_parts *s) {
-    CHECK(s->frames == 1 || s->pipe || !param_grads_in_slots(s->store),
-          "%d frames where gradients leave after every micro-batch", s->frames);
     step_table t = {.micro_batches = s->micro_batches};
     walk *w = walk_new(a, s, &t);
     walk_take_tallies(w, s->tallies);

@@ -74,8 +74,8 @@ typedef struct step_entry {
     int begun;        /* RECEIVED, SENT: the entry that began it */
     const char *what; /* of these: "activations of micro-batch 3, chunk 0 to 1" */
     bool counting;    /* STEP_FILL: of a pass that only counts; the micro-batch comes again */
-    bool add;         /* STEP_REDUCE: add to the sums of earlier micro-batches */
-    bool last;        /* STEP_REDUCE: of the last micro-batch; the sums are then the step's */
+    bool add;  /* STEP_REDUCE: add to the sums of earlier micro-batches, which left the slot */
+    bool last; /* STEP_REDUCE: of the last micro-batch; the sums are then the step's */
     const char *name; /* step_name_entries; NULL: none */
 } step_entry;
 
@@ -118,9 +118,9 @@ typedef struct step_parts {
  * When gradients are reduced depends on where they lie (parallel.zero):
  *   0, 1  whole on every rank: a unit is reduced once a step, as soon as the last micro-batch has
  *         completed its gradients, while the backward of other units goes on
- *   2, 3  in slots that units share: a unit is reduced in every micro-batch, because the next units
- *         need the slot. frames must be 1; a stage of a pipeline has one chunk, whose backward
- *         follows the forward at once where the head makes gradients
+ *   2, 3  in slots. Units of layers share two: such a unit is reduced in every micro-batch, because the
+ *         next ones need the slot. Its gradients are those of one pass back, so micro-batches may be in any
+ *         order. The other units have slots of their own, and are reduced once a step
  * With zero 3 weights lie in slots, too: a unit is gathered while ops use the unit before it, in
  * forward, backward and recompute, unless its slot still holds it. */
 step_table step_build(arena *a, const step_parts *parts);

@@ -2,7 +2,7 @@
  *
  * The walk notes which unit each slot holds at every op. A unit that is in no slot when an op reads
  * it is gathered. Then the next unit is gathered ahead, unless ops still have to read the unit in
- * its slot. Gradients are reduced when the last op of the micro-batch has added to them. An
+ * its slot. Gradients are reduced when the last op of the micro-batch, or of the step, has added to them. An
  * op that writes gradients to a slot waits until those of the slot's last unit are reduced. */
 #include "step/walk.h"
 
@@ -215,12 +215,13 @@ static void before_write(walk *w, int k) {
 static void after_write(walk *w, int k) {
     const use *x = &w->now->item[k];
     use_ref last = w->last_grad[x->unit];
-    if (last.chunk != w->at.chunk || last.use != k) return;
+    bool leaves = param_grads_leave(w->s, x->unit);
+    if (last.chunk != w->at.chunk || last.use != k || !(leaves || w->last)) return;
     flush(w, x->op + 1);
     step_entry e = w->at;
     e.action = STEP_REDUCE;
     e.unit = x->unit;
-    e.add = w->grads_in_slots && w->at.micro_batch > 0;
+    e.add = leaves && w->at.micro_batch > 0;
     e.last = w->last;
     step_append(w->a, w->out, e);
     w->reducing[x->unit] = true;
@@ -266,8 +267,8 @@ static void visit(walk *w, int first, int end, bool reduces) {
     for (int k = first; k < end;) k = visit_op(w, k, end, reduces);
 }
 
-/* Which of a micro-batch's gradients are summed over ranks when they are complete: all that leave
- * their slots, else those of the step's last one. */
+/* Whether gradients of a micro-batch may be summed over ranks: those that leave their slots after each, else those of
+ * the step's last one. */
 static bool reduces(const walk *w, bool last) {
     return w->parts->reduces && (last || w->grads_in_slots);
 }

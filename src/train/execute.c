@@ -64,8 +64,7 @@ op_run execute_run_of(session *s, int micro_batch, float grad_scale) {
                     .micro_batch =
                         (uint32_t)(u->peers.m.rank[MESH_DP] * s->stage.share / s->stage.B) +
                         (uint32_t)micro_batch,
-                    /* gradients in slots are reduced after each micro-batch, which begins anew */
-                    .first_micro = micro_batch == 0 || param_grads_in_slots(u->plan->store),
+                    .first_micro = micro_batch == 0,
                     .grad_scale = grad_scale,
                     .mesh = &u->peers.m,
                     .fixed_unscale = (float)(1.0 / s->scale.scale),

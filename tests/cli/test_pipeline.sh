@@ -34,6 +34,9 @@ as_one() {
 train_on 0 1 run=one
 for layout in "2 parallel.pp=2" "4 parallel.pp=4 $afab" "2 parallel.pp=2 $interleaved" "3 parallel.pp=3 train.recompute=full" \
     "4 parallel.pp=2 parallel.zero=1 $interleaved" "4 parallel.pp=2 parallel.zero=2" "4 parallel.pp=2 parallel.zero=3" "4 parallel.pp=2 $afab parallel.zero=2" "4 parallel.pp=2 $afab parallel.zero=3" \
+    "4 parallel.pp=2 $interleaved parallel.zero=2" "4 parallel.pp=2 $interleaved parallel.zero=3 train.recompute=full" \
+    "4 parallel.pp=2 $h1 parallel.zero=2 train.recompute=selective" "4 parallel.pp=2 $h1 parallel.zero=3" \
+    "4 parallel.pp=2 $vee parallel.zero=2" "4 parallel.pp=2 $vee parallel.zero=3 train.recompute=selective" \
     "6 parallel.pp=3 $afab parallel.zero=1 train.global_batch_size=8" "4 parallel.pp=2 train.recompute=selective" \
     "4 parallel.pp=4 $h1 train.recompute=full" "4 parallel.pp=2 $h1 parallel.zero=1" "4 parallel.pp=2 $vee parallel.zero=1" \
     "2 parallel.pp=2 $vee train.recompute=selective"; do
@@ -41,6 +44,19 @@ for layout in "2 parallel.pp=2" "4 parallel.pp=4 $afab" "2 parallel.pp=2 $interl
 done
 # Four stages of which the last layers cost less than the head: each has a layer all the same.
 grep -q '"pp": 2' got/plan.json || fail "the plan does not say how many stages there are"
+
+# ---- chunks of layers that take turns in the same places of memory, also while batches grow ----
+eight=(model.num_hidden_layers=8 train.global_batch_size=16 train.micro_batch_size=1)
+four="parallel.virtual=4 parallel.pp_schedule=interleaved"
+train_on 0 1 run=one --fresh "${eight[@]}"
+for layout in "2 parallel.pp=2 $four" "4 parallel.pp=4 $interleaved" "4 parallel.pp=2 $four parallel.zero=2" \
+    "2 parallel.pp=2 $four train.recompute=full"; do
+    as_one "$layout" "${eight[@]}"
+done
+eight+=('train.batch_ramp={start: 4, increment: 4, every: 1}')
+train_on 0 1 run=one --fresh "${eight[@]}"
+as_one "2 parallel.pp=2 $four" "${eight[@]}"
+train_on 0 1 run=one --fresh
 
 # ---- tensor parallelism inside: other sums, so to rounding ----
 losses() { results step "$1" | sed 's/.*"loss": \([^,]*\), "grad_norm": \([^,]*\).*/\1 \2/'; }
@@ -64,8 +80,10 @@ for model in "$gpt2" "$moe train.router.balance=sequence" "model.tie_word_embedd
     train_on 0 1 run=one --fresh "${keys[@]}"
     train_on 0 "2 parallel.pp=2" run=got --fresh "${keys[@]}"
     same got one
-    for schedule in "$interleaved" "$h1" "$vee"; do
-        train_on 0 "2 parallel.pp=2 $schedule" run=got --fresh "${keys[@]}"
+    case $model in *adafactor*) zero= ;; *) zero=parallel.zero=2 ;; esac
+    for layout in "2 parallel.pp=2 $interleaved" "2 parallel.pp=2 $h1" "2 parallel.pp=2 $vee" \
+        ${zero:+"4 parallel.pp=2 $interleaved $zero" "4 parallel.pp=2 $h1 $zero" "4 parallel.pp=2 $vee $zero"}; do
+        train_on 0 "$layout" run=got --fresh "${keys[@]}"
         same got one
         check_memory got
     done
@@ -86,7 +104,7 @@ cmp -s one/checkpoints/step-8/model.safetensors moved/checkpoints/step-8/model.s
 # ---- adapters beside a frozen model, with the embedding of which two stages have a copy ----
 lora=(lora.rank=3 lora.train_embeddings=always "model={from: $work/one/checkpoints/step-8}")
 train_on 0 1 run=adapted "${lora[@]}"
-for layout in "2 parallel.pp=2 $h1" "4 parallel.pp=2 parallel.zero=3" "2 parallel.pp=2 $vee"; do
+for layout in "2 parallel.pp=2 $h1" "4 parallel.pp=2 parallel.zero=3" "2 parallel.pp=2 $vee" "4 parallel.pp=2 $vee parallel.zero=2"; do
     train_on 0 "$layout" run=got --fresh "${lora[@]}"
     same got adapted
     check_memory got
@@ -150,9 +168,8 @@ refused "samples are not there with parallel.pp" 'sample.prompts=["the fire"]'
 refused "lora.dropout does not run with parallel.pp" lora.rank=2 lora.dropout=0.1 "model={from: $work/one/checkpoints/step-8}"
 refused "interleaved stages take micro-batches in groups of 2" $interleaved train.global_batch_size=3
 refused "parallel.pp_schedule=zb-v has two chunks of layers on each stage" parallel.pp_schedule=zb-v
-refused "zb-h1 begins a backward before that of another micro-batch is complete" $h1 parallel.zero=2
 refused "need parallel.pp_schedule=interleaved" parallel.virtual=2
-refused "interleaved has several chunks, which add to gradients in turns" $interleaved parallel.zero=2
+refused "must be one of afab, 1f1b, interleaved, zb-h1, zb-v" parallel.pp_schedule=dualpipe
 refused "4 layers do not make 8 chunks" $interleaved parallel.virtual=4
 
 # ---- MPI ----

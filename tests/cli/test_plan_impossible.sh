@@ -57,7 +57,7 @@ no 2 plan $small parallel.pp=8
 no 2 plan $small parallel.pp=3
 no 2 plan $small parallel.pp=2 parallel.virtual=2
 no 2 plan $small parallel.pp=2 parallel.pp_schedule=interleaved parallel.virtual=8
-no 2 plan $small parallel.pp=2 parallel.pp_schedule=zb-h1 parallel.zero=3
+no 2 plan $small parallel.pp=2 parallel.pp_schedule=dualpipe
 no 2 plan $small parallel.zero=4
 no 2 plan $small parallel.tp=-1
 no 2 plan $small train.global_batch_size=7

@@ -10,6 +10,26 @@ expect 0 plan schedule 1f1b zb-h1 --stages 4 --micro-batches 6 --json
 grep -q '"schedule": "1f1b"[^[]*"time": 27.0' out || fail "1f1b does not take 27"
 grep -q '"schedule": "zb-h1".*"time": 21.0' out || fail "zb-h1 does not take 21"
 
+# Both ways of dualpipe, and pieces that are done together: half of the room each, one above the other, at the same time.
+expect 0 plan schedule dualpipe --stages 4 --micro-batches 8
+grep -qF '  0 |F0F1F2f4i4w4f5F3-b5-  f6-B0-b6--  f7-B1-b7--I2W2I3W3|' out || fail "dualpipe: $(cat out)"
+has out "two copies of the model"
+expect 0 plan schedule dualpipe --stages 8 --micro-batches 20 --times 1,1,1,0,2.5 --json
+grep -q '"copies": 2, "time": 59.0' out || fail "dualpipe takes another time"
+expect 0 plan schedule dualpipe --stages 4 --micro-batches 8 -o s.svg
+grep -q 'height="7.5"' s.svg || fail "nothing lies above another in the picture"
+expect 0 plan schedule dualpipe --stages 4 --micro-batches 8 -o s.json
+[ "$(grep '"kept by stage' s.json | sed -n 's/.*"passes": \([0-9]*\).*/\1/p' | sort -n | tail -1)" = 5 ] || fail "5 are kept at most"
+expect 2 plan schedule dualpipe --stages 4 --micro-batches 6
+has err "use 8 micro-batches"
+expect 2 plan schedule dualpipe --stages 3
+# Of all schedules those that cannot be are named.
+expect 0 plan schedule --stages 3 --micro-batches 7
+has out "dualpipe     not drawn: dualpipe has stages in pairs, and 3 are none"
+has out "interleaved  not drawn: "
+expect 0 plan schedule --stages 3 --micro-batches 7 --json
+grep -q '"left_out": \[{"schedule": "interleaved"' out || fail "what is left out is not in the JSON"
+
 expect 0 plan schedule --stages 3 --micro-batches 6 -o s.svg
 grep -q '<title>forward of micro-batch 5, chunk 0</title>' s.svg || fail "no forward of 5 in the picture"
 expect 0 plan schedule zb-v --stages 2 --micro-batches 4 -o s.json

@@ -118,7 +118,7 @@ static void draw_schedule(dice *d, shape *s) {
     do s->schedule = roll(d, SCHEDULES);
     while (!schedule_runs((schedule_kind)s->schedule));
     bool alone = stages == 1 && s->schedule > SCHEDULE_1F1B;
-    if (s->zero >= 2 || alone || stages > 8) s->schedule = SCHEDULE_1F1B;
+    if (alone || stages > 8) s->schedule = SCHEDULE_1F1B;
     int needs = schedule_chunks_of((schedule_kind)s->schedule);
     s->virtual = needs ? needs : 16 / stages < 3 ? 2 : 2 + roll(d, 2);
     s->micro_batches = 1 + roll(d, 2 * stages + 2);

@@ -31,7 +31,7 @@ static bool is_done(const rank *r, int transfer) {
 /* A pass writes what it gives where that of an earlier micro-batch was. */
 static bool was_sent(const rank *r, const pipeline_event *e, int micro_batches) {
     pipeline_event before = *e;
-    before.micro_batch -= r->p.frames[e->chunk];
+    before.micro_batch -= pipeline_ports(&r->p, e->chunk);
     int transfer = number_of(&r->p, &before, true, micro_batches);
     bool began = false;
     for (int i = 0; i < r->n; i++) began = began || r->queue[i] == transfer;
@@ -124,7 +124,49 @@ static void test_frames_are_those_of_the_schedule(void **state) {
             for (int s = 0; s < P; s++) {
                 assert_int_equal(frames_of(SCHEDULE_AFAB, P, M, 1, s), M);
                 assert_int_equal(frames_of(SCHEDULE_1F1B, P, M, 1, s), M < P - s ? M : P - s);
+                if (M >= P) assert_int_equal(frames_of(SCHEDULE_ZB_H1, P, M, 1, s), P);
             }
+}
+
+/* In a place of two mates lies one frame at a time, and a set of inputs and outputs is of one micro-batch. */
+static void check_places(const pipeline *p) {
+    bool lies[64][128] = {0}, has[64][128] = {0};
+    for (int i = 0; i < p->n; i++) {
+        const pipeline_event *e = &p->event[i];
+        if (e->action != PIPELINE_PASS || p->mate[e->chunk] < 0) continue;
+        int frame = pipeline_frame(p, e->chunk, e->micro_batch),
+            ports = pipeline_ports(p, e->chunk);
+        int mate = p->mate[e->chunk];
+        bool *place = &lies[mate < e->chunk ? mate : e->chunk][frame];
+        bool *set = &has[e->chunk][frame % ports];
+        assert_int_equal(p->mate[mate], e->chunk);
+        assert_true(*place == e->back && *set == e->back);
+        *place = *set = !e->back;
+    }
+}
+
+/* (v + 1) P places, or v P where few micro-batches are under way; at most P more than the schedule keeps, which is
+ * 2 (P - 1 - s) + (v - 1) P + 1. */
+static void test_mates_share_places(void **state) {
+    (void)state;
+    arena *a = arena_new("pipeline");
+    bool all[64];
+    memset(all, true, sizeof all);
+    for (int P = 2; P <= MOST_STAGES; P++)
+        for (int v = 2; v <= 6; v++)
+            for (int M = P; M <= 6 * P; M += P, arena_reset(a))
+                for (int s = 0; s < P; s++) {
+                    pipeline p;
+                    assert_int_equal(pipeline_build(a, SCHEDULE_INTERLEAVED, P, M, v, s, &p, NULL),
+                                     ST_OK);
+                    int places = 0, kept = 2 * (P - 1 - s) + (v - 1) * P + 1;
+                    for (int c = s; c < p.chunks; c += P)
+                        places += p.mate[c] < 0 ? p.frames[c] : P; /* half of 2 P */
+                    p.shares = all;
+                    check_places(&p);
+                    if (M >= 4 * P) assert_in_range(places, kept, kept + P - 1);
+                }
+    arena_free(a);
 }
 
 /* A plan counts the frames and boxes of a short step for a longer one. */
@@ -164,6 +206,7 @@ int main(void) {
         cmocka_unit_test(test_nobody_waits_for_ever),
         cmocka_unit_test(test_frames_are_those_of_the_schedule),
         cmocka_unit_test(test_longer_steps_need_no_more),
+        cmocka_unit_test(test_mates_share_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,11 @@ static void write_config(char path[], const char *model) {
     fclose(f);
 }
 
+static const char LAYERS4[] =
+    "model: {model_type: llama, hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4,"
+    " num_key_value_heads: 2, intermediate_size: 48, vocab_size: 67, max_position_embeddings: 64,"
+    " tie_word_embeddings: true}\n";
+
 typedef struct rank_job {
     const char *path, *const *keys;
     int n_keys;
@@ -192,6 +197,28 @@ static void test_pipelines(void **state) {
     check(OLMO2, 4, "parallel.pp=2 parallel.tp=2 parallel.sp=true");
 }
 
+/* Gradients leave after every micro-batch, and micro-batches of several chunks take turns. */
+static void test_pipelines_with_slots(void **state) {
+    (void)state;
+    check(LLAMA, 4,
+          "parallel.dp=2 parallel.pp=2 parallel.zero=2 parallel.pp_schedule=zb-h1 "
+          "train.global_batch_size=96");
+    check(LLAMA, 4, "parallel.dp=2 parallel.pp=2 parallel.zero=3 parallel.pp_schedule=zb-h1");
+    check(LAYERS4, 4,
+          "parallel.dp=2 parallel.pp=2 parallel.zero=2 parallel.pp_schedule=interleaved "
+          "parallel.virtual=2 train.global_batch_size=64");
+    check(LAYERS4, 4,
+          "parallel.dp=2 parallel.pp=2 parallel.zero=3 parallel.pp_schedule=interleaved "
+          "parallel.virtual=2 train.precision=bf16");
+    check(LAYERS4, 4,
+          "parallel.dp=2 parallel.pp=2 parallel.zero=2 parallel.pp_schedule=zb-v "
+          "parallel.virtual=2 train.recompute=full train.global_batch_size=64");
+    check(
+        LAYERS4, 4,
+        "parallel.dp=2 parallel.pp=2 parallel.zero=3 parallel.pp_schedule=zb-v parallel.virtual=2");
+    check(LLAMA, 2, "parallel.dp=2 parallel.zero=3 parallel.pp_schedule=afab parallel.virtual=3");
+}
+
 static void test_contexts(void **state) {
     (void)state;
     check(LLAMA, 2, "parallel.cp=2");
@@ -205,9 +232,9 @@ static void test_contexts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_data_parallel),   cmocka_unit_test(test_zero),
-        cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_pipelines),
-        cmocka_unit_test(test_contexts),        cmocka_unit_test(test_async_products),
-        cmocka_unit_test(test_kept_collectives)};
+        cmocka_unit_test(test_data_parallel),        cmocka_unit_test(test_zero),
+        cmocka_unit_test(test_tensor_parallel),      cmocka_unit_test(test_pipelines),
+        cmocka_unit_test(test_pipelines_with_slots), cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_async_products),       cmocka_unit_test(test_kept_collectives)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,26 +28,26 @@ static status find_kind(const char *name, schedule_kind *out, err *e) {
     return ST_USAGE;
 }
 
-/* "1,1,1,0.2": forward, input's and weights' part of a backward, and the way to the next stage. */
+/* "1,1,1,0.2,2.5": forward, input's and weights' part of a backward; the way to the next stage; a forward and a backward together. */
 static status read_times(const cli_args *args, schedule_times *t, err *e) {
     const char *text = cli_value(args, "times");
-    double v[4] = {1, 1, 1, 0};
-    int used = 0,
-        n = text ? sscanf(text, "%lf,%lf,%lf%n,%lf%n", &v[0], &v[1], &v[2], &used, &v[3], &used)
-                 : 0;
-    bool positive =
-        v[0] > 0 && v[1] > 0 && v[2] > 0 && v[3] >= 0 && v[0] + v[1] + v[2] + v[3] < 1e9;
+    double v[5] = {1, 1, 1, 0, 0};
+    int used = 0, n = text ? sscanf(text, "%lf,%lf,%lf%n,%lf%n,%lf%n", &v[0], &v[1], &v[2], &used,
+                                    &v[3], &used, &v[4], &used)
+                           : 0;
+    bool positive = v[0] > 0 && v[1] > 0 && v[2] > 0 && v[3] >= 0 && v[4] >= 0 &&
+                    v[0] + v[1] + v[2] + v[3] + v[4] < 1e9;
     if (text && (n < 3 || text[used] || !positive)) {
         err_at(e, ST_USAGE, "--times", "%s are not times of F, I and W above 0, and of a transfer",
                text);
         return err_hint(e, "for example --times 1,1.1,0.9,0.2");
     }
-    *t = (schedule_times){{[WORK_FORWARD] = v[0],
-                           [WORK_BACKWARD] = v[1] + v[2],
-                           [WORK_INPUT] = v[1],
-                           [WORK_WEIGHT] = v[2]},
-                          v[3],
-                          NULL};
+    *t = (schedule_times){.work = {[WORK_FORWARD] = v[0],
+                                   [WORK_BACKWARD] = v[1] + v[2],
+                                   [WORK_INPUT] = v[1],
+                                   [WORK_WEIGHT] = v[2]},
+                          .transfer = v[3],
+                          .both = v[4]};
     return ST_OK;
 }
 
@@ -55,6 +55,17 @@ typedef struct wish {
     int64_t stages, micro_batches, of_stage;
     schedule_times times;
 } wish;
+
+/* A schedule that nobody named, and why it is not drawn. */
+typedef struct refusal {
+    const char *name, *why;
+} refusal;
+
+typedef struct drawing {
+    schedule schedule[SCHEDULES];
+    refusal left_out[SCHEDULES];
+    int n, n_left_out;
+} drawing;
 
 static status read_wish(const cli_args *args, wish *w, err *e) {
     TRY(cli_int(args, "stages", 4, 1, MOST_STAGES, &w->stages, e));
@@ -73,13 +84,25 @@ static status build(arena *a, const wish *w, schedule_kind kind, schedule *s, er
     return ST_OK;
 }
 
-static status build_all(arena *a, const cli_args *args, const wish *w, schedule *s, int *n,
-                        err *e) {
-    *n = args->n_inputs ? args->n_inputs : SCHEDULES;
-    for (int i = 0; i < *n; i++) {
+/* All schedules, but those that cannot be of so many stages and micro-batches. */
+static void build_possible(arena *a, const wish *w, drawing *d) {
+    for (int i = 0; i < SCHEDULES; i++) {
         schedule_kind kind = (schedule_kind)i;
-        if (args->n_inputs) TRY(find_kind(args->inputs[i], &kind, e));
-        TRY(build(a, w, kind, &s[i], e));
+        err why = {0};
+        if (build(a, w, kind, &d->schedule[d->n], &why) == ST_OK)
+            d->n++;
+        else
+            d->left_out[d->n_left_out++] =
+                (refusal){schedule_name(kind), arena_strdup(a, why.message)};
+    }
+}
+
+static status build_all(arena *a, const cli_args *args, const wish *w, drawing *d, err *e) {
+    if (args->n_inputs == 0) build_possible(a, w, d);
+    for (; d->n < args->n_inputs; d->n++) {
+        schedule_kind kind;
+        TRY(find_kind(args->inputs[d->n], &kind, e));
+        TRY(build(a, w, kind, &d->schedule[d->n], e));
     }
     return ST_OK;
 }
@@ -88,7 +111,7 @@ static status build_all(arena *a, const cli_args *args, const wish *w, schedule 
 
 /* Most that a stage keeps, in micro-batches of a whole stage. */
 static double most_kept(const schedule *s) {
-    return (double)schedule_most_kept(s) * s->stages / s->chunks;
+    return (double)schedule_most_kept(s) / schedule_parts(s);
 }
 
 static json_t *schedule_json(const schedule *s) {
@@ -105,18 +128,23 @@ static json_t *schedule_json(const schedule *s) {
         json_array_append_new(stages, json_pack("{s:i,s:f,s:o}", "kept", s->stage[i].kept, "busy",
                                                 s->stage[i].busy, "items", items));
     }
-    return json_pack("{s:s,s:i,s:i,s:i,s:f,s:f,s:f,s:o}", "schedule", schedule_name(s->kind),
+    return json_pack("{s:s,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:o}", "schedule", schedule_name(s->kind),
                      "stages", s->stages, "micro_batches", s->micro_batches, "chunks", s->chunks,
-                     "time", s->step, "bubble", s->bubble, "kept", most_kept(s), "stage", stages);
+                     "copies", s->copies, "time", s->step, "bubble", s->bubble, "kept",
+                     most_kept(s), "stage", stages);
 }
 
-static void print_table(const schedule *s, int n) {
+static void print_table(const drawing *d) {
+    const schedule *s = d->schedule;
     printf("%d stages, %d micro-batches\n\n%-12s %14s %10s %10s %26s\n", s->stages,
            s->micro_batches, "schedule", "chunks a stage", "time", "waiting",
            "most micro-batches kept");
-    for (int i = 0; i < n; i++)
-        printf("%-12s %14d %10.4g %9.1f%% %26.4g\n", schedule_name(s[i].kind),
-               s[i].chunks / s[i].stages, s[i].step, 100 * s[i].bubble, most_kept(&s[i]));
+    for (int i = 0; i < d->n; i++)
+        printf("%-12s %14d %10.4g %9.1f%% %26.4g%s\n", schedule_name(s[i].kind),
+               s[i].chunks / s[i].stages, s[i].step, 100 * s[i].bubble, most_kept(&s[i]),
+               s[i].copies > 1 ? "  two copies of the model" : "");
+    for (int i = 0; i < d->n_left_out; i++)
+        printf("%-12s not drawn: %s\n", d->left_out[i].name, d->left_out[i].why);
 }
 
 static bool fit(const schedule *s, int n, double unit, int each) {
@@ -125,9 +153,11 @@ static bool fit(const schedule *s, int n, double unit, int each) {
     return true;
 }
 
-static void print_all(const schedule *s, int n, const wish *w) {
+static void print_all(const drawing *d, const wish *w) {
+    const schedule *s = d->schedule;
+    int n = d->n;
     strbuf text = {0};
-    print_table(s, n);
+    print_table(d);
     double unit = fmin(fmin(w->times.work[WORK_FORWARD], w->times.work[WORK_INPUT]),
                        w->times.work[WORK_WEIGHT]);
     int each = 1 + snprintf(NULL, 0, "%d", s->micro_batches - 1);
@@ -142,7 +172,7 @@ static void print_all(const schedule *s, int n, const wish *w) {
     if (fits)
         printf("\nF forward, B backward: I the gradient of a chunk's input, W of its weights; "
                "small letters: a stage's further "
-               "chunks.%s\n",
+               "chunks, or those of a second copy.%s\n",
                each > 1 ? ""
                         : "\nMicro-batches have no room for their numbers: -o OUT.svg has them.");
     else
@@ -167,21 +197,26 @@ static status write_picture(const cli_args *args, const schedule *s, int n, err 
     return st;
 }
 
+static void print_json(const drawing *d) {
+    json_t *all = json_array(), *left_out = json_array();
+    for (int i = 0; i < d->n; i++) json_array_append_new(all, schedule_json(&d->schedule[i]));
+    for (int i = 0; i < d->n_left_out; i++)
+        json_array_append_new(left_out, json_pack("{s:s,s:s}", "schedule", d->left_out[i].name,
+                                                  "why", d->left_out[i].why));
+    cli_print_json(json_pack("{s:o,s:o}", "schedules", all, "left_out", left_out));
+}
+
 static status cmd_plan_schedule(const cli_args *args, err *e) {
     wish w;
-    schedule s[SCHEDULES];
-    int n;
+    drawing d = {.n = 0};
     TRY(read_wish(args, &w, e));
     arena *a = arena_new("schedule");
-    status st = build_all(a, args, &w, s, &n, e);
-    if (st == ST_OK && args->output) st = write_picture(args, s, n, e);
-    if (st == ST_OK && args->json) {
-        json_t *all = json_array();
-        for (int i = 0; i < n; i++) json_array_append_new(all, schedule_json(&s[i]));
-        cli_print_json(json_pack("{s:o}", "schedules", all));
-    } else if (st == ST_OK) {
-        print_all(s, n, &w);
-    }
+    status st = build_all(a, args, &w, &d, e);
+    if (st == ST_OK && args->output) st = write_picture(args, d.schedule, d.n, e);
+    if (st == ST_OK && args->json)
+        print_json(&d);
+    else if (st == ST_OK)
+        print_all(&d, &w);
     arena_free(a);
     return st;
 }
@@ -190,21 +225,24 @@ static const cli_option options[] = {
     {"stages", "P", "stages of the pipeline (4)"},
     {"micro-batches", "M", "micro-batches of a step (2 P)"},
     {"virtual", "V", "chunks of layers on each stage, of interleaved (2)"},
-    {"times", "F,I,W[,SEND]",
-     "of a stage: forward, and a backward's two parts; of a transfer (1,1,1,0)"},
+    {"times", "F,I,W[,SEND[,BOTH]]",
+     "of a stage: forward, and a backward's two parts; of a transfer; of a forward and a backward "
+     "together, with dualpipe (1,1,1,0,F+I+W)"},
     {0}};
 
 const cli_command command_plan_schedule = {
     .name = "plan schedule",
     .summary = "pipeline schedules drawn: what each stage does when, and where it waits",
-    .usage = "[afab|1f1b|interleaved|zb-h1|zb-v|zb-h2|zb-2p ...] [--stages P] [--micro-batches M] "
-             "[--virtual V] [--times F,I,W] "
+    .usage = "[afab|1f1b|interleaved|zb-h1|zb-v|zb-h2|zb-2p|dualpipe ...] [--stages P] "
+             "[--micro-batches M] "
+             "[--virtual V] [--times F,I,W[,SEND[,BOTH]]] "
              "[-o OUT.svg|OUT.json]",
     .run = cmd_plan_schedule,
     .options = options,
     .min_inputs = 0,
     .max_inputs = SCHEDULES,
     .takes_output = true,
-    .about = "Without a name all are drawn; zb-h2 and zb-2p are not run by this program. An SVG is "
+    .about = "Without a name all are drawn; zb-h2, zb-2p and dualpipe are not run by this program. "
+             "An SVG is "
              "a picture; a JSON a trace that "
              "ui.perfetto.dev shows.\n"};

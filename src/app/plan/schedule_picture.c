@@ -13,11 +13,12 @@ static const char LETTER[WORKS] = {'F', 'B', 'I', 'W'};
 /* ---- in a terminal ---- */
 
 int schedule_letters(const schedule *s, double unit, int each) {
-    double letters = each * s->end / unit * s->chunks / s->stages;
+    double letters = each * s->end / unit * schedule_parts(s);
     return letters < 1e6 ? (int)lrint(letters) : 1000000;
 }
 
-/* "F3", "f3" for a further chunk of a stage; of a longer piece the rest is a line. A number is whole or left out: "F1" is not F12. */
+/* "F3", "f3" for a further chunk of a stage; of a longer piece the rest is a line. A number is whole or left out: "F1" is not F12.
+ * Of two that are done together each has half of the room. */
 static void draw_item(char *line, int from, int to, const schedule *s, const schedule_item *it,
                       bool numbers) {
     char text[16];
@@ -29,6 +30,11 @@ static void draw_item(char *line, int from, int to, const schedule *s, const sch
     for (int i = from; i < to; i++) line[i] = i - from < len ? text[i - from] : '-';
 }
 
+/* Of two items that are done together. it: item k of its stage. */
+static bool is_second(const schedule_item *it, int k) {
+    return k > 0 && it[-1].joined;
+}
+
 void schedule_draw(strbuf *out, const schedule *s, double unit, int each) {
     int letters = schedule_letters(s, unit, each);
     double scale = letters / s->end;
@@ -38,8 +44,9 @@ void schedule_draw(strbuf *out, const schedule *s, double unit, int each) {
         line[letters] = '\0';
         for (int k = 0; k < s->stage[i].n; k++) {
             const schedule_item *it = &s->stage[i].item[k];
-            draw_item(line, (int)lrint(it->begin * scale), (int)lrint(it->end * scale), s, it,
-                      each > 1);
+            double middle = (it->begin + it->end) / 2;
+            draw_item(line, (int)lrint((is_second(it, k) ? middle : it->begin) * scale),
+                      (int)lrint((it->joined ? middle : it->end) * scale), s, it, each > 1);
         }
         strbuf_printf(out, "%3d |%s|\n", i, line);
     }
@@ -59,28 +66,38 @@ enum { LEFT = 70, WORK_ROW = 18, KEPT_ROW = 16, ROW = WORK_ROW + KEPT_ROW, GAP =
 enum { WIDTH = 1000, NUMBER_ROOM = 14 };
 
 static void put_item(strbuf *out, const schedule *s, const schedule_item *it, double y,
-                     double scale) {
+                     double height, double scale) {
     static const int colors[WORKS] = {0, 1, 1, 2};
     static const char *const words[WORKS] = {"forward", "backward", "gradient of the input",
                                              "gradient of the weights"};
     double x = LEFT + it->begin * scale, width = (it->end - it->begin) * scale;
     strbuf_printf(out, "<g class=\"c\"><title>%s of micro-batch %d, chunk %d</title>",
                   words[it->work], it->micro_batch, it->chunk);
-    strbuf_printf(out, "<rect class=\"b%d%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"/>",
+    strbuf_printf(out, "<rect class=\"b%d%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%g\"/>",
                   colors[it->work], it->chunk < s->stages ? "" : " p", x, y,
-                  width > 0.6 ? width - 0.5 : width, WORK_ROW - 3);
+                  width > 0.6 ? width - 0.5 : width, height);
     char number[16];
     snprintf(number, sizeof number, "%d", it->micro_batch);
-    if (width >= NUMBER_ROOM) svg_text(out, "v m", x + width / 2, y + WORK_ROW - 7, number);
+    if (width >= NUMBER_ROOM) svg_text(out, "v m", x + width / 2, y + height / 2 + 3.5, number);
     strbuf_puts(out, "</g>\n");
+}
+
+/* Two items that are done together lie one above the other. */
+static void put_items(strbuf *out, const schedule *s, const schedule_stage *g, double y,
+                      double scale) {
+    double whole = WORK_ROW - 3, half = whole / 2;
+    for (int k = 0; k < g->n; k++) {
+        const schedule_item *it = &g->item[k];
+        bool below = is_second(it, k);
+        put_item(out, s, it, below ? y + half : y, below || it->joined ? half : whole, scale);
+    }
 }
 
 /* What the activations of a stage take over time, in micro-batches of a whole stage: from the beginning of a forward to the end of
  * its backward. */
 static void put_kept(strbuf *out, const schedule *s, int stage, double y, double scale) {
     const schedule_stage *g = &s->stage[stage];
-    double each = (double)s->stages / s->chunks,
-           step = (double)(KEPT_ROW - 4) / schedule_most_kept(s);
+    double each = 1.0 / schedule_parts(s), step = (double)(KEPT_ROW - 4) / schedule_most_kept(s);
     double bottom = y + KEPT_ROW - 3;
     int kept = 0;
     strbuf_printf(out,
@@ -109,7 +126,7 @@ static void put_schedule(strbuf *out, const schedule *s, double y, double scale)
         svg_text(out, "s e", LEFT - 8, at + WORK_ROW - 6, text);
         strbuf_printf(out, "<rect class=\"f\" x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"/>\n",
                       LEFT, at, s->end * scale, WORK_ROW - 3);
-        for (int k = 0; k < s->stage[i].n; k++) put_item(out, s, &s->stage[i].item[k], at, scale);
+        put_items(out, s, &s->stage[i], at, scale);
         put_kept(out, s, i, at + WORK_ROW, scale);
     }
 }
@@ -129,7 +146,8 @@ void schedule_put_svg(strbuf *out, const schedule *s, int n) {
     snprintf(text, sizeof text, "%d stages, %d micro-batches", s->stages, s->micro_batches);
     svg_text(out, "t", 12, 26, text);
     for (int i = 0; i < ARRAY_LEN(keys); i++) svg_key(out, i, LEFT + 240 * i, 48, keys[i]);
-    if (chunks) svg_text(out, "s e", WIDTH - 20, 26, "faded: further chunks of a stage");
+    if (chunks)
+        svg_text(out, "s e", WIDTH - 20, 26, "faded: further chunks of a stage, or a second copy");
     for (int i = 0; i < n; i++)
         put_schedule(out, &s[i], HEAD + 20 + i * (s->stages * ROW + GAP), scale);
     svg_close(out);

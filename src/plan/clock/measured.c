@@ -63,7 +63,7 @@ static bool starts(const char *s, const char *with) {
 /* As this program calls it, in rows of its own. */
 static bool own_schedule(const char *name, sketch_layout *l) {
     for (schedule_kind kind = 0; kind < SCHEDULES; kind++) {
-        if (strcmp(name, schedule_name(kind)) != 0) continue;
+        if (!schedule_runs(kind) || strcmp(name, schedule_name(kind)) != 0) continue;
         l->schedule = kind;
         return true;
     }

@@ -147,18 +147,10 @@ static status check_chunks(const config *c, const char *name, err *e) {
     return err_hint(e, "parallel.virtual=1, or parallel.pp_schedule=interleaved");
 }
 
-/* Stages of one chunk each, or of several. Gradients that leave after each micro-batch (zero 2 and 3) must be
- * complete before those of the next one begin. */
+/* Stages of one chunk each, or of several. */
 static status check_pipeline(const config *c, err *e) {
     static const char *const names[] = {CONFIG_SET_PP_SCHEDULE(LIST_WORD)};
-    static const char *const why[] = {
-        [CONFIG_PP_AFAB] = "keeps gradients until all micro-batches are through",
-        [CONFIG_PP_INTERLEAVED] = "has several chunks, which add to gradients in turns",
-        [CONFIG_PP_ZB_H1] = "begins a backward before that of another micro-batch is complete",
-        [CONFIG_PP_ZB_V] = "begins a backward before that of another micro-batch is complete"};
     int kind = c->parallel.pp_schedule;
-    bool completes = /* all gradients of a micro-batch before those of the next one */
-        kind == CONFIG_PP_1F1B || (kind == CONFIG_PP_AFAB && c->parallel.pp > 1);
     bool staged = kind != CONFIG_PP_AFAB && kind != CONFIG_PP_1F1B;
     if (staged && c->parallel.pp == 1) {
         config_error(c, e, "parallel.pp",
@@ -166,11 +158,7 @@ static status check_pipeline(const config *c, err *e) {
                      names[kind]);
         return err_hint(e, "parallel.pp=2, or parallel.pp_schedule=1f1b");
     }
-    if (c->parallel.pp > 1) TRY(check_chunks(c, names[kind], e));
-    if (completes || c->parallel.zero < 2) return ST_OK;
-    config_error(c, e, "parallel.pp_schedule", "%s %s, zero %ld sends them on after each",
-                 names[kind], why[kind], (long)c->parallel.zero);
-    return err_hint(e, "parallel.pp_schedule=1f1b, or parallel.zero=1");
+    return c->parallel.pp > 1 ? check_chunks(c, names[kind], e) : ST_OK;
 }
 
 /* Masters, gradients and optimizer state are fp32; matrices are read in the compute format. */

@@ -50,7 +50,7 @@ static void add_stages(layouts *all, const layout_trial *t, layout l) {
     for (int i = 0; i < some.n; i++) {
         layout *k = &some.item[i];
         int turn = all->n % ARRAY_LEN(turns);
-        if (k->zero >= 2 || !turns[turn].can_be) turn = 0;
+        if (!turns[turn].can_be) turn = 0;
         k->schedule = turns[turn].schedule;
         k->virtual = turns[turn].chunks;
         bool splits = k->schedule == CONFIG_PP_ZB_H1 || k->schedule == CONFIG_PP_ZB_V;
@@ -171,8 +171,7 @@ static layout draw(layout_dice *d, int ranks) {
 static bool can_be_staged(const layout_trial *t, const layout *l, int64_t micro_batches) {
     bool in_groups = l->schedule == CONFIG_PP_INTERLEAVED;
     if (l->pp == 1) return l->schedule == CONFIG_PP_1F1B; /* chunks of one rank are the config's */
-    bool completes = l->schedule == CONFIG_PP_1F1B || l->schedule == CONFIG_PP_AFAB;
-    return (l->zero < 2 || completes) && (!in_groups || micro_batches % l->pp == 0) &&
+    return (!in_groups || micro_batches % l->pp == 0) &&
            layout_trial_has_stages(t, l->pp * l->virtual);
 }
 
