@@ -128,6 +128,7 @@ static void run_and_note(comm *c, const comm_call *call, int stream) {
 }
 
 void comm_run_on(comm *c, const comm_call *call, int stream) {
+    if (call->ready) call->ready(call->ready_ctx);
     dev_enter_after(call->dev, 0); /* await_device has waited */
     run_and_note(c, call, stream);
     dev_leave(call->dev);

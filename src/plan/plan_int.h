@@ -2,7 +2,6 @@
 #ifndef PLAN_PLAN_INT_H
 #define PLAN_PLAN_INT_H
 
-#include "optim/offload.h"
 #include "plan/plan.h"
 
 /* programs.c: records what the specs of all phases ask for. */

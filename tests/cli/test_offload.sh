@@ -1,14 +1,14 @@
-# The optimizer's state in a file (parallel.offload): the same bits, less memory, planned as it is; and
-# what becomes of a run whose disk fails or that is killed. $1 is the program.
+# The optimizer's state and ZeRO-3's weights in a file (parallel.offload): the same bits, less memory, planned as it is;
+# and what becomes of a run whose disk fails or that is killed. $1 is the program.
 . "$(dirname "$0")/lib.sh"
 make_data
 write_config c.yaml
 
 digests() { grep -o '"digest": "[0-9a-f]*"' "$1" | sort -u; }
-# same KEYS...: both ways of a run have the digests of one another, at every step.
+# same KEYS...: all ways of a run ($ways) have the digests of one another, at every step.
 same() {
     local way
-    for way in none optimizer; do
+    for way in none $ways; do
         expect 0 ${ranks:+launch --ranks $ranks --} train c.yaml run=$way --fresh --json train.steps=4 \
             train.digest_every=1 checkpoint.every=2 sample.prompts=[] train.threads=1 parallel.offload=$way "$@"
         cp out $way.out
@@ -16,13 +16,18 @@ same() {
         [ "$(field touched_peak_bytes $way.end)" = "$(field planned_peak_bytes $way.end)" ] ||
             fail "touched $(field touched_peak_bytes $way.end), planned $(field planned_peak_bytes $way.end)"
     done
-    [ "$(digests none.out | wc -l)" -ge 4 ]  && [ "$(digests none.out)" = "$(digests optimizer.out)" ] ||
-        fail "digests: $(digests none.out) and $(digests optimizer.out)"
-    cmp -s none/checkpoints/step-4/state/optimizer.safetensors \
-        optimizer/checkpoints/step-4/state/optimizer.safetensors || fail "other states are saved"
-    [ -z "$(find optimizer -name '.offload*')" ] || fail "its file is left"
+    [ "$(digests none.out | wc -l)" -ge 4 ] || fail "digests: $(digests none.out)"
+    for way in $ways; do
+        [ "$(digests none.out)" = "$(digests $way.out)" ] ||
+            fail "$*: digests $(digests none.out) and, $way, $(digests $way.out)"
+        for file in none/checkpoints/step-4/*.safetensors none/checkpoints/step-4/state/*.safetensors; do
+            cmp -s "$file" "$way/${file#none/}" || fail "$*: another ${file#none/} is saved with $way"
+        done
+        [ -z "$(find $way -name '.offload*')" ] || fail "its file is left"
+    done
 }
 
+ways=optimizer
 same
 same train.precision=bf16 train.recompute=full checkpoint.async=false
 same train.deterministic=true train.global_batch_size=16 train.micro_batch_size=4
@@ -30,19 +35,37 @@ export ATHANOR_DEVICE=twin
 same
 unset ATHANOR_DEVICE
 ranks=2
-for zero in 0 1 2 3; do same parallel.zero=$zero parallel.verify=false; done
+for zero in 0 1 2; do same parallel.zero=$zero parallel.verify=false; done
+same parallel.zero=1 train.precision=bf16 parallel.verify=false
 same parallel.pp=2 parallel.verify=false
 same parallel.tp=2 parallel.verify=false
+ways="optimizer weights all"
+same parallel.zero=3 train.global_batch_size=16 train.micro_batch_size=4
+same parallel.zero=3 train.precision=bf16 train.recompute=full parallel.verify=false sample.prompts='[one]'
+ways=all
+same parallel.zero=3 parallel.dp=1 parallel.tp=2 parallel.verify=false
+same parallel.zero=3 parallel.dp=1 parallel.cp=2 parallel.verify=false
+same parallel.zero=3 parallel.dp=1 parallel.pp=2 parallel.verify=false train.precision=bf16
+ranks=4
+same parallel.zero=3 parallel.dp_replicate=2 train.deterministic=true parallel.verify=false
 ranks=
+# One rank alone has slots, too, and sums what it would have summed in another order.
+ways="weights all"
+same parallel.zero=3 train.deterministic=true train.global_batch_size=16 train.micro_batch_size=4
+same parallel.zero=3 train.deterministic=true train.precision=bf16
 
 # 8 bytes a parameter less, but for the slots: an eighth of that, where models are small.
 memory() { expect 0 plan c.yaml train.steps=2 checkpoint.async=false parallel.offload=$1 --json; cp out $1.plan; }
 memory none
 memory optimizer
 total=$(field total none.plan)
-saved=$(($(field peak_bytes none.plan) - $(field peak_bytes optimizer.plan)))
-calc "$saved >= 8 * $total * 0.7 && $saved <= 8 * $total + 65536" || fail "$saved bytes less for $total parameters"
-calc "$(field file_bytes optimizer.plan) >= 8 * $total" || fail "$(field file_bytes optimizer.plan) bytes in the file"
+# less WAY BYTES: so many bytes a parameter less, but for the slots
+less() {
+    local saved=$(($(field peak_bytes none.plan) - $(field peak_bytes $1.plan)))
+    calc "$saved >= $2 * $total * 0.7 && $saved <= $2 * $total + 65536" || fail "$1: $saved bytes less for $total parameters"
+    calc "$(field file_bytes $1.plan) >= $2 * $total" || fail "$(field file_bytes $1.plan) bytes in the file"
+}
+less optimizer 8
 
 # It is saved and read as ever: a run goes on with either way.
 keys="train.digest_every=1 sample.prompts=[] train.threads=1 checkpoint.every=2"

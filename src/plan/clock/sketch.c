@@ -196,9 +196,12 @@ static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     double work = !narrow ? 0 : l->zero == 3 ? 2 * (g->elems / shards + slots) : 2 * g->elems;
     double grads = 4 * (l->zero >= 2 ? g->elems / shards + slots : g->elems);
     int n_states = s->spec.optim ? s->spec.optim->n_states : 0;
-    double states = 4.0 * n_states * g->elems / shards;
-    if (s->spec.offload)
-        states = (double)offload_slot_bytes((int64_t)(g->elems / shards), n_states);
+    double states = s->spec.offload & OFFLOAD_OPTIMIZER ? 0 : 4.0 * n_states * g->elems / shards;
+    offload_content away = offload_content_of(s->spec.offload, s->spec.compute, false,
+                                              (int64_t)(g->elems / shards), n_states);
+    if (away.masters) masters = 0;
+    if (away.copy_bytes) work = 2 * slots;
+    states += (double)offload_slot_bytes(&away);
     double saved = t->r->kept * (g->saved / l->chunks_of_stage * kept);
     return masters + work + grads + states + saved + g->scratch + t->r->extra_bytes;
 }
