@@ -409,17 +409,21 @@ static void traffic_line(const plan *p, strbuf *out) {
 
 static const char IN_SLOTS[] = "; what this rank owns, and slots for units in use";
 
+const char *plan_offload_word(unsigned what) {
+    static const char *const words[] = {
+        "none", [OFFLOAD_OPTIMIZER] = "optimizer", [OFFLOAD_WEIGHTS] = "weights",
+        [OFFLOAD_OPTIMIZER | OFFLOAD_WEIGHTS] = "all"};
+    return words[what];
+}
+
 static void file_lines(const plan *p, strbuf *out) {
-    static const char *const words[] = {[OFFLOAD_OPTIMIZER] = "optimizer",
-                                        [OFFLOAD_WEIGHTS] = "weights",
-                                        [OFFLOAD_OPTIMIZER | OFFLOAD_WEIGHTS] = "all"};
     char note[128];
     offload_counts moved = plan_file_traffic(p);
     line(out, "slots for the file", p->region[REGION_OFFLOAD].bytes, "");
     snprintf(note, sizeof note, "parallel.offload=%s: a step reads %.1f MiB, writes %.1f",
-             words[p->spec.offload], (double)moved.read_bytes / (1 << 20),
+             plan_offload_word(p->spec.offload), (double)moved.read_bytes / (1 << 20),
              (double)moved.written_bytes / (1 << 20));
-    line(out, "  in the file, not counted", plan_file_bytes(p), note);
+    line(out, "  beside it, in a file", plan_file_bytes(p), note);
 }
 
 void plan_describe(const plan *p, strbuf *out) {

@@ -542,12 +542,10 @@ model_routing setup_routing(const config *c) {
                            .capacity_factor = c->train.router.capacity_factor};
 }
 
-static unsigned offload_words(const config *c) {
-    static const unsigned words[] = {[CONFIG_OFFLOAD_OPTIMIZER] = OFFLOAD_OPTIMIZER,
-                                     [CONFIG_OFFLOAD_WEIGHTS] = OFFLOAD_WEIGHTS,
-                                     [CONFIG_OFFLOAD_ALL] = OFFLOAD_OPTIMIZER | OFFLOAD_WEIGHTS};
-    return words[c->parallel.offload];
-}
+_Static_assert((int)CONFIG_OFFLOAD_OPTIMIZER == OFFLOAD_OPTIMIZER &&
+                   (int)CONFIG_OFFLOAD_WEIGHTS == OFFLOAD_WEIGHTS &&
+                   (int)CONFIG_OFFLOAD_ALL == (OFFLOAD_OPTIMIZER | OFFLOAD_WEIGHTS),
+               "the words of parallel.offload are sets");
 
 /* Whether the plan has a second model: a reference or a teacher. */
 static bool has_other(const setup *u) {
@@ -591,7 +589,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                            host_bytes(k, dp, u->peers.m.size[MESH_CP], &u->models[stage]) +
                            u->tasks.host_bytes,
                        .fixed_grads = u->c->train.deterministic,
-                       .offload = offload_words(u->c),
+                       .offload = (unsigned)u->c->parallel.offload,
                        .snapshot = setup_saves_on_the_way(u) && u->peers.first_copy,
                        .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
                        .sequence_parallel = u->c->parallel.sp,

@@ -168,14 +168,14 @@ static comm_ticket begin(peers *p, step_call *k, const char *what) {
     return p->newest = comm_start(group, &k->call);
 }
 
-/* A piece in a file is read first, beside the computation. On one rank the piece is the unit. */
+/* A piece in a file is read first, beside the computation. Where nobody has another piece it is the unit. */
 void peers_gather(peers *p, int u) {
     step_call k;
     if (!step_gather_call(p->store, u, &k)) return;
     if (param_weights_transfer(p->store, u).from_file) {
         p->unit[u].piece = k.call.ready_ctx = offload_begin_piece(p->file, u);
         k.call.ready = offload_await_piece;
-        if (peers_ranks(p) == 1) return;
+        if (comm_size(p->m.axis[k.axis]) == 1) return;
     }
     p->unit[u].gather = begin(p, &k, p->unit[u].weights);
 }
