@@ -82,6 +82,32 @@ memory all $shards
 total=$((total / 8))
 less all 14
 
+# The clock counts the file by the disk of the cluster. A search offers it where nothing fits without.
+expect 0 plan cluster l4-1
+cp out l4.yaml
+cat >large.yaml <<'YAML'
+model: {preset: smollm2-135m}
+train: {steps: 10, seq_len: 256, global_batch_size: 8, micro_batch_size: 1, precision: bf16, recompute: full}
+YAML
+plain() { expect 0 plan large.yaml cluster=l4.yaml "$@" --json; }
+plain
+calc "$(field file_ms out) == 0" || fail "time of a file that is not there"
+plain parallel.offload=optimizer
+moved=$(($(field file_read_bytes out) + $(field file_written_bytes out)))
+calc "$(field file_ms out) > 0.999 * $moved / 5e6 && $(field file_ms out) < 1.001 * $moved / 5e6" || fail "$(field file_ms out) ms"
+calc "$(field step_ms out) > $(field file_ms out)" || fail "a step is shorter than its update"
+expect 0 plan search large.yaml cluster=l4.yaml
+lacks out offload
+sed -i 's/"memory_gib": .*/"memory_gib": 1.0,/; s/"reserved_gib": .*/"reserved_gib": 0.05,/' l4.yaml
+expect 0 plan search large.yaml cluster=l4.yaml --write
+has out ", offload optimizer"
+expect 0 plan large.best.yaml cluster=l4.yaml --json
+has out '"fits": true'
+sed -i '/disk_gb_per_s/d' l4.yaml
+expect 4 plan search large.yaml cluster=l4.yaml
+expect 0 plan large.yaml cluster=l4-1 parallel.offload=all parallel.zero=3
+has out "waits for weights"
+
 # It is saved and read as ever: a run goes on with either way.
 keys="train.deterministic=true train.digest_every=1 sample.prompts=[] train.threads=1 checkpoint.every=2"
 expect 0 train c.yaml run=whole train.steps=6 $keys --json

@@ -96,12 +96,12 @@ static void send(ticking *k, int unit, const step_call *call) {
     k->t.beside_s += d;
 }
 
-/* Of the file, when it is free. */
-static void move(ticking *k, double bytes) {
-    if (k->c->disk_bytes_per_s <= 0) return;
-    double d = bytes / k->c->disk_bytes_per_s;
+/* To or from the file, when it is free. Returns the seconds that it takes. */
+static double move(ticking *k, double bytes) {
+    double rate = k->c->disk_bytes_per_s, d = rate > 0 ? bytes / rate : 0;
     k->disk = later(k->disk, k->now) + d;
     k->t.file_s += d;
+    return d;
 }
 
 /* A piece in a file is read before it is sent. */
@@ -109,7 +109,7 @@ static void gather(ticking *k, int unit) {
     step_call call;
     if (!step_gather_call(k->p->store, unit, &call)) return;
     if (param_weights_transfer(k->p->store, unit).from_file) {
-        move(k, (double)call.call.n * (double)dtype_bytes(call.call.dt));
+        k->t.beside_s += move(k, (double)call.call.n * (double)dtype_bytes(call.call.dt));
         k->side = later(k->side, k->disk);
     }
     send(k, unit, &call);
@@ -471,7 +471,7 @@ void clock_describe(const clock_time *t, const cluster *c, strbuf *out) {
     if (t->ranks > 1 || t->exposed_s > 0) {
         char note[64];
         snprintf(note, sizeof note, "of %.2f ms beside kernels", t->beside_s * 1e3);
-        part(out, t, "waits for others", t->exposed_s, note);
+        part(out, t, t->ranks > 1 ? "waits for others" : "waits for weights", t->exposed_s, note);
     }
     if (t->bubble_s > 0) {
         char note[64];

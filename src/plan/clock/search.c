@@ -92,7 +92,10 @@ static void try_sketch(searching *k, const sketch *s, sketch_key key) {
         int least = kept->zero > 0 ? kept->zero : 0;
         int most = kept->zero >= 0 ? kept->zero : dp * key.cp == 1 ? 0 : pp > 1 ? 1 : 3;
         if (pp > 1 && most > 1) continue;
-        if (k->what->base.offload & OFFLOAD_WEIGHTS) least = 3; /* their slots are its own */
+        if (k->what->base.offload & OFFLOAD_WEIGHTS) { /* which one rank may have, too */
+            least = 3;
+            if (kept->zero < 0 && pp == 1) most = 3;
+        }
         for (int zero = least; zero <= most; zero++)
             try_schedules(k, s,
                           (sketch_layout){.key = key,
@@ -238,18 +241,24 @@ static status say_nothing(const searching *k, err *e) {
     return err_hint(e, "take a multiple of %d", cluster_devices(k->c));
 }
 
+/* All with what lies in a file now; what is found fits. */
+static void try_and_verify(searching *k) {
+    try_all(k);
+    qsort(k->out->found, (size_t)k->out->n, sizeof *k->out->found, fastest_first);
+    verify_best(k);
+}
+
 /* Where nothing fits: with the optimizer's state in a file; then with weights in it, too. They are the last to be
  * tried, as a disk is slower than anything else. */
-static void try_files(searching *k, search_spec *with) {
+static void try_files(searching *k, plan_spec *s) {
     static const unsigned words[] = {OFFLOAD_OPTIMIZER, OFFLOAD_OPTIMIZER | OFFLOAD_WEIGHTS};
-    const plan_spec *s = &with->base;
     bool can = s->optim && !s->optim->declare_states && k->c->disk_bytes_per_s > 0;
     if (s->offload || !can) return;
     for (int i = 0; i < ARRAY_LEN(words) && k->out->n == 0 && k->out->too_large; i++) {
         if ((words[i] & OFFLOAD_WEIGHTS) && s->adapters.rank) return;
-        with->base.offload = words[i];
-        with->base.snapshot = false;
-        try_all(k);
+        s->offload = words[i];
+        s->snapshot = false;
+        try_and_verify(k);
     }
 }
 
@@ -258,11 +267,8 @@ status search_layouts(search_result *out, arena *a, dev *meta, const search_spec
     search_spec own = *what;
     searching k = {.out = out, .a = a, .meta = meta, .what = &own, .c = c};
     *out = (search_result){.n = 0};
-    try_all(&k);
-    try_files(&k, &own);
-    if (out->n == 0) return say_nothing(&k, e);
-    qsort(out->found, (size_t)out->n, sizeof *out->found, fastest_first);
-    verify_best(&k);
+    try_and_verify(&k);
+    try_files(&k, &own.base);
     if (out->n == 0) return say_nothing(&k, e);
     qsort(out->found, (size_t)out->n, sizeof *out->found, fastest_first);
     if (out->n > what->most) out->n = what->most;
