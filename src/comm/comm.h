@@ -118,6 +118,9 @@ typedef struct comm_call {
     int root;
     const char *what; /* for traces and reports of hangs: "gradients of layers.3". Must stay alive,
                          and be the same on all ranks: it shows if a rank is in another call */
+    void (*ready)(
+        void *ctx); /* waits until `in` is there, on the thread of the call; NULL: it is */
+    void *ready_ctx;
 } comm_call;
 
 /* Returns when the collective is done. */

@@ -121,13 +121,14 @@ static void run_and_note(comm *c, const comm_call *call, int stream) {
         delay(w, ev.sent_bytes);
         if (!board_failed(w->wire->board)) board_end(w->wire->board, w->rank, place);
     }
-    count(w, call, ev.sent_bytes);
+    if (!alone) count(w, call, ev.sent_bytes);
     if (!w->observer) return;
     ev.end_ns = clock_now_ns();
     w->observer(w->observer_ctx, &ev);
 }
 
 void comm_run_on(comm *c, const comm_call *call, int stream) {
+    if (call->ready) call->ready(call->ready_ctx);
     dev_enter_after(call->dev, 0); /* await_device has waited */
     run_and_note(c, call, stream);
     dev_leave(call->dev);

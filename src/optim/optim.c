@@ -39,7 +39,7 @@ const param_store *optim_states(const optim_class *c, arena *a, dev *d, const pa
 void optim_update(const optim_class *c, dev *d, const param_store *s, int unit, const bool *decay,
                   float *const *state, const optim_hyper *h, uint64_t *digest) {
     param_piece k = param_piece_of(s, unit);
-    optim_part part = {.unit = unit, .spans = k.spans};
+    optim_part part = {.unit = unit, .spans = k.spans, .master = k.master, .work = k.work};
     for (int i = 0; i < c->n_states; i++)
         part.state[i] = state[i] + (c->declare_states ? 0 : k.state);
     c->update(d, s, &part, decay, h, digest);
@@ -49,10 +49,10 @@ vec_update_args optim_update_args(const param_store *s, const optim_part *part, 
                                   const optim_hyper *h) {
     param_piece k = param_piece_of(s, part->unit);
     bool fixed = param_grads_are_fixed(s);
-    vec_update_args a = {.param = k.master + part->first,
+    vec_update_args a = {.param = part->master,
                          .grad = fixed ? NULL : (float *)k.grad + part->first,
                          .grad_fixed = fixed ? (int64_t *)k.grad + part->first : NULL,
-                         .param_copy = k.work ? k.work + part->first : NULL,
+                         .param_copy = part->work,
                          .decay = decay,
                          .lr = (float)h->lr,
                          .beta1 = (float)h->beta1,

@@ -26,6 +26,8 @@ typedef struct optim_part {
     int unit;
     int64_t first;          /* its first element, counted from the beginning of the piece */
     const vec_spans *spans; /* counted from that element */
+    float *master;          /* of that element */
+    uint16_t *work;         /* its copy; NULL: none */
     /* Of each state, the part's own elements; of a class that declares how states lie, all of it. */
     float *state[OPTIM_MAX_STATES];
 } optim_part;

@@ -307,9 +307,11 @@ param_sizes param_store_sizes(const param_store *s) {
                      .piece_elems = pieces};
     z.master_bytes = (param_masters_are_flat(s) ? flat : pieces) * 4;
     z.trained_master_bytes = (param_masters_are_flat(s) ? trained : own) * 4;
+    if (s->how.masters_away) z.master_bytes = z.trained_master_bytes = s->unit[0].n * 4;
     if (param_weights_in_slots(s)) {
         z.work_bytes = slots * compute;
-        z.work_piece_bytes = s->compute == DT_F32 ? 0 : pieces * compute;
+        bool copies = s->compute != DT_F32 && !s->how.weights_away;
+        z.work_piece_bytes = copies ? pieces * compute : 0;
     } else if (s->compute != DT_F32)
         z.work_bytes = flat * compute;
     int64_t grad = (int64_t)dtype_bytes(param_grad_dtype(s));
@@ -336,6 +338,16 @@ float *param_grad(const param_store *s) {
     return s->at.grad;
 }
 
+typedef struct drawing {
+    dev *dev;
+    const vec_rule *rule; /* [parameters] */
+} drawing;
+
+static void draw_window(void *ctx, const param_window *w) {
+    const drawing *d = ctx;
+    vec_draw(d->dev, w->spans, d->rule, w->master, w->work);
+}
+
 void param_init_all(param_store *s, uint64_t seed) {
     vec_rule *rule = xcalloc((size_t)s->n, sizeof *rule);
     for (int i = 0; i < s->n; i++) {
@@ -348,36 +360,50 @@ void param_init_all(param_store *s, uint64_t seed) {
                              .cut = p->init.cut,
                              .key = rng_key_named(seed, p->name)};
     }
-    for (int u = 0; u < s->n_units; u++) {
-        param_piece k = param_piece_of(s, u);
-        vec_draw(s->dev, k.spans, rule, k.master, k.work);
-    }
+    drawing d = {s->dev, rule};
+    for (int u = 0; u < s->n_units; u++) param_visit(s, u, true, draw_window, &d);
     free(rule);
 }
 
+static void round_window(void *d, const param_window *w) {
+    if (w->work) vec_round(d, w->spans, w->master, w->work);
+}
+
 void param_refresh_work(const param_store *s) {
-    for (int u = 0; u < s->n_units; u++) {
-        param_piece k = param_piece_of(s, u);
-        if (k.work) vec_round(s->dev, k.spans, k.master, k.work);
+    if (s->compute == DT_F32) return;
+    for (int u = 0; u < s->n_units; u++) param_visit(s, u, true, round_window, s->dev);
+}
+
+typedef struct digesting {
+    const param_store *s;
+    int only; /* one parameter; -1: all */
+    uint64_t sum;
+} digesting;
+
+static void digest_window(void *ctx, const param_window *w) {
+    digesting *d = ctx;
+    if (d->only < 0) {
+        d->sum += vec_digest(d->s->dev, w->spans, w->master);
+        return;
     }
+    arena *a = arena_new("spans");
+    vec_spans own = param_spans_from(a, w->spans, d->only);
+    d->sum += vec_digest(d->s->dev, &own, w->master);
+    arena_free(a);
 }
 
 uint64_t param_digest_of(const param_store *s, int index) {
-    arena *a = arena_new("spans");
-    vec_spans own = param_spans_of(a, s, index);
-    uint64_t sum = vec_digest(s->dev, &own, param_piece_of(s, s->item[index].unit).master);
-    arena_free(a);
-    return sum;
+    digesting d = {s, index, 0};
+    param_visit(s, s->item[index].unit, false, digest_window, &d);
+    return d.sum;
 }
 
 uint64_t param_digest(const param_store *s) {
     bool frozen = s->trained_elems == 0;
-    uint64_t sum = 0;
-    for (int u = 0; u < s->n_units; u++) {
-        param_piece k = param_piece_of(s, u);
-        if (s->unit[u].frozen == frozen) sum += vec_digest(s->dev, k.spans, k.master);
-    }
-    return sum;
+    digesting d = {s, -1, 0};
+    for (int u = 0; u < s->n_units; u++)
+        if (s->unit[u].frozen == frozen) param_visit(s, u, false, digest_window, &d);
+    return d.sum;
 }
 
 dev *param_device(const param_store *s) {

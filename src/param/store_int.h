@@ -36,6 +36,7 @@ struct param_store {
     int64_t trained_flat, trained_pieces; /* has_frozen: where what is trained ends */
     dev *dev;
     param_arrays at;
+    param_away away;
     param_locate_fn locate; /* NULL: everything is in memory */
     void *locate_ctx;
     param_ranks ranks; /* tensor-parallel */
@@ -59,5 +60,9 @@ static inline dtype param_grad_dtype(const param_store *s) {
     return s->fixed_grads ? DT_I64 : DT_F32;
 }
 bool param_masters_are_flat(const param_store *s);
+/* Those of one parameter. */
+vec_spans param_spans_from(arena *a, const vec_spans *all, int index);
+/* Calls fn for a unit's piece; of one in a file, for each window of it. */
+void param_visit(const param_store *s, int unit, bool writes, param_window_fn fn, void *ctx);
 
 #endif

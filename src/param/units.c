@@ -5,14 +5,17 @@
 #include "param/store_int.h"
 
 /* how.shards is 0 in a store that nobody shares, and 1 in one that is laid out without ZeRO. */
+static bool shares(const param_store *s) {
+    return s->how.shards > 1 || s->how.weights_away;
+}
 bool param_masters_are_flat(const param_store *s) {
-    return s->how.shards <= 1 || (s->compute == DT_F32 && s->how.zero <= 2);
+    return !s->how.masters_away && (!shares(s) || (s->compute == DT_F32 && s->how.zero <= 2));
 }
 bool param_weights_in_slots(const param_store *s) {
-    return s->how.shards > 1 && s->how.zero == 3;
+    return shares(s) && s->how.zero == 3;
 }
 bool param_grads_in_slots(const param_store *s) {
-    return s->how.shards > 1 && s->how.zero >= 2;
+    return shares(s) && s->how.zero >= 2;
 }
 
 bool param_grads_leave(const param_store *s, int u) {
@@ -150,7 +153,7 @@ static bool has_vectors(const param_store *s, bool frozen) {
 
 static void place_vectors(param_store *s, bool frozen) {
     param_unit *u = add_unit(s);
-    u->whole = true;
+    u->whole = u->vectors = true;
     for (int i = 0; i < s->n; i++) {
         if (s->item[i].mapped || s->item[i].rank != 1 || s->item[i].frozen != frozen) continue;
         place(s, i, follows_in_pack(s, i));
@@ -166,7 +169,7 @@ static void place_matrices(param_store *s, bool frozen) {
         if (begins_unit(s, i, before, u ? s->flat_elems - u->at : 0)) {
             if (u) end_unit(s, u);
             u = add_unit(s);
-            u->whole = s->how.shards == 1;
+            u->whole = !shares(s);
             u->shares_slot = s->item[i].layer >= 0;
             u->of_experts = s->item[i].of_expert;
         }
@@ -244,7 +247,8 @@ void param_store_shard(param_store *s, const param_sharding *how) {
     CHECK(!s->sharded, "a store is laid out for ranks once");
     s->sharded = true;
     s->how = *how;
-    if (how->shards == 1) s->how.zero = 0;
+    CHECK(!how->masters_away || !s->has_frozen, "frozen masters lie in memory");
+    if (!shares(s)) s->how.zero = 0;
     if (s->how.zero == 0) s->how.shards = 1, s->how.rank = s->ranks.expert_rank;
     s->flat_elems = s->piece_elems = 0;
     s->unit = ARENA_ARRAY(s->a, param_unit, s->n + 2);
@@ -281,16 +285,35 @@ param_piece param_piece_of(const param_store *s, int i) {
     int64_t in_work = param_weights_in_slots(s) ? u->state : u->piece;
     void *grad = u->frozen ? NULL : param_grads_in_slots(s) ? at->grad_piece : at->grad;
     int64_t in_grad = param_grads_in_slots(s) ? u->state : u->piece;
+    bool away = s->how.masters_away && !u->vectors;
     int64_t in_master = param_masters_are_flat(s) ? u->piece : u->state;
-    return (param_piece){.master = element(at->master, in_master, DT_F32),
+    return (param_piece){.master = away ? NULL : element(at->master, in_master, DT_F32),
+                         .away = away,
+                         .at = in_master,
                          .grad = element(grad, in_grad, param_grad_dtype(s)),
                          .work = element(work, in_work, s->compute),
                          .spans = &u->spans,
                          .state = u->state};
 }
 
-vec_spans param_spans_of(arena *a, const param_store *s, int index) {
-    const vec_spans *all = &s->unit[s->item[index].unit].spans;
+void param_store_put_away(param_store *s, const param_away *away) {
+    CHECK(s->how.masters_away, "masters that lie in memory are put away");
+    s->away = *away;
+}
+
+struct offload *param_file(const param_store *s) {
+    return s->away.file;
+}
+
+void param_visit(const param_store *s, int unit, bool writes, param_window_fn fn, void *ctx) {
+    param_piece k = param_piece_of(s, unit);
+    if (k.away)
+        s->away.visit(s->away.file, unit, writes, fn, ctx);
+    else
+        fn(ctx, &(param_window){k.spans, k.master, k.work});
+}
+
+vec_spans param_spans_from(arena *a, const vec_spans *all, int index) {
     vec_spans own = {.item = ARENA_ARRAY(a, vec_span, all->n)};
     for (int i = 0; i < all->n; i++)
         if (all->item[i].owner == index) own.item[own.n++] = all->item[i];
@@ -298,12 +321,20 @@ vec_spans param_spans_of(arena *a, const param_store *s, int index) {
     return own;
 }
 
+vec_spans param_spans_of(arena *a, const param_store *s, int index) {
+    return param_spans_from(a, &s->unit[s->item[index].unit].spans, index);
+}
+
 param_transfer param_weights_transfer(const param_store *s, int i) {
     const param_unit *u = &s->unit[i];
     dtype dt = s->compute;
     void *flat = dt == DT_F32 ? (void *)s->at.master : s->at.work;
     param_transfer t = {.n = u->whole ? 0 : u->piece_n, .dt = dt};
-    if (param_weights_in_slots(s)) {
+    if (s->how.weights_away) {
+        t.out = element(s->at.work, u->slot, dt);
+        t.in = element(t.out, u->piece - u->at, dt);
+        t.from_file = t.n > 0;
+    } else if (param_weights_in_slots(s)) {
         t.in = element(dt == DT_F32 ? (void *)s->at.master : s->at.work_piece, u->state, dt);
         t.out = element(s->at.work, u->slot, dt);
     } else {

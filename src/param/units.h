@@ -28,6 +28,9 @@
  *
  *   *: flat in fp32 runs, whose programs read the masters
  *
+ * Pieces of masters, and in zero 3 of work copies, may lie in a file (parallel.offload). What is gathered from there is
+ * read to this rank's place in the slot. Vectors stay in memory, and one rank alone may have slots, too.
+ *
  * "slots + pieces" are two arrays. Programs use the slots. The pieces are what this rank owns: the
  * work copies that it sends to the others, and the sums of the gradients.
  *
@@ -48,6 +51,8 @@ typedef struct param_sharding {
     /* Layers between which units end: those of a chunk of layers are complete together. */
     const int *cut;
     int cuts;
+    bool masters_away; /* masters of matrices lie in a file (param_away) */
+    bool weights_away; /* zero 3: what is gathered lies there, too. One rank alone has slots then */
 } param_sharding;
 
 /* Elements at .. at + n - 1, counted from the beginning of the unit, whose gradient is partial
@@ -60,6 +65,7 @@ typedef struct param_partial {
 /* All positions and lengths are in elements. */
 typedef struct param_unit {
     bool whole;             /* it is not cut: every rank owns all of it */
+    bool vectors;           /* it is that of vectors, which are in memory whatever lies in files */
     bool of_experts;        /* only every ep-th rank of those that share has them */
     bool frozen;            /* nothing reduces or updates it */
     int64_t at, n;          /* its first element in flat arrays, and its length */
@@ -96,8 +102,28 @@ typedef struct param_piece {
     uint16_t *work; /* the work copies, to be written with the masters; NULL: none */
     const vec_spans *spans;
     int64_t state; /* index of the first element in each array of optimizer state */
+    bool away;     /* masters lie in the file: master is NULL */
+    int64_t at;    /* index of the first element in the array of masters; of `state` in the file */
 } param_piece;
 param_piece param_piece_of(const param_store *s, int u);
+
+/* Successive elements of a piece, while they are in memory; spans count from the first of them. */
+typedef struct param_window {
+    const vec_spans *spans;
+    float *master;
+    uint16_t *work; /* NULL: none */
+} param_window;
+typedef void (*param_window_fn)(void *ctx, const param_window *w);
+
+/* Masters in a file (optim/offload.h). `visit` brings one window of a unit after the other into memory, and
+ * what fn wrote back. An error of the file is told by the next call for it that can. */
+typedef struct param_away {
+    struct offload *file;
+    void (*visit)(struct offload *file, int unit, bool writes, param_window_fn fn, void *ctx);
+} param_away;
+/* For a store with masters_away, when it has memory. */
+void param_store_put_away(param_store *s, const param_away *away);
+struct offload *param_file(const param_store *s); /* NULL: none */
 
 /* The elements of a span that lie in elements from .. from + n - 1; `at` then counts from there. n 0:
  * none do. */
@@ -112,6 +138,7 @@ typedef struct param_transfer {
     void *out;
     int64_t n;
     dtype dt;
+    bool from_file; /* of weights: `in`, a part of `out`, must be read before (weights_away) */
 } param_transfer;
 /* The gather of a unit's weights. in: this rank's piece, n elements. out: the unit, n * shards
  * elements. n 0: the unit is whole, and nothing moves. */

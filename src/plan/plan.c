@@ -140,12 +140,19 @@ static void lay_out_others(plan *p) {
     p->region[REGION_OTHERS].bytes = at;
 }
 
+/* elems: of an array of states. */
+static offload_content away_of(const plan_spec *s, int64_t elems) {
+    int n_states = s->optim ? s->optim->n_states : 0;
+    return offload_content_of(s->offload, s->compute, s->adapters.rank > 0, elems, n_states);
+}
+
 static void lay_out_states(plan *p) {
     const plan_spec *s = &p->spec;
-    int64_t each = param_store_sizes(p->states).state_bytes, all = each * s->optim->n_states;
-    p->file_bytes = s->offload ? all : 0;
-    p->region[REGION_OPTIM].bytes =
-        s->offload ? offload_slot_bytes(each / (int64_t)sizeof(float), s->optim->n_states) : all;
+    int64_t each = param_store_sizes(p->states).state_bytes;
+    if (!(s->offload & OFFLOAD_OPTIMIZER))
+        p->region[REGION_OPTIM].bytes = each * s->optim->n_states;
+    p->away = away_of(s, each / (int64_t)sizeof(float));
+    p->region[REGION_OFFLOAD].bytes = offload_slot_bytes(&p->away);
 }
 
 static void lay_out(plan *p) {
@@ -262,13 +269,14 @@ static status declare_trained(plan *p, const plan_spec *s, err *e) {
         TRY(model_declare_adapted(&s->model, &s->adapters, p->store, e));
     else
         model_declare(&s->model, p->store);
-    if (s->ranks)
-        param_store_shard(p->store, &(param_sharding){.shards = s->sharing.shards,
-                                                      .rank = s->sharing.rank,
-                                                      .zero = s->sharing.zero,
-                                                      .bucket_elems = s->sharing.bucket_elems,
-                                                      .cut = plan_layer_cuts(p),
-                                                      .cuts = s->cut ? s->chunks : 0});
+    param_sharding how = s->sharing;
+    how.cut = plan_layer_cuts(p);
+    how.cuts = s->cut ? s->chunks : 0;
+    how.masters_away = s->train_B > 0 && away_of(s, 0).masters;
+    how.weights_away = s->train_B > 0 && how.zero == 3 && (s->offload & OFFLOAD_WEIGHTS);
+    if (!s->ranks) how.shards = 1, how.rank = 0;
+    if (s->ranks || how.masters_away)
+        param_store_shard(p->store, &how);
     else
         param_store_put_trained_first(p->store);
     return ST_OK;
@@ -458,10 +466,6 @@ static void find_states(plan *p) {
         p->states ? param_store_sizes(p->states).state_bytes / (int64_t)sizeof(float) : 0;
     int64_t masters = sizes.trained_master_bytes / (int64_t)sizeof(float);
     p->snapshot_params = p->snapshot;
-    if (p->spec.offload) {
-        p->optim_slots = plan_region(p, REGION_OPTIM);
-        return;
-    }
     for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++) {
         p->optim_state[i] = (float *)plan_region(p, REGION_OPTIM) + i * states;
         if (p->snapshot) p->snapshot_state[i] = p->snapshot_params + masters + i * states;
@@ -481,17 +485,39 @@ status plan_commit(plan *p, err *e) {
     return ST_OK;
 }
 
+/* ---- what lies in a file ---- */
+
+bool plan_has_file(const plan *p) {
+    return plan_file_bytes(p) > 0;
+}
+
+int64_t plan_file_bytes(const plan *p) {
+    return offload_file_bytes(&p->away);
+}
+
+status plan_open_offload(plan *p, offload **out, const char *path, err *e) {
+    offload_memory m = {.slots = plan_region(p, REGION_OFFLOAD)};
+    memcpy(m.state, p->optim_state, sizeof m.state);
+    return offload_open(out, p->spec.optim, p->store, &p->away, &m, path, e);
+}
+
 /* ---- traffic ---- */
 
+typedef struct traffic {
+    comm_counts sent;
+    int64_t pieces_bytes; /* that are gathered from a file */
+} traffic;
+
 /* Of a step of n micro-batches, `frames` under way together. */
-static comm_counts traffic_of(const plan *p, int n, int frames) {
+static traffic traffic_of(const plan *p, int n, int frames) {
     arena *a = arena_new("a step's traffic");
     step_parts parts = plan_step_parts(p, a, n, true);
     parts.frames = frames;
     step_table t = step_build(a, &parts);
-    comm_counts sent = step_traffic(&t, &parts, p->spec.ranks, p->spec.narrow_sums);
+    traffic sum = {.pieces_bytes = step_file_bytes(&t, p->store)};
+    if (p->spec.ranks) sum.sent = step_traffic(&t, &parts, p->spec.ranks, p->spec.narrow_sums);
     arena_free(a);
-    return sent;
+    return sum;
 }
 
 /* *sum += times * (b - a), or INT64_MAX where that is too much. */
@@ -505,22 +531,32 @@ static void add_times(int64_t *sum, int64_t times, int64_t a, int64_t b) {
 /* Of a long step only a short one is built, and one that is a group of micro-batches longer: but
  * for the first and the last group, all are alike. Where all micro-batches are under way together
  * they are one group, and a group's micro-batches are alike in the same way. */
-comm_counts plan_traffic(const plan *p) {
+static traffic traffic_of_step(const plan *p) {
     enum { FEW = 3 };
     const plan_spec *s = &p->spec;
-    if (!s->ranks || !s->train_B) return (comm_counts){0};
     int n = s->micro_batches > 1 ? (int)s->micro_batches : 1, frames = plan_frames(p);
     int group = s->pipe ? 2 * plan_stages_of(s) : frames < n ? frames : 1;
     if (n / group <= FEW) return traffic_of(p, n, frames);
     int n_short = FEW * group + n % group, n_longer = n_short + group;
-    comm_counts sum = traffic_of(p, n_short, frames < n ? frames : n_short);
-    comm_counts more = traffic_of(p, n_longer, frames < n ? frames : n_longer);
+    traffic sum = traffic_of(p, n_short, frames < n ? frames : n_short);
+    traffic more = traffic_of(p, n_longer, frames < n ? frames : n_longer);
+    int64_t times = n / group - FEW;
     for (int k = 0; k < COMM_KINDS; k++) {
-        int64_t times = n / group - FEW;
-        add_times(&sum.sent_bytes[k], times, sum.sent_bytes[k], more.sent_bytes[k]);
-        add_times(&sum.calls[k], times, sum.calls[k], more.calls[k]);
+        add_times(&sum.sent.sent_bytes[k], times, sum.sent.sent_bytes[k], more.sent.sent_bytes[k]);
+        add_times(&sum.sent.calls[k], times, sum.sent.calls[k], more.sent.calls[k]);
     }
+    add_times(&sum.pieces_bytes, times, sum.pieces_bytes, more.pieces_bytes);
     return sum;
+}
+
+comm_counts plan_traffic(const plan *p) {
+    bool sends = p->spec.ranks && p->spec.train_B;
+    return sends ? traffic_of_step(p).sent : (comm_counts){0};
+}
+
+offload_counts plan_file_traffic(const plan *p) {
+    if (!plan_has_file(p)) return (offload_counts){0};
+    return offload_step_bytes(&p->away, p->store, traffic_of_step(p).pieces_bytes);
 }
 
 /* ---- FLOPs ---- */

@@ -53,7 +53,7 @@
 #include "infer/engine.h"
 #include "infer/scorer.h"
 #include "model/family.h"
-#include "optim/optim.h"
+#include "optim/offload.h"
 #include "param/units.h"
 #include "step/traffic.h"
 
@@ -109,9 +109,8 @@ typedef struct plan_spec {
     const void *file; /* the address at which that file is mapped: offsets count from it */
     bool
         exact_products; /* activations are never rounded (graph_options.rounds): for comparing models */
-    bool fixed_grads; /* gradients are sums of integers: the deterministic mode */
-    bool
-        offload; /* the states of the optimizer lie in a file; memory has slots (optim/offload.h) */
+    bool fixed_grads;  /* gradients are sums of integers: the deterministic mode */
+    unsigned offload;  /* what lies in a file, with slots in memory: the words of optim/offload.h */
     bool snapshot;     /* a copy of masters and optimizer state, which a thread writes to files */
     const mesh *ranks; /* this rank's place among all; NULL: it is alone */
     param_sharding sharing; /* how data-parallel ranks share parameters */
@@ -130,7 +129,8 @@ typedef enum plan_region_kind {
     REGION_WORK,       /* work copies */
     REGION_WORK_PIECE, /* zero 3: work copies of what this rank owns */
     REGION_OTHERS,     /* the other models, one after the other: masters, then work copies */
-    REGION_OPTIM,      /* the states, one array after the other; offload: slots */
+    REGION_OPTIM,      /* the states, one array after the other */
+    REGION_OFFLOAD,    /* slots for what lies in a file */
     REGION_PINNED,     /* inputs, outputs and constants of all programs */
     REGION_BOXES,      /* what other stages of a pipeline send lies here until it is read */
     REGION_CACHE,      /* the KV cache of the sampler, of the scorer, or of the engine */
@@ -226,8 +226,7 @@ typedef struct plan {
     void *snapshot;            /* NULL: none */
     const param_store *states; /* how each state of the optimizer lies; NULL: nothing is trained */
     float *optim_state[OPTIM_MAX_STATES];
-    float *optim_slots; /* offload: instead of these */
-    int64_t file_bytes; /* what lies in files instead of memory */
+    offload_content away; /* what lies in a file; all 0: nothing */
     float *snapshot_params;
     float *snapshot_state[OPTIM_MAX_STATES];
 } plan;
@@ -284,6 +283,12 @@ int64_t plan_touched_bytes(const plan *p);
 
 /* Bytes of the optimizer's state, in memory or in a file. */
 int64_t plan_state_bytes(const plan *p);
+/* Whether something lies in a file; how many bytes; what a step reads from it and writes to it. */
+bool plan_has_file(const plan *p);
+int64_t plan_file_bytes(const plan *p);
+offload_counts plan_file_traffic(const plan *p);
+/* Opens the file, of a committed plan. */
+status plan_open_offload(plan *p, offload **out, const char *path, err *e) ATH_MUST_USE;
 
 /* Bytes that the process holds beside the arena: code caches of the kernels, thread stacks, tables,
  * and the segment through which the ranks of a machine exchange. */

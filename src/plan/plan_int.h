@@ -2,7 +2,6 @@
 #ifndef PLAN_PLAN_INT_H
 #define PLAN_PLAN_INT_H
 
-#include "optim/offload.h"
 #include "plan/plan.h"
 
 /* programs.c: records what the specs of all phases ask for. */
@@ -34,6 +33,8 @@ plan_program *plan_find(const plan *p, plan_use use, int number);
 /* Whether training frames begin with the gradients: a step is one micro-batch of one chunk, and its
  * gradients are flat fp32 (units.h). */
 bool plan_grads_in_frame(const plan_spec *s);
+/* "weights": the value of parallel.offload. */
+const char *plan_offload_word(unsigned what);
 /* After plan_commit: where a region begins, NULL where it has no bytes; the cache. */
 void *plan_region(const plan *p, plan_region_kind k);
 void *plan_cache(const plan *p);

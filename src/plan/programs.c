@@ -11,7 +11,8 @@
 #include "step/pipeline.h"
 
 bool plan_grads_in_frame(const plan_spec *s) {
-    bool in_slots = s->ranks && s->sharing.shards > 1 && s->sharing.zero >= 2;
+    bool in_slots = (s->ranks && s->sharing.shards > 1 && s->sharing.zero >= 2) ||
+                    (s->sharing.zero == 3 && (s->offload & OFFLOAD_WEIGHTS));
     return s->train_B && s->micro_batches <= 1 && s->chunks <= 1 && !in_slots && !s->fixed_grads;
 }
 
@@ -456,8 +457,8 @@ step_parts plan_step_parts(const plan *p, arena *a, int micro_batches, bool redu
                         .tied = tied_unit(p),
                         .micro_batches = micro_batches,
                         .frames = plan_frames(p),
-                        .reduces = reduces,
-                        .fetches = p->spec.offload,
+                        .reduces = reduces || param_grads_in_slots(p->store),
+                        .fetches = plan_has_file(p),
                         .tallies = p->spec.routing.tallies && has_experts(&p->spec.model),
                         .counts_first = p->spec.routing.balance == BALANCE_GLOBAL &&
                                         has_experts(&p->spec.model) &&

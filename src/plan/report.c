@@ -19,7 +19,8 @@ static int64_t segment_bytes(const plan *p) {
 }
 
 int64_t plan_state_bytes(const plan *p) {
-    return p->file_bytes ? p->file_bytes : p->region[REGION_OPTIM].bytes;
+    int64_t in_file = p->away.elems * p->away.n_states * (int64_t)sizeof(float);
+    return in_file ? in_file : p->region[REGION_OPTIM].bytes;
 }
 
 int64_t plan_baseline_bytes(const plan *p) {
@@ -215,6 +216,16 @@ static json_t *classes_json(const plan *p) {
     return all;
 }
 
+/* What lies in a file, the memory of its slots, and what a step moves. */
+static void add_file(const plan *p, json_t *o) {
+    offload_counts moved = plan_file_traffic(p);
+    json_object_update_new(o, json_pack("{s:I,s:I,s:I,s:I}", "file_bytes",
+                                        (json_int_t)plan_file_bytes(p), "file_slot_bytes",
+                                        (json_int_t)p->region[REGION_OFFLOAD].bytes,
+                                        "file_read_bytes", (json_int_t)moved.read_bytes,
+                                        "file_written_bytes", (json_int_t)moved.written_bytes));
+}
+
 static json_t *memory_json(const plan *p, int64_t limit_bytes) {
     int64_t activations = p->region[REGION_FRAME].bytes + p->region[REGION_PINNED].bytes +
                           p->region[REGION_BOXES].bytes + p->region[REGION_CACHE].bytes;
@@ -226,7 +237,7 @@ static json_t *memory_json(const plan *p, int64_t limit_bytes) {
         "baseline_bytes", (json_int_t)plan_baseline_bytes(p), "fits", (int)fits(p, limit_bytes),
         "classes", classes_json(p));
     json_object_set_new(o, "snapshot_bytes", json_integer(p->region[REGION_SNAPSHOT].bytes));
-    if (p->file_bytes) json_object_set_new(o, "file_bytes", json_integer(p->file_bytes));
+    if (plan_has_file(p)) add_file(p, o);
     if (!p->spec.train_B) return o;
     step_bytes step = bytes_of_step(p);
     json_object_set_new(o, "live_peak_bytes", json_integer(step.live_peak));
@@ -399,6 +410,23 @@ static void traffic_line(const plan *p, strbuf *out) {
 
 static const char IN_SLOTS[] = "; what this rank owns, and slots for units in use";
 
+const char *plan_offload_word(unsigned what) {
+    static const char *const words[] = {
+        "none", [OFFLOAD_OPTIMIZER] = "optimizer", [OFFLOAD_WEIGHTS] = "weights",
+        [OFFLOAD_OPTIMIZER | OFFLOAD_WEIGHTS] = "all"};
+    return words[what];
+}
+
+static void file_lines(const plan *p, strbuf *out) {
+    char note[128];
+    offload_counts moved = plan_file_traffic(p);
+    line(out, "slots for the file", p->region[REGION_OFFLOAD].bytes, "");
+    snprintf(note, sizeof note, "parallel.offload=%s: a step reads %.1f MiB, writes %.1f",
+             plan_offload_word(p->spec.offload), (double)moved.read_bytes / (1 << 20),
+             (double)moved.written_bytes / (1 << 20));
+    line(out, "  beside it, in a file", plan_file_bytes(p), note);
+}
+
 void plan_describe(const plan *p, strbuf *out) {
     const plan_spec *s = &p->spec;
     char note[128];
@@ -425,7 +453,7 @@ void plan_describe(const plan *p, strbuf *out) {
              param_grads_in_slots(p->store) ? IN_SLOTS : "");
     line(out, "gradients", grad_bytes(p), note);
     line(out, "optimizer state", p->region[REGION_OPTIM].bytes, s->optim ? s->optim->name : "");
-    if (p->file_bytes) line(out, "  beside it, in a file", p->file_bytes, "parallel.offload");
+    if (plan_has_file(p)) file_lines(p, out);
     if (s->snapshot)
         line(out, "snapshot", p->region[REGION_SNAPSHOT].bytes,
              "what is saved while training goes on; checkpoint.async=false does without");

@@ -184,3 +184,13 @@ comm_counts step_traffic(const step_table *table, const step_parts *parts, const
     for (int i = 0; i < table->n; i++) step_visit_calls(&c, &table->entry[i]);
     return t.sum;
 }
+
+int64_t step_file_bytes(const step_table *table, const param_store *s) {
+    int64_t sum = 0;
+    for (int i = 0; i < table->n; i++) {
+        if (table->entry[i].action != STEP_GATHER) continue;
+        param_transfer t = param_weights_transfer(s, table->entry[i].unit);
+        if (t.from_file) sum += t.n * (int64_t)dtype_bytes(t.dt);
+    }
+    return sum;
+}

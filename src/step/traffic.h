@@ -54,4 +54,7 @@ mesh_line step_call_ranks(const step_call *k, const mesh *ranks, int *first);
 comm_counts step_traffic(const step_table *t, const step_parts *parts, const mesh *ranks,
                          bool narrow);
 
+/* Bytes of the pieces that a step gathers from a file (param_sharding.weights_away). */
+int64_t step_file_bytes(const step_table *t, const param_store *s);
+
 #endif

@@ -520,7 +520,7 @@ static status run_entry(session *s, const step_source *from, const step_entry *t
         case STEP_GATHER: peers_gather(&s->setup.peers, t->unit); break;
         case STEP_REDUCE: peers_reduce(&s->setup.peers, t); break;
         case STEP_GATHERED:
-        case STEP_REDUCED: wait_for(s, t); break;
+        case STEP_REDUCED: wait_for(s, t); return offload_check(s->setup.offload, e);
         case STEP_OPTIMIZER:
             trace_micro_batch(s->trace, -1);
             if (from->reduced) from->reduced(s, from->ctx);

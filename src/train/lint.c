@@ -113,12 +113,44 @@ static const char *nearest_folder(arena *a, const char *run) {
     return path;
 }
 
+static double free_bytes_of(const struct statvfs *disk) {
+    return (double)disk->f_bavail * (double)disk->f_frsize;
+}
+
+/* Each rank has a file beside its memory (parallel.offload); ranks of other machines may have another disk.
+ * *taken: what the files take of the disk that has the folder of the run. */
+static status check_offload(const lint_run *k, const char *folder, double *taken, err *e) {
+    struct statvfs disk, own;
+    const char *to = k->c->parallel.offload_to;
+    double each = (double)plan_file_bytes(k->plan), all = each * (k->ranks > 1 ? k->ranks : 1);
+    arena *a = arena_new("lint");
+    const char *at = to ? nearest_folder(a, to) : folder;
+    bool known = each > 0 && statvfs(at, &disk) == 0 && statvfs(folder, &own) == 0;
+    arena_free(a);
+    *taken = known && disk.f_fsid == own.f_fsid ? all : 0;
+    if (!known || all <= free_bytes_of(&disk)) return ST_OK;
+    if (each > free_bytes_of(&disk)) {
+        err_at(e, ST_FAILED, to ? to : k->c->run,
+               "there is no space for the file of parallel.offload: it takes %.3g GB, and %.3g GB "
+               "are free",
+               each / 1e9, free_bytes_of(&disk) / 1e9);
+        return err_hint(e, "make room, or set parallel.offload_to=FOLDER on another disk");
+    }
+    log_warn("the files of parallel.offload take %.3g GB for %d ranks and %.3g GB are free: on one "
+             "machine they do not fit",
+             all / 1e9, k->ranks, free_bytes_of(&disk) / 1e9);
+    return ST_OK;
+}
+
 static status check_disk(const lint_run *k, const present *at, const char *folder, err *e) {
     struct statvfs disk;
+    double taken;
     bool done = !k->fresh && at->step >= k->course->total_steps;
     if (done || statvfs(folder, &disk) != 0) return ST_OK; /* taking the folder will say why */
+    TRY(check_offload(k, folder, &taken, e));
     double each = (double)state_expected_bytes(k->plan, optim_at(k->c->optim.name));
-    double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
+    double free_bytes = free_bytes_of(&disk) - taken;
+    if (free_bytes < 0) free_bytes = 0;
     double removed =
         k->fresh ? each * (double)at->checkpoints : 0; /* by --fresh, before it trains */
     int64_t most = most_checkpoints(k), more = most - at->checkpoints;

@@ -542,6 +542,11 @@ model_routing setup_routing(const config *c) {
                            .capacity_factor = c->train.router.capacity_factor};
 }
 
+_Static_assert((int)CONFIG_OFFLOAD_OPTIMIZER == OFFLOAD_OPTIMIZER &&
+                   (int)CONFIG_OFFLOAD_WEIGHTS == OFFLOAD_WEIGHTS &&
+                   (int)CONFIG_OFFLOAD_ALL == (OFFLOAD_OPTIMIZER | OFFLOAD_WEIGHTS),
+               "the words of parallel.offload are sets");
+
 /* Whether the plan has a second model: a reference or a teacher. */
 static bool has_other(const setup *u) {
     bool live = u->c->distill.teacher && !u->c->distill.store;
@@ -584,7 +589,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                            host_bytes(k, dp, u->peers.m.size[MESH_CP], &u->models[stage]) +
                            u->tasks.host_bytes,
                        .fixed_grads = u->c->train.deterministic,
-                       .offload = u->c->parallel.offload == CONFIG_OFFLOAD_OPTIMIZER,
+                       .offload = (unsigned)u->c->parallel.offload,
                        .snapshot = setup_saves_on_the_way(u) && u->peers.first_copy,
                        .ranks = peers_ranks(&u->peers) > 1 ? &u->peers.m : NULL,
                        .sequence_parallel = u->c->parallel.sp,
@@ -662,16 +667,15 @@ status setup_make_plan(setup *u, err *e) {
     return plan_check_fits(u->plan, u->c->train.memory_limit, e);
 }
 
-/* The file of the optimizer's state, one for each rank. */
+/* One for each rank. */
 static status open_offload(setup *u, err *e) {
     const config *c = u->c;
     const char *dir = c->parallel.offload_to ? c->parallel.offload_to : c->run ? c->run : ".";
-    if (!u->plan->spec.offload) return ST_OK;
+    if (!plan_has_file(u->plan)) return ST_OK;
     TRY(file_make_dirs(dir, e));
     char *path = arena_printf(u->a, "%s/.offload-%d-%ld-%016llx", dir, peers_rank(&u->peers),
                               (long)getpid(), (unsigned long long)u->attempt);
-    return offload_open(&u->offload, u->optim, u->plan->store, u->dev, u->plan->optim_slots, path,
-                        e);
+    return plan_open_offload(u->plan, &u->offload, path, e);
 }
 
 status setup_commit(setup *u, err *e) {
@@ -679,7 +683,7 @@ status setup_commit(setup *u, err *e) {
     TRY(plan_commit(u->plan, e));
     TRY(open_offload(u, e));
     u->peak_flops = peak_flops(u->dev, u->plan->spec.compute);
-    peers_bind(&u->peers, u->a, u->plan->store);
+    peers_bind(&u->peers, u->a, u->plan->store, u->offload);
     return ST_OK;
 }
 
@@ -723,7 +727,7 @@ status setup_digest(setup *u, uint64_t *digest, err *e) {
 }
 
 status setup_clear_optimizer(const setup *u, err *e) {
-    if (u->offload) return offload_clear(u->offload, e);
+    if (u->plan->spec.offload & OFFLOAD_OPTIMIZER) return offload_clear(u->offload, e);
     size_t bytes = (size_t)param_store_sizes(u->plan->states).state_bytes;
     for (int i = 0; i < u->optim->n_states; i++)
         dev_fill(u->dev, u->plan->optim_state[i], 0, bytes);

@@ -43,7 +43,7 @@ typedef struct setup {
     lora lora;            /* what a run of adapters has beside */
     plan *plan;
     const optim_class *optim;
-    struct offload *offload; /* where its state lies; NULL: in the plan's memory */
+    struct offload *offload; /* what lies in a file; NULL: nothing */
     const objective *objective;
     plan_other reference; /* the reference model, if the objective has one */
     bool knows_reference; /* what it says is computed before training: it is not in the plan */

@@ -90,6 +90,10 @@ if unshare -m bash -c 'mkdir -p disk && mount -t tmpfs none disk' 2>mount.err; t
     on_disk 4 checkpoint.keep=5
     [ $got = 0 ] || fail "exit $got, not 0"
     has err "disk/run will hold up to 6 checkpoints of 0.00132 GB, with the one that is being written, and has room for"
+    on_disk 2 model.hidden_size=128 model.intermediate_size=512 parallel.offload=optimizer
+    [ $got = 1 ] || fail "exit $got, not 1"
+    has err "there is no space for the file of parallel.offload: it takes 0.00"
+    has err "set parallel.offload_to=FOLDER on another disk"
     on_disk 40 checkpoint.keep=5
     lacks err "will hold"
 fi

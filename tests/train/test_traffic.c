@@ -1,4 +1,4 @@
-/* What a plan says that a rank sends in a step is what the ranks' comms count. */
+/* What a plan says that a rank sends in a step, or reads from a file and writes to it, is what its comms and its file count. */
 #include "test.h"
 
 #include "comm/comm_test.h"
@@ -37,6 +37,7 @@ typedef struct rank_job {
     const char *path, *const *keys;
     int n_keys;
     comm_counts planned, counted;
+    offload_counts file_planned, file_counted;
     int64_t peak_bytes;
     status st;
     err why;
@@ -46,6 +47,8 @@ static status measure(rank_job *j, comm_world *world, session *s) {
     step_result r;
     TRY(trial_step(s, NULL, NULL, NULL, &r, &j->why));
     comm_counts before = comm_counted(world);
+    offload *file = s->setup.offload;
+    offload_counts moved = file ? offload_counted(file) : (offload_counts){0};
     TRY(trial_step(s, NULL, NULL, NULL, &r, &j->why));
     j->counted = comm_counted(world);
     for (int k = 0; k < COMM_KINDS; k++) {
@@ -53,6 +56,10 @@ static status measure(rank_job *j, comm_world *world, session *s) {
         j->counted.sent_bytes[k] -= before.sent_bytes[k];
     }
     j->planned = plan_traffic(s->setup.plan);
+    j->file_planned = plan_file_traffic(s->setup.plan);
+    if (file) j->file_counted = offload_counted(file);
+    j->file_counted.read_bytes -= moved.read_bytes;
+    j->file_counted.written_bytes -= moved.written_bytes;
     j->peak_bytes = s->setup.plan->peak_bytes;
     return ST_OK;
 }
@@ -93,6 +100,15 @@ static void compare(const rank_job *j, int rank, const char *what) {
                  (long)total(&j->counted));
 }
 
+static void compare_files(const rank_job *j, int rank, const char *what) {
+    const offload_counts *p = &j->file_planned, *c = &j->file_counted;
+    if (p->read_bytes != c->read_bytes || p->written_bytes != c->written_bytes)
+        fail_msg("%s, rank %d: planned to read %ld and write %ld, counted %ld and %ld", what, rank,
+                 (long)p->read_bytes, (long)p->written_bytes, (long)c->read_bytes,
+                 (long)c->written_bytes);
+    assert_int_equal(p->written_bytes > 0, strstr(what, "offload") != NULL);
+}
+
 /* The plan that is made without ranks: of the largest of them. */
 static void compare_plan(const char *path, const char *const *keys, int n_keys,
                          const rank_job *jobs, int ranks) {
@@ -129,6 +145,7 @@ static void check(const char *model, int ranks, const char *layout) {
         if (jobs[r].st != ST_OK) fail_msg("%s: %s", layout, jobs[r].why.message);
         assert_true(total(&jobs[r].planned) > 0);
         compare(&jobs[r], r, layout);
+        compare_files(&jobs[r], r, layout);
     }
     compare_plan(path, keys, n, jobs, ranks);
     remove(path);
@@ -141,6 +158,19 @@ static void test_data_parallel(void **state) {
     check(LLAMA, 2, "parallel.dp=2 train.deterministic=true");
     check(LLAMA, 2, "parallel.dp=2 train.deterministic=true parallel.reduce_dtype=bf16");
     check(LLAMA, 2, "parallel.dp=2 parallel.reduce_dtype=bf16");
+}
+
+static void test_files(void **state) {
+    (void)state;
+    check(LLAMA, 2, "parallel.dp=2 parallel.offload=optimizer");
+    check(LLAMA, 2,
+          "parallel.dp=2 parallel.zero=1 parallel.offload=optimizer train.precision=bf16");
+    check(LLAMA, 2, "parallel.dp=2 parallel.zero=3 parallel.offload=weights train.recompute=full");
+    check(LLAMA, 3,
+          "parallel.dp=3 parallel.zero=3 train.global_batch_size=24 train.precision=bf16"
+          " parallel.offload=all");
+    check(OLMO2, 4, "parallel.dp=2 parallel.tp=2 parallel.zero=3 parallel.offload=all");
+    check(LLAMA, 2, "parallel.pp=2 parallel.dp=1 parallel.zero=3 parallel.offload=all");
 }
 
 static void test_zero(void **state) {
@@ -233,8 +263,9 @@ static void test_contexts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_data_parallel),        cmocka_unit_test(test_zero),
-        cmocka_unit_test(test_tensor_parallel),      cmocka_unit_test(test_pipelines),
-        cmocka_unit_test(test_pipelines_with_slots), cmocka_unit_test(test_contexts),
-        cmocka_unit_test(test_async_products),       cmocka_unit_test(test_kept_collectives)};
+        cmocka_unit_test(test_files),                cmocka_unit_test(test_tensor_parallel),
+        cmocka_unit_test(test_pipelines),            cmocka_unit_test(test_pipelines_with_slots),
+        cmocka_unit_test(test_contexts),             cmocka_unit_test(test_async_products),
+        cmocka_unit_test(test_kept_collectives)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

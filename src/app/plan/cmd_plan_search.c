@@ -146,6 +146,8 @@ static status plan_base(finding *f, err *e) {
     c->parallel.dp = c->parallel.tp = c->parallel.pp = c->parallel.cp = c->parallel.dp_replicate =
         1;
     c->parallel.zero = 0;
+    unsigned words = (unsigned)c->parallel.offload; /* kept; weights need the ZeRO of a layout */
+    c->parallel.offload = CONFIG_OFFLOAD_NONE;
     c->parallel.sp = false;
     c->parallel.virtual = 1;
     c->parallel.pp_schedule = CONFIG_PP_1F1B;
@@ -153,6 +155,7 @@ static status plan_base(finding *f, err *e) {
     c->train.memory_limit = INT64_MAX / 4;
     TRY(config_open_meta(c, &f->meta, e));
     status st = train_plan(c, f->meta, &f->p, e);
+    if (f->p) f->p->spec.offload = words;
     if (st != ST_OK && st != ST_MEMORY) return st;
     if (f->p && f->p->spec.model.num_encoder_layers) {
         config_error(c, e, "model", "layouts of models with an encoder are not searched");
@@ -185,15 +188,16 @@ static status search(finding *f, const cli_args *args, err *e) {
 /* ---- what is said ---- */
 
 static json_t *layout_json(const sketch_layout *l) {
+    static const char *const offload_words[] = {CONFIG_SET_OFFLOAD(LIST_WORD)};
     static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)}, *const kinds[] = {
                                                                                CONTEXT_KINDS(
                                                                                    LIST_WORD)};
-    return json_pack("{s:i,s:i,s:b,s:i,s:s,s:i,s:s,s:i,s:i,s:i,s:I,s:s}", "dp", l->dp, "tp",
+    return json_pack("{s:i,s:i,s:b,s:i,s:s,s:i,s:s,s:i,s:i,s:i,s:I,s:s,s:s}", "dp", l->dp, "tp",
                      l->key.tp, "sp", (int)(l->key.tp > 1), "cp", l->key.cp, "cp_kind",
                      kinds[l->key.context], "pp", l->pp, "pp_schedule", schedule_name(l->schedule),
                      "virtual", l->chunks_of_stage, "zero", l->zero, "micro_batch",
                      l->key.micro_batch, "micro_batches", (json_int_t)l->micro_batches, "recompute",
-                     policies[l->key.recompute]);
+                     policies[l->key.recompute], "offload", offload_words[l->offload]);
 }
 
 static void print_json(const finding *f) {
@@ -256,6 +260,7 @@ static void take_layout(config *c, const sketch_layout *l) {
     c->parallel.pp_schedule = (int)l->schedule;
     c->parallel.virtual = l->chunks_of_stage;
     c->parallel.zero = l->zero;
+    c->parallel.offload = (int)l->offload;
     c->train.micro_batch_size = l->key.micro_batch;
     c->train.recompute = (int)l->key.recompute;
 }

@@ -112,16 +112,15 @@ status held_walk(const param *p, const vec_span *k, hf_order order, held_fn fn, 
 /* ---- arrays ---- */
 
 held_array held_masters(const param_store *s) {
-    return (held_array){.store = s, .first = param_master(s), .dev = param_device(s)};
+    return (held_array){.store = s,
+                        .first = param_master(s),
+                        .dev = param_device(s),
+                        .file = param_file(s),
+                        .number = OFFLOAD_MASTERS};
 }
 
 held_array held_states(const param_store *s, float *first) {
     return (held_array){.store = s, .first = first, .is_state = true, .dev = param_device(s)};
-}
-
-/* The first element of the piece of the parameter's unit. */
-static int64_t unit_at(const held_array *a, const param_piece *k) {
-    return a->is_state ? k->state : k->master - param_master(a->store);
 }
 
 held_piece held_piece_of(const held_array *a, int i) {
@@ -135,7 +134,9 @@ held_piece held_piece_of(const held_array *a, int i) {
               param_at(a->store, i)->name);
         h.n += s->n;
     }
-    if (h.n > 0) h.index = unit_at(a, &k) + h.first;
+    /* of the first element of the piece of the parameter's unit, and of the parameter */
+    if (h.n > 0) h.index = (a->is_state ? k.state : k.at) + h.first;
+    h.in_file = a->file && (a->is_state || k.away);
     return h;
 }
 
@@ -154,7 +155,7 @@ static float *room_for(const held_piece *h, dev_room *room) {
 
 status held_look(const held_array *a, const held_piece *h, dev_room *room, const float **host,
                  err *e) {
-    if (a->file) {
+    if (h->in_file) {
         float *to = room_for(h, room);
         *host = to;
         return offload_read(a->file, a->number, h->index, to, h->n, e);
@@ -165,13 +166,13 @@ status held_look(const held_array *a, const held_piece *h, dev_room *room, const
 }
 
 float *held_borrow(const held_array *a, const held_piece *h, dev_room *room) {
-    if (a->file) return room_for(h, room);
+    if (h->in_file) return room_for(h, room);
     float *at = a->first + h->index;
     return a->dev ? dev_borrow(a->dev, at, bytes_of(h), false, room) : at;
 }
 
 status held_put_back(const held_array *a, const held_piece *h, const float *host, err *e) {
-    if (a->file) return offload_write(a->file, a->number, h->index, host, h->n, e);
+    if (h->in_file) return offload_write(a->file, a->number, h->index, host, h->n, e);
     if (a->dev) dev_put_back(a->dev, a->first + h->index, host, bytes_of(h));
     return ST_OK;
 }

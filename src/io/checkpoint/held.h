@@ -41,11 +41,13 @@ status held_walk(const param *p, const vec_span *k, hf_order order, held_fn fn, 
 /* One array that a store laid out: fp32 master weights, or one state of the optimizer. */
 typedef struct held_array {
     const param_store *store;
-    float *first;         /* element 0 */
-    bool is_state;        /* laid out as optimizer state is */
-    int only;             /* above 0: of the parameters, number only - 1 of the whole model alone */
-    dev *dev;             /* where it lies; NULL: in the host's memory, as a snapshot does */
-    struct offload *file; /* it lies there instead, as state `number`; NULL: in memory */
+    float *first;  /* element 0 */
+    bool is_state; /* laid out as optimizer state is */
+    int only;      /* above 0: of the parameters, number only - 1 of the whole model alone */
+    dev *dev;      /* where it lies; NULL: in the host's memory, as a snapshot does */
+    struct offload
+        *file; /* it lies there instead, as array `number`; of masters, those of matrices;
+                             NULL: in memory */
     int number;
 } held_array;
 /* The store's own masters; optimizer state beside them. */
@@ -59,6 +61,7 @@ typedef struct held_piece {
     int n_spans;
     int64_t first, n; /* elements first .. first + n - 1, in the numbering of the spans' `at` */
     int64_t index;    /* of element `first`, in the array */
+    bool in_file;
 } held_piece;
 held_piece held_piece_of(const held_array *a, int i);
 

@@ -19,8 +19,9 @@ typedef struct ticking {
     arena *a;
     step_parts parts;
     op_sums *chunk, *look;
-    double now, side; /* when each stream is free */
-    double *done;     /* [units] when its transfer ends */
+    double now, side,
+        disk; /* when each stream is free; the third reads and writes the file of parallel.offload */
+    double *done; /* [units] when its transfer ends */
     clock_time t;
     /* of a stage: how far it has come, and what it and the others have sent */
     step_table table;
@@ -73,6 +74,10 @@ static void compute(ticking *k, double d) {
     k->t.kernels_s += all;
 }
 
+static double later(double a, double b) {
+    return a > b ? a : b;
+}
+
 static void run_ops(ticking *k, const step_entry *e) {
     const op_sums s = e->model ? k->look[e->model - 1] : k->chunk[e->chunk];
     const op_time *from = &s[e->first], *to = &s[e->end];
@@ -83,11 +88,31 @@ static void run_ops(ticking *k, const step_entry *e) {
     k->t.beside_s += to->beside - from->beside;
 }
 
+/* On one rank nothing is sent. */
 static void send(ticking *k, int unit, const step_call *call) {
-    double d = call_seconds(k, call->axis, call->copies, &call->call);
-    k->side = (k->side > k->now ? k->side : k->now) + d;
+    double d = k->ranks ? call_seconds(k, call->axis, call->copies, &call->call) : 0;
+    k->side = later(k->side, k->now) + d;
     k->done[unit] = k->side;
     k->t.beside_s += d;
+}
+
+/* To or from the file, when it is free. Returns the seconds that it takes. */
+static double move(ticking *k, double bytes) {
+    double rate = k->c->disk_bytes_per_s, d = rate > 0 ? bytes / rate : 0;
+    k->disk = later(k->disk, k->now) + d;
+    k->t.file_s += d;
+    return d;
+}
+
+/* A piece in a file is read before it is sent. */
+static void gather(ticking *k, int unit) {
+    step_call call;
+    if (!step_gather_call(k->p->store, unit, &call)) return;
+    if (param_weights_transfer(k->p->store, unit).from_file) {
+        k->t.beside_s += move(k, (double)call.call.n * (double)dtype_bytes(call.call.dt));
+        k->side = later(k->side, k->disk);
+    }
+    send(k, unit, &call);
 }
 
 static void wait_for(ticking *k, int unit) {
@@ -122,7 +147,9 @@ double clock_update_bytes(const plan *p) {
     else if (p->spec.sharing.zero) /* of flat ones, the piece */
         grads *= (double)param_store_sizes(p->store).piece_elems /
                  (double)param_store_sizes(p->store).flat_elems;
-    return 2 * grads + 2.0 * (double)(p->region[REGION_PARAMS].bytes + plan_state_bytes(p)) +
+    int64_t masters = p->region[REGION_PARAMS].bytes;
+    if (p->away.masters) masters += p->away.elems * (int64_t)sizeof(float);
+    return 2 * grads + 2.0 * (double)(masters + plan_state_bytes(p)) +
            (double)p->region[REGION_WORK].bytes;
 }
 
@@ -142,7 +169,11 @@ static void update(ticking *k) {
         if (k->ranks && !param_weights_in_slots(s) && step_gather_call(s, u, &call))
             send(k, u, &call);
     }
-    if (k->side > k->now) k->now = k->side;
+    offload_counts moved = offload_step_bytes(&k->p->away, s, 0);
+    double end = k->now;
+    k->now = began; /* windows come and go beside the update */
+    if (plan_has_file(k->p)) move(k, (double)(moved.read_bytes + moved.written_bytes));
+    k->now = later(end, later(k->side, k->disk));
     k->t.optimizer_s += k->now - began;
     host(k, k->c->step_s);
 }
@@ -205,9 +236,7 @@ static bool do_entry(ticking *k, const step_entry *e) {
             return true;
         case STEP_FORWARD:
         case STEP_BACKWARD: run_ops(k, e); return true;
-        case STEP_GATHER:
-            if (step_gather_call(k->p->store, e->unit, &call)) send(k, e->unit, &call);
-            return true;
+        case STEP_GATHER: gather(k, e->unit); return true;
         case STEP_REDUCE:
             for (int n = 0; step_reduce_call(k->p->store, e, k->p->spec.narrow_sums, n, &call); n++)
                 send(k, e->unit, &call);
@@ -293,10 +322,10 @@ static clock_time time_of(plan *const *plans, int n, const cluster *c, int micro
 
 /* a + times * (b - a), of all members that are times of a step */
 static clock_time extend(clock_time a, const clock_time *b, double times) {
-    double *x[] = {&a.step_s,      &a.kernels_s, &a.among_s,  &a.exposed_s,
-                   &a.optimizer_s, &a.host_s,    &a.beside_s, &a.bubble_s};
-    const double y[] = {b->step_s,      b->kernels_s, b->among_s,  b->exposed_s,
-                        b->optimizer_s, b->host_s,    b->beside_s, b->bubble_s};
+    double *x[] = {&a.step_s, &a.kernels_s, &a.among_s,  &a.exposed_s, &a.optimizer_s,
+                   &a.host_s, &a.beside_s,  &a.bubble_s, &a.file_s};
+    const double y[] = {b->step_s, b->kernels_s, b->among_s,  b->exposed_s, b->optimizer_s,
+                        b->host_s, b->beside_s,  b->bubble_s, b->file_s};
     for (int i = 0; i < ARRAY_LEN(x); i++) *x[i] += times * (y[i] - *x[i]);
     return a;
 }
@@ -384,6 +413,7 @@ clock_time clock_step(const plan *p, const cluster *c) {
         add_sums(&t, &own, 1, n);
     }
     t.stages = plan_stages(p);
+    t.has_file = plan_has_file(p);
     t.ranks = s->ranks ? s->ranks->size[MESH_WORLD] : 1;
     t.tokens = (double)n * s->train_B * s->T * (s->ranks ? s->ranks->size[MESH_DP] : 1);
     t.peak_flops = c->peak_flops[s->compute];
@@ -413,14 +443,15 @@ json_t *clock_json(const clock_time *t, const cluster *c) {
         json_object_set_new(classes, cluster_class_name((op_profile)i),
                             json_f64(t->by_class[i] * 1e3));
     json_object_set_new(classes, "optimizer", json_f64(t->optimizer_s * 1e3));
-    return json_pack(
-        "{s:o,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:o}", "cluster",
-        json_cstr(c->name), "devices", t->ranks, "step_ms", t->step_s * 1e3, "tok_per_s", rate,
-        "tok_per_s_per_device", rate / t->ranks, "mfu", clock_mfu(t), "hfu", clock_hfu(t), "bubble",
-        clock_bubble(t), "kernels_ms", t->kernels_s * 1e3, "collectives_among_ops_ms",
-        t->among_s * 1e3, "exposed_ms", t->exposed_s * 1e3, "hidden_ms",
-        (t->beside_s > t->exposed_s ? t->beside_s - t->exposed_s : 0) * 1e3, "optimizer_ms",
-        t->optimizer_s * 1e3, "host_ms", t->host_s * 1e3, "classes", classes);
+    return json_pack("{s:o,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:o}", "cluster",
+                     json_cstr(c->name), "devices", t->ranks, "step_ms", t->step_s * 1e3,
+                     "tok_per_s", rate, "tok_per_s_per_device", rate / t->ranks, "mfu",
+                     clock_mfu(t), "hfu", clock_hfu(t), "bubble", clock_bubble(t), "kernels_ms",
+                     t->kernels_s * 1e3, "collectives_among_ops_ms", t->among_s * 1e3, "exposed_ms",
+                     t->exposed_s * 1e3, "hidden_ms",
+                     (t->beside_s > t->exposed_s ? t->beside_s - t->exposed_s : 0) * 1e3,
+                     "optimizer_ms", t->optimizer_s * 1e3, "file_ms", t->file_s * 1e3, "host_ms",
+                     t->host_s * 1e3, "classes", classes);
 }
 
 static void part(strbuf *out, const clock_time *t, const char *name, double seconds,
@@ -437,10 +468,10 @@ void clock_describe(const clock_time *t, const cluster *c, strbuf *out) {
     if (t->among_s > 0)
         part(out, t, "collectives among them", t->among_s,
              "of axes that share sequences and layers: exposed");
-    if (t->ranks > 1) {
+    if (t->ranks > 1 || t->exposed_s > 0) {
         char note[64];
         snprintf(note, sizeof note, "of %.2f ms beside kernels", t->beside_s * 1e3);
-        part(out, t, "waits for others", t->exposed_s, note);
+        part(out, t, t->ranks > 1 ? "waits for others" : "waits for weights", t->exposed_s, note);
     }
     if (t->bubble_s > 0) {
         char note[64];
@@ -448,6 +479,10 @@ void clock_describe(const clock_time *t, const cluster *c, strbuf *out) {
         part(out, t, "bubble", t->bubble_s, note);
     }
     part(out, t, "optimizer", t->optimizer_s, "");
+    if (t->file_s > 0) part(out, t, "file of offload", t->file_s, "beside all that");
+    if (t->has_file && c->disk_bytes_per_s <= 0)
+        strbuf_puts(out, "  the file of parallel.offload is not counted: the cluster has no "
+                         "device.disk_gb_per_s\n");
     part(out, t, "host", t->host_s, "");
     strbuf_printf(out, "  %-22s %10.0f      %.0f of each device\n", "tokens a second", rate,
                   rate / t->ranks);

@@ -6,6 +6,9 @@
  * kernel beside a collective has less of the device (cluster.contention). Ops take what roofline.h says, collectives what
  * network.h says of the very calls that the run makes (step/traffic.h, op/collective.h).
  *
+ * What lies in a file (parallel.offload) is a third stream, as fast as the disk (cluster.disk_bytes_per_s): a piece is read before it is
+ * sent, and the update takes at least as long as its windows.
+ *
  * The stages of a pipeline are planned and walked side by side: a stage that waits for what another has not sent yet stands
  * still until the other has been walked so far. What it sends leaves beside its kernels, one after the other.
  *
@@ -26,14 +29,16 @@
 typedef struct clock_time {
     double step_s;
     /* these add up to it */
-    double kernels_s;             /* of forward and backward, recompute and contention included */
-    double among_s;               /* collectives among the ops: nothing else runs meanwhile */
-    double exposed_s;             /* waits for collectives beside the ops */
-    double optimizer_s;           /* the update, and what its gathers take longer */
-    double host_s;                /* micro-batches and the step outside of kernels */
-    double bubble_s;              /* a stage of a pipeline waits for others */
-    double beside_s;              /* all collectives beside the ops, hidden or not */
-    double by_class[OP_PROFILES]; /* of kernels_s, without contention */
+    double kernels_s;   /* of forward and backward, recompute and contention included */
+    double among_s;     /* collectives among the ops: nothing else runs meanwhile */
+    double exposed_s;   /* waits for collectives beside the ops */
+    double optimizer_s; /* the update, and what its gathers take longer */
+    double host_s;      /* micro-batches and the step outside of kernels */
+    double bubble_s;    /* a stage of a pipeline waits for others */
+    double beside_s;    /* all collectives beside the ops, hidden or not */
+    double file_s;      /* the file of parallel.offload is read or written, hidden or not */
+    bool has_file;
+    double by_class[OP_PROFILES];       /* of kernels_s, without contention */
     double model_flops, hardware_flops; /* of this rank in the step */
     double tokens;                      /* of all ranks in the step */
     double peak_flops;                  /* of a device, in the format of the plan */

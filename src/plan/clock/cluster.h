@@ -53,12 +53,14 @@ typedef struct cluster {
     double memory_bytes;
     double reserved_bytes; /* of it, by the driver and its libraries */
     double memory_bytes_per_s;
-    double call_s;     /* the least that any call of a kernel takes */
-    double micro_s;    /* of each micro-batch outside of kernels: filling inputs, taking losses */
-    double token_s;    /* of each token of a rank outside of kernels */
-    double step_s;     /* of each step outside of kernels */
-    double contention; /* share of a device that a collective takes from the kernels beside it */
-    double straggle;   /* how much longer the slowest of many ranks computes, as a share */
+    double call_s;  /* the least that any call of a kernel takes */
+    double micro_s; /* of each micro-batch outside of kernels: filling inputs, taking losses */
+    double token_s; /* of each token of a rank outside of kernels */
+    double step_s;  /* of each step outside of kernels */
+    double
+        disk_bytes_per_s; /* of the share of a disk that a device has, read or written; 0: unknown */
+    double contention;    /* share of a device that a collective takes from the kernels beside it */
+    double straggle;      /* how much longer the slowest of many ranks computes, as a share */
     int per_node, nodes;
     cluster_link node, network; /* inside a node; between nodes */
     cluster_curve

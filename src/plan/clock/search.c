@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "plan/plan_int.h"
+
 enum { MOST_PP = 128, SHORT_LIST = 64, MOST_STAGES_PLANNED = 16, LEAST_TOKENS = 4096 };
 static const int micro_batches[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 
@@ -90,12 +92,17 @@ static void try_sketch(searching *k, const sketch *s, sketch_key key) {
         int least = kept->zero > 0 ? kept->zero : 0;
         int most = kept->zero >= 0 ? kept->zero : dp * key.cp == 1 ? 0 : pp > 1 ? 1 : 3;
         if (pp > 1 && most > 1) continue;
+        if (k->what->base.offload & OFFLOAD_WEIGHTS) { /* which one rank may have, too */
+            least = 3;
+            if (kept->zero < 0 && pp == 1) most = 3;
+        }
         for (int zero = least; zero <= most; zero++)
             try_schedules(k, s,
                           (sketch_layout){.key = key,
                                           .dp = dp,
                                           .pp = pp,
                                           .zero = zero,
+                                          .offload = k->what->base.offload,
                                           .micro_batches = k->what->global_batch /
                                                            ((int64_t)dp * key.micro_batch)});
     }
@@ -234,14 +241,34 @@ static status say_nothing(const searching *k, err *e) {
     return err_hint(e, "take a multiple of %d", cluster_devices(k->c));
 }
 
+/* All with what lies in a file now; what is found fits. */
+static void try_and_verify(searching *k) {
+    try_all(k);
+    qsort(k->out->found, (size_t)k->out->n, sizeof *k->out->found, fastest_first);
+    verify_best(k);
+}
+
+/* Where nothing fits: with the optimizer's state in a file; then with weights in it, too. They are the last to be
+ * tried, as a disk is slower than anything else. */
+static void try_files(searching *k, plan_spec *s) {
+    static const unsigned words[] = {OFFLOAD_OPTIMIZER, OFFLOAD_OPTIMIZER | OFFLOAD_WEIGHTS};
+    bool can = s->optim && !s->optim->declare_states && k->c->disk_bytes_per_s > 0;
+    if (s->offload || !can) return;
+    for (int i = 0; i < ARRAY_LEN(words) && k->out->n == 0 && k->out->too_large; i++) {
+        if ((words[i] & OFFLOAD_WEIGHTS) && s->adapters.rank) return;
+        s->offload = words[i];
+        s->snapshot = false;
+        try_and_verify(k);
+    }
+}
+
 status search_layouts(search_result *out, arena *a, dev *meta, const search_spec *what,
                       const cluster *c, err *e) {
-    searching k = {.out = out, .a = a, .meta = meta, .what = what, .c = c};
+    search_spec own = *what;
+    searching k = {.out = out, .a = a, .meta = meta, .what = &own, .c = c};
     *out = (search_result){.n = 0};
-    try_all(&k);
-    if (out->n == 0) return say_nothing(&k, e);
-    qsort(out->found, (size_t)out->n, sizeof *out->found, fastest_first);
-    verify_best(&k);
+    try_and_verify(&k);
+    try_files(&k, &own.base);
     if (out->n == 0) return say_nothing(&k, e);
     qsort(out->found, (size_t)out->n, sizeof *out->found, fastest_first);
     if (out->n > what->most) out->n = what->most;
@@ -263,6 +290,7 @@ void search_name(const sketch_layout *l, strbuf *out) {
     strbuf_printf(out, ", micro-batch %d x %lld", l->key.micro_batch, (long long)l->micro_batches);
     if (l->key.recompute != RECOMPUTE_NONE)
         strbuf_printf(out, ", recompute %s", policies[l->key.recompute]);
+    if (l->offload) strbuf_printf(out, ", offload %s", plan_offload_word(l->offload));
 }
 
 void search_explain(const search_found *x, const search_found *y, strbuf *out) {

@@ -70,6 +70,7 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     s->sequence_parallel = key.tp > 1;
     s->context = key.context;
     s->snapshot = false;
+    s->offload = 0; /* layers have the same programs and parameters */
     s->sharing = (param_sharding){.shards = key.cp, .bucket_elems = 1 << 22};
     TRY(plan_new(&p, meta, s, e));
     out->layer = ARENA_ARRAY(a, sketch_layer, out->layers);
@@ -87,6 +88,7 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     out->hardware_flops = plan_hardware_flops(p);
     plan_free(p);
     s->ranks = NULL;
+    s->offload = base->offload;
     return ST_OK;
 }
 
@@ -186,6 +188,20 @@ static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WO
     if (chunk == chunks - 1 && t->l->pp > 1) to->elems += t->s->layer[t->s->layers - 1].tied_elems;
 }
 
+/* What lies in the file of parallel.offload. */
+static offload_content away_of(const timing *t, const stage_sums *g) {
+    const plan_spec *s = &t->s->spec;
+    double owned = g->elems / (t->l->zero ? data_ranks(t->l) : 1);
+    int n_states = s->optim ? s->optim->n_states : 0;
+    return offload_content_of(s->offload, s->compute, s->adapters.rank > 0, (int64_t)owned,
+                              n_states);
+}
+
+static double file_seconds(const timing *t, double bytes) {
+    double rate = t->c->disk_bytes_per_s;
+    return rate > 0 ? bytes / rate : 0;
+}
+
 /* What lies where under each stage of ZeRO: param/units.h. */
 static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     const sketch *s = t->s;
@@ -196,9 +212,11 @@ static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     double work = !narrow ? 0 : l->zero == 3 ? 2 * (g->elems / shards + slots) : 2 * g->elems;
     double grads = 4 * (l->zero >= 2 ? g->elems / shards + slots : g->elems);
     int n_states = s->spec.optim ? s->spec.optim->n_states : 0;
-    double states = 4.0 * n_states * g->elems / shards;
-    if (s->spec.offload)
-        states = (double)offload_slot_bytes((int64_t)(g->elems / shards), n_states);
+    double states = s->spec.offload & OFFLOAD_OPTIMIZER ? 0 : 4.0 * n_states * g->elems / shards;
+    offload_content away = away_of(t, g);
+    if (away.masters) masters = 0;
+    if (away.copy_bytes) work = 2 * slots;
+    states += (double)offload_slot_bytes(&away);
     double saved = t->r->kept * (g->saved / l->chunks_of_stage * kept);
     return masters + work + grads + states + saved + g->scratch + t->r->extra_bytes;
 }
@@ -238,6 +256,13 @@ static tail tail_of(const timing *k, const stage_sums *g) {
     double update = roofline_stream(c, owned * (8 + 2.0 * (4 + 4 * s->spec.optim->n_states) + 2));
     double back = g->work[WORK_BACKWARD] * k->r->dp_usable,
            forth = g->work[WORK_FORWARD] * k->r->dp_usable;
+    offload_content away = away_of(k, g);
+    if (s->spec.offload & OFFLOAD_WEIGHTS) { /* pieces are read as they are sent */
+        double read = file_seconds(k, width * owned);
+        if (read > gather) gather = read;
+    }
+    double moved = file_seconds(k, 2.0 * (double)offload_file_bytes(&away));
+    if (moved > update) update = moved;
     int n = s->layers / l->pp;
     if (l->zero == 0) {
         t.beside = dp_seconds(k, dp, COMM_ALL_REDUCE, 8 * g->elems * share);

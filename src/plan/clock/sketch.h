@@ -72,6 +72,7 @@ typedef struct sketch_layout {
     int dp, pp, chunks_of_stage, zero;
     int64_t micro_batches; /* of a rank in a step */
     schedule_kind schedule;
+    unsigned offload; /* that of the sketch's spec */
 } sketch_layout;
 
 typedef struct sketch_result {

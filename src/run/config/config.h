@@ -51,7 +51,9 @@
     W(CONFIG_REDUCE_BF16, "bf16")
 #define CONFIG_SET_OFFLOAD(W)                                                                      \
     W(CONFIG_OFFLOAD_NONE, "none")                                                                 \
-    W(CONFIG_OFFLOAD_OPTIMIZER, "optimizer")
+    W(CONFIG_OFFLOAD_OPTIMIZER, "optimizer")                                                       \
+    W(CONFIG_OFFLOAD_WEIGHTS, "weights")                                                           \
+    W(CONFIG_OFFLOAD_ALL, "all")
 #define CONFIG_SET_OBJECTIVE(W)                                                                    \
     W(CONFIG_OBJECTIVE_LM, "lm")                                                                   \
     W(CONFIG_OBJECTIVE_SFT, "sft")                                                                 \

@@ -130,6 +130,26 @@ static status check_optimizer(const config *c, err *e) {
     return err_hint(e, "set %s=%d, or optim.name=adamw", path, c->parallel.zero ? 0 : 1);
 }
 
+static status check_offload(const config *c, err *e) {
+    bool weights = c->parallel.offload >= CONFIG_OFFLOAD_WEIGHTS;
+    static const char *const words[] = {CONFIG_SET_OFFLOAD(LIST_WORD)};
+    const char *word = words[c->parallel.offload];
+    if (weights && c->parallel.zero != 3) {
+        config_error(c, e, "parallel.offload",
+                     "parallel.offload=%s needs slots to which weights are gathered, which "
+                     "parallel.zero=3 has, and it is %ld",
+                     word, (long)c->parallel.zero);
+        return err_hint(e, "parallel.zero=3, which one rank may have, too; or "
+                           "parallel.offload=optimizer");
+    }
+    if (!weights || c->lora.rank == 0) return ST_OK;
+    config_error(c, e, "parallel.offload",
+                 "parallel.offload=%s is of weights that are trained, and adapters leave those of "
+                 "the model as they are: they stay in their own file",
+                 word);
+    return err_hint(e, "parallel.offload=none");
+}
+
 static status check_chunks(const config *c, const char *name, err *e) {
     int kind = c->parallel.pp_schedule;
     int64_t n = c->parallel.virtual;
@@ -188,6 +208,7 @@ status config_check_supported(const config *c, err *e) {
         return err_hint(e, "%s", all[i].hint);
     }
     TRY(check_optimizer(c, e));
+    TRY(check_offload(c, e));
     return check_pipeline(c, e);
 }
 

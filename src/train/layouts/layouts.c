@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/strbuf.h"
 #include "train/layouts/trial.h"
 
@@ -11,6 +12,7 @@ void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]) {
     static const char *const recompute[] = {RECOMPUTE_POLICIES(LIST_WORD)};
     static const char *const schedules[] = {CONFIG_SET_PP_SCHEDULE(LIST_WORD)};
     static const char *const kinds[] = {CONTEXT_KINDS(LIST_WORD)};
+    static const char *const away[] = {CONFIG_SET_OFFLOAD(LIST_WORD)};
     strbuf b = {0};
     strbuf_printf(&b, "dp%d", l->dp);
     if (l->dp_replicate > 1) strbuf_printf(&b, " replicate%d", l->dp_replicate);
@@ -22,6 +24,7 @@ void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]) {
     if (l->pp > 1) strbuf_printf(&b, " pp%d %s", l->pp, schedules[l->schedule]);
     if (l->virtual > 1) strbuf_printf(&b, "%d", l->virtual);
     if (l->recompute) strbuf_printf(&b, " recompute-%s", recompute[l->recompute]);
+    if (l->offload) strbuf_printf(&b, " offload-%s", away[l->offload]);
     snprintf(out, LAYOUT_NAME_MAX, "%s", strbuf_cstr(&b));
     strbuf_free(&b);
 }
@@ -75,7 +78,9 @@ static void shorten(config *c, int batch) {
     c->train.global_batch_size = batch * c->train.micro_batch_size;
     c->train.digest_every = 1;
     c->train.threads = 1;
-    c->parallel.offload = CONFIG_OFFLOAD_NONE; /* it computes the same */
+    const char *tmp = getenv("TMPDIR");
+    bool has_folder = c->parallel.offload_to || (c->run && file_is_dir(c->run));
+    if (!has_folder) c->parallel.offload_to = tmp ? tmp : "/tmp";
 }
 
 static status read_model(const layout_trial *t, arena *a, model_config *mc, err *e) {
@@ -264,6 +269,7 @@ static status own_config(config **out, const rank_job *j, err *e) {
     c->parallel.tp = j->l->tp;
     c->parallel.sp = j->l->sp;
     c->parallel.tp_async = j->l->async;
+    c->parallel.offload = j->l->offload;
     c->parallel.cp = j->l->cp > 1 ? j->l->cp : 1;
     c->parallel.cp_kind = j->l->cp_kind;
     c->parallel.ep = j->l->ep > 1 ? j->l->ep : 1;

@@ -25,6 +25,7 @@ typedef struct layout {
     int cp_kind;    /* how: context_kind */
     int ep;         /* ranks that share out experts; 0 is 1 */
     bool at_once;   /* rows of experts are exchanged in one round */
+    int offload;    /* what lies in a file: config_offload */
 } layout;
 
 enum { LAYOUT_NAME_MAX = 96 };

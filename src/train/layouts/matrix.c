@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "optim/optim.h"
 #include "step/schedule.h"
 #include "train/objective/objective.h"
 
@@ -16,13 +17,23 @@ typedef struct layouts {
     layout *item;
     int n, cap;
     bool async; /* what tp ranks send may travel beside products */
+    bool away;  /* something may lie in files */
 } layouts;
+
+/* Weights need ZeRO-3. */
+static void take_turn_of_files(const layouts *all, layout *l) {
+    static const int words[] = {CONFIG_OFFLOAD_NONE, CONFIG_OFFLOAD_ALL, CONFIG_OFFLOAD_WEIGHTS};
+    int turn = all->n / 2 % 3;
+    if (!all->away) return;
+    l->offload = l->zero == 3 ? words[turn] : turn == 2 ? CONFIG_OFFLOAD_OPTIMIZER : words[0];
+}
 
 /* The three recompute policies take turns, and so does parallel.tp_async, so that all are tried without six times as many
  * layouts. */
 static void add(layouts *all, layout l) {
     l.recompute = all->n % 3;
     l.async = all->async && l.tp > 1 && all->n % 2;
+    take_turn_of_files(all, &l);
     VEC_PUSH(all->item, all->n, all->cap, l);
 }
 
@@ -45,7 +56,7 @@ static void add_stages(layouts *all, const layout_trial *t, layout l) {
                  {CONFIG_PP_ZB_H1, 1, true},
                  {CONFIG_PP_AFAB, 1, true},
                  {CONFIG_PP_ZB_V, 2, halves}};
-    layouts some = {.async = all->async};
+    layouts some = {.async = all->async, .away = all->away};
     add_zero(&some, l);
     for (int i = 0; i < some.n; i++) {
         layout *k = &some.item[i];
@@ -118,7 +129,8 @@ static void add_spread(layouts *all, const layout_trial *t) {
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     const config *c = t->c;
     layouts all = {.async = !c->lora.rank && c->device != CONFIG_DEVICE_CUDA &&
-                            !c->train.keep_collectives}; /* which sp does not go with then */
+                            !c->train.keep_collectives, /* which sp does not go with then */
+                   .away = !c->lora.rank && !optim_at(c->optim.name)->declare_states};
     int64_t rows = rows_of(t);
     for (int tp = 1; tp <= ranks; tp++) {
         if (ranks % tp != 0 || (tp > 1 && !layout_trial_divides(t, tp))) continue;
@@ -131,6 +143,11 @@ layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     add_contexts(&all, t, ranks);
     add_spread(&all, t);
     for (int i = 1; ranks == 1 && i < 3; i++) add(&all, all.item[0]);
+    if (ranks == 1 && all.away) {
+        layout l = all.item[0];
+        l.zero = 3, l.offload = CONFIG_OFFLOAD_ALL;
+        VEC_PUSH(all.item, all.n, all.cap, l);
+    }
     *n = all.n;
     return all.item;
 }
@@ -161,6 +178,7 @@ static layout draw(layout_dice *d, int ranks) {
     l.cp_kind = roll(d, 3);
     l.ep = draw_divisor(d, l.dp / l.dp_replicate * l.cp);
     l.at_once = l.ep > 1 && roll(d, 2);
+    l.offload = roll(d, CONFIG_OFFLOAD_ALL + 1);
     do l.schedule = roll(d, SCHEDULES);
     while (!schedule_runs((schedule_kind)l.schedule));
     int needs = schedule_chunks_of((schedule_kind)l.schedule);
@@ -177,6 +195,9 @@ static bool can_be_staged(const layout_trial *t, const layout *l, int64_t micro_
 
 static bool can_be(const layout_trial *t, const layout *l) {
     int64_t all = t->c->train.global_batch_size / t->c->train.micro_batch_size;
+    bool away = !t->c->lora.rank && !optim_at(t->c->optim.name)->declare_states;
+    if (l->offload && (!away || (l->offload >= CONFIG_OFFLOAD_WEIGHTS && l->zero != 3)))
+        return false;
     return all % l->dp == 0 && can_be_staged(t, l, all / l->dp) &&
            (l->tp == 1 || layout_trial_divides(t, l->tp)) &&
            (!l->sp || (l->tp > 1 && rows_of(t) % l->tp == 0)) && layout_trial_shares_tokens(t, l) &&

@@ -24,6 +24,7 @@ static layout planned(const config *c, const mesh *m) {
                     .cp = m->shape.cp,
                     .cp_kind = c->parallel.cp_kind,
                     .ep = m->shape.ep,
+                    .offload = c->parallel.offload,
                     .pp = m->shape.pp,
                     .schedule = c->parallel.pp_schedule,
                     .virtual = m->shape.pp > 1 ? (int)c->parallel.virtual : 1};

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "optim/optim.h"
+#include "optim/offload.h"
 
 /* ---- layout ---- */
 
@@ -148,8 +148,9 @@ static const char *unit_name(arena *a, const param_store *s, int u) {
     return n > 1 ? arena_printf(a, "%s and %d more", first, n - 1) : first;
 }
 
-void peers_bind(peers *p, arena *a, const param_store *s) {
+void peers_bind(peers *p, arena *a, const param_store *s, offload *file) {
     p->store = s;
+    p->file = file;
     find_sharers(p, a, s);
     p->unit = ARENA_ARRAY(a, peers_unit, param_units(s));
     for (int u = 0; u < param_units(s); u++) {
@@ -167,13 +168,21 @@ static comm_ticket begin(peers *p, step_call *k, const char *what) {
     return p->newest = comm_start(group, &k->call);
 }
 
+/* A piece in a file is read first, beside the computation. Where nobody has another piece it is the unit. */
 void peers_gather(peers *p, int u) {
     step_call k;
-    if (step_gather_call(p->store, u, &k)) p->unit[u].gather = begin(p, &k, p->unit[u].weights);
+    if (!step_gather_call(p->store, u, &k)) return;
+    if (param_weights_transfer(p->store, u).from_file) {
+        p->unit[u].piece = k.call.ready_ctx = offload_begin_piece(p->file, u);
+        k.call.ready = offload_await_piece;
+        if (comm_size(p->m.axis[k.axis]) == 1) return;
+    }
+    p->unit[u].gather = begin(p, &k, p->unit[u].weights);
 }
 
 void peers_gathered(peers *p, int u) {
     comm_wait(p->m.world, p->unit[u].gather); /* ticket 0 where nothing travels */
+    if (p->unit[u].piece) offload_await_piece(p->unit[u].piece);
 }
 
 void peers_gather_all(peers *p) {

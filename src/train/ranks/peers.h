@@ -28,6 +28,7 @@ typedef struct peers_unit {
     const char *weights, *grads; /* "weights of lm_head.weight", for traces and reports of hangs */
     comm_ticket gather, reduce;  /* begun last; 0: nothing travels */
     bool add_when_reduced;       /* the sum is in a slot: peers_reduced adds it to those before */
+    void *piece; /* of the gather begun last, on its way from a file; NULL: of none */
 } peers_unit;
 
 typedef struct peers {
@@ -36,9 +37,10 @@ typedef struct peers {
     bool first_copy; /* rank 0 belongs to that copy: its ranks write checkpoints */
     comm_world *own; /* the world that peers_open made, if it was given none */
     const param_store *store;
-    peers_unit *unit;   /* [units] */
-    bool narrow;        /* parallel.reduce_dtype is bf16 */
-    comm_ticket newest; /* of the transfer begun last; 0: there was none */
+    struct offload *file; /* that has pieces of weights; NULL: none */
+    peers_unit *unit;     /* [units] */
+    bool narrow;          /* parallel.reduce_dtype is bf16 */
+    comm_ticket newest;   /* of the transfer begun last; 0: there was none */
     struct {
         int copies;
         comm *group;
@@ -58,8 +60,8 @@ int peers_copy_ranks(const peers *p, const config *c);
 /* Waits for every transfer that was begun; afterwards their memory may be freed. */
 void peers_settle(peers *p);
 void peers_close(peers *p);
-/* Called when the store has its arrays. */
-void peers_bind(peers *p, arena *a, const param_store *s);
+/* Called when the store has its arrays. file: what of it lies in a file; NULL: nothing. */
+void peers_bind(peers *p, arena *a, const param_store *s, struct offload *file);
 
 int peers_rank(const peers *p); /* of the world */
 int peers_ranks(const peers *p);

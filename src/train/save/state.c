@@ -94,7 +94,7 @@ static void keep_teaching(save_job *j, const teaching *t) {
 /* Of the optimizer, where it lies. */
 static held_array state_array(const setup *u, int i) {
     held_array a = held_states(u->plan->states, u->plan->optim_state[i]);
-    a.file = u->offload;
+    a.file = u->plan->spec.offload & OFFLOAD_OPTIMIZER ? u->offload : NULL;
     a.number = i;
     return a;
 }
