@@ -24,6 +24,7 @@ bool plan_laws_run(const config *c, const plan *p, laws_run *out) {
     double params = (double)model_active_params(&p->spec.model, whole);
     *out = (laws_run){.params = params,
                       .body = params - (double)model_embedding_params(&p->spec.model, whole),
+                      .stored = p->spec.model.num_experts ? (double)param_store_sizes(whole).elems : 0,
                       .tokens = tokens_of(c),
                       .batch = (double)c->train.global_batch_size * p->spec.T,
                       .lr = c->optim.lr};

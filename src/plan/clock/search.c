@@ -52,6 +52,7 @@ static bool divides(const searching *k, const sketch_key *key, int pp) {
     if (!free_or(kept->pp, pp) || devices % each) return false;
     if (pp > 1 ? !k->what->pipelines : needs_stages(kept)) return false;
     int dp = devices / each;
+    if (key->ep > 1 && dp * key->cp % key->ep) return false;
     return free_or(kept->dp, dp) && k->what->global_batch % ((int64_t)dp * key->micro_batch) == 0;
 }
 
@@ -118,11 +119,23 @@ static void try_key(searching *k, sketch_key key) {
     arena_free(a);
 }
 
+/* Experts on one rank, and shared out in powers of two, or as it was given. */
+static void try_experts(searching *k, sketch_key key) {
+    int kept = k->what->kept.ep, E = k->what->experts ? (int)k->what->base.model.num_experts : 1;
+    if (kept > 1) {
+        key.ep = kept;
+        try_key(k, key);
+        return;
+    }
+    for (key.ep = 1; key.ep == 1 || (!kept && E % key.ep == 0 && key.ep <= E); key.ep *= 2)
+        try_key(k, key);
+}
+
 static void try_policies(searching *k, sketch_key key) {
     int kept = k->what->kept.recompute;
     for (int r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++) {
         key.recompute = (recompute_policy)r;
-        if (kept < 0 || kept == r) try_key(k, key);
+        if (kept < 0 || kept == r) try_experts(k, key);
     }
 }
 
@@ -132,13 +145,13 @@ static void try_context(searching *k, int tp, int micro_batch, int cp) {
     if (k->what->base.T % (2 * cp)) return;
     for (int i = CONTEXT_ALLGATHER; i <= CONTEXT_ULYSSES; i++)
         if (kept < 0 ? k->what->contexts >> i & 1u : kept == i)
-            try_policies(k, (sketch_key){tp, micro_batch, RECOMPUTE_NONE, cp, (context_kind)i});
+            try_policies(k, (sketch_key){tp, micro_batch, RECOMPUTE_NONE, cp, (context_kind)i, 1});
 }
 
 static void try_contexts(searching *k, int tp, int micro_batch) {
     const search_kept *kept = &k->what->kept;
     if (kept->cp <= 1)
-        try_policies(k, (sketch_key){tp, micro_batch, RECOMPUTE_NONE, 1, CONTEXT_ALLGATHER});
+        try_policies(k, (sketch_key){tp, micro_batch, RECOMPUTE_NONE, 1, CONTEXT_ALLGATHER, 1});
     if (kept->cp > 1) try_context(k, tp, micro_batch, kept->cp);
     if (kept->cp || (micro_batch > 1 && !kept->micro_batch)) return;
     for (int cp = 2; k->what->base.T / cp >= LEAST_TOKENS; cp *= 2)
@@ -174,8 +187,12 @@ static bool verify(searching *k, search_found *f) {
     plan *p;
     plan_spec s = k->what->base;
     mesh_place(&ranks,
-               &(mesh_shape){
-                   .dp = l->dp, .dp_replicate = 1, .tp = l->key.tp, .cp = l->key.cp, .pp = l->pp},
+               &(mesh_shape){.dp = l->dp,
+                             .dp_replicate = 1,
+                             .tp = l->key.tp,
+                             .cp = l->key.cp,
+                             .pp = l->pp,
+                             .ep = l->key.ep},
                0);
     s.train_B = l->key.micro_batch;
     if (s.valid_B) s.valid_B = l->key.micro_batch;
@@ -256,6 +273,7 @@ void search_name(const sketch_layout *l, strbuf *out) {
     strbuf_printf(out, "dp %d", l->dp);
     if (l->key.tp > 1) strbuf_printf(out, ", tp %d with sp", l->key.tp);
     if (l->key.cp > 1) strbuf_printf(out, ", cp %d (%s)", l->key.cp, context_names[l->key.context]);
+    if (l->key.ep > 1) strbuf_printf(out, ", ep %d", l->key.ep);
     if (l->pp > 1) strbuf_printf(out, ", pp %d (%s", l->pp, schedule_name(l->schedule));
     if (l->pp > 1 && l->chunks_of_stage > 1) strbuf_printf(out, ", %d chunks", l->chunks_of_stage);
     if (l->pp > 1) strbuf_puts(out, ")");

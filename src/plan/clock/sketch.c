@@ -46,7 +46,9 @@ static void add_params(sketch *s, const plan *p) {
         const param *q = param_at(p->store, i);
         double n = (double)param_elems(q);
         int at = q->layer >= 0 ? (int)(q->layer / repeat) : q->table ? 0 : last;
-        s->layer[at < last ? at : last].elems += n;
+        at = at < last ? at : last;
+        s->layer[at].elems += n;
+        if (q->of_expert) s->layer[at].experts += n;
         if (q->layer < 0 && q->table && tied) s->layer[last].tied_elems += n;
     }
 }
@@ -57,8 +59,15 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     plan *p;
     *out = (sketch){.layers = (int)base->model.num_hidden_layers, .spec = *base};
     plan_spec *s = &out->spec;
+    int dp = key.ep > 1 ? key.ep : 1; /* a replica that ep divides */
     mesh_place(&ranks,
-               &(mesh_shape){.dp = 1, .dp_replicate = 1, .tp = key.tp, .cp = key.cp, .pp = 1}, 0);
+               &(mesh_shape){.dp = dp,
+                             .dp_replicate = 1,
+                             .tp = key.tp,
+                             .cp = key.cp,
+                             .pp = 1,
+                             .ep = key.ep},
+               0);
     s->chunks = out->layers;
     s->frames = 1;
     s->micro_batches = 1;
@@ -70,7 +79,7 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     s->sequence_parallel = key.tp > 1;
     s->context = key.context;
     s->snapshot = false;
-    s->sharing = (param_sharding){.shards = key.cp, .bucket_elems = 1 << 22};
+    s->sharing = (param_sharding){.shards = dp * key.cp, .bucket_elems = 1 << 22};
     TRY(plan_new(&p, meta, s, e));
     out->layer = ARENA_ARRAY(a, sketch_layer, out->layers);
     for (int i = 0; i < out->layers; i++) {
@@ -93,7 +102,7 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
 /* ---- stages ---- */
 
 typedef struct stage_sums {
-    double elems, saved, scratch, largest; /* largest: elems of the largest layer */
+    double elems, experts, saved, scratch, largest; /* largest: elems of the largest layer */
     double work[WORKS], among;
 } stage_sums;
 
@@ -109,13 +118,23 @@ typedef struct timing {
 } timing;
 
 static mesh_shape shape_of(const sketch_layout *l) {
-    return (mesh_shape){
-        .dp = l->dp, .dp_replicate = 1, .tp = l->key.tp, .cp = l->key.cp, .pp = l->pp};
+    return (mesh_shape){.dp = l->dp,
+                        .dp_replicate = 1,
+                        .tp = l->key.tp,
+                        .cp = l->key.cp,
+                        .pp = l->pp,
+                        .ep = l->key.ep};
 }
 
 /* Ranks that see other tokens: their gradients are summed, and ZeRO shares over them. */
 static int data_ranks(const sketch_layout *l) {
     return l->dp * l->key.cp;
+}
+
+/* What a rank owns of a stage's parameters where ZeRO shares them. */
+static double piece_elems(const sketch_layout *l, const stage_sums *g) {
+    double ep = l->key.ep > 1 ? l->key.ep : 1;
+    return (g->elems + (ep - 1) * g->experts) / data_ranks(l);
 }
 
 /* Seconds of one layer's work; *among: of its collectives. */
@@ -169,6 +188,7 @@ static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WO
     for (int64_t i = part.first; i < part.first + part.n; i++) {
         const sketch_layer *x = &t->s->layer[i];
         to->elems += x->elems;
+        to->experts += x->experts;
         to->saved += x->saved_bytes;
         if (x->scratch_bytes > to->scratch) to->scratch = x->scratch_bytes;
         if (x->elems > to->largest) to->largest = x->elems;
@@ -191,14 +211,13 @@ static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     const sketch *s = t->s;
     const sketch_layout *l = t->l;
     bool narrow = s->spec.compute != DT_F32;
-    double shards = l->zero ? data_ranks(l) : 1, slots = 3 * g->largest;
-    double masters = 4 * g->elems / (narrow || l->zero == 3 ? shards : 1);
-    double work = !narrow ? 0 : l->zero == 3 ? 2 * (g->elems / shards + slots) : 2 * g->elems;
-    double grads = 4 * (l->zero >= 2 ? g->elems / shards + slots : g->elems);
+    double piece = l->zero ? piece_elems(l, g) : g->elems, slots = 3 * g->largest;
+    double masters = 4 * (narrow || l->zero == 3 ? piece : g->elems);
+    double work = !narrow ? 0 : l->zero == 3 ? 2 * (piece + slots) : 2 * g->elems;
+    double grads = 4 * (l->zero >= 2 ? piece + slots : g->elems);
     int n_states = s->spec.optim ? s->spec.optim->n_states : 0;
-    double states = 4.0 * n_states * g->elems / shards;
-    if (s->spec.offload)
-        states = (double)offload_slot_bytes((int64_t)(g->elems / shards), n_states);
+    double states = 4.0 * n_states * piece;
+    if (s->spec.offload) states = (double)offload_slot_bytes((int64_t)piece, n_states);
     double saved = t->r->kept * (g->saved / l->chunks_of_stage * kept);
     return masters + work + grads + states + saved + g->scratch + t->r->extra_bytes;
 }
@@ -211,11 +230,22 @@ static double stick_out(double d, double work, int n, double contention) {
     return (kernels > last ? kernels : last) - work;
 }
 
-/* A stage's parameters or gradients, in some calls. */
-static double dp_seconds(const timing *t, network_group dp, comm_kind kind, double bytes) {
+/* n parameters or gradients of `width` bytes among the ranks of an axis, in some calls. */
+static double calls_seconds(const timing *t, mesh_axis axis, comm_kind kind, double width,
+                            double n) {
+    mesh_shape shape = shape_of(t->l);
+    network_group g = network_group_of(t->c, &shape, axis);
+    double bytes = width * n * (g.ranks - 1) / g.ranks;
     double calls = t->r->dp_calls * t->s->layers / t->l->pp + t->r->dp_calls_of_gb * bytes / 1e9;
     if (calls < 1) calls = 1;
-    return calls * network_seconds(t->c, dp, kind, bytes / calls);
+    return calls * network_seconds(t->c, g, kind, bytes / calls);
+}
+
+/* A stage's parameters or gradients: those of experts go among the ranks that have the same ones. */
+static double dp_seconds(const timing *t, const stage_sums *g, comm_kind kind, double width) {
+    double d = calls_seconds(t, MESH_DATA, kind, width, g->elems - g->experts);
+    if (g->experts > 0) d += calls_seconds(t, MESH_EP_DATA, kind, width, g->experts);
+    return d;
 }
 
 typedef struct tail {
@@ -229,18 +259,16 @@ static tail tail_of(const timing *k, const stage_sums *g) {
     const cluster *c = k->c;
     tail t = {0};
     mesh_shape shape = shape_of(l);
-    network_group dp = network_group_of(c, &shape, MESH_DATA);
-    double share = (data_ranks(l) - 1.0) / data_ranks(l), m = (double)l->micro_batches;
-    double width = s->spec.compute == DT_F32 ? 4 : 2,
-           owned = g->elems / (l->zero ? data_ranks(l) : 1);
-    double scatter = dp_seconds(k, dp, COMM_REDUCE_SCATTER, 4 * g->elems * share);
-    double gather = dp_seconds(k, dp, COMM_ALL_GATHER, width * g->elems * share);
+    double width = s->spec.compute == DT_F32 ? 4 : 2, m = (double)l->micro_batches;
+    double owned = l->zero ? piece_elems(l, g) : g->elems;
+    double scatter = dp_seconds(k, g, COMM_REDUCE_SCATTER, 4);
+    double gather = dp_seconds(k, g, COMM_ALL_GATHER, width);
     double update = roofline_stream(c, owned * (8 + 2.0 * (4 + 4 * s->spec.optim->n_states) + 2));
     double back = g->work[WORK_BACKWARD] * k->r->dp_usable,
            forth = g->work[WORK_FORWARD] * k->r->dp_usable;
     int n = s->layers / l->pp;
     if (l->zero == 0) {
-        t.beside = dp_seconds(k, dp, COMM_ALL_REDUCE, 8 * g->elems * share);
+        t.beside = dp_seconds(k, g, COMM_ALL_REDUCE, 8);
         t.exposed = stick_out(t.beside, back, n, c->contention);
     } else if (l->zero == 1) {
         t.beside = scatter;

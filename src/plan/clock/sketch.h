@@ -46,7 +46,8 @@ typedef struct sketch_layer {
     double context[WORKS]; /* seconds of those of context parallelism that nothing hides */
     double hidden[WORKS];  /* and of those that kernels hide where there is no pipeline */
     double saved_bytes, scratch_bytes;
-    double elems; /* parameters of this rank */
+    double elems;   /* parameters of this rank */
+    double experts; /* of those, of experts that ranks share out: fewer ranks have the same ones */
     double
         tied_elems; /* of those, a table that both ends have where these are on different ranks */
 } sketch_layer;
@@ -65,6 +66,7 @@ typedef struct sketch_key {
     recompute_policy recompute;
     int cp;
     context_kind context;
+    int ep; /* ranks that share out experts; 0: 1 */
 } sketch_key;
 
 typedef struct sketch_layout {
