@@ -14,7 +14,7 @@
 #include "data/text/csv_record.h"
 #include "model/presets.h"
 
-enum { COLUMNS = 64, MOST_BYTES = 16 << 20, FEW_LAYERS = 3 };
+enum { COLUMNS = 64, MOST_BYTES = 16 << 20 };
 
 /* ---- records ---- */
 
@@ -244,34 +244,24 @@ static sketch_layer end_of(const sketch_layer *x, const sketch_layer *ordinary) 
     return end;
 }
 
-/* n layers of three: the first, others, the last. */
-static void repeat_layers(sketch *out, arena *a, const sketch_layer *few, int n, bool apart) {
-    out->layers = n + (apart ? 2 : 0);
-    out->layer = ARENA_ARRAY(a, sketch_layer, out->layers);
-    for (int i = 0; i < out->layers; i++) out->layer[i] = few[1];
-    out->layer[0] = apart ? end_of(&few[0], &few[1]) : few[0];
-    out->layer[out->layers - 1] = apart ? end_of(&few[2], &few[1]) : few[2];
-}
-
-/* The families of rows, and presets that have only one kind of layers. */
-static bool has_like_layers(const json_t *model) {
-    static const char *const types[] = {"gpt2",  "llama", "mixtral",  "mistral",
-                                        "qwen2", "qwen3", "qwen3_moe"};
-    const char *type = json_string_value(json_object_get(model, "model_type"));
-    for (int i = 0; i < ARRAY_LEN(types); i++)
-        if (strcmp(type, types[i]) == 0) return true;
-    return false;
-}
-
-static const char *layers_key(const json_t *model) {
-    return json_object_get(model, "n_layer") ? "n_layer" : "num_hidden_layers";
+/* The ends as layers of their own, beside n ordinary ones. */
+static void set_ends_apart(sketch *s, arena *a) {
+    int n = s->layers;
+    sketch_layer *layer = ARENA_ARRAY(a, sketch_layer, n + 2), *last = &s->layer[n - 1];
+    for (int i = 0; i < n; i++) layer[1 + i] = s->layer[i];
+    layer[0] = end_of(&s->layer[0], &s->layer[1]);
+    layer[1] = s->layer[1];
+    layer[n] = s->layer[n - 2];
+    layer[n + 1] = end_of(last, &s->layer[n - 2]);
+    s->layer = layer;
+    s->layers = n + 2;
 }
 
 static int layers_of(const json_t *model) {
-    return (int)json_integer_value(json_object_get(model, layers_key(model)));
+    const char *key = json_object_get(model, "n_layer") ? "n_layer" : "num_hidden_layers";
+    return (int)json_integer_value(json_object_get(model, key));
 }
 
-/* Where layers are alike three are recorded, and the middle one stands for all between the first and the last. */
 static status make_sketch(const rows_reading *k, const json_t *model, double seq,
                           const measured_row *x, sketch *out, err *e) {
     measured_rows *r = k->rows;
@@ -279,18 +269,9 @@ static status make_sketch(const rows_reading *k, const json_t *model, double seq
                       .T = (int)seq,
                       .train_B = 1,
                       .optim = optim_find("adamw")};
-    json_t *few = json_copy((json_t *)(uintptr_t)model);
-    int n = layers_of(model), recorded = n < FEW_LAYERS || !has_like_layers(model) ? n : FEW_LAYERS;
-    sketch s;
-    json_object_set_new(few, layers_key(few), json_integer(recorded));
-    status st = model_config_read(r->a, few, 0, &spec.model, e);
-    json_decref(few);
-    if (st == ST_OK)
-        st = sketch_new(&s, r->a, k->meta, &spec, x->layout.key, &r->device[x->device], e);
-    if (st != ST_OK) return st;
-    *out = s;
-    if (n <= recorded) return ST_OK;
-    repeat_layers(out, r->a, s.layer, n, has_ends_apart(x, n));
+    TRY(model_config_read(r->a, model, 0, &spec.model, e));
+    TRY(sketch_new(out, r->a, k->meta, &spec, x->layout.key, &r->device[x->device], e));
+    if (out->layers > 2 && has_ends_apart(x, out->layers)) set_ends_apart(out, r->a);
     return ST_OK;
 }
 

@@ -38,8 +38,8 @@ static void add_ops(sketch_layer *to, const prog *p, const mesh *ranks, const cl
     }
 }
 
-static void add_params(sketch *s, const plan *p) {
-    int last = s->layers - 1;
+static void add_params(sketch_layer *layer, int n_layers, const plan *p) {
+    int last = n_layers - 1;
     int64_t repeat = p->spec.model.block_repeat;
     bool tied = model_head_is_table(&p->spec.model);
     for (int i = 0; i < param_count(p->store); i++) {
@@ -47,9 +47,47 @@ static void add_params(sketch *s, const plan *p) {
         double n = (double)param_elems(q);
         int at = q->layer >= 0 ? (int)(q->layer / repeat) : q->table ? 0 : last;
         at = at < last ? at : last;
-        s->layer[at].elems += n;
-        if (q->of_expert) s->layer[at].experts += n;
-        if (q->layer < 0 && q->table && tied) s->layer[last].tied_elems += n;
+        layer[at].elems += n;
+        if (q->of_expert) layer[at].experts += n;
+        if (q->layer < 0 && q->table && tied) layer[last].tied_elems += n;
+    }
+}
+
+/* The first layer and the last, which have what is outside of the layers, and of those between one of each kind: kind[l] is
+ * where layer l is among them. */
+static model_config pick_layers(arena *a, const model_config *mc, int *kind) {
+    int n = (int)mc->num_hidden_layers, picked = 0, *layers = ARENA_ARRAY(a, int, n);
+    for (int l = 0; l < n; l++) {
+        kind[l] = picked;
+        for (int k = 1; l < n - 1 && k < picked && kind[l] == picked; k++)
+            if (model_layers_alike(mc, layers[k], l)) kind[l] = k;
+        if (kind[l] == picked) layers[picked++] = l;
+    }
+    return model_config_pick(a, mc, layers, picked);
+}
+
+/* Of the layers that were recorded. */
+static sketch_layer *layers_of_plan(arena *a, const plan *p, const mesh *ranks, const cluster *c) {
+    int n = (int)p->spec.model.num_hidden_layers;
+    sketch_layer *layer = ARENA_ARRAY(a, sketch_layer, n);
+    for (int i = 0; i < n; i++) {
+        const prog *g = plan_prog(p, USE_TRAIN, i);
+        const prog_stats *st = prog_get_stats(g);
+        add_ops(&layer[i], g, ranks, c);
+        layer[i].saved_bytes = (double)st->saved_bytes;
+        layer[i].scratch_bytes = (double)(st->frame_bytes - st->saved_bytes);
+        layer[i].model_flops = st->flops_forward + st->flops_backward;
+        layer[i].hardware_flops = layer[i].model_flops + st->flops_recompute;
+    }
+    add_params(layer, n, p);
+    return layer;
+}
+
+static void repeat_layers(sketch *out, const sketch_layer *layer, const int *kind) {
+    for (int l = 0; l < out->layers; l++) {
+        out->layer[l] = layer[kind[l]];
+        out->model_flops += out->layer[l].model_flops;
+        out->hardware_flops += out->layer[l].hardware_flops;
     }
 }
 
@@ -59,6 +97,7 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     plan *p;
     *out = (sketch){.layers = (int)base->model.num_hidden_layers, .spec = *base};
     plan_spec *s = &out->spec;
+    int *kind = ARENA_ARRAY(a, int, out->layers);
     int dp = key.ep > 1 ? key.ep : 1; /* a replica that ep divides */
     mesh_place(&ranks,
                &(mesh_shape){.dp = dp,
@@ -68,7 +107,8 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
                              .pp = 1,
                              .ep = key.ep},
                0);
-    s->chunks = out->layers;
+    s->model = pick_layers(a, &base->model, kind);
+    s->chunks = (int)s->model.num_hidden_layers;
     s->frames = 1;
     s->micro_batches = 1;
     s->train_B = key.micro_batch;
@@ -82,20 +122,12 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     s->sharing = (param_sharding){.shards = dp * key.cp, .bucket_elems = 1 << 22};
     TRY(plan_new(&p, meta, s, e));
     out->layer = ARENA_ARRAY(a, sketch_layer, out->layers);
-    for (int i = 0; i < out->layers; i++) {
-        const prog *g = plan_prog(p, USE_TRAIN, i);
-        const prog_stats *st = prog_get_stats(g);
-        add_ops(&out->layer[i], g, &ranks, c);
-        out->layer[i].saved_bytes = (double)st->saved_bytes;
-        out->layer[i].scratch_bytes = (double)(st->frame_bytes - st->saved_bytes);
-    }
-    add_params(out, p);
+    repeat_layers(out, layers_of_plan(a, p, &ranks, c), kind);
     out->passed_bytes = (double)key.micro_batch * s->T * (double)s->model.hidden_size *
                         (double)dtype_bytes(s->compute) / key.tp / key.cp;
-    out->model_flops = plan_model_flops(p);
-    out->hardware_flops = plan_hardware_flops(p);
     plan_free(p);
     s->ranks = NULL;
+    s->model = base->model;
     return ST_OK;
 }
 
