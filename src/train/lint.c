@@ -164,8 +164,8 @@ static const char *word_end(const char *s) {
 
 /* Whether a shell command runs rm: as the first word of a command, or behind a word that runs another. */
 static bool removes_files(const char *s) {
-    static const char *const runners[] = {"sudo", "env", "exec", "xargs", "then", "do",
-                                          "else", "if",  "-exec", "!",    "{"};
+    static const char *const runners[] = {"sudo", "env", "exec",  "xargs", "then", "do",
+                                          "else", "if",  "-exec", "!",     "{"};
     bool runs = true;
     while (*s) {
         const char *end = word_end(s);

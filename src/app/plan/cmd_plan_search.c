@@ -16,9 +16,9 @@
 typedef struct finding {
     config *c;
     search_kept kept;
-    unsigned contexts; /* in which its tokens can be shared: a bit for each context_kind */
+    unsigned contexts;       /* in which its tokens can be shared: a bit for each context_kind */
     bool pipelines, experts; /* whether stages can share it, and ranks its experts */
-    strbuf given;      /* "parallel.tp=2, ..." */
+    strbuf given;            /* "parallel.tp=2, ..." */
     cluster on;
     plan *p;
     dev *meta;
@@ -189,10 +189,10 @@ static json_t *layout_json(const sketch_layout *l) {
                                                                                    LIST_WORD)};
     return json_pack("{s:i,s:i,s:b,s:i,s:s,s:i,s:i,s:s,s:i,s:i,s:i,s:I,s:s}", "dp", l->dp, "tp",
                      l->key.tp, "sp", (int)(l->key.tp > 1), "cp", l->key.cp, "cp_kind",
-                     kinds[l->key.context], "ep", l->key.ep, "pp", l->pp, "pp_schedule", schedule_name(l->schedule),
-                     "virtual", l->chunks_of_stage, "zero", l->zero, "micro_batch",
-                     l->key.micro_batch, "micro_batches", (json_int_t)l->micro_batches, "recompute",
-                     policies[l->key.recompute]);
+                     kinds[l->key.context], "ep", l->key.ep, "pp", l->pp, "pp_schedule",
+                     schedule_name(l->schedule), "virtual", l->chunks_of_stage, "zero", l->zero,
+                     "micro_batch", l->key.micro_batch, "micro_batches",
+                     (json_int_t)l->micro_batches, "recompute", policies[l->key.recompute]);
 }
 
 static void print_json(const finding *f) {

@@ -42,9 +42,9 @@ typedef struct measured_rows {
     json_t *sketch_key; /* model and key -> number */
     json_t *cell_key;
     char unknown[64]; /* the first device of which nothing is known; its rows are not used */
-    double fill;     /* of the model that predicted them (runtime.fill) */
-    cluster c;       /* one node of the devices of the first row, and of most files */
-    cluster *device; /* [n_devices] of all rows */
+    double fill;      /* of the model that predicted them (runtime.fill) */
+    cluster c;        /* one node of the devices of the first row, and of most files */
+    cluster *device;  /* [n_devices] of all rows */
     int n_devices;
 } measured_rows;
 

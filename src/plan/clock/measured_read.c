@@ -138,8 +138,8 @@ static json_t *model_of(const record *r, double *seq) {
                          layers, "n_head", heads, "vocab_size", vocab, "n_positions", (int)*seq);
     return json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:b}", "model_type", "llama", "hidden_size", h,
                      "num_hidden_layers", layers, "num_attention_heads", heads,
-                     "num_key_value_heads", kv, "intermediate_size", ffn, "vocab_size", vocab, "tie_word_embeddings",
-                     int_of(r, "tied_emb", 0));
+                     "num_key_value_heads", kv, "intermediate_size", ffn, "vocab_size", vocab,
+                     "tie_word_embeddings", int_of(r, "tied_emb", 0));
 }
 
 /* Within what can be reckoned: a schedule is drawn item by item. */
@@ -282,32 +282,62 @@ static double measured_rate(const record *r, const measured_row *x, double seq) 
     return tokens > 0 ? tokens : samples > 0 ? samples * seq : all / x->gpus;
 }
 
-/* The preset of the devices that a row names; h100 where it names none. Of a cluster that was given there is one. */
-static const char *device_of(const record *r) {
-    static const char *const known[] = {"A100", "H100", "H200", "B200", "L40S", "L4", "4090"};
-    static const char *const presets[] = {"a100", "h100", "h200", "b200", "l40s", "l4", "rtx4090"};
+/* What tables call devices. watts: what each may take, unless a table says "500W". */
+typedef struct known_device {
+    const char *word, *preset;
+    double watts;
+} known_device;
+
+/* That of the row; A100 and H100 where it names none. Of a cluster that was given there is one. NULL: another device. */
+static const known_device *device_of(const record *r) {
+    static const known_device small = {"A100", "a100-40g", 400},
+                              known[] = {{"A100", "a100", 400},   {"H100", "h100", 700},
+                                         {"H200", "h200", 700},   {"B200", "b200", 1000},
+                                         {"L40S", "l40s", 350},   {"L4", "l4", 72},
+                                         {"4090", "rtx4090", 450}};
     const char *gpu = text_of(r, "gpu");
-    if (has(gpu, "A100") && has(gpu, "40g")) return "a100-40g";
+    if (has(gpu, "A100") && has(gpu, "40g")) return &small;
     for (int i = 0; i < ARRAY_LEN(known); i++)
-        if (has(gpu, known[i])) return presets[i];
+        if (has(gpu, known[i].word)) return &known[i];
     if (*gpu) return NULL;
-    return *text_of(r, "schedule")
-               ? "a100"
-               : "h100"; /* those of Qi et al. 2023 name a schedule, not a device */
+    return &known[!*text_of(
+        r, "schedule")]; /* rows of Qi et al. 2023, on A100, name a schedule, not a device */
+}
+
+/* A limit on its power that the row tells; 0: none below what it may take. */
+static double limit_of(const record *r, const known_device *d) {
+    const char *end = text_of(r, "gpu");
+    while ((end = strchr(end + (*end == 'W'), 'W'))) {
+        const char *digit = end;
+        while (digit > text_of(r, "gpu") && isdigit((unsigned char)digit[-1])) digit--;
+        double watts = digit < end ? strtod(digit, NULL) : 0;
+        if (watts > 0 && watts < d->watts) return watts;
+    }
+    return 0;
+}
+
+/* Power grows as the third power of the clock: with its voltage squared. */
+static void slow_down(cluster *c, double share) {
+    for (int i = 0; i < ARRAY_LEN(c->peak_flops); i++) c->peak_flops[i] *= cbrt(share);
 }
 
 /* False: there is nothing known of them. */
 static bool find_device(rows_reading *k, const record *rec, int *out) {
     measured_rows *r = k->rows;
-    const char *name = device_of(rec);
-    if (!name && !k->given) {
+    char name[64];
+    const known_device *d = device_of(rec);
+    if (!d && !k->given) {
         if (!*r->unknown) snprintf(r->unknown, sizeof r->unknown, "%s", text_of(rec, "gpu"));
         return false;
     }
+    double watts = d ? limit_of(rec, d) : 0;
+    if (d) snprintf(name, sizeof name, watts > 0 ? "%s-%.0fw" : "%s", d->preset, watts);
     for (*out = 0; *out < r->n_devices; ++*out)
         if (k->given || strcmp(r->device[*out].name, name) == 0) return true;
-    if (r->n_devices == MOST_DEVICES) return false;
-    if (!cluster_preset(&r->device[r->n_devices], name)) return false;
+    cluster *c = &r->device[r->n_devices];
+    if (r->n_devices == MOST_DEVICES || !cluster_preset(c, d->preset)) return false;
+    if (watts > 0) slow_down(c, watts / d->watts);
+    snprintf(c->name, sizeof c->name, "%s", name);
     if (r->n_devices++ == 0) r->c = r->device[0];
     return true;
 }
@@ -343,6 +373,12 @@ static int whose_of(const record *r) {
                : 0; /* the playbook's table of runs, nanotron's, names no source */
 }
 
+/* The runtime fitted to Megatron's is of 2022, before FlashAttention: on devices that came later, kernels take what libraries' do. */
+static int runtime_of_row(const rows_reading *k, const measured_row *x) {
+    bool later = !starts(k->rows->device[x->device].name, "a100");
+    return x->whose == 2 && later ? 0 : x->whose;
+}
+
 /* False: the row cannot be reckoned. */
 static bool take(rows_reading *k, const record *rec, int line) {
     measured_rows *r = k->rows;
@@ -355,6 +391,7 @@ static bool take(rows_reading *k, const record *rec, int line) {
         json_decref(model);
         return false;
     }
+    x.whose = runtime_of_row(k, &x);
     char *text = json_dumps(model, JSON_SORT_KEYS | JSON_COMPACT);
     int per_node = r->device[x.device].per_node;
     x.nodes = (x.gpus + per_node - 1) / per_node;
@@ -363,8 +400,8 @@ static bool take(rows_reading *k, const record *rec, int line) {
     x.batch = x.layout.micro_batches * x.layout.dp * x.layout.key.micro_batch;
     x.cell = number_for(r->cell_key, key);
     snprintf(key, sizeof key, "%d %s %g %d %d %d %d %d %d%s", x.device, text, seq, x.layout.key.tp,
-             x.layout.key.cp, x.layout.key.ep, x.layout.key.micro_batch, x.layout.key.recompute, (int)x.fp32,
-             has_ends_apart(&x, layers_of(model)) ? " apart" : "");
+             x.layout.key.cp, x.layout.key.ep, x.layout.key.micro_batch, x.layout.key.recompute,
+             (int)x.fp32, has_ends_apart(&x, layers_of(model)) ? " apart" : "");
     free(text);
     x.sketch = find_sketch(k, key, model, seq, &x);
     json_decref(model);
@@ -390,11 +427,12 @@ static status read_all(rows_reading *k, const char *path, const char *s, size_t 
     size_t at = scan(s, n, rec.name[0], sizeof rec.name[0], &rec.columns, &why);
     bool has = false;
     for (int i = 0; i < rec.columns; i++)
-        has |=
-            strcmp(rec.name[i], "tok_s_gpu") == 0 || strcmp(rec.name[i], "samples_per_gpu_s") == 0 ||
-            strcmp(rec.name[i], "tok_s") == 0 || strcmp(rec.name[i], "iter_time_s") == 0;
+        has |= strcmp(rec.name[i], "tok_s_gpu") == 0 ||
+               strcmp(rec.name[i], "samples_per_gpu_s") == 0 || strcmp(rec.name[i], "tok_s") == 0 ||
+               strcmp(rec.name[i], "iter_time_s") == 0;
     if (why || !has) {
-        err_at(e, ST_FORMAT, path, "%s has no column tok_s_gpu, tok_s, iter_time_s or samples_per_gpu_s", path);
+        err_at(e, ST_FORMAT, path,
+               "%s has no column tok_s_gpu, tok_s, iter_time_s or samples_per_gpu_s", path);
         return err_hint(e, "rows are those of a table of measurements, with a header");
     }
     for (int line = 2; at < n; line++) {
@@ -440,4 +478,3 @@ void measured_free(measured_rows *r) {
     json_decref(r->cell_key);
     arena_free(r->a);
 }
-

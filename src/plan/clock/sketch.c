@@ -100,12 +100,8 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     int *kind = ARENA_ARRAY(a, int, out->layers);
     int dp = key.ep > 1 ? key.ep : 1; /* a replica that ep divides */
     mesh_place(&ranks,
-               &(mesh_shape){.dp = dp,
-                             .dp_replicate = 1,
-                             .tp = key.tp,
-                             .cp = key.cp,
-                             .pp = 1,
-                             .ep = key.ep},
+               &(mesh_shape){
+                   .dp = dp, .dp_replicate = 1, .tp = key.tp, .cp = key.cp, .pp = 1, .ep = key.ep},
                0);
     s->model = pick_layers(a, &base->model, kind);
     s->chunks = (int)s->model.num_hidden_layers;

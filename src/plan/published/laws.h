@@ -19,9 +19,10 @@
 
 typedef struct laws_run {
     double params, body; /* N, and without embeddings (0: the same) */
-    double stored; /* of a mixture of experts: parameters with experts that a token does not pick; N are active ones. 0: N */
-    double tokens;       /* D */
-    double batch, lr;    /* the run's own; 0: unknown */
+    double
+        stored; /* of a mixture of experts: parameters with experts that a token does not pick; N are active ones. 0: N */
+    double tokens;    /* D */
+    double batch, lr; /* the run's own; 0: unknown */
 } laws_run;
 
 /* D for N parameters, and N for a compute C, of which D is C / 6 N. */
