@@ -180,12 +180,6 @@ static bool read_precision(const char *s, measured_row *to) {
     return first || !*s || has(s, "fp8");
 }
 
-static bool shares_experts(const record *r, const sketch_layout *l) {
-    int experts = int_of(r, "experts", 0);
-    return l->key.ep <= 1 ||
-           (l->key.ep <= 1024 && l->dp * l->key.cp % l->key.ep == 0 && experts % l->key.ep == 0);
-}
-
 static bool layout_of(const record *r, measured_row *to) {
     sketch_layout *l = &to->layout;
     const char *recompute = text_of(r, "recompute");
@@ -204,8 +198,8 @@ static bool layout_of(const record *r, measured_row *to) {
     l->key.recompute = starts(recompute, "full") || starts(recompute, "true") ? RECOMPUTE_FULL
                        : starts(recompute, "selective")                       ? RECOMPUTE_SELECTIVE
                                                                               : RECOMPUTE_NONE;
-    return read_precision(text_of(r, "precision"), to) && l->micro_batches > 0 &&
-           shares_experts(r, l) &&
+    return read_precision(text_of(r, "precision"), to) && l->micro_batches > 0 && l->key.ep >= 1 &&
+           l->key.ep <= 1024 && l->dp * l->key.cp % l->key.ep == 0 &&
            (l->schedule != SCHEDULE_INTERLEAVED || l->micro_batches % l->pp == 0);
 }
 
@@ -268,8 +262,12 @@ static status make_sketch(const rows_reading *k, const json_t *model, double seq
     plan_spec spec = {.compute = x->fp32 ? DT_F32 : DT_BF16,
                       .T = (int)seq,
                       .train_B = 1,
+                      .expert_load = 1, /* published runs of experts balance them */
                       .optim = optim_find("adamw")};
     TRY(model_config_read(r->a, model, 0, &spec.model, e));
+    if (x->layout.key.ep > 1 &&
+        (!spec.model.num_experts || spec.model.num_experts % x->layout.key.ep))
+        return err_set(e, ST_USAGE, "its ranks cannot share out its experts evenly");
     TRY(sketch_new(out, r->a, k->meta, &spec, x->layout.key, &r->device[x->device], e));
     if (out->layers > 2 && has_ends_apart(x, out->layers)) set_ends_apart(out, r->a);
     return ST_OK;
