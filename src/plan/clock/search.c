@@ -14,14 +14,21 @@ typedef struct searching {
     const search_spec *what;
     const cluster *c;
     int cap;
+    sketch_key *hopeless; /* [n_hopeless] of which no layout fits */
+    int n_hopeless, cap_hopeless;
     err last; /* why the last layout could not be cut so */
 } searching;
 
 /* ---- candidates ---- */
 
+/* s NULL: it is known not to fit. */
 static void note(searching *k, const sketch *s, const sketch_layout *l) {
     search_found f = {.layout = *l};
     k->out->tried++;
+    if (!s) {
+        k->out->too_large++;
+        return;
+    }
     if (sketch_time(s, l, k->c, &runtime_athanor, &f.result, &k->last) != ST_OK) {
         k->out->unfit++;
         return;
@@ -59,7 +66,9 @@ static bool divides(const searching *k, const sketch_key *key, int pp) {
 /* One schedule with so many chunks a stage, where layers and micro-batches suffice. */
 static void try_schedule(searching *k, const sketch *s, sketch_layout l, schedule_kind kind,
                          int chunks) {
-    if (l.pp * chunks > s->layers || !free_or(k->what->kept.chunks, chunks)) return;
+    if (l.pp * chunks > k->what->base.model.num_hidden_layers ||
+        !free_or(k->what->kept.chunks, chunks))
+        return;
     if (kind == SCHEDULE_INTERLEAVED && l.micro_batches % l.pp) return;
     l.schedule = kind;
     l.chunks_of_stage = chunks;
@@ -85,7 +94,7 @@ static void try_schedules(searching *k, const sketch *s, sketch_layout l) {
 /* ZeRO 2 and 3 move gradients or weights in every micro-batch: not beside a pipeline. */
 static void try_sketch(searching *k, const sketch *s, sketch_key key) {
     const search_kept *kept = &k->what->kept;
-    for (int pp = 1; pp <= MOST_PP && pp <= s->layers; pp++) {
+    for (int pp = 1; pp <= MOST_PP && pp <= k->what->base.model.num_hidden_layers; pp++) {
         if (!divides(k, &key, pp)) continue;
         int dp = cluster_devices(k->c) / (key.tp * key.cp * pp);
         int least = kept->zero > 0 ? kept->zero : 0;
@@ -108,15 +117,41 @@ static bool reaches(const searching *k, sketch_key key) {
     return false;
 }
 
-static void try_key(searching *k, sketch_key key) {
+/* A micro-batch that holds a smaller one several times needs more memory in every layout that it has, and has no others. */
+static bool is_hopeless(const searching *k, sketch_key key) {
+    for (int i = 0; i < k->n_hopeless; i++) {
+        const sketch_key *h = &k->hopeless[i];
+        if (h->tp == key.tp && h->cp == key.cp && h->context == key.context && h->ep == key.ep &&
+            h->recompute == key.recompute && key.micro_batch % h->micro_batch == 0)
+            return true;
+    }
+    return false;
+}
+
+static void try_new(searching *k, sketch_key key) {
     sketch s;
-    if (!reaches(k, key)) return;
+    search_result *r = k->out;
     arena *a = arena_new("layers");
-    if (sketch_new(&s, a, k->meta, &k->what->base, key, k->c, &k->last) == ST_OK)
+    if (sketch_new(&s, a, k->meta, &k->what->base, key, k->c, &k->last) == ST_OK) {
+        int others = r->tried - r->too_large;
         try_sketch(k, &s, key);
-    else
-        k->out->unfit++;
+        if (r->tried - r->too_large == others) {
+            k->hopeless =
+                arena_grow(k->a, k->hopeless, k->n_hopeless, &k->cap_hopeless, sizeof key);
+            k->hopeless[k->n_hopeless++] = key;
+        }
+    } else {
+        r->unfit++;
+    }
     arena_free(a);
+}
+
+static void try_key(searching *k, sketch_key key) {
+    if (!reaches(k, key)) return;
+    if (is_hopeless(k, key))
+        try_sketch(k, NULL, key);
+    else
+        try_new(k, key);
 }
 
 /* Experts on one rank, and shared out in powers of two, or as it was given. */
