@@ -92,6 +92,9 @@ status model_config_read_file(arena *a, const json_t *obj, model_config *out, er
 json_t *model_config_idle_keys(const json_t *obj);
 /* A copy whose lists are the arena's; strings are shared. */
 model_config model_config_copy(arena *a, const model_config *mc);
+/* Whether two stored layers differ in nothing but their weights; a model with some of the layers only, in that order. */
+bool model_layers_alike(const model_config *mc, int a, int b);
+model_config model_config_pick(arena *a, const model_config *mc, const int *layers, int n);
 /* config.json as transformers writes it for this family. bos, eos: -1 for none. `dt`: dtype of the
  * stored weights. Options that the family's config.json cannot say are in an object "athanor". */
 json_t *model_config_json(const model_config *mc, int32_t bos, int32_t eos, dtype dt);

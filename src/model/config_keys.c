@@ -156,3 +156,30 @@ model_config model_config_copy(arena *a, const model_config *mc) {
     copy_list(a, &copy, offsetof(model_config, rope.long_factor), n * sizeof(double));
     return copy;
 }
+
+/* NULL: all layers have one value, or option i is none of layers. */
+static const int64_t *list_of(const model_config *mc, int i) {
+    if (model_keys[i].type != KEY_TYPE_LAYERS) return NULL;
+    return *(const int64_t *const *)((const char *)mc + model_keys[i].of_offset);
+}
+
+bool model_layers_alike(const model_config *mc, int a, int b) {
+    for (int i = 0; i < model_n_keys; i++) {
+        const int64_t *list = list_of(mc, i);
+        if (list && list[a] != list[b]) return false;
+    }
+    return true;
+}
+
+model_config model_config_pick(arena *a, const model_config *mc, const int *layers, int n) {
+    model_config picked = *mc;
+    picked.num_hidden_layers = n;
+    for (int i = 0; i < model_n_keys; i++) {
+        const int64_t *list = list_of(mc, i);
+        if (!list) continue;
+        int64_t *own = ARENA_ARRAY(a, int64_t, n);
+        for (int k = 0; k < n; k++) own[k] = list[layers[k]];
+        *(const int64_t **)((char *)&picked + model_keys[i].of_offset) = own;
+    }
+    return picked;
+}

@@ -192,6 +192,7 @@ static plan_spec own_spec(arena *a, const plan_spec *from) {
     plan_spec s = *from;
     s.model = model_config_copy(a, &from->model);
     if (from->ranks) s.ranks = arena_memdup(a, from->ranks, sizeof *from->ranks);
+    if (from->cut) s.cut = arena_memdup(a, from->cut, sizeof *s.cut * (size_t)(s.chunks + 1));
     if (!from->n_others) return s;
     plan_other *others = ARENA_ARRAY(a, plan_other, from->n_others);
     for (int i = 0; i < from->n_others; i++)

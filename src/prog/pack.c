@@ -49,31 +49,36 @@ static int by_end(const void *a, const void *b) {
     return by_size(a, b);
 }
 
-static bool lives_with(const pack_item *a, const pack_item *b) {
-    return a->first <= b->last && b->first <= a->last;
+/* An item that has its place. All of them are looked at for each further one, so they lie side by side. */
+typedef struct placed_item {
+    int64_t offset, end;
+    int32_t first, last;
+} placed_item;
+
+/* The lowest free offset for an item of `size` bytes; placed[n] are sorted by offset. */
+static int64_t lowest_free(const pack_item *it, int64_t size, const placed_item *placed, int n) {
+    int64_t offset = 0;
+    for (const placed_item *p = placed; p < placed + n; p++) {
+        if (it->first > p->last || p->first > it->last) continue;
+        if (p->offset >= offset + size) break;
+        if (p->end > offset) offset = p->end;
+    }
+    return offset;
 }
 
 /* Inserts items in the given order, in which fixed ones come first, each other at the lowest free
  * offset; `placed` stays sorted by offset. */
-static int64_t place_in_order(ordered *order, int n) {
-    pack_item **placed = xmalloc(sizeof *placed * (size_t)(n ? n : 1));
+static int64_t place_in_order(ordered *order, int n, placed_item *placed) {
     int64_t total = 0;
     for (int i = 0; i < n; i++) {
         pack_item *it = order[i].item;
-        int64_t size = pack_rounded(it->bytes), offset = it->fixed ? it->offset : 0;
-        for (int j = 0; j < i && !it->fixed; j++) {
-            if (!lives_with(it, placed[j])) continue;
-            if (placed[j]->offset >= offset + size) break;
-            int64_t end = placed[j]->offset + pack_rounded(placed[j]->bytes);
-            if (end > offset) offset = end;
-        }
-        it->offset = offset;
-        if (offset + size > total) total = offset + size;
+        int64_t size = pack_rounded(it->bytes);
+        if (!it->fixed) it->offset = lowest_free(it, size, placed, i);
+        if (it->offset + size > total) total = it->offset + size;
         int at = i;
-        for (; at > 0 && placed[at - 1]->offset > offset; at--) placed[at] = placed[at - 1];
-        placed[at] = it;
+        for (; at > 0 && placed[at - 1].offset > it->offset; at--) placed[at] = placed[at - 1];
+        placed[at] = (placed_item){it->offset, it->offset + size, it->first, it->last};
     }
-    free(placed);
     return total;
 }
 
@@ -101,6 +106,7 @@ int64_t pack_items(pack_item *items, int n) {
     static int (*const orders[])(const void *, const void *) = {by_size, by_birth, by_death,
                                                                 by_end};
     ordered *order = xmalloc(sizeof *order * (size_t)(n ? n : 1));
+    placed_item *placed = xmalloc(sizeof *placed * (size_t)(n ? n : 1));
     packing best = {INT64_MAX, xmalloc(sizeof *best.offsets * (size_t)(n ? n : 1))};
     int64_t live = pack_live_peak(items, n), enough = live + live / NEAR;
     int fixed = 0, at = 0;
@@ -111,13 +117,14 @@ int64_t pack_items(pack_item *items, int n) {
     for (int k = n < GREEDY_LIMIT ? 0 : 1; k < ARRAY_LEN(orders) && best.total > live; k++) {
         qsort(order + fixed, (size_t)at, sizeof *order, orders[k]);
         for (int i = 0; i == 0 || (i < PROMOTIONS && best.total > enough); i++) {
-            int64_t total = place_in_order(order, n);
+            int64_t total = place_in_order(order, n, placed);
             keep_if_better(&best, total, items, n);
             promote_topmost(order + fixed, at, total);
         }
     }
     for (int i = 0; i < n; i++) items[i].offset = best.offsets[i];
     free(best.offsets);
+    free(placed);
     free(order);
     return n ? best.total : 0;
 }

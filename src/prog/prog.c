@@ -207,6 +207,14 @@ prog_op prog_get_op(const prog *p, int i) {
     return o;
 }
 
+op_kind prog_op_kind(const prog *p, int i) {
+    return p->g->op[i].kind;
+}
+
+int prog_op_block(const prog *p, int i) {
+    return p->g->op[i].block;
+}
+
 /* ---- binding ---- */
 
 /* NULL: the space has no memory, or no op uses the value. */

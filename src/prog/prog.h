@@ -68,6 +68,9 @@ typedef struct prog_op {
 } prog_op;
 /* Op number i of stats.ops. */
 prog_op prog_get_op(const prog *p, int i);
+/* Of that op alone, for those who ask each op of many steps. */
+op_kind prog_op_kind(const prog *p, int i);
+int prog_op_block(const prog *p, int i);
 
 /* Parameters are gathered and reduced in units (param/units.h). Calls `visit` for every op, in
  * order, with each unit whose weights it reads (grad false) or whose gradients it writes (true). */

@@ -178,7 +178,7 @@ step_table step_build_pass(arena *a, const param_store *s, const prog *p) {
 static const char *name_ops(arena *a, const prog *p, int first, int end) {
     int low = -1, high = -1;
     for (int i = first; i < end; i++) {
-        int block = prog_get_op(p, i).block;
+        int block = prog_op_block(p, i);
         if (block < 0) continue;
         if (low < 0 || block < low) low = block;
         if (block > high) high = block;

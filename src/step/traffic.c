@@ -111,8 +111,10 @@ static void update(const step_caller *c) {
 }
 
 static void run_ops(const step_caller *c, const step_entry *e) {
+    const prog *p = step_prog_of(c->parts, e);
     for (int i = e->first; i < e->end; i++) {
-        prog_op op = prog_get_op(step_prog_of(c->parts, e), i);
+        if (!(op_classes[prog_op_kind(p, i)].flags & OPF_COMMUNICATES)) continue;
+        prog_op op = prog_get_op(p, i);
         for (int call = 0;; call++) {
             bool forward = op.entry == ENTRY_FWD;
             op_collective k = op_collective_of(op.kind, forward, op.attr, op.in, call);

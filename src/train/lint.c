@@ -186,6 +186,32 @@ static bool is_fleeting(const char *path) {
            ((unsigned)fs.f_type == TMPFS || (unsigned)fs.f_type == (unsigned)RAMFS);
 }
 
+/* The end of the word at s, which may have quoted parts. */
+static const char *word_end(const char *s) {
+    char quote = '\0';
+    for (; *s && (quote || !strchr(" \t\n;&|()", *s)); s++)
+        if (quote ? *s == quote : *s == '\'' || *s == '"') quote = quote ? '\0' : *s;
+    return s;
+}
+
+/* Whether a shell command runs rm: as the first word of a command, or behind a word that runs another. */
+static bool removes_files(const char *s) {
+    static const char *const runners[] = {"sudo", "env", "exec",  "xargs", "then", "do",
+                                          "else", "if",  "-exec", "!",     "{"};
+    bool runs = true;
+    while (*s) {
+        const char *end = word_end(s);
+        size_t n = (size_t)(end - s);
+        if (runs && n == 2 && strncmp(s, "rm", 2) == 0) return true;
+        if (n > 0) runs = false;
+        for (int i = 0; i < ARRAY_LEN(runners); i++)
+            runs |= n == strlen(runners[i]) && strncmp(s, runners[i], n) == 0;
+        s = end;
+        for (; *s && strchr(" \t\n;&|()", *s); s++) runs |= *s != ' ' && *s != '\t';
+    }
+    return false;
+}
+
 static void warn_of_paths(const lint_run *k, const present *at, const char *folder) {
     const char *source = k->c->source, *up = k->c->checkpoint.upload;
     char *own = realpath(folder, NULL), *other = source ? realpath(source, NULL) : NULL;
@@ -200,8 +226,7 @@ static void warn_of_paths(const lint_run *k, const present *at, const char *fold
         log_warn("--fresh removes %s with its %" PRId64 " checkpoints, up to step %" PRId64
                  ": run=NEW keeps them",
                  k->c->run, at->checkpoints, at->step);
-    if (up && (strncmp(up, "rm ", 3) == 0 || strstr(up, " rm ") || strstr(up, ";rm ") ||
-               strstr(up, "&rm ")))
+    if (up && removes_files(up))
         log_warn(
             "checkpoint.upload (%s) removes files after every save: checkpoint.keep does that for "
             "checkpoints",

@@ -597,6 +597,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .context = (context_kind)u->c->parallel.cp_kind,
                        .expert_load = u->c->parallel.ep_load,
                        .narrow_sums = u->c->parallel.reduce_dtype == CONFIG_REDUCE_BF16,
+                       .cut = u->cut,
                        .sharing = peers_sharding(&u->peers, u->c)};
 }
 

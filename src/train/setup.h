@@ -42,6 +42,8 @@ typedef struct setup {
     model_config *models; /* one a stage: rotary bases differ */
     lora lora;            /* what a run of adapters has beside */
     plan *plan;
+    const int *
+        cut; /* where stages begin, once one has been planned: the same for all (plan_spec); NULL: not known */
     const optim_class *optim;
     struct offload *offload; /* what lies in a file; NULL: nothing */
     const objective *objective;

@@ -284,16 +284,19 @@ static uint64_t sequences_if_there(session *s) {
     return stage_data_count(&s->data, s->setup.c, &n, NULL) == ST_OK ? n : 0;
 }
 
-/* Plans rank `rank`, in the first copy of the weights or in another. *out keeps the plan that needs
- * most memory so far. */
-static status plan_rank(setup *u, int rank, bool first_copy, plan **out, int64_t *peak, err *e) {
+/* Plans rank `rank`, in the first copy of the weights; ranks of other copies need the same without a snapshot. *out keeps
+ * the plan that needs most memory so far. */
+static status plan_rank(setup *u, int rank, plan **out, int64_t *first, int64_t *other, err *e) {
     err why = {0};
     mesh_place(&u->peers.m, &u->peers.m.shape, rank);
-    u->peers.first_copy = first_copy;
+    u->peers.first_copy = true;
     status st = setup_make_plan(u, &why);
     plan *p = u->plan;
     u->plan = NULL;
-    if (p) *peak = p->peak_bytes;
+    if (p) *first = p->peak_bytes;
+    if (p) *other = p->arena_bytes;
+    if (p && !u->cut && p->spec.cut)
+        u->cut = arena_memdup(u->a, p->spec.cut, sizeof *u->cut * (size_t)(p->spec.chunks + 1));
     if (p && *out && p->peak_bytes <= (*out)->peak_bytes) {
         plan_free(p);
         return ST_OK;
@@ -319,12 +322,12 @@ static status plan_ranks(setup *u, plan **out, err *e) {
     int copy = peers_copy_ranks(&u->peers, u->c);
     plan_class *needs = ARENA_ARRAY(u->a, plan_class, 2 * kinds);
     status st = ST_OK;
-    for (int i = 0; i < 2 * kinds; i++) {
-        bool first = i < kinds;
-        needs[i].ranks = (first ? copy : all - copy) / kinds;
-        if (needs[i].ranks == 0) continue;
-        int rank = i % kinds / tp * stride + i % tp;
-        status of_this = plan_rank(u, rank, first, out, &needs[i].peak_bytes, e);
+    for (int i = 0; i < kinds; i++) {
+        plan_class *other = &needs[kinds + i];
+        needs[i].ranks = copy / kinds;
+        other->ranks = (all - copy) / kinds;
+        int rank = i / tp * stride + i % tp;
+        status of_this = plan_rank(u, rank, out, &needs[i].peak_bytes, &other->peak_bytes, e);
         if (of_this != ST_OK) st = of_this;
         if (!*out) return st;
     }

@@ -59,6 +59,12 @@ has err "--fresh removes run with its"
 lacks err "trains"
 [ -d run/checkpoints ] || fail "a dry run removed something"
 said 0 "removes files after every save" 'checkpoint.upload=true && rm -rf /nowhere/*'
+said 0 "removes files after every save" 'checkpoint.upload=true | xargs rm -f'
+said 0 "removes files after every save" 'checkpoint.upload=(rm -f /nowhere/x)'
+for up in 'cp -r {} "/mnt/the rm disk/"' 'cp -r {} /mnt/rm /mnt/copies' 'echo rm; true'; do
+    expect 0 train c.yaml --dry-run "checkpoint.upload=$up"
+    lacks err "removes files after every save"
+done
 
 # A folder that is emptied, seen from a config that lies elsewhere; without a place elsewhere it is skipped.
 elsewhere=$(mktemp -d "$root/build/lint.XXXXXX" 2>/dev/null)

@@ -39,6 +39,11 @@ expect 0 plan cost --hours 1000 --devices 8 --preemptions-per-day 4 --checkpoint
 near lost_share 0.141666667 1e-6
 near device_hours 1165.04854 1e-3
 near best_checkpoint_minutes 26.8328157 1e-4
+expect 0 plan cost --hours 1000 --devices 8 --preemptions-per-day 4 --checkpoint 1
+has out 'one each 27 minutes is best'
+expect 0 plan cost --hours 1000 --devices 8 --preemptions-per-day 4
+lacks out 'minutes is best'
+has out 'with --checkpoint (minutes for one) it says how often is best'
 expect 1 plan cost --hours 1000 --devices 8 --preemptions-per-day 48 --checkpoint-every 600
 grep -q 'never ends' err || fail "$(cat err)"
 

@@ -73,7 +73,26 @@ has out 'cp 4 (ring)'
 expect 0 plan search m.yaml --most 50
 ! grep 'cp [0-9]' out || fail "short sequences are shared"
 expect 2 plan search m.yaml parallel.ep=2
-has err "layouts with expert parallelism are not searched"
+has err "models without experts are not there with parallel.ep"
+# Experts are shared out, in powers of two; the config says so and plans as was said. What does not run in stages is not searched in them.
+moe='qwen3-30b-a3b cluster=h100-32 train.seq_len=4096 train.global_batch_size=128 train.precision=bf16 parallel.tp=1 train.micro_batch_size=1'
+expect 0 plan search $moe --write -o ep.yaml --json
+lacks out '"pp": 2'
+best=$(first step_ms) bytes=$(first peak_bytes) ep=$(first ep)
+calc "$ep > 1" || fail "no experts are shared out"
+expect 0 plan ep.yaml --json
+[ "$(first step_ms)" = "$best" ] || fail "the config takes $(first step_ms) ms, not $best"
+calc "abs(($(first peak_bytes) + $(first baseline_bytes)) / $bytes - 1) < 0.001" || fail "not $bytes"
+expect 0 plan search $moe train.recompute=full
+has out ", ep $ep, ZeRO"
+expect 0 plan search $moe parallel.ep=4
+! grep 'dp [0-9]' out | grep -v ', ep 4,' || fail "not kept"
+expect 2 plan search $moe parallel.ep=3
+has err '3 ranks cannot share out 128 experts'
+expect 2 plan search $moe parallel.pp=2
+has err 'the load of all layers together is not there with parallel.pp'
+expect 0 plan search $moe parallel.pp=2 parallel.ep=8 train.router.balance=sequence
+has out 'ep 8, pp 2'
 expect 2 plan search m.yaml parallel.cp=3
 has err '16 devices are not shared by 3 ranks'
 expect 2 plan search m.yaml parallel.cp=16 train.seq_len=2064

@@ -62,6 +62,21 @@ awk -F, 'NR > 1 { e = $12 / $11 - 1; if (e > 0.1 || e < -0.1) bad = 1 } NR == 4 
     fail "not within a tenth: $(cat said3.csv)"
 expect 2 plan validate slow.csv --as hopes
 expect 2 plan validate slow.csv --as athanor --calibration fit.yaml
+sed 's/torchtitan,H100/athanor,AMD EPYC 9754/; s/Korthikanti,A100/athanor,AMD EPYC 9754/' others.csv >cpu.csv
+expect 2 plan validate cpu.csv
+has err "nothing is known of 'AMD EPYC 9754'"
+has err 'cluster=local or local-N'
+# Words and names as tables write them; a model without sizes by its preset; rows that tell the time of a step.
+{ echo 'source,gpu,model,layers,hidden,heads,ffn,vocab,experts,experts_per_token,seq,gpus,tp,pp,vpp,ep,zero,recompute,precision,mbs,gbs_seqs,tok_s_gpu,tok_s,iter_time_s'
+    echo 'FSDP,h100_80gb,LLAMA3_8B,,,,,,,,8192,8,,,n/a,,FULL_SHARD,True,amp_bf16,2,16,5000,,'
+    echo 'FSDP,h100_80gb,Llama 3 8B,,,,,,,,8192,8,,,,,ZeRO-3,full,BF16,2,16,,"40,000",'
+    echo 'FSDP,h100_80gb,llama-3-8b,,,,,,,,8192,8,,,,,FSDP,full,"bf16, fp32 grad acc",2,16,,,3.2768'
+    echo 'Megatron,A100,,32,4096,32,14336,32000,8,2,4096,64,1,4,,8,1,none,bf16,1,256,2000,,'
+    echo 'Megatron,A100,,32,4096,32,14336,32000,8,2,4096,64,1,4,,3,1,none,bf16,1,256,2000,,'; } >words.csv
+expect 0 plan validate words.csv --rows said4.csv --json
+grep -q '"rows": 5, "used": 4,' out || fail "$(cat out)"
+awk -F, 'NR > 1 && NR < 5 { if ($12 != a && a) bad = 1; a = $12 } NR == 3 || NR == 4 { if ($11 != 5000) bad = 1 } END { exit bad }' said4.csv ||
+    fail "the same row is said otherwise: $(cat said4.csv)"
 echo 'a,b' >none.csv
 expect 3 plan validate none.csv
 grep -q tok_s_gpu err || fail "$(cat err)"

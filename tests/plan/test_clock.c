@@ -427,7 +427,7 @@ static void test_sketch(void **state) {
         c.node = (cluster_link){k / 12 % 2 ? 2e9 / (cp > 1 ? 20 : 1) : 1e12, 1e-6, 1};
         c.contention = 0.2;
         arena *a = arena_new("test");
-        sketch_key key = {1, 4, RECOMPUTE_NONE, cp, kind};
+        sketch_key key = {1, 4, RECOMPUTE_NONE, cp, kind, 1};
         sketch s = sketch_of(a, &c, key);
         sketch_layout l = {.key = key,
                            .dp = 8 / cp,
@@ -450,18 +450,81 @@ static void test_sketch(void **state) {
     }
 }
 
+/* A mixture of experts in some layers. */
+static plan_spec spec_of_experts(arena *a) {
+    static const int64_t has[] = {0, 0, 1, 1, 0, 1, 1, 1};
+    plan_spec s = spec_of(a);
+    s.model.num_hidden_layers = ARRAY_LEN(has);
+    s.model.num_experts = 8;
+    s.model.num_experts_per_tok = 2;
+    s.model.moe_intermediate_size = 256;
+    s.model.expert_layers = 1;
+    s.model.expert_layers_of = has;
+    s.expert_load = 0.5;
+    s.chunks = 1;
+    return s;
+}
+
+/* The same of experts that ranks share out; layers of one kind are recorded once. */
+static void test_sketch_of_experts(void **state) {
+    (void)state;
+    for (int k = 0; k < 12; k++) {
+        int zero = k % 4, ep = 1 << k / 4;
+        cluster c = plain(8, 1);
+        arena *a = arena_new("test");
+        dev *d = meta_device();
+        mesh ranks;
+        plan *p;
+        err e = {0};
+        sketch s;
+        sketch_result r;
+        plan_spec spec = spec_of_experts(a);
+        sketch_key key = {1, 4, RECOMPUTE_NONE, 1, CONTEXT_ALLGATHER, ep};
+        sketch_layout l = {.key = key,
+                           .dp = 8,
+                           .pp = 1,
+                           .chunks_of_stage = 1,
+                           .zero = zero,
+                           .micro_batches = 2,
+                           .schedule = SCHEDULE_1F1B};
+        c.node = (cluster_link){1e10, 1e-6, 1};
+        if (sketch_new(&s, a, d, &spec, key, &c, &e) != ST_OK) fail_msg("%s", e.message);
+        if (sketch_time(&s, &l, &c, &runtime_athanor, &r, &e) != ST_OK) fail_msg("%s", e.message);
+        mesh_place(&ranks,
+                   &(mesh_shape){.dp = 8, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = 1, .ep = ep},
+                   0);
+        spec.ranks = &ranks;
+        spec.micro_batches = 2;
+        spec.sharing = (param_sharding){.shards = 8, .zero = zero, .bucket_elems = 1 << 18};
+        if (plan_new(&p, d, &spec, &e) != ST_OK) fail_msg("%s", e.message);
+        clock_time t = clock_step(p, &c);
+        if (fabs(r.time.step_s / t.step_s - 1) > 0.1)
+            fail_msg("zero %d, ep %d: a sketch of %g s, a step of %g s", zero, ep, r.time.step_s,
+                     t.step_s);
+        double bytes = (double)p->peak_bytes;
+        if (fabs(r.memory_bytes / bytes - 1) > 0.15)
+            fail_msg("zero %d, ep %d: a sketch of %g bytes, a plan of %g", zero, ep, r.memory_bytes,
+                     bytes);
+        assert_near(r.time.model_flops, t.model_flops);
+        assert_int_equal(s.layers, 8);
+        plan_free(p);
+        dev_close(d);
+        arena_free(a);
+    }
+}
+
 /* Of equal stages the bubble is (p - 1) / (v m) of the work: the published table for p = 8. */
 static void test_bubble(void **state) {
     (void)state;
     arena *a = arena_new("test");
     cluster c = plain(8, 1);
     c.node = (cluster_link){1e30, 0, 1};
-    sketch s = sketch_of(a, &c, (sketch_key){1, 4, RECOMPUTE_NONE, 1, 0});
+    sketch s = sketch_of(a, &c, (sketch_key){1, 4, RECOMPUTE_NONE, 1, 0, 1});
     for (int i = 1; i < s.layers; i++) s.layer[i] = s.layer[1];
     s.layer[0] = s.layer[1];
     for (int v = 1; v <= 4; v *= 2)
         for (int m = 8; m <= 2048; m *= 2) {
-            sketch_layout l = {.key = {1, 4, RECOMPUTE_NONE, 1, 0},
+            sketch_layout l = {.key = {1, 4, RECOMPUTE_NONE, 1, 0, 1},
                                .dp = 1,
                                .pp = 8 / v,
                                .chunks_of_stage = v,
@@ -508,14 +571,22 @@ static void test_search(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),         cmocka_unit_test(test_files),
-        cmocka_unit_test(test_wrong_files),   cmocka_unit_test(test_collectives),
-        cmocka_unit_test(test_groups),        cmocka_unit_test(test_peak),
-        cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_stages),        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_sketch),        cmocka_unit_test(test_bubble),
-        cmocka_unit_test(test_search),        cmocka_unit_test(test_context),
-        cmocka_unit_test(test_experts),       cmocka_unit_test(test_all_to_all_measured)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),
+                                       cmocka_unit_test(test_files),
+                                       cmocka_unit_test(test_wrong_files),
+                                       cmocka_unit_test(test_collectives),
+                                       cmocka_unit_test(test_groups),
+                                       cmocka_unit_test(test_peak),
+                                       cmocka_unit_test(test_micro_batches),
+                                       cmocka_unit_test(test_overlap),
+                                       cmocka_unit_test(test_stages),
+                                       cmocka_unit_test(test_messages),
+                                       cmocka_unit_test(test_sketch_of_experts),
+                                       cmocka_unit_test(test_sketch),
+                                       cmocka_unit_test(test_bubble),
+                                       cmocka_unit_test(test_search),
+                                       cmocka_unit_test(test_context),
+                                       cmocka_unit_test(test_experts),
+                                       cmocka_unit_test(test_all_to_all_measured)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -250,6 +250,8 @@ function drawBest(found, taken) {
     const name = [
       `dp ${l.dp}`,
       l.tp > 1 && `tp ${l.tp}`,
+      l.cp > 1 && `cp ${l.cp} ${l.cp_kind}`,
+      l.ep > 1 && `ep ${l.ep}`,
       l.pp > 1 && `pp ${l.pp} ${l.pp_schedule}`,
       l.zero && `ZeRO-${l.zero}`,
       `micro-batch ${l.micro_batch}`,

@@ -21,6 +21,16 @@ const FIELDS = [
   {id: 'batch', label: 'Sequences of a step', in: 'batch', key: 'train.global_batch_size', first: '512'},
   {id: 'micro', label: 'of a micro-batch', in: 'batch', key: 'train.micro_batch_size', first: '1'},
   {id: 'tp', label: 'Tensor parallel', in: 'layout', key: 'parallel.tp', first: '1'},
+  {id: 'cp', label: 'Context parallel', in: 'layout', key: 'parallel.cp', first: ''},
+  {
+    id: 'cp-kind',
+    label: 'Tokens are shared by',
+    in: 'layout',
+    key: 'parallel.cp_kind',
+    options: words('allgather', 'ring', 'ulysses'),
+    first: '',
+  },
+  {id: 'ep', label: 'Expert parallel', in: 'layout', key: 'parallel.ep', first: ''},
   {id: 'pp', label: 'Pipeline stages', in: 'layout', key: 'parallel.pp', first: '1'},
   {id: 'zero', label: 'ZeRO', in: 'layout', key: 'parallel.zero', options: words(0, 1, 2, 3), first: '1'},
   {
@@ -126,6 +136,9 @@ function takeLayout(l) {
   const values = {
     micro: l.micro_batch,
     tp: l.tp,
+    cp: l.cp > 1 ? l.cp : '',
+    'cp-kind': l.cp > 1 ? l.cp_kind : '',
+    ep: l.ep > 1 ? l.ep : '',
     pp: l.pp,
     zero: l.zero,
     recompute: l.recompute,

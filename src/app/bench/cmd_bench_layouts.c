@@ -26,17 +26,18 @@
 #include "run/config/config_device.h"
 #include "train/train.h"
 
-enum { MOST_VALUES = 16, AXES = 7, MOST_KEYS = AXES + 2, GRACE_S = 10 };
+enum { MOST_VALUES = 16, AXES = 8, MOST_KEYS = AXES + 2, GRACE_S = 10 };
 
 /* Where neither the option nor the config says which values, `usual` are tried. */
 typedef struct axis {
     const char *option, *key, *usual;
 } axis;
 /* The first ones are numbers of ranks. */
-enum { AXIS_TP, AXIS_CP, AXIS_PP, AXIS_SCHEDULE, AXIS_ZERO, AXIS_RECOMPUTE, AXIS_MBS };
+enum { AXIS_TP, AXIS_CP, AXIS_EP, AXIS_PP, AXIS_SCHEDULE, AXIS_ZERO, AXIS_RECOMPUTE, AXIS_MBS };
 static const axis axes[AXES] = {
     [AXIS_TP] = {"tp", "parallel.tp", "1,2,4,8"},
     [AXIS_CP] = {"cp", "parallel.cp", "1"},
+    [AXIS_EP] = {"ep", "parallel.ep", "1"},
     [AXIS_PP] = {"pp", "parallel.pp", "1,2,4,8"},
     [AXIS_SCHEDULE] = {"schedule", "parallel.pp_schedule", "1f1b"},
     [AXIS_ZERO] = {"zero", "parallel.zero", "0,1,2,3"},
@@ -190,6 +191,7 @@ static bool shape_case(const sweep *s, layout_case *k, int ranks, const char *co
     k->l.key.tp = atoi(word[AXIS_TP]);
     k->l.pp = atoi(word[AXIS_PP]);
     k->l.key.cp = atoi(word[AXIS_CP]);
+    k->l.key.ep = atoi(word[AXIS_EP]);
     int64_t each = (int64_t)k->l.key.tp * k->l.pp * k->l.key.cp;
     if (ranks % each) return false;
     k->l.dp = (int)(ranks / each);
@@ -548,6 +550,7 @@ static const cli_option options[] = {
     {"ranks", "N,N", "numbers of ranks (1, 2, 4, ... up to the cores of this machine)"},
     {"tp", "N,N", "tensor-parallel ranks (1,2,4,8)"},
     {"cp", "N,N", "context-parallel ranks (1)"},
+    {"ep", "N,N", "ranks that share out experts (1)"},
     {"pp", "N,N", "stages of a pipeline (1,2,4,8)"},
     {"schedule", "S,S", "schedules of pipelines (1f1b)"},
     {"zero", "N,N", "ZeRO (0,1,2,3)"},

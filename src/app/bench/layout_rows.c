@@ -68,9 +68,10 @@ static void put_text(strbuf *out, const char *s) {
 static void put_layout(strbuf *out, const layout_case *k) {
     static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)};
     const sketch_layout *l = &k->l;
-    strbuf_printf(out, "%d,%d,%d,%d,%d,%d,1,%d,%s,%s,%d,%lld,", k->ranks, l->key.tp, l->pp,
-                  l->chunks_of_stage, l->key.cp, l->dp, l->zero, policies[l->key.recompute],
-                  k->precision, l->key.micro_batch, (long long)k->batch);
+    strbuf_printf(out, "%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%d,%lld,", k->ranks, l->key.tp, l->pp,
+                  l->chunks_of_stage, l->key.cp, l->dp, l->key.ep, l->zero,
+                  policies[l->key.recompute], k->precision, l->key.micro_batch,
+                  (long long)k->batch);
 }
 
 static void put_measured(strbuf *out, const layout_case *k, const layout_outcome *o) {

@@ -172,6 +172,17 @@ static void print_laws(const laws_run *r) {
     strbuf_free(&text);
 }
 
+/* How often to save is best is known where a checkpoint takes time. */
+static void print_lost(const cost_wish *w, const cost_sum *s) {
+    if (w->preemptions_per_hour <= 0) return;
+    printf("  %-22s %12.1f %% of that are lost to preemptions and checkpoints; ", "",
+           100 * (1 - s->ideal_s / s->run_s));
+    if (s->best_checkpoint_s > 0)
+        printf("one each %.0f minutes is best\n", s->best_checkpoint_s / 60);
+    else
+        printf("with --checkpoint (minutes for one) it says how often is best\n");
+}
+
 static void print_sum(const cost_wish *w, const cost_sum *s, const laws_run *laws) {
     if (s->flops > 0)
         printf("%.3g FLOPs (6 N D: %.3g parameters, %.3g tokens, %.0f for each parameter)\n",
@@ -180,10 +191,7 @@ static void print_sum(const cost_wish *w, const cost_sum *s, const laws_run *law
     if (w->mfu > 0)
         printf("  %-22s %12.1f %% of %.4g TFLOP/s%s\n", "MFU", 100 * w->mfu, w->peak_flops / 1e12,
                w->step_s > 0 ? "" : ", assumed");
-    if (w->preemptions_per_hour > 0)
-        printf("  %-22s %12.1f %% of that are lost to preemptions and checkpoints; one each %.0f "
-               "minutes is best\n",
-               "", 100 * (1 - s->ideal_s / s->run_s), s->best_checkpoint_s / 60);
+    print_lost(w, s);
     printf("  %-22s %12.0f\n", "device-hours", s->device_hours);
     if (s->overhead_hours > 0)
         printf("  %-22s %12.0f, %.0f %% of the main run; %.0f in all\n", "beside it",

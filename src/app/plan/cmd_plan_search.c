@@ -16,8 +16,9 @@
 typedef struct finding {
     config *c;
     search_kept kept;
-    unsigned contexts; /* in which its tokens can be shared: a bit for each context_kind */
-    strbuf given;      /* "parallel.tp=2, ..." */
+    unsigned contexts;       /* in which its tokens can be shared: a bit for each context_kind */
+    bool pipelines, experts; /* whether stages can share it, and ranks its experts */
+    strbuf given;            /* "parallel.tp=2, ..." */
     cluster on;
     plan *p;
     dev *meta;
@@ -99,10 +100,6 @@ static status check_kept(const finding *f, bool exact, err *e) {
         config_error(c, e, "parallel.sp", "layouts with tp are searched with sp beside it only");
         return err_hint(e, "leave parallel.sp out, or set parallel.tp=1");
     }
-    if (c->parallel.ep > 1) {
-        config_error(c, e, "parallel.ep", "layouts with expert parallelism are not searched");
-        return err_hint(e, "athanor plan CONFIG plans one");
-    }
     if (c->parallel.dp_replicate > 1) {
         config_error(c, e, "parallel.dp_replicate",
                      "layouts with replicas of a ZeRO group are not searched");
@@ -128,6 +125,7 @@ static status read_kept(finding *f, bool exact, err *e) {
     k->tp = keep(f, "parallel.tp", c->parallel.tp, 0);
     k->cp = keep(f, "parallel.cp", c->parallel.cp, 0);
     k->context = keep_word(f, "parallel.cp_kind", c->parallel.cp_kind, kinds[c->parallel.cp_kind]);
+    k->ep = keep(f, "parallel.ep", c->parallel.ep, 0);
     k->pp = keep(f, "parallel.pp", c->parallel.pp, 0);
     k->dp = keep(f, "parallel.dp", c->parallel.dp, 0);
     k->zero = keep(f, "parallel.zero", c->parallel.zero, -1);
@@ -144,7 +142,7 @@ static status read_kept(finding *f, bool exact, err *e) {
 static status plan_base(finding *f, err *e) {
     config *c = f->c;
     c->parallel.dp = c->parallel.tp = c->parallel.pp = c->parallel.cp = c->parallel.dp_replicate =
-        1;
+        c->parallel.ep = 1;
     c->parallel.zero = 0;
     unsigned words = (unsigned)c->parallel.offload; /* kept; weights need the ZeRO of a layout */
     c->parallel.offload = CONFIG_OFFLOAD_NONE;
@@ -174,7 +172,8 @@ static status search(finding *f, const cli_args *args, err *e) {
                         .most = (int)most,
                         .kept = f->kept,
                         .contexts = f->contexts,
-                        .pipelines = !cli_has(args, "exact")};
+                        .experts = f->experts,
+                        .pipelines = f->pipelines};
     int64_t began = clock_now_ns();
     status st = search_layouts(&f->found, f->a, f->meta, &what, &f->on, e);
     f->seconds = clock_since_s(began);
@@ -192,12 +191,13 @@ static json_t *layout_json(const sketch_layout *l) {
     static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)}, *const kinds[] = {
                                                                                CONTEXT_KINDS(
                                                                                    LIST_WORD)};
-    return json_pack("{s:i,s:i,s:b,s:i,s:s,s:i,s:s,s:i,s:i,s:i,s:I,s:s,s:s}", "dp", l->dp, "tp",
+    return json_pack("{s:i,s:i,s:b,s:i,s:s,s:i,s:i,s:s,s:i,s:i,s:i,s:I,s:s,s:s}", "dp", l->dp, "tp",
                      l->key.tp, "sp", (int)(l->key.tp > 1), "cp", l->key.cp, "cp_kind",
-                     kinds[l->key.context], "pp", l->pp, "pp_schedule", schedule_name(l->schedule),
-                     "virtual", l->chunks_of_stage, "zero", l->zero, "micro_batch",
-                     l->key.micro_batch, "micro_batches", (json_int_t)l->micro_batches, "recompute",
-                     policies[l->key.recompute], "offload", offload_words[l->offload]);
+                     kinds[l->key.context], "ep", l->key.ep, "pp", l->pp, "pp_schedule",
+                     schedule_name(l->schedule), "virtual", l->chunks_of_stage, "zero", l->zero,
+                     "micro_batch", l->key.micro_batch, "micro_batches",
+                     (json_int_t)l->micro_batches, "recompute", policies[l->key.recompute],
+                     "offload", offload_words[l->offload]);
 }
 
 static void print_json(const finding *f) {
@@ -256,6 +256,7 @@ static void take_layout(config *c, const sketch_layout *l) {
     c->parallel.sp = l->key.tp > 1;
     c->parallel.cp = l->key.cp;
     if (l->key.cp > 1) c->parallel.cp_kind = (int)l->key.context;
+    c->parallel.ep = l->key.ep;
     c->parallel.pp = l->pp;
     c->parallel.pp_schedule = (int)l->schedule;
     c->parallel.virtual = l->chunks_of_stage;
@@ -294,6 +295,9 @@ static status run(finding *f, const cli_args *args, err *e) {
     TRY(read_kept(f, cli_has(args, "exact"), e));
     TRY(plan_base(f, e));
     TRY(contexts_find(f->c, &f->p->spec.model, f->kept.cp, f->kept.context, &f->contexts, e));
+    TRY(experts_find(f->c, &f->p->spec.model, f->kept.ep, f->kept.zero, &f->experts, e));
+    TRY(stages_find(f->c, &f->p->spec.model, f->kept.pp, &f->pipelines, e));
+    f->pipelines = f->pipelines && !cli_has(args, "exact");
     TRY(search(f, args, e));
     if (args->json)
         print_json(f);

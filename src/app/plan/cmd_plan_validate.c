@@ -89,6 +89,13 @@ static status write_rows(const cli_args *args, const measured_rows *r, err *e) {
 static status check_used(const cli_args *args, const measured_rows *r, err *e) {
     measured_score s = measured_judge(r);
     if (s.used > 0) return ST_OK;
+    if (*r->unknown) {
+        err_at(e, ST_USAGE, "cluster", "none of its %d rows can be used: nothing is known of '%s'",
+               s.rows, r->unknown);
+        return err_hint(
+            e, "say what they ran on: cluster=local or local-N (this machine with N ranks), "
+               "or the path of a cluster");
+    }
     err_at(e, ST_FORMAT, args->inputs[0], "none of its %d rows can be used", s.rows);
     return err_hint(e, "docs/planning.md says which columns and values rows need");
 }

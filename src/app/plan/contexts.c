@@ -30,3 +30,19 @@ status contexts_find(config *c, const model_config *mc, int cp, int context, uns
                  cp, (long)T);
     return err_hint(e, "train.seq_len must be a multiple of %d", 2 * cp);
 }
+
+status experts_find(config *c, const model_config *mc, int ep, int zero, bool *out, err *e) {
+    err why = {0};
+    *out = false;
+    if (ep == 1 || (ep == 0 && mc->num_experts < 2)) return ST_OK;
+    c->parallel.ep = ep ? ep : 1;
+    c->parallel.zero = zero >= 0 ? zero : 3; /* with each of them */
+    *out = setup_check_experts(c, mc, &why) == ST_OK;
+    return ep && !*out ? setup_check_experts(c, mc, e) : ST_OK;
+}
+
+status stages_find(const config *c, const model_config *mc, int pp, bool *out, err *e) {
+    err why = {0};
+    *out = pp != 1 && setup_check_stages(c, mc, &why) == ST_OK;
+    return pp > 1 && !*out ? setup_check_stages(c, mc, e) : ST_OK;
+}

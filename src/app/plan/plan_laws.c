@@ -22,11 +22,13 @@ bool plan_laws_run(const config *c, const plan *p, laws_run *out) {
     const param_store *whole = param_store_whole(p->store);
     bool begins = !json_object_get(c->model, "from") && c->train.objective == CONFIG_OBJECTIVE_LM;
     double params = (double)model_active_params(&p->spec.model, whole);
-    *out = (laws_run){.params = params,
-                      .body = params - (double)model_embedding_params(&p->spec.model, whole),
-                      .tokens = tokens_of(c),
-                      .batch = (double)c->train.global_batch_size * p->spec.T,
-                      .lr = c->optim.lr};
+    *out =
+        (laws_run){.params = params,
+                   .body = params - (double)model_embedding_params(&p->spec.model, whole),
+                   .stored = p->spec.model.num_experts ? (double)param_store_sizes(whole).elems : 0,
+                   .tokens = tokens_of(c),
+                   .batch = (double)c->train.global_batch_size * p->spec.T,
+                   .lr = c->optim.lr};
     return begins && p->spec.train_B && out->tokens > 0;
 }
 

@@ -17,7 +17,6 @@ typedef struct measured_row {
     int nodes, gpus, line;
     bool fp8;  /* products of 8 bits */
     bool fp32; /* else 16 bits */
-    bool names_schedule;
     /* No tokens are told: tok_per_s_gpu and predicted are the share of the time in which stages work. */
     bool only_bubble;
     int device;
@@ -42,9 +41,10 @@ typedef struct measured_rows {
     int n_sketches, cap_sketches;
     json_t *sketch_key; /* model and key -> number */
     json_t *cell_key;
-    double fill;     /* of the model that predicted them (runtime.fill) */
-    cluster c;       /* one node of the devices of the first row, and of most files */
-    cluster *device; /* [n_devices] of all rows */
+    char unknown[64]; /* the first device of which nothing is known; its rows are not used */
+    double fill;      /* of the model that predicted them (runtime.fill) */
+    cluster c;        /* one node of the devices of the first row, and of most files */
+    cluster *device;  /* [n_devices] of all rows */
     int n_devices;
 } measured_rows;
 

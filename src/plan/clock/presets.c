@@ -17,36 +17,38 @@ typedef struct preset {
     double node_gb_per_s, node_us, net_gb_per_s, net_us;
     double dollars, watts;
     double reserved_gib; /* 0: 2, of a driver; else what the system and other programs have */
+    double reached;      /* by the best products, as a multiple of what they reach on H100 */
 } preset;
 
 #define SHEET "NVIDIA data sheet; "
 static const preset presets[] = {
     {"h100", "NVIDIA H100 SXM 80GB", SHEET "NVLink 4, 400 Gb/s a GPU", 989.5, 494.7, 80, 3350, 8,
-     450, 2, 50, 12, 3.9, 1000, 0},
+     450, 2, 50, 12, 3.9, 1000, 0, 1},
     {"h200", "NVIDIA H200 SXM 141GB", SHEET "NVLink 4, 400 Gb/s a GPU", 989.5, 494.7, 141, 4800, 8,
-     450, 2, 50, 12, 5.4, 1000, 0},
+     450, 2, 50, 12, 5.4, 1000, 0, 1},
     {"a100", "NVIDIA A100 SXM 80GB", SHEET "NVLink 3, 200 Gb/s a GPU", 312, 156, 80, 2039, 8, 300,
-     2, 25, 12, 1.6, 650, 0},
+     2, 25, 12, 1.6, 650, 0, 1.083},
     {"a100-40g", "NVIDIA A100 SXM 40GB", SHEET "NVLink 3, 200 Gb/s a GPU", 312, 156, 40, 1555, 8,
-     300, 2, 25, 12, 1.2, 650, 0},
+     300, 2, 25, 12, 1.2, 650, 0, 1.083},
     {"b200", "NVIDIA B200 180GB", SHEET "NVLink 5, 400 Gb/s a GPU", 2250, 1125, 180, 8000, 8, 900,
-     2, 50, 12, 5, 1800, 0},
+     2, 50, 12, 5, 1800, 0, 0.966},
     {"l40s", "NVIDIA L40S 48GB", SHEET "PCIe 4 x16", 362, 183, 48, 864, 8, 24, 8, 3.1, 25, 1.0, 450,
-     0},
-    {"l4", "NVIDIA L4 24GB", SHEET "PCIe 4 x8", 121, 60, 24, 300, 4, 12, 8, 3.1, 25, 0.7, 120, 0},
+     0, 1},
+    {"l4", "NVIDIA L4 24GB", SHEET "PCIe 4 x8", 121, 60, 24, 300, 4, 12, 8, 3.1, 25, 0.7, 120, 0,
+     1},
     {"rtx4090", "NVIDIA RTX 4090 24GB", SHEET "PCIe 4 x16, no peer access", 165, 82.6, 24, 1008, 1,
-     12, 10, 1.25, 50, 0.4, 600, 0},
+     12, 10, 1.25, 50, 0.4, 600, 0, 1},
     {"laptop", "laptop, Apple M3 16GB", "Apple's sheet: 100 GB/s; its GPU about 3.5 TFLOP/s", 3.5,
-     3.5, 16, 100, 1, 12, 10, 0.1, 100, 0, 30, 6},
+     3.5, 16, 100, 1, 12, 10, 0.1, 100, 0, 30, 6, 1},
     {"phone", "phone, Snapdragon 8 Gen 3 12GB", "LPDDR5X-4800, 64 bits; its GPU about 5.5 TFLOP/s",
-     5.5, 2.8, 12, 76.8, 1, 12, 10, 0.1, 100, 0, 6, 6},
+     5.5, 2.8, 12, 76.8, 1, 12, 10, 0.1, 100, 0, 6, 6, 1},
 };
 
 static const char *const names[] = {"h100", "h200",    "a100",   "a100-40g", "b200", "l40s",
                                     "l4",   "rtx4090", "laptop", "phone",    NULL};
 
 /* What kernels of these devices reach, by the microseconds that a call would take at the limit. Products: 794.5 of 989.5
- * TFLOP/s is the best of large ones on H100 (ml-engineering's mamf-finder), 715 to 758 on shapes of a 70B model. Attention:
+ * TFLOP/s is the best of large ones on H100 (ml-engineering's mamf-finder; 271 of 312 on A100, 1745 of 2250 on B200), 715 to 758 on shapes of a 70B model. Attention:
  * FlashAttention 2 and 3 in bf16 with heads of 128 (Dao 2023; Shah et al. 2024). Elementwise: what copies reach of the
  * memory's rate. Small calls: each has a ramp of some microseconds. */
 static const cluster_rate gpu_rates[] = {
@@ -84,8 +86,12 @@ static void fill(cluster *c, const preset *p) {
     strcpy(c->name, p->name);
     strcpy(c->device_name, p->device);
     strcpy(c->source, p->source);
-    for (int i = 0; i < ARRAY_LEN(gpu_rates); i++)
-        CHECK(cluster_add_rate(c, &gpu_rates[i]), "too many rates");
+    for (int i = 0; i < ARRAY_LEN(gpu_rates); i++) {
+        cluster_rate r = gpu_rates[i];
+        bool products = strcmp(r.of, "matmul") == 0 || strcmp(r.of, "head") == 0;
+        for (int k = 0; products && k < r.share.n; k++) r.share.y[k] *= p->reached;
+        CHECK(cluster_add_rate(c, &r), "too many rates");
+    }
     cluster_index(c);
 }
 

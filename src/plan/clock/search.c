@@ -16,14 +16,21 @@ typedef struct searching {
     const search_spec *what;
     const cluster *c;
     int cap;
+    sketch_key *hopeless; /* [n_hopeless] of which no layout fits */
+    int n_hopeless, cap_hopeless;
     err last; /* why the last layout could not be cut so */
 } searching;
 
 /* ---- candidates ---- */
 
+/* s NULL: it is known not to fit. */
 static void note(searching *k, const sketch *s, const sketch_layout *l) {
     search_found f = {.layout = *l};
     k->out->tried++;
+    if (!s) {
+        k->out->too_large++;
+        return;
+    }
     if (sketch_time(s, l, k->c, &runtime_athanor, &f.result, &k->last) != ST_OK) {
         k->out->unfit++;
         return;
@@ -54,13 +61,16 @@ static bool divides(const searching *k, const sketch_key *key, int pp) {
     if (!free_or(kept->pp, pp) || devices % each) return false;
     if (pp > 1 ? !k->what->pipelines : needs_stages(kept)) return false;
     int dp = devices / each;
+    if (key->ep > 1 && dp * key->cp % key->ep) return false;
     return free_or(kept->dp, dp) && k->what->global_batch % ((int64_t)dp * key->micro_batch) == 0;
 }
 
 /* One schedule with so many chunks a stage, where layers and micro-batches suffice. */
 static void try_schedule(searching *k, const sketch *s, sketch_layout l, schedule_kind kind,
                          int chunks) {
-    if (l.pp * chunks > s->layers || !free_or(k->what->kept.chunks, chunks)) return;
+    if (l.pp * chunks > k->what->base.model.num_hidden_layers ||
+        !free_or(k->what->kept.chunks, chunks))
+        return;
     if (kind == SCHEDULE_INTERLEAVED && l.micro_batches % l.pp) return;
     l.schedule = kind;
     l.chunks_of_stage = chunks;
@@ -86,7 +96,7 @@ static void try_schedules(searching *k, const sketch *s, sketch_layout l) {
 /* ZeRO 2 and 3 move gradients or weights in every micro-batch: not beside a pipeline. */
 static void try_sketch(searching *k, const sketch *s, sketch_key key) {
     const search_kept *kept = &k->what->kept;
-    for (int pp = 1; pp <= MOST_PP && pp <= s->layers; pp++) {
+    for (int pp = 1; pp <= MOST_PP && pp <= k->what->base.model.num_hidden_layers; pp++) {
         if (!divides(k, &key, pp)) continue;
         int dp = cluster_devices(k->c) / (key.tp * key.cp * pp);
         int least = kept->zero > 0 ? kept->zero : 0;
@@ -114,22 +124,60 @@ static bool reaches(const searching *k, sketch_key key) {
     return false;
 }
 
-static void try_key(searching *k, sketch_key key) {
+/* A micro-batch that holds a smaller one several times needs more memory in every layout that it has, and has no others. */
+static bool is_hopeless(const searching *k, sketch_key key) {
+    for (int i = 0; i < k->n_hopeless; i++) {
+        const sketch_key *h = &k->hopeless[i];
+        if (h->tp == key.tp && h->cp == key.cp && h->context == key.context && h->ep == key.ep &&
+            h->recompute == key.recompute && key.micro_batch % h->micro_batch == 0)
+            return true;
+    }
+    return false;
+}
+
+static void try_new(searching *k, sketch_key key) {
     sketch s;
-    if (!reaches(k, key)) return;
+    search_result *r = k->out;
     arena *a = arena_new("layers");
-    if (sketch_new(&s, a, k->meta, &k->what->base, key, k->c, &k->last) == ST_OK)
+    if (sketch_new(&s, a, k->meta, &k->what->base, key, k->c, &k->last) == ST_OK) {
+        int others = r->tried - r->too_large;
         try_sketch(k, &s, key);
-    else
-        k->out->unfit++;
+        if (r->tried - r->too_large == others) {
+            k->hopeless =
+                arena_grow(k->a, k->hopeless, k->n_hopeless, &k->cap_hopeless, sizeof key);
+            k->hopeless[k->n_hopeless++] = key;
+        }
+    } else {
+        r->unfit++;
+    }
     arena_free(a);
+}
+
+static void try_key(searching *k, sketch_key key) {
+    if (!reaches(k, key)) return;
+    if (is_hopeless(k, key))
+        try_sketch(k, NULL, key);
+    else
+        try_new(k, key);
+}
+
+/* Experts on one rank, and shared out in powers of two, or as it was given. */
+static void try_experts(searching *k, sketch_key key) {
+    int kept = k->what->kept.ep, E = k->what->experts ? (int)k->what->base.model.num_experts : 1;
+    if (kept > 1) {
+        key.ep = kept;
+        try_key(k, key);
+        return;
+    }
+    for (key.ep = 1; key.ep == 1 || (!kept && E % key.ep == 0 && key.ep <= E); key.ep *= 2)
+        try_key(k, key);
 }
 
 static void try_policies(searching *k, sketch_key key) {
     int kept = k->what->kept.recompute;
     for (int r = RECOMPUTE_NONE; r <= RECOMPUTE_FULL; r++) {
         key.recompute = (recompute_policy)r;
-        if (kept < 0 || kept == r) try_key(k, key);
+        if (kept < 0 || kept == r) try_experts(k, key);
     }
 }
 
@@ -139,13 +187,13 @@ static void try_context(searching *k, int tp, int micro_batch, int cp) {
     if (k->what->base.T % (2 * cp)) return;
     for (int i = CONTEXT_ALLGATHER; i <= CONTEXT_ULYSSES; i++)
         if (kept < 0 ? k->what->contexts >> i & 1u : kept == i)
-            try_policies(k, (sketch_key){tp, micro_batch, RECOMPUTE_NONE, cp, (context_kind)i});
+            try_policies(k, (sketch_key){tp, micro_batch, RECOMPUTE_NONE, cp, (context_kind)i, 1});
 }
 
 static void try_contexts(searching *k, int tp, int micro_batch) {
     const search_kept *kept = &k->what->kept;
     if (kept->cp <= 1)
-        try_policies(k, (sketch_key){tp, micro_batch, RECOMPUTE_NONE, 1, CONTEXT_ALLGATHER});
+        try_policies(k, (sketch_key){tp, micro_batch, RECOMPUTE_NONE, 1, CONTEXT_ALLGATHER, 1});
     if (kept->cp > 1) try_context(k, tp, micro_batch, kept->cp);
     if (kept->cp || (micro_batch > 1 && !kept->micro_batch)) return;
     for (int cp = 2; k->what->base.T / cp >= LEAST_TOKENS; cp *= 2)
@@ -181,8 +229,12 @@ static bool verify(searching *k, search_found *f) {
     plan *p;
     plan_spec s = k->what->base;
     mesh_place(&ranks,
-               &(mesh_shape){
-                   .dp = l->dp, .dp_replicate = 1, .tp = l->key.tp, .cp = l->key.cp, .pp = l->pp},
+               &(mesh_shape){.dp = l->dp,
+                             .dp_replicate = 1,
+                             .tp = l->key.tp,
+                             .cp = l->key.cp,
+                             .pp = l->pp,
+                             .ep = l->key.ep},
                0);
     s.train_B = l->key.micro_batch;
     if (s.valid_B) s.valid_B = l->key.micro_batch;
@@ -283,6 +335,7 @@ void search_name(const sketch_layout *l, strbuf *out) {
     strbuf_printf(out, "dp %d", l->dp);
     if (l->key.tp > 1) strbuf_printf(out, ", tp %d with sp", l->key.tp);
     if (l->key.cp > 1) strbuf_printf(out, ", cp %d (%s)", l->key.cp, context_names[l->key.context]);
+    if (l->key.ep > 1) strbuf_printf(out, ", ep %d", l->key.ep);
     if (l->pp > 1) strbuf_printf(out, ", pp %d (%s", l->pp, schedule_name(l->schedule));
     if (l->pp > 1 && l->chunks_of_stage > 1) strbuf_printf(out, ", %d chunks", l->chunks_of_stage);
     if (l->pp > 1) strbuf_puts(out, ")");

@@ -1,7 +1,7 @@
 /* The best layouts of a model on a cluster, by the three steps of the Ultra-Scale Playbook: what fits into the memory of a
  * device; of that, what reaches the global batch; of that, what is fastest.
  *
- * Every combination of tp (within a node, unless it was given), cp, pp, ZeRO, micro-batch, recompute and schedule is a sketch (sketch.h).
+ * Every combination of tp (within a node, unless it was given), cp, ep, pp, ZeRO, micro-batch, recompute and schedule is a sketch (sketch.h).
  * Sequences are cut where each rank has 4,096 tokens or more, and is alone in its micro-batch: shorter ones fit, or are
  * shared by tp; a cp that is given stays. The fastest that this program can run are then planned and clocked as they would run, so that memory is exact for them. */
 #ifndef PLAN_SEARCH_H
@@ -13,7 +13,7 @@
 typedef struct search_kept {
     int tp, pp, dp, micro_batch, chunks; /* chunks: of a stage */
     int recompute, zero, schedule;
-    int cp, context;
+    int cp, context, ep;
 } search_kept;
 static const search_kept search_all = {.recompute = -1, .zero = -1, .schedule = -1, .context = -1};
 
@@ -23,6 +23,7 @@ typedef struct search_spec {
     int most;             /* how many layouts are wanted */
     bool pipelines;       /* also those that need a pipeline */
     unsigned contexts;    /* with which tokens can be shared: a bit for each context_kind */
+    bool experts;         /* ranks can share out the model's experts */
     search_kept kept;
 } search_spec;
 

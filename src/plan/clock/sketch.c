@@ -38,16 +38,56 @@ static void add_ops(sketch_layer *to, const prog *p, const mesh *ranks, const cl
     }
 }
 
-static void add_params(sketch *s, const plan *p) {
-    int last = s->layers - 1;
+static void add_params(sketch_layer *layer, int n_layers, const plan *p) {
+    int last = n_layers - 1;
     int64_t repeat = p->spec.model.block_repeat;
     bool tied = model_head_is_table(&p->spec.model);
     for (int i = 0; i < param_count(p->store); i++) {
         const param *q = param_at(p->store, i);
         double n = (double)param_elems(q);
         int at = q->layer >= 0 ? (int)(q->layer / repeat) : q->table ? 0 : last;
-        s->layer[at < last ? at : last].elems += n;
-        if (q->layer < 0 && q->table && tied) s->layer[last].tied_elems += n;
+        at = at < last ? at : last;
+        layer[at].elems += n;
+        if (q->of_expert) layer[at].experts += n;
+        if (q->layer < 0 && q->table && tied) layer[last].tied_elems += n;
+    }
+}
+
+/* The first layer and the last, which have what is outside of the layers, and of those between one of each kind: kind[l] is
+ * where layer l is among them. */
+static model_config pick_layers(arena *a, const model_config *mc, int *kind) {
+    int n = (int)mc->num_hidden_layers, picked = 0, *layers = ARENA_ARRAY(a, int, n);
+    for (int l = 0; l < n; l++) {
+        kind[l] = picked;
+        for (int k = 1; l < n - 1 && k < picked && kind[l] == picked; k++)
+            if (model_layers_alike(mc, layers[k], l)) kind[l] = k;
+        if (kind[l] == picked) layers[picked++] = l;
+    }
+    return model_config_pick(a, mc, layers, picked);
+}
+
+/* Of the layers that were recorded. */
+static sketch_layer *layers_of_plan(arena *a, const plan *p, const mesh *ranks, const cluster *c) {
+    int n = (int)p->spec.model.num_hidden_layers;
+    sketch_layer *layer = ARENA_ARRAY(a, sketch_layer, n);
+    for (int i = 0; i < n; i++) {
+        const prog *g = plan_prog(p, USE_TRAIN, i);
+        const prog_stats *st = prog_get_stats(g);
+        add_ops(&layer[i], g, ranks, c);
+        layer[i].saved_bytes = (double)st->saved_bytes;
+        layer[i].scratch_bytes = (double)(st->frame_bytes - st->saved_bytes);
+        layer[i].model_flops = st->flops_forward + st->flops_backward;
+        layer[i].hardware_flops = layer[i].model_flops + st->flops_recompute;
+    }
+    add_params(layer, n, p);
+    return layer;
+}
+
+static void repeat_layers(sketch *out, const sketch_layer *layer, const int *kind) {
+    for (int l = 0; l < out->layers; l++) {
+        out->layer[l] = layer[kind[l]];
+        out->model_flops += out->layer[l].model_flops;
+        out->hardware_flops += out->layer[l].hardware_flops;
     }
 }
 
@@ -57,9 +97,14 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     plan *p;
     *out = (sketch){.layers = (int)base->model.num_hidden_layers, .spec = *base};
     plan_spec *s = &out->spec;
+    int *kind = ARENA_ARRAY(a, int, out->layers);
+    int dp = key.ep > 1 ? key.ep : 1; /* a replica that ep divides */
     mesh_place(&ranks,
-               &(mesh_shape){.dp = 1, .dp_replicate = 1, .tp = key.tp, .cp = key.cp, .pp = 1}, 0);
-    s->chunks = out->layers;
+               &(mesh_shape){
+                   .dp = dp, .dp_replicate = 1, .tp = key.tp, .cp = key.cp, .pp = 1, .ep = key.ep},
+               0);
+    s->model = pick_layers(a, &base->model, kind);
+    s->chunks = (int)s->model.num_hidden_layers;
     s->frames = 1;
     s->micro_batches = 1;
     s->train_B = key.micro_batch;
@@ -71,31 +116,23 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     s->context = key.context;
     s->snapshot = false;
     s->offload = 0; /* layers have the same programs and parameters */
-    s->sharing = (param_sharding){.shards = key.cp, .bucket_elems = 1 << 22};
+    s->sharing = (param_sharding){.shards = dp * key.cp, .bucket_elems = 1 << 22};
     TRY(plan_new(&p, meta, s, e));
     out->layer = ARENA_ARRAY(a, sketch_layer, out->layers);
-    for (int i = 0; i < out->layers; i++) {
-        const prog *g = plan_prog(p, USE_TRAIN, i);
-        const prog_stats *st = prog_get_stats(g);
-        add_ops(&out->layer[i], g, &ranks, c);
-        out->layer[i].saved_bytes = (double)st->saved_bytes;
-        out->layer[i].scratch_bytes = (double)(st->frame_bytes - st->saved_bytes);
-    }
-    add_params(out, p);
+    repeat_layers(out, layers_of_plan(a, p, &ranks, c), kind);
     out->passed_bytes = (double)key.micro_batch * s->T * (double)s->model.hidden_size *
                         (double)dtype_bytes(s->compute) / key.tp / key.cp;
-    out->model_flops = plan_model_flops(p);
-    out->hardware_flops = plan_hardware_flops(p);
     plan_free(p);
     s->ranks = NULL;
     s->offload = base->offload;
+    s->model = base->model;
     return ST_OK;
 }
 
 /* ---- stages ---- */
 
 typedef struct stage_sums {
-    double elems, saved, scratch, largest; /* largest: elems of the largest layer */
+    double elems, experts, saved, scratch, largest; /* largest: elems of the largest layer */
     double work[WORKS], among;
 } stage_sums;
 
@@ -111,13 +148,23 @@ typedef struct timing {
 } timing;
 
 static mesh_shape shape_of(const sketch_layout *l) {
-    return (mesh_shape){
-        .dp = l->dp, .dp_replicate = 1, .tp = l->key.tp, .cp = l->key.cp, .pp = l->pp};
+    return (mesh_shape){.dp = l->dp,
+                        .dp_replicate = 1,
+                        .tp = l->key.tp,
+                        .cp = l->key.cp,
+                        .pp = l->pp,
+                        .ep = l->key.ep};
 }
 
 /* Ranks that see other tokens: their gradients are summed, and ZeRO shares over them. */
 static int data_ranks(const sketch_layout *l) {
     return l->dp * l->key.cp;
+}
+
+/* What a rank owns of a stage's parameters where ZeRO shares them. */
+static double piece_elems(const sketch_layout *l, const stage_sums *g) {
+    double ep = l->key.ep > 1 ? l->key.ep : 1;
+    return (g->elems + (ep - 1) * g->experts) / data_ranks(l);
 }
 
 /* Seconds of one layer's work; *among: of its collectives. */
@@ -171,6 +218,7 @@ static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WO
     for (int64_t i = part.first; i < part.first + part.n; i++) {
         const sketch_layer *x = &t->s->layer[i];
         to->elems += x->elems;
+        to->experts += x->experts;
         to->saved += x->saved_bytes;
         if (x->scratch_bytes > to->scratch) to->scratch = x->scratch_bytes;
         if (x->elems > to->largest) to->largest = x->elems;
@@ -191,7 +239,7 @@ static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WO
 /* What lies in the file of parallel.offload. */
 static offload_content away_of(const timing *t, const stage_sums *g) {
     const plan_spec *s = &t->s->spec;
-    double owned = g->elems / (t->l->zero ? data_ranks(t->l) : 1);
+    double owned = t->l->zero ? piece_elems(t->l, g) : g->elems;
     int n_states = s->optim ? s->optim->n_states : 0;
     return offload_content_of(s->offload, s->compute, s->adapters.rank > 0, (int64_t)owned,
                               n_states);
@@ -207,12 +255,12 @@ static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     const sketch *s = t->s;
     const sketch_layout *l = t->l;
     bool narrow = s->spec.compute != DT_F32;
-    double shards = l->zero ? data_ranks(l) : 1, slots = 3 * g->largest;
-    double masters = 4 * g->elems / (narrow || l->zero == 3 ? shards : 1);
-    double work = !narrow ? 0 : l->zero == 3 ? 2 * (g->elems / shards + slots) : 2 * g->elems;
-    double grads = 4 * (l->zero >= 2 ? g->elems / shards + slots : g->elems);
+    double piece = l->zero ? piece_elems(l, g) : g->elems, slots = 3 * g->largest;
+    double masters = 4 * (narrow || l->zero == 3 ? piece : g->elems);
+    double work = !narrow ? 0 : l->zero == 3 ? 2 * (piece + slots) : 2 * g->elems;
+    double grads = 4 * (l->zero >= 2 ? piece + slots : g->elems);
     int n_states = s->spec.optim ? s->spec.optim->n_states : 0;
-    double states = s->spec.offload & OFFLOAD_OPTIMIZER ? 0 : 4.0 * n_states * g->elems / shards;
+    double states = s->spec.offload & OFFLOAD_OPTIMIZER ? 0 : 4.0 * n_states * piece;
     offload_content away = away_of(t, g);
     if (away.masters) masters = 0;
     if (away.copy_bytes) work = 2 * slots;
@@ -229,11 +277,22 @@ static double stick_out(double d, double work, int n, double contention) {
     return (kernels > last ? kernels : last) - work;
 }
 
-/* A stage's parameters or gradients, in some calls. */
-static double dp_seconds(const timing *t, network_group dp, comm_kind kind, double bytes) {
+/* n parameters or gradients of `width` bytes among the ranks of an axis, in some calls. */
+static double calls_seconds(const timing *t, mesh_axis axis, comm_kind kind, double width,
+                            double n) {
+    mesh_shape shape = shape_of(t->l);
+    network_group g = network_group_of(t->c, &shape, axis);
+    double bytes = width * n * (g.ranks - 1) / g.ranks;
     double calls = t->r->dp_calls * t->s->layers / t->l->pp + t->r->dp_calls_of_gb * bytes / 1e9;
     if (calls < 1) calls = 1;
-    return calls * network_seconds(t->c, dp, kind, bytes / calls);
+    return calls * network_seconds(t->c, g, kind, bytes / calls);
+}
+
+/* A stage's parameters or gradients: those of experts go among the ranks that have the same ones. */
+static double dp_seconds(const timing *t, const stage_sums *g, comm_kind kind, double width) {
+    double d = calls_seconds(t, MESH_DATA, kind, width, g->elems - g->experts);
+    if (g->experts > 0) d += calls_seconds(t, MESH_EP_DATA, kind, width, g->experts);
+    return d;
 }
 
 typedef struct tail {
@@ -247,12 +306,10 @@ static tail tail_of(const timing *k, const stage_sums *g) {
     const cluster *c = k->c;
     tail t = {0};
     mesh_shape shape = shape_of(l);
-    network_group dp = network_group_of(c, &shape, MESH_DATA);
-    double share = (data_ranks(l) - 1.0) / data_ranks(l), m = (double)l->micro_batches;
-    double width = s->spec.compute == DT_F32 ? 4 : 2,
-           owned = g->elems / (l->zero ? data_ranks(l) : 1);
-    double scatter = dp_seconds(k, dp, COMM_REDUCE_SCATTER, 4 * g->elems * share);
-    double gather = dp_seconds(k, dp, COMM_ALL_GATHER, width * g->elems * share);
+    double width = s->spec.compute == DT_F32 ? 4 : 2, m = (double)l->micro_batches;
+    double owned = l->zero ? piece_elems(l, g) : g->elems;
+    double scatter = dp_seconds(k, g, COMM_REDUCE_SCATTER, 4);
+    double gather = dp_seconds(k, g, COMM_ALL_GATHER, width);
     double update = roofline_stream(c, owned * (8 + 2.0 * (4 + 4 * s->spec.optim->n_states) + 2));
     double back = g->work[WORK_BACKWARD] * k->r->dp_usable,
            forth = g->work[WORK_FORWARD] * k->r->dp_usable;
@@ -265,7 +322,7 @@ static tail tail_of(const timing *k, const stage_sums *g) {
     if (moved > update) update = moved;
     int n = s->layers / l->pp;
     if (l->zero == 0) {
-        t.beside = dp_seconds(k, dp, COMM_ALL_REDUCE, 8 * g->elems * share);
+        t.beside = dp_seconds(k, g, COMM_ALL_REDUCE, 8);
         t.exposed = stick_out(t.beside, back, n, c->contention);
     } else if (l->zero == 1) {
         t.beside = scatter;

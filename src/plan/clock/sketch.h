@@ -1,7 +1,7 @@
 /* A step of any layout from the costs of single layers: for choosing among thousands of layouts, and for those that cannot be
  * run yet.
  *
- * A plan of a model in as many chunks as layers says what each layer takes: kernels, collectives among them, what it keeps
+ * A plan of a model with one layer of each kind, in as many chunks as layers, says what each layer takes: kernels, collectives among them, what it keeps
  * for the backward, its parameters. These depend on tp, cp, micro-batch and recompute only. The rest is arithmetic: stages are
  * sums of layers, a pipeline is its schedule (step/schedule.h) under these times, and data-parallel collectives hide behind
  * the backward as far as it lasts. Where a layout can be run, clock_step says the same more exactly; memory is then that of
@@ -46,7 +46,9 @@ typedef struct sketch_layer {
     double context[WORKS]; /* seconds of those of context parallelism that nothing hides */
     double hidden[WORKS];  /* and of those that kernels hide where there is no pipeline */
     double saved_bytes, scratch_bytes;
-    double elems; /* parameters of this rank */
+    double model_flops, hardware_flops;
+    double elems;   /* parameters of this rank */
+    double experts; /* of those, of experts that ranks share out: fewer ranks have the same ones */
     double
         tied_elems; /* of those, a table that both ends have where these are on different ranks */
 } sketch_layer;
@@ -65,6 +67,7 @@ typedef struct sketch_key {
     recompute_policy recompute;
     int cp;
     context_kind context;
+    int ep; /* ranks that share out experts; 0: 1 */
 } sketch_key;
 
 typedef struct sketch_layout {

@@ -168,9 +168,12 @@ static void describe_law(const laws_run *r, const law *l, strbuf *out) {
 }
 
 void laws_describe(const laws_run *r, strbuf *out) {
-    char batch[16];
+    char batch[16], stored[16];
     strbuf_puts(out, "what published laws say (a wide optimum: near is enough)\n");
     describe_optimal(r, out);
+    if (r->stored > r->params)
+        strbuf_printf(out, "  %-22s active parameters of %s: the laws are of dense models\n", "N",
+                      text_short_number(r->stored, stored));
     for (int i = 0; i < ARRAY_LEN(laws); i++) describe_law(r, &laws[i], out);
     if (r->batch > 0)
         strbuf_printf(out, "  %-22s batch %s tokens, lr %.2g\n", "this run",

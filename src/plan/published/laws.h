@@ -3,6 +3,7 @@
  *
  *   compute-optimal   D for N of Hoffmann et al. 2022 (arXiv:2203.15556), table 3, linear in logarithms between its points
  *   batch and rate    B = 0.2920 C^0.3271, lr = 0.3118 C^-0.1250: DeepSeek LLM 2024 (arXiv:2401.02954)
+ *                     (its C is tokens times the FLOPs of one, without embeddings and with attention; 6 N D is near that)
  *                     B = 0.58 D^0.571, lr = 1.79 N^-0.713 D^0.307: Step Law, Li et al. 2025 (arXiv:2503.04715); N without embeddings
  *   rate              lr = 0.003239 - 0.0001395 ln N: Kaplan et al. 2020 (arXiv:2001.08361); N without embeddings
  *   repetition        e epochs are worth 1 + R (1 - exp(-(e - 1) / R)) epochs of new tokens, R = 15.39: Muennighoff et al. 2023
@@ -18,8 +19,10 @@
 
 typedef struct laws_run {
     double params, body; /* N, and without embeddings (0: the same) */
-    double tokens;       /* D */
-    double batch, lr;    /* the run's own; 0: unknown */
+    double
+        stored; /* of a mixture of experts: parameters with experts that a token does not pick; N are active ones. 0: N */
+    double tokens;    /* D */
+    double batch, lr; /* the run's own; 0: unknown */
 } laws_run;
 
 /* D for N parameters, and N for a compute C, of which D is C / 6 N. */
