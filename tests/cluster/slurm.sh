@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A real Slurm on this machine, of a node and of two more with networks and names of their own: the sample scripts of
-# docs/slurm train, on one node and over two, are told to stop, lose a rank, a launcher, a job step and the daemon of a
-# job step, go back to the queue and finish with what an undisturbed run computes.
+# docs/slurm train, on one node and over two, are told to stop, lose a rank, a launcher, a job step, or a slurmstepd alone
+# (of the script: batchd; of the job step: stepd), go back to the queue and finish with what an undisturbed run computes.
 # $1 is the program; after it come cases in place of all (node:stopped node:rank node:step nodes:stopped ...).
 . "$(dirname "$0")/lib.sh"
 need "$1" slurmctld slurmd sbatch munged mungekey
@@ -46,6 +46,7 @@ JobAcctGatherType=jobacct_gather/none
 ReturnToService=2
 TmpFS=$work/tmp/%n
 SlurmdTimeout=10
+KillWait=2
 BatchStartTimeout=1
 SlurmdParameters=config_overrides
 NodeName=node CPUs=2 State=UNKNOWN
@@ -80,6 +81,10 @@ submit() {
     local size=(--partition=two --nodes=2 --ntasks-per-node=1 --cpus-per-task=1)
     [ "$1" = nodes.sbatch ] || size=(--partition=one --cpus-per-task=2)
     last="$1, $2"
+    case $2 in
+        *-batchd) local -x ATHANOR_LINK=15000,0 ;; # it is not to be done before anybody notices
+        *-stepd) local -x ATHANOR_TIMEOUT=8 ;;     # seconds that ranks wait for one that is gone
+    esac
     job=$(sbatch --parsable --output="$work/$2.log" "${size[@]}" "$root/docs/slurm/$1" d.yaml run="$2" $keys) ||
         fail "sbatch refuses it"
 }
@@ -163,6 +168,12 @@ disturb() { # KIND RUN
         launcher)
             await_step_beyond "$2" 12
             kill -9 "$(processes_of athanor run="$2" | head -n 1)" || stop "no launcher can be killed" ;;
+        batchd) # of the script, which lives on
+            await_step_beyond "$2" 12
+            kill -9 "$(processes_of slurmstepd "$job" | head -n 1)" ;;
+        stepd) # of the job step, on one of its nodes
+            await_step_beyond "$2" 12
+            kill -9 "$(processes_of slurmstepd "$job" | tail -n 1)" ;;
         step)
             await_step_beyond "$2" 12
             kill_tree "$(processes_of slurmstepd "$job" | head -n 1)"
@@ -172,7 +183,7 @@ disturb() { # KIND RUN
 }
 
 shift
-for case in ${*:-node:stopped node:rank node:launcher node:step nodes:stopped nodes:rank nodes:step}; do
+for case in ${*:-node:{stopped,rank,launcher,step,batchd} nodes:{stopped,rank,step,batchd,stepd}}; do
     run=${case/:/-}
     submit "${case%:*}.sbatch" "$run"
     disturb "${case#*:}" "$run"

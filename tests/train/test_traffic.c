@@ -43,12 +43,19 @@ typedef struct rank_job {
     err why;
 } rank_job;
 
+/* When what a stage passed on last is there, too: a step does not wait for that. */
+static comm_counts count_all(comm_world *world, const session *s) {
+    comm *all = s->setup.peers.m.axis[MESH_WORLD];
+    comm_wait(world, comm_start(all, &(comm_call){.kind = COMM_BARRIER, .dt = DT_U8}));
+    return comm_counted(world);
+}
+
 static status measure(rank_job *j, comm_world *world, session *s) {
     step_result r;
     TRY(trial_step(s, NULL, NULL, NULL, &r, &j->why));
-    comm_counts before = comm_counted(world);
+    comm_counts before = count_all(world, s);
     TRY(trial_step(s, NULL, NULL, NULL, &r, &j->why));
-    j->counted = comm_counted(world);
+    j->counted = count_all(world, s);
     for (int k = 0; k < COMM_KINDS; k++) {
         j->counted.calls[k] -= before.calls[k];
         j->counted.sent_bytes[k] -= before.sent_bytes[k];
@@ -218,7 +225,7 @@ static void test_experts(void **state) {
           "parallel.dp=4 parallel.ep=2 parallel.ep_load=0.3 parallel.zero=1 train.precision=bf16");
     check(EXPERTS, 4, "parallel.dp=4 parallel.ep=2 parallel.zero=2 parallel.reduce_dtype=bf16");
     check(EXPERTS, 4, "parallel.dp=4 parallel.ep=4 parallel.zero=3 train.recompute=full");
-    check(EXPERTS, 8, "parallel.dp=8 parallel.ep=2 parallel.zero=3 parallel.dp_replicate=2");
+    check(EXPERTS, 4, "parallel.dp=4 parallel.ep=2 parallel.zero=3 parallel.dp_replicate=2");
     check(EXPERTS, 4, "parallel.dp=2 parallel.ep=2 parallel.tp=2 parallel.sp=true");
     check(EXPERTS, 4, "parallel.dp=2 parallel.cp=2 parallel.ep=4 parallel.cp_kind=ring");
     check(EXPERTS, 4, "parallel.dp=2 parallel.pp=2 parallel.ep=2 parallel.zero=1");
