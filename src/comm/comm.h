@@ -179,7 +179,7 @@ typedef struct comm_event {
 typedef void (*comm_observer)(void *ctx, const comm_event *ev);
 void comm_observe(comm_world *w, comm_observer f, void *ctx);
 
-/* Bytes and calls so far, by kind. */
+/* Bytes and calls so far, by kind; calls that meet nobody are none. */
 typedef struct comm_counts {
     int64_t calls[COMM_KINDS], sent_bytes[COMM_KINDS];
 } comm_counts;

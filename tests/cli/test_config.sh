@@ -36,7 +36,7 @@ optim:
   schedule: {kind: constant, decay_steps: 10, gamma: 0.5, min_lr: 0, decay: linear}
 eval: {patience: 3, every: 0}
 sample: {max_new: 5}
-train: {beta: 0.2, batch_ramp: {every: 7}}
+train: {beta: 0.2, batch_ramp: {every: 7}, keep_collectives: true}
 parallel: {sp: true, cp_kind: allgather}
 stages:
   - {name: one, until: {steps: 5}}
@@ -50,12 +50,17 @@ for idle in "optim.schedule.gamma (idle.yaml:3) does nothing where optim.schedul
     "train.beta (idle.yaml:6) does nothing where train.objective is lm" \
     "train.batch_ramp.every (idle.yaml:6) does nothing without train.batch_ramp.start" \
     "parallel.sp (idle.yaml:7) does nothing unless parallel.tp is above 1" \
+    "train.keep_collectives (idle.yaml:6) does nothing unless parallel.tp or parallel.cp or parallel.ep is above 1" \
     "model.torch_dtype (idle.yaml:1) does nothing"; do
     has err "athanor: warning: $idle"
 done
-[ "$(grep -c warning err)" = 8 ] || fail "not eight warnings"
+[ "$(grep -c warning err)" = 9 ] || fail "not nine warnings"
 expect 0 config print idle.yaml stages=[] optim.schedule.kind=cosine sample.prompts=[]
 lacks err decay; lacks err sample; lacks err gamma
+for axis in tp cp ep; do
+    expect 0 config print idle.yaml train.keep_collectives=true parallel.$axis=2
+    lacks err keep_collectives
+done
 
 expect 0 config print tiny.yaml
 has out "steps: 2000"; has out "# tiny.yaml:5"; has out "# default"

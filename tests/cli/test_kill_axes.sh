@@ -49,6 +49,8 @@ while IFS=: read -r name n layout; do
     echo "$layout: $n ranks killed, $((from + 2)) steps the same"
 done <<'AXES'
 dp:2:parallel.dp=2
+ep:2:parallel.ep=2 model.num_experts=4 model.num_experts_per_tok=2
+ep-all:4:parallel.ep=2 parallel.pp=2 parallel.zero=1 model.num_experts=4 model.num_experts_per_tok=2
 zero:2:parallel.zero=3
 tp:2:parallel.tp=2 parallel.sp=true
 cp:2:parallel.cp=2 parallel.cp_kind=ring

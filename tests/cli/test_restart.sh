@@ -19,6 +19,8 @@ has err "add --restart"
 expect 2 launch --ranks 2 --restart 0 -- train d.yaml
 expect 2 launch --ranks 2 --restart --min-ranks 3 -- train d.yaml
 expect 2 launch --ranks 2 --restart -- train d.yaml train.stepz=1
+expect 2 launch --ranks 2 --restart -- train -
+has err "standard input can be read once"
 
 # start OPTIONS -- KEYS...: a launch whose ranks have begun; its ranks are in $ranks.
 start() {
@@ -37,7 +39,8 @@ ended() {
     wait $launcher || got=$?
     [ $got = "$1" ] || fail "exit $got, not $1"
 }
-is_restarted() { grep -q '"kind": "restart"' run/metrics.jsonl; }
+is_restarted() { [ "$(grep -c '"kind": "restart"' run/metrics.jsonl)" = "${1:-1}" ]; }
+has_saved() { [ "$(newest_step run)" -gt 0 ]; }
 
 # A rank that hangs counts as lost; a signal to the launcher still ends the run in order.
 start --ranks 3 --timeout 1 --restart -- train.global_batch_size=6
@@ -66,6 +69,39 @@ kill -9 "$(echo "$ranks" | awk '{ print $4 }')"
 ended 6
 has err "no layout of 3 to 3 ranks trains this run"
 
+# All at once: nothing speaks against any of their places, so all begin again.
+start --ranks 2 --restart --
+await has_saved || fail "nothing is saved"
+kill -STOP $ranks # none is to end by itself before it is killed
+kill -9 $ranks
+await is_restarted || fail "it does not go on"
+has err "was killed by signal 9 (Killed), as were the others; starting again with 2 ranks"
+lacks err "2 ranks of"
+event start run/metrics.jsonl | tail -n 1 | grep -q '"step": 0,' && fail "it began anew"
+kill "$launcher"
+ended 75
+
+# What the config says after the start does not count: the run keeps to its own, in each further start.
+cp d.yaml good.yaml
+start --ranks 4 --restart --
+await has_saved || fail "nothing is saved"
+echo "run: [" >d.yaml
+kill -9 "$(echo "$ranks" | awk '{ print $4 }')"
+await is_restarted || fail "it does not go on"
+has err "starting again with 2 ranks of 4: parallel.dp=2"
+has err "; d.yaml has changed: the run keeps to run/config.json"
+sed 's/lr: 1.0e-2/lr: 2.0e-2/' good.yaml >d.yaml
+kill -9 "$(rank_ids $launcher | awk '{ print $2 }')"
+await is_restarted 2 || fail "it does not go on for the second time"
+has err "starting again with 1 rank of 2: parallel.dp=1"
+[ "$(grep -c "has changed" err)" = 1 ] || fail "it is said again"
+kill "$launcher"
+ended 75
+cp good.yaml d.yaml
+expect 0 train d.yaml run=want $long train.steps="$(newest_step run)"
+results step want >want.steps
+results step run | cmp - want.steps || fail "it is not what an undisturbed run computes"
+
 # A spare whose copy is damaged does not take over. The run has one checkpoint, and writes no other.
 export TMPDIR=$work/spare
 mkdir "$TMPDIR"
@@ -88,6 +124,20 @@ has err "checksum differs"
 has err "starting again with 1 rank of 2: parallel.dp=1"
 kill "$launcher"
 ended 75
+compgen -G "$TMPDIR/*" >left && fail "a spare left its copy"
+
+# A spare whose disk does not answer is passed over, and holds up nobody; its copy goes when the disk answers.
+start --ranks 2 --timeout 3 --restart --spares 1 --
+await has_copy || fail "the spare has no copy"
+spare=$(echo "$ranks" | awk '{ print $1 }') ranks=${ranks#* } # it was started first
+kill -STOP "$spare"
+kill -9 "$(echo "$ranks" | awk '{ print $2 }')"
+await is_restarted || fail "it does not go on"
+has err "starting again with 1 rank of 2: parallel.dp=1; spare 0 is not ready: it has not answered in 3 s"
+kill "$launcher"
+ended 75
+kill -CONT "$spare"
+await_end "$spare"
 compgen -G "$TMPDIR/*" >left && fail "a spare left its copy"
 unset TMPDIR
 

@@ -12,30 +12,10 @@ TIMEOUT=8 # seconds that ranks wait for each other
 
 # ---- the hosts ----
 
-# start_host N: a process that holds host N's namespaces; its number is in host[N].
-start_host() {
-    unshare --net --mount --uts --ipc --pid --fork --kill-child --mount-proc sh -c \
-        "hostname n$1; mount -t tmpfs none /dev/shm; ip link set lo up; echo up >up.$1; exec sleep 100000" &
-    await test -s up.$1
-    host[$1]=$(cat /proc/$!/task/$!/children)
-    host[$1]=${host[$1]% }
-    ip link add v$1 type veth peer name eth0 netns "${host[$1]}"
-    ip link set v$1 master net up
-    on $1 sh -c "ip addr add 10.99.0.1$1/24 dev eth0; ip link set eth0 up"
-}
-on() { nsenter --target "${host[$1]}" --all --wd="$work" -- "${@:2}"; }
-
-start_hosts() {
-    local n
-    ip link set lo up
-    ip link add name net type bridge
-    ip link set net up
-    printf '127.0.0.1 localhost\n' >hosts
-    for n in 1 2 3 4; do echo "10.99.0.1$n n$n" >>hosts; done
-    mount --bind hosts /etc/hosts
+start_network() {
     mkdir tmp
     export TMPDIR=$work/tmp # what Open MPI leaves goes with the rest
-    for n in 1 2 3 4; do start_host $n; done
+    start_hosts 4
     serve_calls &
 }
 
@@ -60,7 +40,7 @@ mpi() {
 
 # ---- the runs ----
 
-start_hosts
+start_network
 make_data
 write_ranks_config d.yaml
 export ATHANOR_LINK=0,0

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A real Slurm of one node on this machine: the sample scripts of docs/slurm train, are told to stop, lose a rank and
-# a job step, go back to the queue and finish with what an undisturbed run computes.
-# $1 is the program; after it come cases in place of all six (node:stopped node:rank node:step nodes:stopped ...).
+# A real Slurm on this machine, of a node and of two more with networks and names of their own: the sample scripts of
+# docs/slurm train, on one node and over two, are told to stop, lose a rank, a launcher, a job step, or a slurmstepd alone
+# (of the script: batchd; of the job step: stepd), go back to the queue and finish with what an undisturbed run computes.
+# $1 is the program; after it come cases in place of all (node:stopped node:rank node:step nodes:stopped ...).
 . "$(dirname "$0")/lib.sh"
 need "$1" slurmctld slurmd sbatch munged mungekey
 enter "$0" "$@"
@@ -10,51 +11,59 @@ enter "$0" "$@"
 
 # ---- the cluster ----
 
+# Each host has a munged of its own, as one would refuse a credential that it sees twice; and a /dev/shm.
+start_munge() { # NAME, ON: what runs a command on that host
+    local at=/dev/shm/munge
+    "${@:2}" munged --force --socket=$at.socket --key-file="$work/munge.key" --pid-file=$at.pid --seed-file=$at.seed \
+        --log-file="$work/logs/munged.$1" 2>"logs/munged.$1.err"
+}
+
 start_cluster() {
-    hostname node
-    ip link set lo up
-    ip link add name net type bridge
-    ip addr add 10.99.0.1/24 dev net
-    ip link set net up
-    printf '127.0.0.1 localhost\n10.99.0.1 node\n' >hosts
-    mount --bind hosts /etc/hosts
+    local n
+    start_hosts 2
     mount -t tmpfs none /dev/shm
-    mkdir state spool logs tmp
+    mkdir -p state spool logs tmp/node tmp/n1 tmp/n2
     chmod 755 . # munged wants folders that nobody else may write to
     mungekey -c -k "$work/munge.key"
-    munged --force --socket="$work/munge.socket" --key-file="$work/munge.key" --pid-file="$work/munge.pid" \
-        --seed-file="$work/munge.seed" --log-file="$work/logs/munged" 2>logs/munged.err
+    start_munge node
     cat >slurm.conf <<CONF
 ClusterName=athanor
 SlurmctldHost=node
 AuthType=auth/munge
-AuthInfo=socket=$work/munge.socket
+AuthInfo=socket=/dev/shm/munge.socket
 SlurmUser=root
 StateSaveLocation=$work/state
-SlurmdSpoolDir=$work/spool
+SlurmdSpoolDir=$work/spool/%n
 SlurmctldPidFile=$work/slurmctld.pid
-SlurmdPidFile=$work/slurmd.pid
+SlurmdPidFile=$work/slurmd.%n.pid
 SlurmctldLogFile=$work/logs/slurmctld
-SlurmdLogFile=$work/logs/slurmd
+SlurmdLogFile=$work/logs/slurmd.%n
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 JobAcctGatherType=jobacct_gather/none
 ReturnToService=2
-TmpFS=$work/tmp
+TmpFS=$work/tmp/%n
 SlurmdTimeout=10
+KillWait=2
 BatchStartTimeout=1
 SlurmdParameters=config_overrides
 NodeName=node CPUs=2 State=UNKNOWN
-PartitionName=p Nodes=node Default=YES MaxTime=INFINITE State=UP
+NodeName=n1,n2 CPUs=1 State=UNKNOWN
+PartitionName=one Nodes=node MaxTime=INFINITE State=UP
+PartitionName=two Nodes=n1,n2 MaxTime=INFINITE State=UP
 CONF
     export SLURM_CONF=$work/slurm.conf
     slurmctld
     slurmd
-    await node_is_idle || { sinfo; tail -n 20 logs/*; fail "the node does not come up"; finish; }
+    for n in 1 2; do
+        start_munge n$n on $n
+        on $n slurmd
+    done
+    await nodes_are_idle || { sinfo; tail -n 20 logs/*; fail "the nodes do not come up"; finish; }
 }
-node_is_idle() { [ "$(sinfo -h -o %t 2>/dev/null)" = idle ]; }
+nodes_are_idle() { [ "$(sinfo -h -o %t 2>/dev/null | sort -u)" = idle ]; }
 
 # ---- jobs ----
 
@@ -69,9 +78,13 @@ stop() {
 
 # submit SCRIPT RUN: sets `job`.
 submit() {
-    local size=(--nodes=1 --ntasks-per-node=2 --cpus-per-task=1)
-    [ "$1" = nodes.sbatch ] || size=(--cpus-per-task=2)
+    local size=(--partition=two --nodes=2 --ntasks-per-node=1 --cpus-per-task=1)
+    [ "$1" = nodes.sbatch ] || size=(--partition=one --cpus-per-task=2)
     last="$1, $2"
+    case $2 in
+        *-batchd) local -x ATHANOR_LINK=15000,0 ;; # it is not to be done before anybody notices
+        *-stepd) local -x ATHANOR_TIMEOUT=8 ;;     # seconds that ranks wait for one that is gone
+    esac
     job=$(sbatch --parsable --output="$work/$2.log" "${size[@]}" "$root/docs/slurm/$1" d.yaml run="$2" $keys) ||
         fail "sbatch refuses it"
 }
@@ -83,7 +96,7 @@ restarts() { scontrol show job "$job" | sed -n 's/.*Restarts=\([0-9]*\).*/\1/p';
 has_restarts() { [ "$(restarts)" = "$1" ]; }
 await_restart() {
     await has_restarts "$1" || stop "it does not go back to the queue"
-    await node_is_idle
+    await nodes_are_idle
     sleep 4
     is PENDING && scontrol update job="$job" StartTime=now
 }
@@ -127,6 +140,7 @@ kill_tree() {
 
 start_cluster
 export OMP_NUM_THREADS=1 ATHANOR_RANKS=2 ATHANOR_LINK=5000,0 # slow enough to be met in mid run
+export OMPI_MCA_btl=tcp,vader,self OMPI_MCA_btl_tcp_if_include=10.99.0.0/24
 make_data
 write_ranks_config d.yaml
 keys="train.steps=120 checkpoint.every=10 eval.every=40 sample.every=0 parallel.zero=1"
@@ -154,6 +168,12 @@ disturb() { # KIND RUN
         launcher)
             await_step_beyond "$2" 12
             kill -9 "$(processes_of athanor run="$2" | head -n 1)" || stop "no launcher can be killed" ;;
+        batchd) # of the script, which lives on
+            await_step_beyond "$2" 12
+            kill -9 "$(processes_of slurmstepd "$job" | head -n 1)" ;;
+        stepd) # of the job step, on one of its nodes
+            await_step_beyond "$2" 12
+            kill -9 "$(processes_of slurmstepd "$job" | tail -n 1)" ;;
         step)
             await_step_beyond "$2" 12
             kill_tree "$(processes_of slurmstepd "$job" | head -n 1)"
@@ -163,7 +183,7 @@ disturb() { # KIND RUN
 }
 
 shift
-for case in ${*:-node:stopped node:rank node:launcher node:step nodes:stopped nodes:rank nodes:step}; do
+for case in ${*:-node:{stopped,rank,launcher,step,batchd} nodes:{stopped,rank,step,batchd,stepd}}; do
     run=${case/:/-}
     submit "${case%:*}.sbatch" "$run"
     disturb "${case#*:}" "$run"

@@ -31,6 +31,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/strbuf.h"
+#include "base/text.h"
 #include "comm/comm.h"
 
 /* Between the steps that end ranks: marked, SIGTERM, SIGKILL. Longer than a busy machine keeps a
@@ -97,6 +98,10 @@ static void set_environment(const launcher *l, int rank) {
     if (!getenv("OMP_NUM_THREADS")) put_int("OMP_NUM_THREADS", comm_core_share(l->n));
 }
 
+static const char *word_of(const launcher *l, int i) {
+    return l->again.run ? restart_word(l->again.run, l->command[i]) : l->command[i];
+}
+
 /* The program's name and the command, with the keys of the layout: before a "--", behind which all is
  * an input. */
 static char **words_of(const launcher *l) {
@@ -105,9 +110,9 @@ static char **words_of(const launcher *l) {
     int n = 0, word = 0;
     argv[n++] = xstrdup("athanor");
     while (word < l->n_command && strcmp(l->command[word], "--") != 0)
-        argv[n++] = xstrdup(l->command[word++]);
+        argv[n++] = xstrdup(word_of(l, word++));
     for (int i = 0; i < k->n_keys; i++) argv[n++] = xstrdup(k->key[i]);
-    while (word < l->n_command) argv[n++] = xstrdup(l->command[word++]);
+    while (word < l->n_command) argv[n++] = xstrdup(word_of(l, word++));
     return argv;
 }
 
@@ -384,15 +389,16 @@ static bool counts_on(launcher *l) {
 }
 
 /* For people and for the run's metrics. */
-static void tell_again(launcher *l, int before, int lost, const char *spared, const err *cause) {
+static void tell_again(launcher *l, int before, int lost, const char *more, const err *cause) {
     const restart_layout *k = &l->again.layout;
     strbuf text = {0};
-    strbuf_printf(&text, "%.*s; starting again with %d rank%s", (int)strcspn(cause->message, ";"),
-                  cause->message, k->ranks, k->ranks == 1 ? "" : "s");
+    strbuf_printf(&text, "%.*s%s; starting again with %d rank%s", (int)strcspn(cause->message, ";"),
+                  cause->message, lost == before && lost > 1 ? ", as were the others" : "",
+                  k->ranks, k->ranks == 1 ? "" : "s");
     if (k->ranks != before) strbuf_printf(&text, " of %d", before);
     for (int i = 0; i < k->n_keys && k->ranks != before; i++)
         strbuf_printf(&text, "%s %s", i ? "," : ":", k->key[i]);
-    if (*spared) strbuf_printf(&text, "; %s", spared);
+    if (*more) strbuf_printf(&text, "; %s", more);
     json_t *o = json_pack("{s:o,s:i,s:i,s:i,s:i,s:[]}", "message", json_cstr(strbuf_cstr(&text)),
                           "ranks", k->ranks, "ranks_before", before, "lost", lost, "spares",
                           l->again.n_copies, "layout");
@@ -405,24 +411,41 @@ static void tell_again(launcher *l, int before, int lost, const char *spared, co
     strbuf_free(&text);
 }
 
+/* Where all were lost at once, that was no matter of one rank's place: all begin again. */
+static int ranks_left(launcher *l, int lost, strbuf *told) {
+    l->again.n_copies = 0;
+    if (lost == l->n) return l->n;
+    l->again.n_copies = spares_take(l->again.spares, lost, l->again.copy, told);
+    return l->n - lost + l->again.n_copies;
+}
+
+static status told_to_stop(err *e) {
+    return err_hint(e, "it was told to stop; the run goes on from its last checkpoint");
+}
+
 /* Chooses ranks and layout of the next start. */
-static status prepare_again(launcher *l, const err *cause, err *e) {
+static status prepare_again(launcher *l, const err *cause, strbuf *told, err *e) {
     int lost = 0, before = l->n;
-    strbuf spared = {0};
     for (int r = 0; r < l->n; r++) lost += is_lost(l, r);
-    l->again.n_copies = spares_take(l->again.spares, lost, l->again.copy, &spared);
-    int left = before - lost + l->again.n_copies;
+    int left = ranks_left(l, lost, told);
+    if (l->told) {
+        *e = *cause;
+        return told_to_stop(e);
+    }
+    restart_keep_config(l->again.run, told);
     status st = ST_OK;
     if (left == before)
         l->again.layout.ranks = left;
     else
         st = restart_fit(l->again.run, left, l->again.least, &l->again.layout, e);
-    if (st == ST_OK) tell_again(l, before, lost, strbuf_cstr(&spared), cause);
-    if (st != ST_OK) err_context(e, "%s", cause->message);
-    l->n = st == ST_OK ? l->again.layout.ranks : before;
+    if (st != ST_OK) {
+        err_context(e, "%s", cause->message);
+        return ST_RANK;
+    }
+    tell_again(l, before, lost, strbuf_cstr(told), cause);
+    l->n = l->again.layout.ranks;
     if (l->again.n_copies > l->n) l->again.n_copies = l->n;
-    strbuf_free(&spared);
-    return st == ST_OK ? st : ST_RANK;
+    return ST_OK;
 }
 
 static status launch_until_done(launcher *l, err *e) {
@@ -432,8 +455,7 @@ static status launch_until_done(launcher *l, err *e) {
         *e = why;
         take_signals(l); /* that came since: no rank is left to get them */
         if (st != ST_RANK || !l->again.run || !may_help(l)) return st;
-        if (l->told)
-            return err_hint(e, "it was told to stop; the run goes on from its last checkpoint");
+        if (l->told) return told_to_stop(e);
         if (!counts_on(l))
             return err_hint(
                 e,
@@ -441,7 +463,10 @@ static status launch_until_done(launcher *l, err *e) {
                 "is where --restart ends",
                 (long)l->again.most);
         *e = (err){0};
-        TRY(prepare_again(l, &why, e));
+        strbuf told = {0};
+        st = prepare_again(l, &why, &told, e);
+        strbuf_free(&told);
+        TRY(st);
         free(l->ranks);
         l->ranks = NULL;
     }
@@ -475,6 +500,22 @@ static const char **command_of(const cli_args *args, int *n) {
     return out;
 }
 
+static bool is_told(void *ctx) {
+    launcher *l = ctx;
+    take_signals(l);
+    return l->told;
+}
+
+/* A spare may take as long as a rank may. */
+static status open_spares(launcher *l, int n, err *e) {
+    spares_patience p = {.limit_s = l->timeout_s, .ends = is_told, .ctx = l};
+    if (p.limit_s < 0) {
+        p.limit_s = restart_timeout_s(l->again.run);
+        TRY(env_num("ATHANOR_TIMEOUT", 0, 1e9, &p.limit_s, e));
+    }
+    return spares_open(&l->again.spares, n, restart_run(l->again.run), &p, e);
+}
+
 static status open_again(launcher *l, const cli_args *args, err *e) {
     int64_t least, waiting;
     const char *most = cli_value(args, "restart");
@@ -487,8 +528,7 @@ static status open_again(launcher *l, const cli_args *args, err *e) {
     TRY(restart_open(&l->again.run, l->command, l->n_command, e));
     l->again.newest = restart_newest(l->again.run);
     l->again.copy = xcalloc((size_t)waiting + 1, sizeof *l->again.copy);
-    return waiting ? spares_open(&l->again.spares, (int)waiting, restart_run(l->again.run), e)
-                   : ST_OK;
+    return waiting ? open_spares(l, (int)waiting, e) : ST_OK;
 }
 
 static void close_launcher(launcher *l) {
@@ -524,7 +564,9 @@ static status launch(const cli_args *args, err *e) {
 
 static const cli_option options[] = {
     {"ranks", "N", "how many processes"},
-    {"timeout", "S", "seconds that a rank may wait for another; 0: for ever (default 600)"},
+    {"timeout", "S",
+     "seconds that a rank may wait for another, and the launcher for a spare; 0: for ever (default "
+     "600)"},
     {"restart", "[K]",
      "train goes on with the ranks that are left when one was killed or hung, up to K times in a "
      "row "

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "app/frame/cli_int.h"
+#include "base/file.h"
 #include "io/checkpoint/checkpoint.h"
 #include "run/config/config_device.h"
 #include "run/folder.h"
@@ -15,6 +16,9 @@ extern const cli_command command_train;
 struct restart {
     cli_args args; /* of train */
     config *c;     /* as the user wants it */
+    char *text;    /* [bytes] of its file */
+    size_t bytes;
+    const char *file; /* where the next start reads it */
 };
 
 /* ---- the run ---- */
@@ -28,7 +32,11 @@ static status check_options(const cli_args *args, err *e) {
                never[i]);
         return err_hint(e, "leave out one of them; run=NEW begins a run in another folder");
     }
-    return ST_OK;
+    if (strcmp(args->inputs[0], "-") != 0) return ST_OK;
+    err_at(e, ST_USAGE, "command line",
+           "each start with --restart reads the config, and standard "
+           "input can be read once");
+    return err_hint(e, "put it into a file");
 }
 
 static status read_command(restart *r, const char *const *command, int n, err *e) {
@@ -39,7 +47,9 @@ static status read_command(restart *r, const char *const *command, int n, err *e
     }
     TRY(cli_parse(&r->args, &command_train, n - 1, (char **)command + 1, e));
     TRY(check_options(&r->args, e));
-    TRY(config_load(&r->c, r->args.inputs[0], r->args.overrides, r->args.n_overrides, e));
+    r->file = r->args.inputs[0];
+    TRY(config_load(&r->c, r->file, r->args.overrides, r->args.n_overrides, e));
+    TRY(file_read_all(r->file, &r->text, &r->bytes, e));
     return config_check_train(r->c, e);
 }
 
@@ -56,11 +66,16 @@ void restart_free(restart *r) {
     if (!r) return;
     config_free(r->c);
     cli_args_free(&r->args);
+    free(r->text);
     free(r);
 }
 
 const char *restart_run(const restart *r) {
     return r->c->run;
+}
+
+double restart_timeout_s(const restart *r) {
+    return r->c->parallel.timeout_s;
 }
 
 int64_t restart_newest(const restart *r) {
@@ -70,6 +85,36 @@ int64_t restart_newest(const restart *r) {
     if (checkpoint_list(a, r->c->run, &steps, &n, NULL) == ST_OK && n > 0) newest = steps[n - 1];
     arena_free(a);
     return newest;
+}
+
+/* ---- its config ---- */
+
+static bool is_as_it_was(const restart *r) {
+    char *text = NULL;
+    size_t bytes;
+    bool same = file_read_all(r->file, &text, &bytes, NULL) == ST_OK && bytes == r->bytes &&
+                memcmp(text, r->text, bytes) == 0;
+    free(text);
+    return same;
+}
+
+static bool is_kept(const restart *r) {
+    return r->file != r->args.inputs[0];
+}
+
+void restart_keep_config(restart *r, strbuf *told) {
+    if (is_kept(r) || is_as_it_was(r)) return;
+    strbuf_printf(told, "%s%s has changed", told->len ? "; " : "", r->file);
+    if (run_is_run(r->c->run)) {
+        r->file = path_join(r->c->memory, r->c->run, "config.json");
+        strbuf_printf(told, ": the run keeps to %s", r->file);
+    } else {
+        strbuf_puts(told, ", and the run begins with what it says now");
+    }
+}
+
+const char *restart_word(const restart *r, const char *word) {
+    return word == r->args.inputs[0] ? r->file : word;
 }
 
 /* ---- layouts ---- */
@@ -86,18 +131,24 @@ static int64_t divisor_of(int64_t size, int64_t of) {
     return size;
 }
 
+/* What the run keeps has the sizes of its last start, so there all of them are said. */
+static void put_changed(const restart *r, restart_layout *out, const char *name, int64_t value,
+                        int64_t wanted) {
+    if (value != wanted || is_kept(r)) put_key(out, name, value);
+}
+
 static void put_layout(const restart *r, const int64_t size[AXES], restart_layout *out) {
     const config *c = r->c;
     *out = (restart_layout){.ranks = (int)(size[DP] * size[PP] * size[CP] * size[TP])};
     put_key(out, "dp", size[DP]);
-    if (size[PP] != c->parallel.pp) put_key(out, "pp", size[PP]);
-    if (size[CP] != c->parallel.cp) put_key(out, "cp", size[CP]);
-    if (size[TP] != c->parallel.tp) put_key(out, "tp", size[TP]);
+    put_changed(r, out, "pp", size[PP], c->parallel.pp);
+    put_changed(r, out, "cp", size[CP], c->parallel.cp);
+    put_changed(r, out, "tp", size[TP], c->parallel.tp);
     int64_t replicas = divisor_of(c->parallel.dp_replicate, size[DP]);
-    if (replicas != c->parallel.dp_replicate) put_key(out, "dp_replicate", replicas);
+    put_changed(r, out, "dp_replicate", replicas, c->parallel.dp_replicate);
     int64_t share = size[DP] / replicas * size[CP], ep = divisor_of(c->parallel.ep, share);
     while (c->parallel.ep % ep) ep = divisor_of(ep - 1, share); /* experts divide over these */
-    if (ep != c->parallel.ep) put_key(out, "ep", ep);
+    put_changed(r, out, "ep", ep, c->parallel.ep);
 }
 
 /* What the run looked up when it began still holds (train.c). */
@@ -127,7 +178,7 @@ static status try_layout(const restart *r, const restart_layout *k, err *e) {
     config *c = NULL;
     for (int i = 0; i < n; i++) keys[i] = r->args.overrides[i];
     for (int i = 0; i < k->n_keys; i++) keys[n + i] = k->key[i];
-    status st = config_load(&c, r->args.inputs[0], keys, n + k->n_keys, e);
+    status st = config_load(&c, r->file, keys, n + k->n_keys, e);
     if (st == ST_OK) st = plan_it(c, e);
     config_free(c);
     free(keys);
@@ -168,7 +219,8 @@ status restart_fit(restart *r, int most, int least, restart_layout *out, err *e)
     search s = {.r = r, .most = most, .least = least, .out = out};
     if (find(&s, TP, size)) return ST_OK;
     if (most < least)
-        err_set(e, ST_USAGE, "%d ranks are left, and --min-ranks is %d", most, least);
+        err_set(e, ST_USAGE, "%d %s left, and --min-ranks is %d", most,
+                most == 1 ? "rank is" : "ranks are", least);
     else
         err_set(e, ST_USAGE, "no layout of %d to %d ranks trains this run: %s", least, most,
                 s.first.message);

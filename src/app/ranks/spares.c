@@ -1,9 +1,14 @@
 /* A spare is a fork of the launcher that looks for new checkpoints now and then. Launcher and spare
  * share a socket: a byte asks the spare whether it is ready, its answer is one line, and then it
- * ends. When the launcher is gone the socket says so, and the spare removes its copy and ends. */
+ * ends. When nobody is at the other end any more, the spare removes its copy and ends.
+ *
+ * A disk that is dead or slow holds up the spare alone: the launcher waits for it so long and leaves it
+ * to itself then, with its folder. */
 #include "app/ranks/spares.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,20 +17,24 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "io/checkpoint/checkpoint.h"
 
 static const char READY[] = "ready";
+static const double END_S = 10; /* for the removal of a copy when the launcher ends */
 enum { LOOK_MS = 200 };
 
 typedef struct spare {
-    pid_t pid;  /* 0: it has ended */
-    int orders; /* the launcher's end of the socket */
-    char *dir;
+    pid_t pid;
+    int orders; /* the launcher's end of the socket; -1: the spare has ended, or was left to itself */
+    char *dir; /* NULL: a spare that was left to itself removes it */
 } spare;
 
 struct spares {
     const char *run;
+    spares_patience patience;
     int n, asked; /* those before `asked` were asked */
     spare *all;   /* [n] */
 };
@@ -65,16 +74,26 @@ static status check_copy(arena *a, const char *run, const char *dir, int64_t *he
     return same_manifest(a, copy, checkpoint_path(a, run, *held), e);
 }
 
-static void answer(const char *run, const char *dir, int64_t held, int orders) {
+/* Whether somebody hears it. */
+static bool answer(const char *run, const char *dir, int64_t held, int orders) {
     arena *a = arena_new("spare");
     err why = {0};
+    int said;
     if (check_copy(a, run, dir, &held, &why) != ST_OK)
-        dprintf(orders, "%s\n", why.message);
+        said = dprintf(orders, "%s\n", why.message);
     else if (held < 0)
-        dprintf(orders, "%s; there is no checkpoint yet\n", READY);
+        said = dprintf(orders, "%s; there is no checkpoint yet\n", READY);
     else
-        dprintf(orders, "%s; its copy of step %ld matches\n", READY, (long)held);
+        said = dprintf(orders, "%s; its copy of step %ld matches\n", READY, (long)held);
     arena_free(a);
+    return said > 0;
+}
+
+/* Who reads what the launcher says is not to wait for a spare that outlives it. */
+static void fall_silent(void) {
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) dup2(null, fd);
+    signal(SIGPIPE, SIG_IGN);
 }
 
 /* Until it is asked, or the launcher is gone. A copy that fails is tried again at the next look: the
@@ -83,15 +102,14 @@ static _Noreturn void wait_beside(const char *run, const char *dir, int orders) 
     struct pollfd fd = {.fd = orders, .events = POLLIN};
     int64_t held = -1;
     char byte;
+    fall_silent();
     while (poll(&fd, 1, LOOK_MS) == 0) {
         arena *a = arena_new("spare");
         (void)!follow(a, run, dir, &held, NULL);
         arena_free(a);
     }
-    if (read(orders, &byte, 1) == 1)
-        answer(run, dir, held, orders);
-    else
-        (void)!file_remove_tree(dir, NULL);
+    bool is_asked = read(orders, &byte, 1) == 1;
+    if (!is_asked || !answer(run, dir, held, orders)) (void)!file_remove_tree(dir, NULL);
     _exit(0);
 }
 
@@ -117,9 +135,9 @@ static status start(spares *s, int i, err *e) {
     return k->pid > 0 ? ST_OK : err_errno(e, "launch", "cannot start a spare");
 }
 
-status spares_open(spares **out, int n, const char *run, err *e) {
+status spares_open(spares **out, int n, const char *run, const spares_patience *patience, err *e) {
     spares *s = *out = xcalloc(1, sizeof *s);
-    *s = (spares){.run = run, .all = xcalloc((size_t)n, sizeof *s->all)};
+    *s = (spares){.run = run, .patience = *patience, .all = xcalloc((size_t)n, sizeof *s->all)};
     for (; s->n < n; s->n++) {
         status st = start(s, s->n, e);
         if (st == ST_OK) continue;
@@ -131,17 +149,47 @@ status spares_open(spares **out, int n, const char *run, err *e) {
     return ST_OK;
 }
 
-/* What it says; "" where it says nothing. */
-static void ask(spare *k, char *text, size_t size) {
+/* Until it has said something, or has ended. False: it took longer than the limit (0: there is none), or the
+ * caller wants to hear no more. */
+static bool await(const spare *k, double limit_s, const spares_patience *p) {
+    struct pollfd fd = {.fd = k->orders, .events = POLLIN};
+    int64_t since = clock_now_ns();
+    while (poll(&fd, 1, LOOK_MS) <= 0)
+        if ((limit_s > 0 && clock_since_s(since) >= limit_s) || (p && p->ends(p->ctx)))
+            return false;
+    return true;
+}
+
+static void end(spare *k) {
+    close(k->orders);
+    if (k->pid > 0) waitpid(k->pid, NULL, 0);
+    *k = (spare){.orders = -1, .dir = k->dir};
+}
+
+/* It notices at its own pace that nobody listens. */
+static void leave(spare *k) {
+    close(k->orders);
+    free(k->dir);
+    *k = (spare){.orders = -1};
+}
+
+/* What it says; "" where it ends without a word. */
+static void ask(spare *k, const spares_patience *p, char *text, size_t size) {
     size_t len = 0;
     ssize_t got = 1;
-    if (send(k->orders, "?", 1, MSG_NOSIGNAL) == 1)
-        while (len + 1 < size && (got = read(k->orders, text + len, size - 1 - len)) > 0)
-            len += (size_t)got;
+    bool speaks = send(k->orders, "?", 1, MSG_NOSIGNAL) == 1;
+    while (speaks && len + 1 < size && got > 0) {
+        if (!await(k, p->limit_s, p)) {
+            leave(k);
+            snprintf(text, size, "it has not answered in %g s", p->limit_s);
+            return;
+        }
+        got = read(k->orders, text + len, size - 1 - len);
+        if (got > 0) len += (size_t)got;
+    }
     text[len] = '\0';
     text[strcspn(text, "\n")] = '\0';
-    waitpid(k->pid, NULL, 0);
-    k->pid = 0;
+    end(k);
 }
 
 int spares_take(spares *s, int want, const char **dir, strbuf *told) {
@@ -149,7 +197,7 @@ int spares_take(spares *s, int want, const char **dir, strbuf *told) {
     for (; s && n < want && s->asked < s->n; s->asked++) {
         spare *k = &s->all[s->asked];
         char text[2048];
-        ask(k, text, sizeof text);
+        ask(k, &s->patience, text, sizeof text);
         bool ready = strncmp(text, READY, sizeof READY - 1) == 0;
         if (told->len) strbuf_puts(told, "; ");
         strbuf_printf(told, "spare %d is %s%s", s->asked,
@@ -159,15 +207,25 @@ int spares_take(spares *s, int want, const char **dir, strbuf *told) {
     return n;
 }
 
+/* One that waits removes its copy itself, so that a disk which does not answer holds up nobody else. */
+static void dismiss(spare *k, int i) {
+    if (k->orders > 0) {
+        shutdown(k->orders, SHUT_WR);
+        if (!await(k, END_S, NULL)) {
+            log_warn("spare %d has not ended in %g s; it removes %s when its disk lets it", i,
+                     END_S, k->dir);
+            leave(k);
+            return;
+        }
+        end(k);
+    }
+    if (k->dir) (void)!file_remove_tree(k->dir, NULL);
+    free(k->dir);
+}
+
 void spares_free(spares *s) {
     if (!s) return;
-    for (int i = 0; i < s->n; i++) {
-        spare *k = &s->all[i];
-        if (k->orders > 0) close(k->orders);
-        if (k->pid > 0) waitpid(k->pid, NULL, 0);
-        (void)!file_remove_tree(k->dir, NULL);
-        free(k->dir);
-    }
+    for (int i = 0; i < s->n; i++) dismiss(&s->all[i], i);
     free(s->all);
     free(s);
 }

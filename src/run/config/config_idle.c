@@ -11,8 +11,8 @@
 #include "run/config/config_int.h"
 
 typedef struct dependence {
-    const char *key, *other;
-    const char *words; /* of `other`; "": it must be set; ">1": it must be above 1 */
+    const char *key, *other; /* "a", or "a or b": one of these options is enough */
+    const char *words;       /* of `other`; "": it must be set; ">1": it must be above 1 */
 } dependence;
 
 #define SET ""
@@ -43,14 +43,33 @@ static bool has_word(const char *words, const char *word) {
     return false;
 }
 
-static bool holds(const dependence *d, const config *c) {
-    json_t *v = config_get_json(c, d->other);
+enum { PATH_BYTES = 64 };
+
+/* Takes the next option off "a or b". False: there is none left. */
+static bool next_option(const char **others, char path[PATH_BYTES]) {
+    static const char OR[] = " or ";
+    const char *end = strstr(*others, OR);
+    size_t n = end ? (size_t)(end - *others) : strlen(*others);
+    snprintf(path, PATH_BYTES, "%.*s", (int)n, *others);
+    *others += end ? n + sizeof OR - 1 : n;
+    return n > 0;
+}
+
+static bool is_as_said(const config *c, const char *other, const char *words) {
+    json_t *v = config_get_json(c, other);
     const char *word = json_string_value(v);
-    bool ok = *d->words == '\0'                ? !is_nothing(v)
-              : strcmp(d->words, SEVERAL) == 0 ? json_number_value(v) > 1
-                                               : word && has_word(d->words, word);
+    bool ok = *words == '\0'                ? !is_nothing(v)
+              : strcmp(words, SEVERAL) == 0 ? json_number_value(v) > 1
+                                            : word && has_word(words, word);
     json_decref(v);
     return ok;
+}
+
+static bool holds(const dependence *d, const config *c) {
+    char path[PATH_BYTES];
+    for (const char *others = d->other; next_option(&others, path);)
+        if (is_as_said(c, path, d->words)) return true;
+    return false;
 }
 
 /* Whether the value asks for something that is not so anyway. */
@@ -66,6 +85,13 @@ static bool asks(const config *c, const char *key) {
 
 static bool is_overridden(const config *c, const char *path) {
     return strcmp(config_where(c, path), CONFIG_COMMAND_LINE) == 0;
+}
+
+static bool other_is_overridden(const config *c, const dependence *d) {
+    char path[PATH_BYTES];
+    for (const char *others = d->other; next_option(&others, path);)
+        if (is_overridden(c, path)) return true;
+    return false;
 }
 
 static void note(config *c, const dependence *d, const config *last, const char *path) {
@@ -88,7 +114,7 @@ static void look_at(config *c, const in_force *f, const dependence *d, int stage
     if (stage >= 0) snprintf(path, sizeof path, "stages.%d.", stage);
     strncat(path, d->key, sizeof path - strlen(path) - 1);
     if (!json_object_get(c->origins, path) || !asks(f->each[first], d->key)) return;
-    if (is_overridden(c, d->other) && !is_overridden(c, path)) return;
+    if (other_is_overridden(c, d) && !is_overridden(c, path)) return;
     for (int i = first; i < f->n; i++)
         if (holds(d, f->each[i])) return;
     note(c, d, f->each[f->n - 1], path);
