@@ -221,7 +221,7 @@ static void share(plan *p, int chunk, int mate) {
 
 void plan_share_places(plan *p) {
     const pipeline *pipe = p->spec.pipe;
-    for (int c = 0; p->shares && c < pipe->chunks; c++) {
+    for (int c = 0; p->shares && p->spec.train_B && c < pipe->chunks; c++) {
         int mate = pipe->mate[c];
         bool saves = mate > c;
         for (int i = 0; saves && i < p->n_phases; i++) {

@@ -170,13 +170,11 @@ static void drain_dual(dual *d, int outer, int inner) {
 static void build_dual(schedule *s, int stage) {
     int P = s->stages, near = stage < P / 2 ? stage : P - 1 - stage;
     int inner = near + 1, outer = P / 2 - inner, pairs = s->micro_batches / 2 - P + inner;
+    bool middle = outer == 0; /* where the other stage waits for the first forward alone */
     dual d = {.s = s, .stage = stage};
     fill_dual(&d, outer, inner);
     for (int i = 0; i < pairs; i++) {
-        put_both(&d, 0,
-                 i > 0 ||
-                     outer >
-                         0); /* in the middle the other stage waits for the first forward alone */
+        put_both(&d, 0, i > 0 || !middle);
         put_both(&d, 1, true);
     }
     for (int i = 0; i < outer; i++) {
