@@ -724,6 +724,7 @@ status setup_load_reference(const setup *u, const model_config *initial, err *e)
 
 status setup_digest(setup *u, uint64_t *digest, err *e) {
     *digest = param_digest(u->plan->store);
+    TRY(offload_check(u->offload, e));
     return peers_digest(&u->peers, digest, e);
 }
 

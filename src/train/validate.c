@@ -97,6 +97,7 @@ status validate(session *s, err *e) {
     for (uint64_t i = 0; i < batches; i += dp) /* a rank without a batch helps to gather weights */
         validate_batch(s, i + own, i + own < batches, &t);
     TRY(loader_error(set, e));
+    TRY(offload_check(s->setup.offload, e));
     sum_over_ranks(s, &t);
     double mean = t.targets ? (double)t.nll / SUM_SCALE / (double)t.targets : 0;
     s->at.val_loss = mean;

@@ -100,8 +100,11 @@ has err '16 ranks cannot share 2064 tokens'
 expect 2 plan search smollm2-135m cluster=h100-8 parallel.cp=2 parallel.cp_kind=ulysses train.seq_len=2048 train.global_batch_size=64
 has err 'not there with parallel.cp'
 
-expect 4 plan search llama-3.1-70b cluster=h100-8 train.global_batch_size=64
+expect 4 plan search llama-3.1-70b cluster=l4-8 train.global_batch_size=64
 grep -q 'GiB of each device' err || fail "$(cat err)"
+# Where nothing fits without, a file is the last resort.
+expect 0 plan search llama-3.1-70b cluster=h100-8 train.global_batch_size=64 --most 1
+has out ', offload optimizer'
 expect 2 plan search m.yaml train.global_batch_size=7 --exact
 expect 2 plan search m.yaml cluster=null
 grep -q 'cluster=h100-64' err || fail "$(cat err)"

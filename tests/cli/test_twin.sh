@@ -130,7 +130,7 @@ both_ranks 2 parallel.zero=1 parallel.virtual=2 parallel.pp_schedule=afab parall
 on twin 0 launch --ranks 2 --timeout 30 -- train c.yaml run=tried parallel.zero=3 train.global_batch_size=8
 has err "computes what one rank does"
 on twin 0 verify layouts c.yaml --ranks 2 --steps 2
-has out "ok: 13 layouts"
+has out "ok: 14 layouts"
 
 # ---- stages ----
 mkdir stages && cd stages || exit 1

@@ -98,7 +98,7 @@ static void print_head(const verification *v) {
     printf("%d layouts of %s; %d steps, %d layers, batch %ld x %ld tokens\n", v->n,
            v->args->inputs[0], v->steps, v->t->depth, (long)v->t->c->train.global_batch_size,
            (long)v->t->c->train.seq_len);
-    printf("  %-44s %-17s %10s  %s\n", "layout", "last digest", "arena MiB", "against one rank");
+    printf("  %-50s %-17s %10s  %s\n", "layout", "last digest", "arena MiB", "against one rank");
 }
 
 static void print_row(const char *name, const layout_verdict *k, const layout_result *r) {
@@ -111,7 +111,7 @@ static void print_row(const char *name, const layout_verdict *k, const layout_re
     else
         snprintf(verdict, sizeof verdict, "losses within %.1e, gradients within %.1e",
                  k->loss_error, k->norm_error);
-    printf("  %-44s %016" PRIx64 "  %10.2f  %s\n", name,
+    printf("  %-50s %016" PRIx64 "  %10.2f  %s\n", name,
            r->n_steps ? r->steps[r->n_steps - 1].digest : r->initial,
            (double)r->peak_bytes / (1 << 20), verdict);
     fflush(stdout);

@@ -105,7 +105,7 @@ static const field fields[] = {
     FIELD("device.micro_batch_us", micro_s, 1e-6, 0, 1e9, true),
     FIELD("device.token_us", token_s, 1e-6, 0, 1e9, true),
     FIELD("device.step_us", step_s, 1e-6, 0, 1e9, true),
-    FIELD("device.disk_gb_per_s", disk_bytes_per_s, 1e9, 1e-6, 1e9, true),
+    FIELD("device.disk_gb_per_s", disk_bytes_per_s, 1e9, 0, 1e9, true),
     FIELD("device.contention", contention, 1, 0, 0.95, true),
     FIELD("device.straggle", straggle, 1, 0, 10, true),
     FIELD("device.dollars_per_hour", dollars_per_hour, 1, 0, 1e6, true),

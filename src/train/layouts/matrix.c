@@ -23,7 +23,7 @@ typedef struct layouts {
 /* Weights need ZeRO-3. */
 static void take_turn_of_files(const layouts *all, layout *l) {
     static const int words[] = {CONFIG_OFFLOAD_NONE, CONFIG_OFFLOAD_ALL, CONFIG_OFFLOAD_WEIGHTS};
-    int turn = all->n / 2 % 3;
+    int turn = all->n / 3 % 3;
     if (!all->away) return;
     l->offload = l->zero == 3 ? words[turn] : turn == 2 ? CONFIG_OFFLOAD_OPTIMIZER : words[0];
 }
