@@ -1,6 +1,6 @@
 """The clock beside this machine: predicted and measured steps of random configs on one and two ranks.
 
-    python bench/step_time.py build/athanor [--configs 30] [--steps 7] [--seed 24] [--calibrated]
+    python bench/step_time.py build/athanor [--configs 30] [--seed 24] [--calibrated]
 
 Calibrates first (`athanor doctor calibrate`, alone and with --ranks 2) into a folder of its own, unless --calibrated says that this
 machine's own files are to be used. Each config is planned with cluster=local or local-2 and measured by `athanor bench train
@@ -22,7 +22,6 @@ def read_arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     p.add_argument("athanor", help="the program")
     p.add_argument("--configs", type=int, default=30)
-    p.add_argument("--steps", type=int, default=7)
     p.add_argument("--seed", type=int, default=24)
     p.add_argument("--seconds", default="60", help="how long a calibration lasts at most")
     p.add_argument("--calibrated", action="store_true")
@@ -53,10 +52,11 @@ def answer(words, env):
     return json.loads(done.stdout)
 
 
-def measure(a, path, ranks, env):
+def measure(a, path, ranks, expected_ms, env):
     launch = ["launch", "--ranks", str(ranks), "--"] if ranks > 1 else []
     env = {**env, "OMP_NUM_THREADS": str(max(1, os.cpu_count() // ranks))}
-    words = [a.athanor, *launch, "bench", "train", path, "--steps", str(a.steps), "--json"]
+    steps = max(7, min(300, round(1000 / expected_ms)))  # a second: short runs end before the machine has settled
+    words = [a.athanor, *launch, "bench", "train", path, "--steps", str(steps), "--json"]
     step = next(r["value"] for r in answer(words, env)["rows"] if r["name"] == "step_ms")
     classes = {}
     for op in answer([*words, "--profile"], env)["profile"]:
@@ -74,7 +74,7 @@ def compare(a, folder, env):
             json.dump(random_config(rng, ranks), f)
         cluster = "cluster=local" + ("-2" if ranks > 1 else "")
         time = answer([a.athanor, "plan", path, cluster, "--json"], env)["time"]
-        step, classes = measure(a, path, ranks, env)
+        step, classes = measure(a, path, ranks, time["step_ms"], env)
         errors.append(time["step_ms"] / step - 1)
         for name in time["classes"]:
             said[name] = said.get(name, 0) + time["classes"][name]

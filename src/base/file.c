@@ -178,7 +178,8 @@ status file_sync(const char *path, err *e) {
 
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) {
     arena *a = arena_new("file name");
-    char *temp = arena_printf(a, "%s.tmp-%ld", path, (long)getpid());
+    char *temp = arena_printf(a, "%s.tmp-%ld", path,
+                              (long)gettid()); /* threads may write one file at once */
     status s = write_durable(temp, data, len, e);
     if (s == ST_OK && file_sys_rename(temp, path) != 0)
         s = err_errno(e, path, "cannot put %s in its place", path);

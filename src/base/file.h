@@ -29,7 +29,7 @@ status file_read_part(const char *path, int64_t most_bytes, char **data, size_t 
 status file_open_part(const char *path, int *fd, int64_t *bytes, err *e) ATH_MUST_USE;
 /* Reads n bytes of an open file from a position on; fewer only at its end. -1 with errno. */
 ssize_t file_read_at(int fd, void *p, size_t n, uint64_t offset);
-/* Writes path.tmp-PID, fsyncs it, renames it over path, fsyncs the folder. On failure the old file
+/* Writes path.tmp-THREAD, fsyncs it, renames it over path, fsyncs the folder. On failure the old file
  * stands, and the error names `path`. */
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) ATH_MUST_USE;
 bool file_exists(const char *path);
