@@ -127,12 +127,14 @@ static json_t *model_of(const record *r, double *seq) {
         layers < 1 || layers > 1024 || ffn < 1 || vocab < 2 || *seq < 1 || *seq > 1 << 20)
         return !h && !layers && *seq >= 1 && *seq <= 1 << 20 ? preset_of(r) : NULL;
     int experts = int_of(r, "experts", 0), kv = int_of(r, "kv_heads", int_of(r, "kv", heads));
+    int picks = int_of(r, "experts_per_token", 2);
+    if (experts > 1024 || (experts > 1 && (picks < 1 || picks > experts))) return NULL;
     if (experts > 1)
         return json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i}", "model_type", "mixtral",
                          "hidden_size", h, "num_hidden_layers", layers, "num_attention_heads",
                          heads, "num_key_value_heads", kv, "intermediate_size", ffn, "vocab_size",
                          vocab, "tie_word_embeddings", int_of(r, "tied_emb", 0), "num_experts",
-                         experts, "num_experts_per_tok", int_of(r, "experts_per_token", 2));
+                         experts, "num_experts_per_tok", picks);
     if (ffn == 4 * h && !starts(text_of(r, "model"), "Llama") && !*text_of(r, "tied_emb"))
         return json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "model_type", "gpt2", "n_embd", h, "n_layer",
                          layers, "n_head", heads, "vocab_size", vocab, "n_positions", (int)*seq);
@@ -265,6 +267,7 @@ static status make_sketch(const rows_reading *k, const json_t *model, double seq
                       .expert_load = 1, /* published runs of experts balance them */
                       .optim = optim_find("adamw")};
     TRY(model_config_read(r->a, model, 0, &spec.model, e));
+    if (spec.model.max_position_embeddings < spec.T) spec.model.max_position_embeddings = spec.T;
     if (x->layout.key.ep > 1 &&
         (!spec.model.num_experts || spec.model.num_experts % x->layout.key.ep))
         return err_set(e, ST_USAGE, "its ranks cannot share out its experts evenly");
