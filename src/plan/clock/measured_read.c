@@ -110,6 +110,7 @@ static void plain_name(const char *s, char out[64]) {
 /* The preset that the row names; NULL: none. */
 static json_t *preset_of(const record *r) {
     char want[64], is[64];
+    if (has(text_of(r, "source"), "athanor")) return NULL; /* which names the family */
     plain_name(text_of(r, "model"), want);
     for (int i = 0; preset_name(i); i++) {
         plain_name(preset_name(i), is);
