@@ -365,14 +365,14 @@ static int whose_of(const record *r) {
         int whose;
     } known[] = {{"athanor", 0},  {"torchtitan", 3}, {"Korthikanti", 2}, {"Narayanan", 2},
                  {"Megatron", 2}, {"NeMo", 2},       {"nanotron", 1},    {"smollm", 1},
-                 {"picotron", 1}, {"foundry", 3},    {"Mosaic", 3},      {"FSDP", 3}};
+                 {"picotron", 1}, {"foundry", 3},    {"Mosaic", 3},      {"FSDP", 3},
+                 {"pytorch", 3}};
     for (int i = 0; i < ARRAY_LEN(known); i++)
         if (has(text_of(r, "source"), known[i].word)) return known[i].whose;
     if (*text_of(r, "schedule"))
         return 2; /* the zero-bubble paper's, which is Megatron's, neither */
-    return *text_of(r, "status")
-               ? 1
-               : 0; /* the playbook's table of runs, nanotron's, names no source */
+    /* the playbook's table of runs, nanotron's, names no source */
+    return *text_of(r, "status") ? 1 : zero_of(r) == 3 ? 3 : 0;
 }
 
 /* The runtime fitted to Megatron's is of 2022, before FlashAttention: on devices that came later, kernels take what libraries' do. */
