@@ -38,6 +38,10 @@ rm rows.csv
 expect 0 $sweep --ranks 2 --cp 2 --recompute none --zero 0,1
 has out "dp 1, cp 2 (allgather), ZeRO-1"
 [ "$(column dp | tr '\n' ' ')" = "1 1 " ] || fail "dp beside cp: $(column dp)"
+rm rows.csv
+expect 0 $sweep --ranks 2 --tp 1 --pp 1 --ep 1,2 --recompute none --zero 0 model.num_experts=4
+[ "$(column ep | tr '\n' ' ')" = "1 2 " ] || fail "experts: $(column ep)"
+has out "dp 2, ep 2"
 
 # ---- failures are rows: what does not fit is not run; what takes too long or dies is told as such ----
 rm rows.csv

@@ -109,4 +109,9 @@ expect 0 plan c.yaml train.steps=4000
 grep -Eq 'train +[0-9.]+ epochs, worth [0-9.]+ of new tokens .*repeat too often' out || fail "$(cat out)"
 expect 0 plan c.yaml
 grep -q 'an extrapolation: fitted on 70M to 16B' out || fail "$(cat out)"
+# Laws take N as what a token goes through, and say of how many.
+expect 0 plan olmoe-1b-7b cluster=h100-8 train.tokens=1B train.seq_len=2048 train.global_batch_size=64 parallel.zero=3
+has out 'active parameters of 6.92B: the laws are of dense models'
+expect 0 plan smollm2-135m cluster=h100-8 train.tokens=1B train.seq_len=2048 train.global_batch_size=64
+lacks out 'active parameters of'
 finish

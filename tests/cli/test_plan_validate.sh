@@ -77,6 +77,13 @@ expect 0 plan validate words.csv --rows said4.csv --json
 grep -q '"rows": 5, "used": 4,' out || fail "$(cat out)"
 awk -F, 'NR > 1 && NR < 5 { if ($12 != a && a) bad = 1; a = $12 } NR == 3 || NR == 4 { if ($11 != 5000) bad = 1 } END { exit bad }' said4.csv ||
     fail "the same row is said otherwise: $(cat said4.csv)"
+# Rows that tell FLOPs or MFU: 530B on A100 at 56.0 % took 54.1 tokens a second (Korthikanti et al. 2022), at 163 TFLOP/s with recompute 37.9 (Narayanan et al. 2021).
+{ echo 'source,gpu,layers,hidden,heads,ffn,vocab,seq,gpus,tp,pp,recompute,precision,gbs_seqs,peak_tf,mfu_pct,tflops_gpu,flops_kind'
+    echo 'Korthikanti,A100,105,20480,128,81920,51200,2048,280,8,35,selective,fp16,280,312,56.0,,'
+    echo 'Narayanan,A100,105,20480,128,81920,51200,2048,2520,8,35,full,fp16,2520,,,163,hardware'; } >flops.csv
+expect 0 plan validate flops.csv --rows said5.csv
+awk -F, 'NR == 2 { bad += $11 < 53.9 || $11 > 54.3 } NR == 3 { bad += $11 < 37.6 || $11 > 38.1 } END { exit bad > 0 || NR != 3 }' said5.csv ||
+    fail "$(cat said5.csv)"
 echo 'a,b' >none.csv
 expect 3 plan validate none.csv
 grep -q tok_s_gpu err || fail "$(cat err)"

@@ -110,6 +110,7 @@ static void plain_name(const char *s, char out[64]) {
 /* The preset that the row names; NULL: none. */
 static json_t *preset_of(const record *r) {
     char want[64], is[64];
+    if (has(text_of(r, "source"), "athanor")) return NULL; /* which names the family */
     plain_name(text_of(r, "model"), want);
     for (int i = 0; preset_name(i); i++) {
         plain_name(preset_name(i), is);
@@ -127,12 +128,14 @@ static json_t *model_of(const record *r, double *seq) {
         layers < 1 || layers > 1024 || ffn < 1 || vocab < 2 || *seq < 1 || *seq > 1 << 20)
         return !h && !layers && *seq >= 1 && *seq <= 1 << 20 ? preset_of(r) : NULL;
     int experts = int_of(r, "experts", 0), kv = int_of(r, "kv_heads", int_of(r, "kv", heads));
+    int picks = int_of(r, "experts_per_token", 2);
+    if (experts > 1024 || (experts > 1 && (picks < 1 || picks > experts))) return NULL;
     if (experts > 1)
         return json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i}", "model_type", "mixtral",
                          "hidden_size", h, "num_hidden_layers", layers, "num_attention_heads",
                          heads, "num_key_value_heads", kv, "intermediate_size", ffn, "vocab_size",
                          vocab, "tie_word_embeddings", int_of(r, "tied_emb", 0), "num_experts",
-                         experts, "num_experts_per_tok", int_of(r, "experts_per_token", 2));
+                         experts, "num_experts_per_tok", picks);
     if (ffn == 4 * h && !starts(text_of(r, "model"), "Llama") && !*text_of(r, "tied_emb"))
         return json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "model_type", "gpt2", "n_embd", h, "n_layer",
                          layers, "n_head", heads, "vocab_size", vocab, "n_positions", (int)*seq);
@@ -265,6 +268,7 @@ static status make_sketch(const rows_reading *k, const json_t *model, double seq
                       .expert_load = 1, /* published runs of experts balance them */
                       .optim = optim_find("adamw")};
     TRY(model_config_read(r->a, model, 0, &spec.model, e));
+    if (spec.model.max_position_embeddings < spec.T) spec.model.max_position_embeddings = spec.T;
     if (x->layout.key.ep > 1 &&
         (!spec.model.num_experts || spec.model.num_experts % x->layout.key.ep))
         return err_set(e, ST_USAGE, "its ranks cannot share out its experts evenly");
@@ -273,11 +277,30 @@ static status make_sketch(const rows_reading *k, const json_t *model, double seq
     return ST_OK;
 }
 
-static double measured_rate(const record *r, const measured_row *x, double seq) {
+/* Of a token, as tables count them: products of the model, and all pairs of attention, of which a causal model needs half. */
+static double published_flops(const sketch *s, const sketch_layout *l) {
+    const model_config *mc = &s->spec.model;
+    double tokens = (double)l->key.micro_batch * s->spec.T / l->key.cp;
+    double unseen = 6.0 * s->layers * (double)(mc->num_attention_heads * mc->head_dim) * s->spec.T;
+    return s->model_flops * l->key.tp / tokens + unseen;
+}
+
+/* Tokens a second from the FLOPs that a device reached, or from their share of its peak. */
+static double rate_of_flops(const record *r, const sketch *s, const sketch_layout *l,
+                            const cluster *c) {
+    double peak = number_of(r, "peak_tf", c->peak_flops[DT_BF16] / 1e12);
+    double reached = number_of(r, "tflops_gpu", number_of(r, "mfu_pct", 0) / 100 * peak);
+    bool again = starts(text_of(r, "flops_kind"), "hardware") && l->key.recompute == RECOMPUTE_FULL;
+    return reached * 1e12 * (again ? 0.75 : 1) / published_flops(s, l);
+}
+
+static double measured_rate(const record *r, const measured_row *x, const sketch *s,
+                            const cluster *c) {
     double samples = number_of(r, "samples_per_gpu_s", 0), tokens = number_of(r, "tok_s_gpu", 0);
     double all = number_of(r, "tok_s", 0), step = number_of(r, "iter_time_s", 0);
-    if (all <= 0 && step > 0) all = (double)x->batch * seq / step;
-    return tokens > 0 ? tokens : samples > 0 ? samples * seq : all / x->gpus;
+    if (all <= 0 && step > 0) all = (double)x->batch * s->spec.T / step;
+    if (tokens > 0 || samples > 0) return tokens > 0 ? tokens : samples * s->spec.T;
+    return all > 0 ? all / x->gpus : rate_of_flops(r, s, &x->layout, c);
 }
 
 /* What tables call devices. watts: what each may take, unless a table says "500W". */
@@ -361,14 +384,14 @@ static int whose_of(const record *r) {
         int whose;
     } known[] = {{"athanor", 0},  {"torchtitan", 3}, {"Korthikanti", 2}, {"Narayanan", 2},
                  {"Megatron", 2}, {"NeMo", 2},       {"nanotron", 1},    {"smollm", 1},
-                 {"picotron", 1}, {"foundry", 3},    {"Mosaic", 3},      {"FSDP", 3}};
+                 {"picotron", 1}, {"foundry", 3},    {"Mosaic", 3},      {"FSDP", 3},
+                 {"pytorch", 3}};
     for (int i = 0; i < ARRAY_LEN(known); i++)
         if (has(text_of(r, "source"), known[i].word)) return known[i].whose;
     if (*text_of(r, "schedule"))
         return 2; /* the zero-bubble paper's, which is Megatron's, neither */
-    return *text_of(r, "status")
-               ? 1
-               : 0; /* the playbook's table of runs, nanotron's, names no source */
+    /* the playbook's table of runs, nanotron's, names no source */
+    return *text_of(r, "status") ? 1 : zero_of(r) == 3 ? 3 : 0;
 }
 
 /* The runtime fitted to Megatron's is of 2022, before FlashAttention: on devices that came later, kernels take what libraries' do. */
@@ -406,7 +429,7 @@ static bool take(rows_reading *k, const record *rec, int line) {
     if (r->sketch[x.sketch].layers < x.layout.pp * x.layout.chunks_of_stage) return false;
     const char *state = text_of(rec, "status");
     x.ok = !*state || strcmp(state, "ok") == 0;
-    x.tok_per_s_gpu = x.ok ? measured_rate(rec, &x, seq) : 0;
+    x.tok_per_s_gpu = x.ok ? measured_rate(rec, &x, &r->sketch[x.sketch], &r->device[x.device]) : 0;
     double bubble = number_of(rec, "bubble_rate_theory(Table5)", number_of(rec, "bubble", 0));
     x.only_bubble = x.ok && x.tok_per_s_gpu <= 0 && bubble > 0 && bubble < 1;
     if (x.only_bubble) x.tok_per_s_gpu = 1 - bubble;
@@ -419,19 +442,25 @@ static bool take(rows_reading *k, const record *rec, int line) {
     return true;
 }
 
+static bool tells_speed(const record *names) {
+    static const char *const known[] = {"tok_s_gpu",         "tok_s",      "iter_time_s",
+                                        "samples_per_gpu_s", "tflops_gpu", "mfu_pct"};
+    for (int i = 0; i < names->columns; i++)
+        for (int k = 0; k < ARRAY_LEN(known); k++)
+            if (strcmp(names->name[i], known[k]) == 0) return true;
+    return false;
+}
+
 static status read_all(rows_reading *k, const char *path, const char *s, size_t n, err *e) {
     record rec = {.columns = 0};
     const char *why = NULL;
     size_t at = scan(s, n, rec.name[0], sizeof rec.name[0], &rec.columns, &why);
-    bool has = false;
-    for (int i = 0; i < rec.columns; i++)
-        has |= strcmp(rec.name[i], "tok_s_gpu") == 0 ||
-               strcmp(rec.name[i], "samples_per_gpu_s") == 0 || strcmp(rec.name[i], "tok_s") == 0 ||
-               strcmp(rec.name[i], "iter_time_s") == 0;
-    if (why || !has) {
-        err_at(e, ST_FORMAT, path,
-               "%s has no column tok_s_gpu, tok_s, iter_time_s or samples_per_gpu_s", path);
-        return err_hint(e, "rows are those of a table of measurements, with a header");
+    if (why || !tells_speed(&rec)) {
+        err_at(e, ST_FORMAT, path, "%s has no column of what was measured: tok_s_gpu, for example",
+               path);
+        return err_hint(
+            e, "rows are those of a table of measurements, with a header; docs/planning.md "
+               "says which columns there are");
     }
     for (int line = 2; at < n; line++) {
         int columns = 0;
