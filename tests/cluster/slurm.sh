@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A real Slurm on this machine, of a node and of two more with networks and names of their own: the sample scripts of
 # docs/slurm train, on one node and over two, are told to stop, lose a rank, a launcher, a job step, or a slurmstepd alone
-# (of the script: batchd; of the job step: stepd), go back to the queue and finish with what an undisturbed run computes.
+# (of the script: batchd; of the job step on n1, n2: stepd1, stepd2), go back to the queue and finish with what an undisturbed run computes.
 # $1 is the program; after it come cases in place of all (node:stopped node:rank node:step nodes:stopped ...).
 . "$(dirname "$0")/lib.sh"
 need "$1" slurmctld slurmd sbatch munged mungekey
@@ -83,7 +83,7 @@ submit() {
     last="$1, $2"
     case $2 in
         *-batchd) local -x ATHANOR_LINK=15000,0 ;; # it is not to be done before anybody notices
-        *-stepd) local -x ATHANOR_TIMEOUT=8 ;;     # seconds that ranks wait for one that is gone
+        *-stepd*) local -x ATHANOR_TIMEOUT=8 SLURM_WAIT=5 ;; # seconds that ranks, and srun, wait for those that are gone
     esac
     job=$(sbatch --parsable --output="$work/$2.log" "${size[@]}" "$root/docs/slurm/$1" d.yaml run="$2" $keys) ||
         fail "sbatch refuses it"
@@ -126,6 +126,12 @@ kill_rank() {
         case $(readlink "/proc/${parent:-none}/exe") in */athanor | */slurmstepd*) kill -9 "$p" && return ;; esac
     done
     return 1
+}
+
+# only_on N: those of the processes of standard input that are on host N.
+only_on() {
+    local p
+    while read -r p; do [ "/proc/$p/ns/uts" -ef "/proc/${host[$1]}/ns/uts" ] && echo "$p"; done
 }
 
 # kill_tree PROCESS: it, and what it has started: what becomes of a job step when its control group is killed.
@@ -171,9 +177,9 @@ disturb() { # KIND RUN
         batchd) # of the script, which lives on
             await_step_beyond "$2" 12
             kill -9 "$(processes_of slurmstepd "$job" | head -n 1)" ;;
-        stepd) # of the job step, on one of its nodes
+        stepd1 | stepd2) # of the job step, on n1 or n2; it begins after that of the script
             await_step_beyond "$2" 12
-            kill -9 "$(processes_of slurmstepd "$job" | tail -n 1)" ;;
+            kill -9 "$(processes_of slurmstepd "$job" | only_on "${1#stepd}" | tail -n 1)" ;;
         step)
             await_step_beyond "$2" 12
             kill_tree "$(processes_of slurmstepd "$job" | head -n 1)"
@@ -183,7 +189,8 @@ disturb() { # KIND RUN
 }
 
 shift
-for case in ${*:-node:{stopped,rank,launcher,step,batchd} nodes:{stopped,rank,step,batchd,stepd}}; do
+[ $# -gt 0 ] || set -- node:{stopped,rank,launcher,step,batchd} nodes:{stopped,rank,step,batchd,stepd1,stepd2}
+for case; do
     run=${case/:/-}
     submit "${case%:*}.sbatch" "$run"
     disturb "${case#*:}" "$run"
