@@ -317,15 +317,22 @@ static const attention_case ATTENTION_CASES[] = {
     {1, 50, 70, 2, 1, 96, 112, 20, true, ABSENT, true, 0.1f},
     {2, 1, 300, 4, 2, 128, 128, 0, true, ABSENT, true, 0},
     {1, 17, 17, 1, 1, 600, 520, 0, true, ABSENT, false, 0},
+    /* between these: values smaller than keys, and keys and values that do not both fit into registers */
+    {1, 40, 40, 4, 2, 192, 128, 0, true, STARTS, false, 0},
+    {1, 70, 90, 1, 1, 136, 72, 30, true, ABSENT, true, 0.1f},
+    {1, 72, 72, 2, 1, 256, 256, 0, true, STARTS, false, 0},
+    {1, 36, 50, 2, 1, 144, 232, 20, true, ABSENT, true, 0.1f},
+    {1, 1, 300, 4, 2, 192, 128, 0, true, ABSENT, true, 0},
+    {1, 1, 300, 4, 2, 256, 256, 0, true, ABSENT, true, 0},
 };
 
 /* Which of these also run with softcap, and which. */
 static const struct {
     int index;
     float cap;
-} CAPPED_CASES[] = {{0, 1},     {2, 0.5f},  {3, 2},     {6, 0.7f},  {7, 1},  {9, 1},
-                    {11, 0.6f}, {12, 50},   {13, 1},    {15, 0.3f}, {19, 1}, {21, 0.5f},
-                    {22, 1},    {23, 0.7f}, {26, 0.6f}, {29, 0.6f}};
+} CAPPED_CASES[] = {{0, 1},     {2, 0.5f},  {3, 2},     {6, 0.7f},  {7, 1},     {9, 1},
+                    {11, 0.6f}, {12, 50},   {13, 1},    {15, 0.3f}, {19, 1},    {21, 0.5f},
+                    {22, 1},    {23, 0.7f}, {26, 0.6f}, {29, 0.6f}, {33, 0.6f}, {35, 1}};
 
 static void add_attention(case_list *l, int i, float cap) {
     const attention_case *a = &ATTENTION_CASES[i];
@@ -383,7 +390,7 @@ static void add_limited_attention(case_list *l, int i, int32_t chunk, bool sinks
 }
 
 static void cases_ATTENTION(case_list *l) {
-    static const int limited[] = {0, 2, 3, 6, 7, 9, 11, 12, 13, 17, 21, 22, 24, 26, 27, 29};
+    static const int limited[] = {0, 2, 3, 6, 7, 9, 11, 12, 13, 17, 21, 22, 24, 26, 27, 29, 32, 35};
     static const struct {
         int index, W, zero;
         float cap;
@@ -400,7 +407,7 @@ static void cases_ATTENTION(case_list *l) {
                              biased[i].ends);
         if (i % 4 == 1) add_limited_attention(l, biased[i].index, 3 + i, i % 8 == 1);
     }
-    static const int cached[] = {2, 3, 9, 10, 11, 12, 19, 21, 22, 23, 24, 30};
+    static const int cached[] = {2, 3, 9, 10, 11, 12, 19, 21, 22, 23, 24, 30, 36, 37};
     for (int i = 0; i < ARRAY_LEN(ATTENTION_CASES); i++) add_attention(l, i, 0);
     for (int i = 0; i < ARRAY_LEN(CAPPED_CASES); i++)
         add_attention(l, CAPPED_CASES[i].index, CAPPED_CASES[i].cap);
