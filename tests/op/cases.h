@@ -238,6 +238,27 @@ static void cases_ROPE(case_list *l) {
     }
 }
 
+static void cases_NORM_ROPE(case_list *l) {
+    /* rows, heads, head_dim, rotary_dim, first */
+    static const int32_t sizes[][5] = {
+        {1, 1, 2, 2, 0},     {5, 3, 8, 8, 0},    {9, 2, 16, 6, 3},     {3, 1, 10, 10, 0},
+        {7, 3, 64, 64, 0},   {4, 2, 34, 20, 14}, {130, 3, 64, 32, 16}, {6, 2, 128, 64, 0},
+        {2, 2, 300, 300, 0}, {3, 1, 256, 256, 0}};
+    for (int i = 0; i < 4 * ARRAY_LEN(sizes); i++) {
+        const int32_t *s = sizes[i / 4];
+        op_case *c = case_add(l, OP_NORM_ROPE);
+        c->attr.norm_rope.eps = 1e-5f, c->attr.norm_rope.unit_offset = i % 3 == 1;
+        c->attr.norm_rope.head_dim = s[2], c->attr.norm_rope.rotary_dim = s[3];
+        c->attr.norm_rope.first = s[4], c->attr.norm_rope.interleaved = i % 2;
+        LABEL(c, "norm_rope N=%d H=%d D=%d rotary=%d from %d interleaved=%d #%d", s[0], s[1], s[2],
+              s[3], s[4], i % 2, i);
+        c->in[0] = (slot){ACTIVATION, s[0], s[1] * s[2], 0, 0};
+        if (i % 4 < 3) c->in[1] = (slot){VECTOR, 1, s[2], 0, 0};
+        c->in[2] = (slot){INTEGERS, s[0], 1, 40, 0};
+        c->in[3] = (slot){ANGLES, 40, s[3], 0, 0};
+    }
+}
+
 /* Tokens, heads, columns of a key without position and of a value, columns that heads share. */
 static void cases_LATENT_KV(case_list *l) {
     static const int32_t sizes[][5] = {{1, 1, 1, 1, 1},    {5, 3, 8, 8, 4},     {9, 2, 17, 5, 3},
