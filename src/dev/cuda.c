@@ -37,6 +37,7 @@ struct dev_graph {
 typedef struct cuda {
     cu_driver api;
     int device, multiprocessors;
+    size_t baseline; /* of cuda_baseline_bytes */
     cu_context context;
     cu_stream stream;
     cuda_lt lt;
@@ -298,6 +299,10 @@ int cuda_multiprocessors(const dev *d) {
     return ((const cuda *)d->own)->multiprocessors;
 }
 
+size_t cuda_baseline_bytes(const dev *d) {
+    return ((const cuda *)d->own)->baseline;
+}
+
 int cuda_attribute(const dev *d, int attribute) {
     const cuda *c = use(d);
     int value = 0;
@@ -465,6 +470,9 @@ static status start(dev *d, cuda *c, err *e) {
     there = there && c->api.mem_host_alloc(&flag, sizeof *d->flag, CU_HOST_DEVICE_MAP) == 0;
     if (flag) d->flag = memset(flag, 0, sizeof *d->flag);
     d->own = c;
+    size_t available = 0, total = 0;
+    there = there && c->api.mem_info(&available, &total) == 0;
+    c->baseline = total - available;
     if (there) return ST_OK;
     err_set(e, ST_RANK, "the GPU gives no stream, or none for cuBLASLt");
     return err_hint(e, "look whether other programs hold it (nvidia-smi)");

@@ -20,6 +20,9 @@ typedef struct cuda_lt {
 } cuda_lt;
 const cuda_lt *cuda_get_lt(const dev *d);
 int cuda_multiprocessors(const dev *d);
+/* Bytes of the GPU's memory that were taken when it had been opened: by its driver and cuBLASLt, and by other
+ * programs. */
+size_t cuda_baseline_bytes(const dev *d);
 /* What cuDeviceGetAttribute says of one of gpu/driver.h. */
 int cuda_attribute(const dev *d, int attribute);
 /* The GPU as its driver names it. */

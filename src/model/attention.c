@@ -40,10 +40,31 @@ static qkv_vals project(model_rec *r, const layer_spec *k, val x) {
     return p;
 }
 
+static val positions_of(const model_rec *r, const attention_layer *a) {
+    return a->causal ? r->pos : r->source.pos;
+}
+
 static val rotate(model_rec *r, const attention_layer *a, val x, val table, int64_t heads) {
     rope_spec s = model_rope(r->mc, a->local);
-    return graph_rope(r->g, x, a->causal ? r->pos : r->source.pos, table, (int)heads, (int)a->D, 0,
-                      s.rotary_dim, a->interleaved);
+    return graph_rope(r->g, x, positions_of(r, a), table, (int)heads, (int)a->D, 0, s.rotary_dim,
+                      a->interleaved);
+}
+
+/* Norm of each head, and rotation, in one op. */
+static val norm_and_rotate(model_rec *r, const layer_spec *k, model_part part, val x, val table) {
+    const attention_layer *a = &k->attn;
+    char name[MODEL_NAME_BYTES];
+    model_part_name(r->mc, part, k->stored, name);
+    val w = *name ? model_named(r, name, ".weight") : VAL_NONE;
+    val y = graph_norm_rope(r->g, x, w, (float)r->mc->norm_eps, model_norm_offset(r->mc),
+                            positions_of(r, a), table, (int)a->D, 0,
+                            model_rope(r->mc, a->local).rotary_dim, a->interleaved);
+    graph_name(r->g, y, "%s", name);
+    return y;
+}
+
+static bool norms_with_rotation(const model_rec *r, const attention_layer *a) {
+    return a->qk_norm == QK_NORM_HEAD && r->mc->norm == NORM_RMS && a->rotary && a->clip <= 0;
 }
 
 /* Norm of queries or keys, of which `copies` successive ranks have the same. */
@@ -77,6 +98,11 @@ static void place(model_rec *r, const layer_spec *k, qkv_vals *p) {
         return;
     }
     if (p->all != VAL_NONE) split_qkv(r, a, p);
+    if (norms_with_rotation(r, a)) {
+        p->q = norm_and_rotate(r, k, PART_Q_NORM, p->q, of_queries);
+        p->k = norm_and_rotate(r, k, PART_K_NORM, p->k, table);
+        return;
+    }
     if (a->qk_norm != QK_NORM_NONE) {
         p->q = norm_heads(r, k, PART_Q_NORM, p->q, 1);
         p->k = norm_heads(r, k, PART_K_NORM, p->k, a->kv_copies);

@@ -212,6 +212,12 @@ typedef union op_attr {
         int32_t first;    /* element of a head with which the rotated ones begin */
         bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + rotary_dim/2) */
     } rope;
+    struct {
+        float eps;
+        bool unit_offset;                    /* as of norm */
+        int32_t head_dim, rotary_dim, first; /* as of rope */
+        bool interleaved;
+    } norm_rope;
     op_attention attention;
     op_ring ring;
     struct {

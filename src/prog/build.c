@@ -137,6 +137,17 @@ val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int
     return emit(g, OP_ROPE, &attr, (val[]){x, pos, table}, 3, is_temporary(g, x) ? 0 : -1);
 }
 
+val graph_norm_rope(graph *g, val x, val w, float eps, bool unit_offset, val pos, val table,
+                    int head_dim, int first, int rotary_dim, bool interleaved) {
+    op_attr attr = {.norm_rope = {.eps = eps,
+                                  .unit_offset = unit_offset,
+                                  .head_dim = head_dim,
+                                  .first = first,
+                                  .rotary_dim = rotary_dim,
+                                  .interleaved = interleaved}};
+    return emit(g, OP_NORM_ROPE, &attr, (val[]){x, w, pos, table}, 4, -1);
+}
+
 val graph_attention(graph *g, const op_attention *spec, val q, val k, val v,
                     const graph_seen *seen) {
     op_attr attr = {.attention = *spec};

@@ -232,6 +232,9 @@ val graph_layernorm_ranks(graph *g, val x, val w, val b, float eps, int64_t cols
  * rotary_dim). */
 val graph_rope(graph *g, val x, val pos, val table, int heads, int head_dim, int first,
                int rotary_dim, bool interleaved);
+/* rmsnorm of each head of head_dim columns, and rope of all of them, in one pass. */
+val graph_norm_rope(graph *g, val x, val w, float eps, bool unit_offset, val pos, val table,
+                    int head_dim, int first, int rotary_dim, bool interleaved);
 /* What ATTENTION knows of queries beside their numbers; VAL_NONE: nothing. */
 typedef struct graph_seen {
     val start, end; /* which keys each query sees */

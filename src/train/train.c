@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "dev/cuda.h"
 #include "io/checkpoint/checkpoint.h"
 #include "run/config/config_device.h"
 #include "run/report/report.h"
@@ -122,6 +123,9 @@ static status write_plan(session *s, err *e) {
     setup *u = &s->setup;
     if (!setup_leads(u)) return ST_OK;
     json_t *o = plan_json(u->plan, u->c->train.memory_limit);
+    if (dev_get_kind(u->dev) == DEV_CUDA)
+        json_object_set_new(json_object_get(o, "memory"), "device_baseline_bytes",
+                            json_integer((json_int_t)cuda_baseline_bytes(u->dev)));
     status st = run_write_json(s->folder, "plan.json", o, e);
     json_decref(o);
     if (st != ST_OK || !s->opt->on_plan) return st;

@@ -91,6 +91,10 @@ touched() { event end "$1/metrics.jsonl" | grep -oE '"(planned|touched)_peak_byt
 [ "$(touched cpu)" = 1 ] || fail "the CPU touches other memory than planned"
 expect 0 plan c.yaml device=cuda --json
 has out '"peak_bytes"'
+grep -qE '"device_baseline_bytes": [1-9]' cuda/plan.json || fail "the plan does not know what the GPU's driver has taken"
+grep -q device_baseline cpu/plan.json && fail "a CPU has a driver that takes memory"
+expect 0 plan smollm2-135m cluster=h100-8 parallel.zero=1 train.global_batch_size=64 train.micro_batch_size=4 --json
+has out '"device_baseline_bytes": 2147483648'
 
 # ---- one digest over layouts, and after a stop ----
 short='train.steps=4 train.deterministic=true train.digest_every=1 eval.every=0 sample.every=0 train.micro_batch_size=2 device=cuda'

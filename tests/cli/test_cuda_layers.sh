@@ -96,6 +96,20 @@ done
 expect 0 launch --ranks 2 -- train latents.yaml run=latents-tp $short parallel.tp=2
 close latents-tp latents-one 1e-5
 
+# ---- what the host does for its ranks, and what it does not do ----
+grep -v '^sample' experts.yaml >shared.yaml
+alone="$short train.router.balance=global"
+expect 0 train shared.yaml run=shared-one $alone
+expect 0 launch --ranks 2 -- train shared.yaml run=shared-ep $alone parallel.ep=2
+close shared-ep shared-one 1e-5
+expect 0 launch --ranks 2 -- train shared.yaml run=shared-ring $alone parallel.cp=2 parallel.cp_kind=ring
+close shared-ring shared-one 1e-5
+expect 0 train shared.yaml run=shared-file $alone parallel.offload=optimizer
+[ "$(digests shared-one | wc -l)" -ge 3 ] && cmp -s <(digests shared-one) <(digests shared-file) ||
+    fail "states in a file give other digests"
+expect 2 launch --ranks 2 -- train shared.yaml run=shared-async $alone parallel.tp=2 parallel.tp_async=true
+has err "a GPU, whose collectives run on the host, is not there with parallel.tp_async"
+
 # ---- experts and latents of a GGUF file, read where they lie: after prompts of few and of many tokens ----
 "$athanor" tok train text.txt -o bpe.json --kind bpe --vocab-size 300 >log 2>&1 &&
     "$athanor" data build text.txt -o bpe tokenizer=bpe.json valid=0.1 >log 2>&1 || fail "there is no data: $(cat log)"

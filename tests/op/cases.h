@@ -238,6 +238,27 @@ static void cases_ROPE(case_list *l) {
     }
 }
 
+static void cases_NORM_ROPE(case_list *l) {
+    /* rows, heads, head_dim, rotary_dim, first */
+    static const int32_t sizes[][5] = {
+        {1, 1, 2, 2, 0},     {5, 3, 8, 8, 0},    {9, 2, 16, 6, 3},     {3, 1, 10, 10, 0},
+        {7, 3, 64, 64, 0},   {4, 2, 34, 20, 14}, {130, 3, 64, 32, 16}, {6, 2, 128, 64, 0},
+        {2, 2, 300, 300, 0}, {3, 1, 256, 256, 0}};
+    for (int i = 0; i < 4 * ARRAY_LEN(sizes); i++) {
+        const int32_t *s = sizes[i / 4];
+        op_case *c = case_add(l, OP_NORM_ROPE);
+        c->attr.norm_rope.eps = 1e-5f, c->attr.norm_rope.unit_offset = i % 3 == 1;
+        c->attr.norm_rope.head_dim = s[2], c->attr.norm_rope.rotary_dim = s[3];
+        c->attr.norm_rope.first = s[4], c->attr.norm_rope.interleaved = i % 2;
+        LABEL(c, "norm_rope N=%d H=%d D=%d rotary=%d from %d interleaved=%d #%d", s[0], s[1], s[2],
+              s[3], s[4], i % 2, i);
+        c->in[0] = (slot){ACTIVATION, s[0], s[1] * s[2], 0, 0};
+        if (i % 4 < 3) c->in[1] = (slot){VECTOR, 1, s[2], 0, 0};
+        c->in[2] = (slot){INTEGERS, s[0], 1, 40, 0};
+        c->in[3] = (slot){ANGLES, 40, s[3], 0, 0};
+    }
+}
+
 /* Tokens, heads, columns of a key without position and of a value, columns that heads share. */
 static void cases_LATENT_KV(case_list *l) {
     static const int32_t sizes[][5] = {{1, 1, 1, 1, 1},    {5, 3, 8, 8, 4},     {9, 2, 17, 5, 3},
@@ -317,15 +338,22 @@ static const attention_case ATTENTION_CASES[] = {
     {1, 50, 70, 2, 1, 96, 112, 20, true, ABSENT, true, 0.1f},
     {2, 1, 300, 4, 2, 128, 128, 0, true, ABSENT, true, 0},
     {1, 17, 17, 1, 1, 600, 520, 0, true, ABSENT, false, 0},
+    /* between these: values smaller than keys, and keys and values that do not both fit into registers */
+    {1, 40, 40, 4, 2, 192, 128, 0, true, STARTS, false, 0},
+    {1, 70, 90, 1, 1, 136, 72, 30, true, ABSENT, true, 0.1f},
+    {1, 72, 72, 2, 1, 256, 256, 0, true, STARTS, false, 0},
+    {1, 36, 50, 2, 1, 144, 232, 20, true, ABSENT, true, 0.1f},
+    {1, 1, 300, 4, 2, 192, 128, 0, true, ABSENT, true, 0},
+    {1, 1, 300, 4, 2, 256, 256, 0, true, ABSENT, true, 0},
 };
 
 /* Which of these also run with softcap, and which. */
 static const struct {
     int index;
     float cap;
-} CAPPED_CASES[] = {{0, 1},     {2, 0.5f},  {3, 2},     {6, 0.7f},  {7, 1},  {9, 1},
-                    {11, 0.6f}, {12, 50},   {13, 1},    {15, 0.3f}, {19, 1}, {21, 0.5f},
-                    {22, 1},    {23, 0.7f}, {26, 0.6f}, {29, 0.6f}};
+} CAPPED_CASES[] = {{0, 1},     {2, 0.5f},  {3, 2},     {6, 0.7f},  {7, 1},     {9, 1},
+                    {11, 0.6f}, {12, 50},   {13, 1},    {15, 0.3f}, {19, 1},    {21, 0.5f},
+                    {22, 1},    {23, 0.7f}, {26, 0.6f}, {29, 0.6f}, {33, 0.6f}, {35, 1}};
 
 static void add_attention(case_list *l, int i, float cap) {
     const attention_case *a = &ATTENTION_CASES[i];
@@ -383,7 +411,7 @@ static void add_limited_attention(case_list *l, int i, int32_t chunk, bool sinks
 }
 
 static void cases_ATTENTION(case_list *l) {
-    static const int limited[] = {0, 2, 3, 6, 7, 9, 11, 12, 13, 17, 21, 22, 24, 26, 27, 29};
+    static const int limited[] = {0, 2, 3, 6, 7, 9, 11, 12, 13, 17, 21, 22, 24, 26, 27, 29, 32, 35};
     static const struct {
         int index, W, zero;
         float cap;
@@ -400,7 +428,7 @@ static void cases_ATTENTION(case_list *l) {
                              biased[i].ends);
         if (i % 4 == 1) add_limited_attention(l, biased[i].index, 3 + i, i % 8 == 1);
     }
-    static const int cached[] = {2, 3, 9, 10, 11, 12, 19, 21, 22, 23, 24, 30};
+    static const int cached[] = {2, 3, 9, 10, 11, 12, 19, 21, 22, 23, 24, 30, 36, 37};
     for (int i = 0; i < ARRAY_LEN(ATTENTION_CASES); i++) add_attention(l, i, 0);
     for (int i = 0; i < ARRAY_LEN(CAPPED_CASES); i++)
         add_attention(l, CAPPED_CASES[i].index, CAPPED_CASES[i].cap);

@@ -123,8 +123,8 @@ static inline double cancelled_backward(const side *s) {
     op_kind kind = s->cs->kind;
     if (kind == OP_ATTENTION) return 1;
     if (kind == OP_HEAD_NLL) return max_abs(&s->dout[0].t);
-    if (kind == OP_RMSNORM || kind == OP_LAYERNORM)
-        return max_abs(&s->out[kind == OP_RMSNORM ? 1 : 2].t) * max_abs(&s->dout[0].t);
+    if (kind == OP_RMSNORM || kind == OP_LAYERNORM || kind == OP_NORM_ROPE)
+        return max_abs(&s->out[kind == OP_LAYERNORM ? 2 : 1].t) * max_abs(&s->dout[0].t);
     return cancelled_forward(s) * max_abs(&s->dout[0].t);
 }
 

@@ -56,6 +56,9 @@ static void print_plan(const cli_args *args, const config *c, where_runs w, cons
         json_t *o = plan_json(p, limit_bytes), *live = plan_live_json(p);
         if (live) json_object_set_new(o, "live", live);
         if (on) json_object_set_new(o, "time", clock_json(&t, on));
+        if (on && on->kind == DEV_CUDA)
+            json_object_set_new(json_object_get(o, "memory"), "device_baseline_bytes",
+                                json_integer((json_int_t)on->reserved_bytes));
         json_object_set_new(o, "runs", where_runs_json(&w));
         if (c) put_laws(c, p, o, NULL);
         cli_print_json(o);

@@ -31,6 +31,7 @@
     X(RMSNORM_RANKS, rmsnorm_ranks)                                                                \
     X(LAYERNORM_RANKS, layernorm_ranks)                                                            \
     X(ROPE, rope)                                                                                  \
+    X(NORM_ROPE, norm_rope)                                                                        \
     X(ACT, act)                                                                                    \
     X(GATED, gated)                                                                                \
     X(SCALE, scale)                                                                                \

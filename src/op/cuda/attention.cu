@@ -96,38 +96,54 @@ static attention_args open_call(const op_call *c) {
 /* ---- tensor cores ---- */
 
 #ifndef CUDA_STORE_F32
-/* Whether they take the call: all rows and heads aligned, heads of up to 128 numbers. */
+/* Whether they take the call: all rows and heads aligned, heads of up to 256 numbers. */
 static bool takes_mma(const op_call *c, const attention_args *a) {
     const tensor *result[] = {&c->out[0], &c->din[0], &c->din[1], &c->din[2]};
     for (int i = 0; i < 4; i++)
         if (!is_wide(result[i])) return false;
-    return a->wide && a->D <= 128 && a->Dv <= 128 && !a->bias.p;
+    return a->wide && a->D <= MMA_MOST_W && a->Dv <= MMA_MOST_W && !a->bias.p;
 }
 
 /* A kernel and its form; most: its threads. */
 typedef struct mma_kernel {
     const gpu_kernel *kernel;
-    int32_t most, w, columns, bands;
+    int32_t most, w, u, columns, bands;
 } mma_kernel;
-#define X(name, threads, w, columns, bands) {&name, threads, w, columns, bands},
+#define X(name, threads, w, u, columns, bands, ...) {&name, threads, w, u, columns, bands},
 static const mma_kernel FORWARD_KERNELS[] = {MMA_FORWARD(X)};
 static const mma_kernel ONE_KERNELS[] = {MMA_ONE(X)};
 static const mma_kernel QUERY_KERNELS[] = {MMA_QUERIES(X)};
 static const mma_kernel KEY_KERNELS[] = {MMA_KEYS(X)};
 #undef X
 
-/* Runs the form for these heads, with as few warps as the rows need: `rows` in each of `heads` heads,
+/* Which form takes these heads: its place in the lists. */
+static int mma_form_of(const attention_args *a) {
+    int32_t d = a->D > a->Dv ? a->D : a->Dv;
+    if (d <= 128) return d > 64;
+    return a->D <= 192 && a->Dv <= 128 ? 2 : 3;
+}
+
+/* Runs a kernel with as few warps as the rows need: `rows` in each of `heads` heads; two: there are two
  * operands of rows in shared memory, beside four of columns. */
-static void launch_mma(const op_call *c, attention_args *a, const mma_kernel *of, int64_t rows,
-                       int64_t heads, int32_t operands) {
-    const mma_kernel *k = &of[a->D > 64 || a->Dv > 64];
+static void launch_mma(const op_call *c, attention_args *a, const mma_kernel *k, int64_t rows,
+                       int64_t heads, bool two) {
     int32_t warps = 1, band = MMA_ROWS * k->bands;
     while (warps * band < rows && warps * GPU_WARP < k->most) warps *= 2;
     a->tiles = (int32_t)blocks_for(rows, warps * band);
-    int64_t numbers = ((int64_t)operands * warps * band + 4 * k->columns) * k->w;
+    int64_t numbers = (int64_t)warps * band * (k->w + (two ? k->u : 0));
+    numbers += 2 * (int64_t)k->columns * (k->w + k->u);
     gpu_grid g = {(uint32_t)(heads * a->tiles), 1, 1, (uint32_t)warps * GPU_WARP, 0};
     g.shared_bytes = (uint32_t)(numbers * (int64_t)sizeof(STORE));
     launch(c, k->kernel, g, a);
+}
+
+/* Large heads have a kernel for keys and one for values: the last two of the list. */
+static void launch_mma_keys(const op_call *c, attention_args *a) {
+    const mma_kernel *k = &KEY_KERNELS[mma_form_of(a)];
+    int64_t heads = (int64_t)a->B * a->K;
+    bool apart = mma_form_of(a) == 3;
+    if (!apart || a->dk.p) launch_mma(c, a, k, a->Tk, heads, true);
+    if (apart && a->dv.p) launch_mma(c, a, k + 1, a->Tk, heads, true);
 }
 #endif
 
@@ -147,7 +163,8 @@ static void forward_parts(const op_call *c, attention_args *a) {
     int64_t rows = (int64_t)a->pack * a->Tq, heads = (int64_t)a->B * (a->H / a->pack) * a->splits;
 #ifndef CUDA_STORE_F32
     if (takes_mma(c, a) && (a->Tq == 1 || a->Tq >= FEW_QUERIES)) {
-        launch_mma(c, a, a->Tq == 1 ? ONE_KERNELS : FORWARD_KERNELS, rows, heads, 1);
+        const mma_kernel *of = a->Tq == 1 ? ONE_KERNELS : FORWARD_KERNELS;
+        launch_mma(c, a, &of[mma_form_of(a)], rows, heads, false);
         return;
     }
 #endif
@@ -176,7 +193,7 @@ static int64_t delta_bytes(const attention_args *a) {
 static void query_gradients(const op_call *c, attention_args a) {
 #ifndef CUDA_STORE_F32
     if (takes_mma(c, &a)) {
-        launch_mma(c, &a, QUERY_KERNELS, a.Tq, (int64_t)a.B * a.H, 2);
+        launch_mma(c, &a, &QUERY_KERNELS[mma_form_of(&a)], a.Tq, (int64_t)a.B * a.H, true);
         return;
     }
 #endif
@@ -187,7 +204,7 @@ static void query_gradients(const op_call *c, attention_args a) {
 static void key_gradients(const op_call *c, attention_args a) {
 #ifndef CUDA_STORE_F32
     if (takes_mma(c, &a)) {
-        launch_mma(c, &a, KEY_KERNELS, a.Tk, (int64_t)a.B * a.K, 2);
+        launch_mma_keys(c, &a);
         return;
     }
 #endif

@@ -1,4 +1,4 @@
-/* Attention on tensor cores, for 16-bit storage and heads of up to 128 numbers, a multiple of 8
+/* Attention on tensor cores, for 16-bit storage and heads of up to 256 numbers, a multiple of 8
  * (flash attention 2, Dao 2023).
  *
  * A warp has one or two bands of 16 rows: of queries, or of keys for their gradients. Two, where
@@ -13,9 +13,11 @@
  *   dk, dv        S^T = K Q^T, dP^T = V dO^T, dV += P^T dO, dK += dS^T Q
  *
  * FLOPs per visible pair: forward 2 (D + Dv), dq 2 (2 D + Dv), dk and dv 2 (2 D + 2 Dv): 7 products
- * where one kernel with atomics would have 5; but then sums had no fixed order. Shared memory of a
- * block: 16 bits times w (2 rows + 4 columns), forward one operand of rows less; w = 64 or 128: 48,
- * 64 (forward) or 96 KB. 166 to 254 registers and so 8 warps in a multiprocessor; one query: 3 to 6.
+ * where one kernel with atomics would have 5; but then sums had no fixed order. Sums of keys and of
+ * values of 256 numbers do not both fit into the registers, and have a kernel each: 2 (D + Dv) more.
+ * Shared memory of a block: 16 bits times w + u (half in forward, whose rows are queries alone) for
+ * each row, and twice w + u for each column: at most 96 KB. 166 to 254 registers and so 8 warps in a
+ * multiprocessor; one query: 3 to 6.
  * Tiles lie as in tile.h. */
 #ifndef OP_CUDA_ATTENTION_MMA_H
 #define OP_CUDA_ATTENTION_MMA_H
@@ -26,16 +28,16 @@
 enum {
     MMA_ROWS = 16, /* of a band */
     MMA_BANDS = 2, /* of a warp, at most */
-    MMA_MOST_W = 128,
+    MMA_MOST_W = 256,
     MMA_MOST_COLS = 64,
     MMA_N = MMA_MOST_COLS / 8, /* fragments D of a tile of scores */
     MMA_O = MMA_MOST_W / 8     /* and of a result */
 };
 
-/* What a kernel is compiled for: numbers in a row of a tile, columns of a tile of scores, bands of a
- * warp. */
+/* What a kernel is compiled for: numbers in a row of a tile of queries or keys (w), of values (u),
+ * columns of a tile of scores, bands of a warp. */
 typedef struct mma_form {
-    int32_t w, columns, bands;
+    int32_t w, u, columns, bands;
 } mma_form;
 
 /* ---- tiles ---- */
@@ -46,8 +48,9 @@ GPU_FN void copy_tile(STORE *to, int32_t w, strip s, int32_t x0, int32_t n, int3
                       int32_t d) {
     const float zero[4] = {0, 0, 0, 0};
     int32_t pieces = w / 8, c = (int32_t)thread_x() % pieces;
-    if (8 * c >= (d + 15) / 16 * 16) return;
-    for (int32_t r = (int32_t)thread_x() / pieces; r < rows; r += (int32_t)threads_x() / pieces) {
+    int32_t step = (int32_t)threads_x() / pieces, first = (int32_t)thread_x() / pieces;
+    if (8 * c >= (d + 15) / 16 * 16 || first >= step) return;
+    for (int32_t r = first; r < rows; r += step) {
         if (r < n && 8 * c < d)
             copy16_async(tile_piece(to, w, r, c), strip_row(&s, x0 + r) + 8 * c);
         else
@@ -60,22 +63,22 @@ GPU_FN void clear_fragments(float (*s)[4], int32_t n) {
     for (int x = 0; x < 4 * n; x++) s[x / 4][x % 4] = 0;
 }
 
-/* s = A B^T: the bands of A from row0 on, all columns, over d numbers. */
-GPU_FN void make_scores(mma_form f, float s[MMA_BANDS][MMA_N][4], STORE *A, int32_t row0, STORE *B,
-                        int32_t d) {
+/* s = A B^T: the bands of A from row0 on, all columns, over d numbers of rows of w. */
+GPU_FN void make_scores(mma_form f, int32_t w, float s[MMA_BANDS][MMA_N][4], STORE *A, int32_t row0,
+                        STORE *B, int32_t d) {
     int32_t l = (int32_t)lane();
     UNROLL
     for (int m = 0; m < f.bands; m++) clear_fragments(s[m], f.columns / 8);
     UNROLL
-    for (int k = 0; k < f.w / 16; k++) {
+    for (int k = 0; k < w / 16; k++) {
         if (16 * k >= d) break;
         uint32_t x[MMA_BANDS][4], y[4];
         UNROLL
         for (int m = 0; m < f.bands; m++)
-            matrix_load4(x[m], tile_piece(A, f.w, row0 + MMA_ROWS * m + l % 16, 2 * k + l / 16));
+            matrix_load4(x[m], tile_piece(A, w, row0 + MMA_ROWS * m + l % 16, 2 * k + l / 16));
         UNROLL
         for (int j = 0; j < f.columns / 8; j += 2) {
-            matrix_load4(y, tile_piece(B, f.w, 8 * j + l % 8 + l / 16 * 8, 2 * k + l / 8 % 2));
+            matrix_load4(y, tile_piece(B, w, 8 * j + l % 8 + l / 16 * 8, 2 * k + l / 8 % 2));
             UNROLL
             for (int m = 0; m < f.bands; m++) {
                 multiply_add(s[m][j], x[m], y);
@@ -85,9 +88,9 @@ GPU_FN void make_scores(mma_form f, float s[MMA_BANDS][MMA_N][4], STORE *A, int3
     }
 }
 
-/* o += P B: B has as many rows as P has columns, and d columns. */
-GPU_FN void add_rows_of(mma_form f, float o[MMA_BANDS][MMA_O][4], float p[MMA_BANDS][MMA_N][4],
-                        STORE *B, int32_t d) {
+/* o += P B: B has as many rows as P has columns, of w numbers, and d columns. */
+GPU_FN void add_rows_of(mma_form f, int32_t w, float o[MMA_BANDS][MMA_O][4],
+                        float p[MMA_BANDS][MMA_N][4], STORE *B, int32_t d) {
     int32_t l = (int32_t)lane();
     UNROLL
     for (int k = 0; k < f.columns / 8; k += 2) {
@@ -98,9 +101,9 @@ GPU_FN void add_rows_of(mma_form f, float o[MMA_BANDS][MMA_O][4], float p[MMA_BA
             x[i / 4][i % 4] = pack2(two[0], two[1]);
         }
         UNROLL
-        for (int j = 0; j < f.w / 8; j += 2) {
+        for (int j = 0; j < w / 8; j += 2) {
             if (8 * j >= d) break;
-            matrix_load4_turned(y, tile_piece(B, f.w, 8 * k + l % 16, j + l / 16));
+            matrix_load4_turned(y, tile_piece(B, w, 8 * k + l % 16, j + l / 16));
             UNROLL
             for (int m = 0; m < f.bands; m++) {
                 multiply_add(o[m][j], x[m], y);
@@ -263,7 +266,7 @@ GPU_FN void mma_soften(mma_form f, float s[MMA_N][4], float o[MMA_O][4], int i, 
     *running_max = max;
     *sum *= shrink;
     UNROLL
-    for (int j = 0; j < f.w / 8; j++) o[j][2 * i] *= shrink, o[j][2 * i + 1] *= shrink;
+    for (int j = 0; j < f.u / 8; j++) o[j][2 * i] *= shrink, o[j][2 * i + 1] *= shrink;
     UNROLL
     for (int j = 0; j < f.columns / 8; j++) {
         s[j][2 * i] = fast_exp2(s[j][2 * i] - base);
@@ -281,7 +284,7 @@ GPU_FN void mma_put_part(mma_form f, const attention_args *a, const any_place *a
         if (r >= at->n) continue;
         int64_t to = part_row(a, at, r);
         UNROLL
-        for (int j = 0; j < f.w / 8; j++) {
+        for (int j = 0; j < f.u / 8; j++) {
             int32_t c = mma_column(j, 0);
             if (8 * j >= a->Dv) break;
             a->part_o[to * a->Dv + c] = o[i / 2][j][i % 2 * 2];
@@ -295,22 +298,23 @@ GPU_FN void mma_forward(mma_form f, const attention_args *a, STORE *room) {
     any_place at = any_place_of(a, mma_rows_of(f));
     mma_view v = mma_look(f, a, &at);
     int32_t kv = at.h / (a->H / a->K), row0 = mma_row0(f), tile = f.columns * f.w;
+    int32_t stage = tile + f.columns * f.u;
     STORE *q = room, *cols = q + mma_rows_of(f) * f.w;
     strip k = key_strip(a, a->k, at.b, kv, a->D), u = key_strip(a, a->v, at.b, kv, a->Dv);
     float o[MMA_BANDS][MMA_O][4], s[MMA_BANDS][MMA_N][4], max[2 * MMA_BANDS], sum[2 * MMA_BANDS];
     UNROLL
     for (int i = 0; i < 2 * f.bands; i++) max[i] = -INFINITY, sum[i] = 0;
     UNROLL
-    for (int m = 0; m < f.bands; m++) clear_fragments(o[m], MMA_O);
+    for (int m = 0; m < f.bands; m++) clear_fragments(o[m], f.u / 8);
     copy_tile(q, f.w, query_strip(a, a->q, at.b, at.h, a->D), at.x0, at.n, mma_rows_of(f), a->D);
     key_range part = part_of(a, v.block, f.columns, at.split);
     for (int32_t j0 = part.low - f.columns, turn = 1; j0 < part.high; j0 += f.columns) {
         int32_t next = j0 + f.columns;
-        STORE *mine = cols + turn * 2 * tile, *other = cols + (1 - turn) * 2 * tile;
+        STORE *mine = cols + turn * stage, *other = cols + (1 - turn) * stage;
         turn = 1 - turn;
         if (next < part.high) {
             copy_tile(other, f.w, k, next, a->Tk - next, f.columns, a->D);
-            copy_tile(other + tile, f.w, u, next, a->Tk - next, f.columns, a->Dv);
+            copy_tile(other + tile, f.u, u, next, a->Tk - next, f.columns, a->Dv);
         }
         copies_commit();
         if (next == part.low) continue; /* nothing has come yet */
@@ -318,7 +322,7 @@ GPU_FN void mma_forward(mma_form f, const attention_args *a, STORE *room) {
         sync_block();
         if (j0 < v.warp.high && next > v.warp.low) {
             bool full = v.all_low <= j0 && next <= v.all_high;
-            make_scores(f, s, q, row0, mine, a->D);
+            make_scores(f, f.w, s, q, row0, mine, a->D);
             UNROLL
             for (int m = 0; m < f.bands; m++) scale_scores(f, a, s[m]);
             UNROLL
@@ -329,7 +333,7 @@ GPU_FN void mma_forward(mma_form f, const attention_args *a, STORE *room) {
             UNROLL
             for (int m = 0; m < f.bands && a->draw.scale > 0; m++)
                 drop_some(f, a, s[m], keep_bits(f, a, &at, m, j0));
-            add_rows_of(f, o, s, mine + tile, a->Dv);
+            add_rows_of(f, f.u, o, s, mine + tile, a->Dv);
         }
         sync_block();
     }
@@ -353,22 +357,25 @@ GPU_FN void mma_forward(mma_form f, const attention_args *a, STORE *room) {
     UNROLL
     for (int m = 0; m < f.bands; m++) {
         int32_t r = row0 + MMA_ROWS * m;
-        put_band(o[m], &sum[2 * m], q + r * f.w, f.w, to, at.x0 + r, at.n - r, a->Dv, false);
+        put_band(o[m], &sum[2 * m], q + r * f.w, f.u, to, at.x0 + r, at.n - r, a->Dv, false);
     }
 }
 
 /* ---- backward ---- */
 
-/* Where a block of backward has its tiles: two operands of rows, two of columns, these twice. */
+/* Where a block of backward has its tiles: two operands of rows, two of columns, these twice. The
+ * first of the two has rows of w numbers, the second one of u. */
 typedef struct mma_room {
     STORE *row_1, *row_2, *cols;
-    int32_t rows, tile, row0; /* row0: the warp's first one */
+    int32_t rows, row0;  /* row0: the warp's first one */
+    int32_t tile, stage; /* the first operand of columns; both */
 } mma_room;
 
 GPU_FN mma_room mma_open(mma_form f, STORE *room) {
     mma_room m;
-    m.rows = mma_rows_of(f), m.row0 = mma_row0(f), m.tile = f.columns * f.w;
-    m.row_1 = room, m.row_2 = room + m.rows * f.w, m.cols = room + 2 * m.rows * f.w;
+    m.rows = mma_rows_of(f), m.row0 = mma_row0(f);
+    m.tile = f.columns * f.w, m.stage = m.tile + f.columns * f.u;
+    m.row_1 = room, m.row_2 = room + m.rows * f.w, m.cols = m.row_2 + m.rows * f.u;
     return m;
 }
 
@@ -384,7 +391,7 @@ GPU_FN void mma_queries(mma_form f, const attention_args *a, STORE *room) {
     float o[MMA_BANDS][MMA_O][4], s[MMA_BANDS][MMA_N][4], dp[MMA_BANDS][MMA_N][4];
     float lse[2 * MMA_BANDS], delta[2 * MMA_BANDS];
     UNROLL
-    for (int m = 0; m < f.bands; m++) clear_fragments(o[m], MMA_O);
+    for (int m = 0; m < f.bands; m++) clear_fragments(o[m], f.w / 8);
     UNROLL
     for (int i = 0; i < 2 * f.bands; i++) {
         int32_t row = mma_row(f, &at, i);
@@ -393,23 +400,23 @@ GPU_FN void mma_queries(mma_form f, const attention_args *a, STORE *room) {
         delta[i] = a->delta[head * a->Tq + row];
     }
     copy_tile(r->row_1, f.w, query_strip(a, a->q, at.b, at.h, a->D), at.x0, at.n, r->rows, a->D);
-    copy_tile(r->row_2, f.w, query_strip(a, a->d_o, at.b, at.h, a->Dv), at.x0, at.n, r->rows,
+    copy_tile(r->row_2, f.u, query_strip(a, a->d_o, at.b, at.h, a->Dv), at.x0, at.n, r->rows,
               a->Dv);
     for (int32_t j0 = v.block.low - f.columns, turn = 1; j0 < v.block.high; j0 += f.columns) {
         int32_t next = j0 + f.columns;
-        STORE *mine = r->cols + turn * 2 * r->tile, *other = r->cols + (1 - turn) * 2 * r->tile;
+        STORE *mine = r->cols + turn * r->stage, *other = r->cols + (1 - turn) * r->stage;
         turn = 1 - turn;
         if (next < v.block.high) {
             copy_tile(other, f.w, k, next, a->Tk - next, f.columns, a->D);
-            copy_tile(other + r->tile, f.w, u, next, a->Tk - next, f.columns, a->Dv);
+            copy_tile(other + r->tile, f.u, u, next, a->Tk - next, f.columns, a->Dv);
         }
         copies_commit();
         if (next == v.block.low) continue; /* nothing has come yet */
         copies_wait(1);
         sync_block();
         if (j0 < v.warp.high && next > v.warp.low) {
-            make_scores(f, s, r->row_1, r->row0, mine, a->D);
-            make_scores(f, dp, r->row_2, r->row0, mine + r->tile, a->Dv);
+            make_scores(f, f.w, s, r->row_1, r->row0, mine, a->D);
+            make_scores(f, f.u, dp, r->row_2, r->row0, mine + r->tile, a->Dv);
             UNROLL
             for (int m = 0; m < f.bands; m++) {
                 scale_scores(f, a, s[m]);
@@ -423,7 +430,7 @@ GPU_FN void mma_queries(mma_form f, const attention_args *a, STORE *room) {
                     dp[m][x / 4][x % 4] = p * (dp[m][x / 4][x % 4] - delta[i]) * score_slope(a, t);
                 }
             }
-            add_rows_of(f, o, dp, mine, a->D);
+            add_rows_of(f, f.w, o, dp, mine, a->D);
         }
         sync_block();
     }
@@ -448,9 +455,9 @@ typedef struct mma_walk {
 
 /* The next one after i that sees any of the keys. */
 GPU_FN int32_t next_tile(const attention_args *a, const mma_walk *k, int32_t i) {
-    int32_t all = (a->Tq + SEEN - 1) / SEEN, per = k->columns / SEEN;
+    int32_t all = (a->Tq + SEEN - 1) / SEEN, per = most(k->columns / SEEN, 1);
     for (i++; i < k->end; i++) {
-        int32_t first = i % k->tiles * per;
+        int32_t first = i % k->tiles * k->columns / SEEN;
         for (int32_t x = first; x < least(first + per, all); x++) {
             const int32_t *seen = &a->seen[2 * (k->b * all + x)];
             if (seen[0] < k->j0 + k->n && seen[1] > k->j0) return i;
@@ -472,12 +479,12 @@ GPU_FN void mma_columns(const attention_args *a, const mma_walk *k, any_columns 
     }
 }
 
-GPU_FN void mma_fetch(const attention_args *a, const mma_walk *k, STORE *to, int32_t w,
+GPU_FN void mma_fetch(mma_form f, const attention_args *a, const mma_walk *k, STORE *to,
                       any_columns q, int32_t i) {
     int32_t h = k->first_head + i / k->tiles, i0 = i % k->tiles * k->columns;
-    copy_tile(to, w, query_strip(a, a->q, k->b, h, a->D), i0, a->Tq - i0, k->columns, a->D);
-    copy_tile(to + k->columns * w, w, query_strip(a, a->d_o, k->b, h, a->Dv), i0, a->Tq - i0,
-              k->columns, a->Dv);
+    copy_tile(to, f.w, query_strip(a, a->q, k->b, h, a->D), i0, a->Tq - i0, f.columns, a->D);
+    copy_tile(to + f.columns * f.w, f.u, query_strip(a, a->d_o, k->b, h, a->Dv), i0, a->Tq - i0,
+              f.columns, a->Dv);
     mma_columns(a, k, q, i);
 }
 
@@ -514,17 +521,22 @@ GPU_FN any_columns columns_of(mma_stats *s, int32_t turn) {
     return q;
 }
 
+/* One of the two results, through the rows of `tile`, of w numbers. */
 GPU_FN void put_keys(mma_form f, float o[MMA_BANDS][MMA_O][4], float scale, const mma_room *r,
-                     strip to, const mma_walk *k, int32_t d, bool add) {
+                     STORE *tile, int32_t w, strip to, const mma_walk *k, int32_t d, bool add) {
     const float factor[2] = {scale, scale};
     UNROLL
     for (int m = 0; m < f.bands; m++) {
         int32_t row = r->row0 + MMA_ROWS * m;
-        put_band(o[m], factor, r->row_1 + row * f.w, f.w, to, k->j0 + row, k->n - row, d, add);
+        put_band(o[m], factor, tile + row * w, w, to, k->j0 + row, k->n - row, d, add);
     }
 }
 
-GPU_FN void mma_keys(mma_form f, const attention_args *a, STORE *room, mma_stats *stats) {
+/* makes: MMA_DK, MMA_DV, or both. */
+enum { MMA_DK = 1, MMA_DV = 2 };
+
+GPU_FN void mma_keys(mma_form f, int32_t makes, const attention_args *a, STORE *room,
+                     mma_stats *stats) {
     mma_room at_room = mma_open(f, room);
     const mma_room *r = &at_room;
     int32_t number = (int32_t)block_x(), heads = a->H / a->K;
@@ -536,72 +548,94 @@ GPU_FN void mma_keys(mma_form f, const attention_args *a, STORE *room, mma_stats
     float dk[MMA_BANDS][MMA_O][4], dv[MMA_BANDS][MMA_O][4], s[MMA_BANDS][MMA_N][4],
         dp[MMA_BANDS][MMA_N][4];
     UNROLL
-    for (int m = 0; m < f.bands; m++) clear_fragments(dk[m], MMA_O), clear_fragments(dv[m], MMA_O);
+    for (int m = 0; m < f.bands; m++) {
+        clear_fragments(dk[m], f.w / 8), clear_fragments(dv[m], f.u / 8);
+        clear_fragments(dp[m], f.columns / 8);
+    }
     copy_tile(r->row_1, f.w, key_strip(a, a->k, b, kv, a->D), j0, k.n, r->rows, a->D);
-    copy_tile(r->row_2, f.w, key_strip(a, a->v, b, kv, a->Dv), j0, k.n, r->rows, a->Dv);
+    if (makes & MMA_DK)
+        copy_tile(r->row_2, f.u, key_strip(a, a->v, b, kv, a->Dv), j0, k.n, r->rows, a->Dv);
     int32_t i = next_tile(a, &k, -1), turn = 0;
-    if (i < k.end) mma_fetch(a, &k, r->cols, f.w, columns_of(stats, 0), i);
+    if (i < k.end) mma_fetch(f, a, &k, r->cols, columns_of(stats, 0), i);
     copies_commit();
     while (i < k.end) {
         int32_t next = next_tile(a, &k, i);
-        STORE *mine = r->cols + turn * 2 * r->tile, *other = r->cols + (1 - turn) * 2 * r->tile;
-        if (next < k.end) mma_fetch(a, &k, other, f.w, columns_of(stats, 1 - turn), next);
+        STORE *mine = r->cols + turn * r->stage, *other = r->cols + (1 - turn) * r->stage;
+        if (next < k.end) mma_fetch(f, a, &k, other, columns_of(stats, 1 - turn), next);
         copies_commit();
         copies_wait(1);
         sync_block();
         any_columns q = columns_of(stats, turn);
-        make_scores(f, s, r->row_1, r->row0, mine, a->D);
-        make_scores(f, dp, r->row_2, r->row0, mine + r->tile, a->Dv);
+        make_scores(f, f.w, s, r->row_1, r->row0, mine, a->D);
+        if (makes & MMA_DK) make_scores(f, f.u, dp, r->row_2, r->row0, mine + r->tile, a->Dv);
         UNROLL
         for (int m = 0; m < f.bands; m++)
             mma_pairs(f, a, &k, &q, s[m], dp[m], j0 + r->row0 + MMA_ROWS * m + (int32_t)lane() / 4,
                       i);
-        add_rows_of(f, dv, s, mine + r->tile, a->Dv);
-        add_rows_of(f, dk, dp, mine, a->D);
+        if (makes & MMA_DV) add_rows_of(f, f.u, dv, s, mine + r->tile, a->Dv);
+        if (makes & MMA_DK) add_rows_of(f, f.w, dk, dp, mine, a->D);
         sync_block();
         i = next, turn = 1 - turn;
     }
     copies_wait(0);
     sync_block();
-    if (a->dk.p)
-        put_keys(f, dk, a->scale, r, key_strip(a, a->dk, b, kv, a->D), &k, a->D, a->add_dk);
-    if (a->dv.p) put_keys(f, dv, 1, r, key_strip(a, a->dv, b, kv, a->Dv), &k, a->Dv, a->add_dv);
+    if (makes & MMA_DK && a->dk.p)
+        put_keys(f, dk, a->scale, r, r->row_1, f.w, key_strip(a, a->dk, b, kv, a->D), &k, a->D,
+                 a->add_dk);
+    if (makes & MMA_DV && a->dv.p)
+        put_keys(f, dv, 1, r, r->row_2, f.u, key_strip(a, a->dv, b, kv, a->Dv), &k, a->Dv,
+                 a->add_dv);
 }
 
-/* ---- kernels: for heads of up to 64 and up to 128 numbers ---- */
+/* ---- kernels: for heads of up to 64, 128, 192 (values 128) and 256 numbers ---- */
 
-/* X(name, threads at most, w, columns, bands). ONE: one query, the heads that share keys as rows. */
+/* X(name, threads at most, w, u, columns, bands), for the keys with what they make. ONE: one query, the
+ * heads that share keys as rows. */
 #define MMA_FORWARD(X)                                                                             \
-    X(attention_mma_fwd_64, 128, 64, 64, 2) X(attention_mma_fwd_128, 128, 128, 32, 2)
-#define MMA_ONE(X) X(attention_mma_one_64, 32, 64, 64, 1) X(attention_mma_one_128, 32, 128, 64, 1)
+    X(attention_mma_fwd_64, 128, 64, 64, 64, 2)                                                    \
+    X(attention_mma_fwd_128, 128, 128, 128, 32, 2)                                                 \
+    X(attention_mma_fwd_192, 128, 192, 128, 32, 2)                                                 \
+    X(attention_mma_fwd_256, 128, 256, 256, 32, 1)
+#define MMA_ONE(X)                                                                                 \
+    X(attention_mma_one_64, 32, 64, 64, 64, 1)                                                     \
+    X(attention_mma_one_128, 32, 128, 128, 64, 1)                                                  \
+    X(attention_mma_one_192, 32, 192, 128, 32, 1)                                                  \
+    X(attention_mma_one_256, 32, 256, 256, 16, 1)
 #define MMA_QUERIES(X)                                                                             \
-    X(attention_mma_dq_64, 128, 64, 32, 2) X(attention_mma_dq_128, 256, 128, 32, 1)
+    X(attention_mma_dq_64, 128, 64, 64, 32, 2)                                                     \
+    X(attention_mma_dq_128, 256, 128, 128, 32, 1)                                                  \
+    X(attention_mma_dq_192, 128, 192, 128, 32, 1)                                                  \
+    X(attention_mma_dq_256, 128, 256, 256, 16, 1)
 #define MMA_KEYS(X)                                                                                \
-    X(attention_mma_dkv_64, 128, 64, 32, 2) X(attention_mma_dkv_128, 256, 128, 32, 1)
+    X(attention_mma_dkv_64, 128, 64, 64, 32, 2, MMA_DK | MMA_DV)                                   \
+    X(attention_mma_dkv_128, 256, 128, 128, 32, 1, MMA_DK | MMA_DV)                                \
+    X(attention_mma_dkv_192, 128, 192, 128, 32, 1, MMA_DK | MMA_DV)                                \
+    X(attention_mma_dk_256, 128, 256, 256, 16, 1, MMA_DK)                                          \
+    X(attention_mma_dv_256, 128, 256, 256, 16, 1, MMA_DV)
 
-#define X(name, threads, w, columns, bands)                                                        \
+#define X(name, threads, w, u, columns, bands)                                                     \
     KERNEL(name, attention_args, threads) {                                                        \
         SHARED_DYNAMIC(STORE, room);                                                               \
-        const mma_form f = {w, columns, bands};                                                    \
+        const mma_form f = {w, u, columns, bands};                                                 \
         mma_forward(f, a, room);                                                                   \
     }
 MMA_FORWARD(X)
 MMA_ONE(X)
 #undef X
-#define X(name, threads, w, columns, bands)                                                        \
+#define X(name, threads, w, u, columns, bands)                                                     \
     KERNEL(name, attention_args, threads) {                                                        \
         SHARED_DYNAMIC(STORE, room);                                                               \
-        const mma_form f = {w, columns, bands};                                                    \
+        const mma_form f = {w, u, columns, bands};                                                 \
         mma_queries(f, a, room);                                                                   \
     }
 MMA_QUERIES(X)
 #undef X
-#define X(name, threads, w, columns, bands)                                                        \
+#define X(name, threads, w, u, columns, bands, makes)                                              \
     KERNEL(name, attention_args, threads) {                                                        \
         SHARED_DYNAMIC(STORE, room);                                                               \
         SHARED(mma_stats, stats, 1);                                                               \
-        const mma_form f = {w, columns, bands};                                                    \
-        mma_keys(f, a, room, stats);                                                               \
+        const mma_form f = {w, u, columns, bands};                                                 \
+        mma_keys(f, makes, a, room, stats);                                                        \
     }
 MMA_KEYS(X)
 #undef X

@@ -37,6 +37,28 @@ static status infer_norm_ranks(op_infer *io, int last, err *e) {
     return ST_OK;
 }
 
+status infer_NORM_ROPE(op_infer *io, err *e) {
+    int64_t dim = io->attr->norm_rope.head_dim, rotary = io->attr->norm_rope.rotary_dim;
+    int64_t cols = io->in[0].cols, first = io->attr->norm_rope.first;
+    if (dim < 1 || dim > OP_MAX_HEAD_DIM || cols % dim)
+        return err_set(e, ST_USAGE, "%s: x has %lld columns, no multiple of heads of %lld",
+                       op_name(io), (long long)cols, (long long)dim);
+    if (rotary < 2 || rotary % 2 || first < 0 || first + rotary > dim)
+        return err_set(e, ST_USAGE, "%s: %lld columns from %lld on are no pairs of a head of %lld",
+                       op_name(io), (long long)rotary, (long long)first, (long long)dim);
+    TRY(expect_dtype(io, 1, real_dt(io), e));
+    TRY(expect_cols(io, 1, dim, "the width of a head", e));
+    TRY(expect_rows(io, 1, 1, "the shape of a norm weight", e));
+    TRY(expect_numbers(io, 2, "the size of a position", e));
+    TRY(same_rows(io, 0, 2, e));
+    TRY(expect_dtype(io, 3, real_dt(io), e));
+    TRY(expect_cols(io, 3, rotary, "rotary_dim", e));
+    out_like(io, 0, 0);
+    set_out(io, 1, real_dt(io), io->in[0].rows, cols / dim);
+    count_elementwise(io, 7, 12);
+    return ST_OK;
+}
+
 status infer_RMSNORM(op_infer *io, err *e) {
     return infer_norm(io, 1, e);
 }
