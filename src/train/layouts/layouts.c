@@ -275,9 +275,6 @@ static status own_config(config **out, const rank_job *j, err *e) {
     c->parallel.ep = j->l->ep > 1 ? j->l->ep : 1;
     if (j->l->at_once) c->parallel.ep_load = j->l->ep; /* all rows of a rank may go to one other */
     set_stages(c, j->l);
-    bool afab = j->l->pp > 1 && j->l->schedule == CONFIG_PP_AFAB;
-    if (c->parallel.zero >= 2 && !afab)
-        c->parallel.pp_schedule = CONFIG_PP_1F1B; /* no other can be */
     c->train.recompute = j->l->recompute;
     c->train.deterministic = !j->way->ordinary;
     if (j->way->ordinary && j->l->pp <= 1 && !j->t->pools)
