@@ -120,8 +120,8 @@ static void run_and_note(comm *c, const comm_call *call, int stream) {
     if (!alone) {
         delay(w, ev.sent_bytes);
         if (!board_failed(w->wire->board)) board_end(w->wire->board, w->rank, place);
+        count(w, call, ev.sent_bytes);
     }
-    if (!alone) count(w, call, ev.sent_bytes);
     if (!w->observer) return;
     ev.end_ns = clock_now_ns();
     w->observer(w->observer_ctx, &ev);
