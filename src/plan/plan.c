@@ -274,7 +274,8 @@ static status declare_trained(plan *p, const plan_spec *s, err *e) {
     how.cut = plan_layer_cuts(p);
     how.cuts = s->cut ? s->chunks : 0;
     how.masters_away = s->train_B > 0 && away_of(s, 0).masters;
-    how.weights_away = s->train_B > 0 && how.zero == 3 && (s->offload & OFFLOAD_WEIGHTS);
+    how.weights_away = s->train_B > 0 && (s->offload & OFFLOAD_WEIGHTS);
+    CHECK(!how.weights_away || how.zero == 3, "weights lie in a file with zero %d", how.zero);
     if (!s->ranks) how.shards = 1, how.rank = 0;
     if (s->ranks || how.masters_away)
         param_store_shard(p->store, &how);

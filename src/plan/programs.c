@@ -12,7 +12,7 @@
 
 bool plan_grads_in_frame(const plan_spec *s) {
     bool in_slots = (s->ranks && s->sharing.shards > 1 && s->sharing.zero >= 2) ||
-                    (s->sharing.zero == 3 && (s->offload & OFFLOAD_WEIGHTS));
+                    (s->offload & OFFLOAD_WEIGHTS);
     return s->train_B && s->micro_batches <= 1 && s->chunks <= 1 && !in_slots && !s->fixed_grads;
 }
 

@@ -102,7 +102,7 @@ typedef struct step_parts {
     int micro_batches;
     int frames;   /* micro-batches under way at a time, at most */
     bool reduces; /* several ranks have gradients, which must be summed */
-    bool fetches; /* the optimizer's state lies in a file (optim/offload.h) */
+    bool fetches; /* the update wants what lies in a file (optim/offload.h) */
     bool tallies; /* the programs have routers, whose tallies are taken */
     /* A backward needs the tallies of the whole step (BALANCE_GLOBAL). Where not all micro-batches are
      * under way together, all go forward once to be counted, as far as the head, before the first

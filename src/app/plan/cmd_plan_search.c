@@ -143,12 +143,14 @@ static status plan_base(finding *f, err *e) {
     config *c = f->c;
     c->parallel.dp = c->parallel.tp = c->parallel.pp = c->parallel.cp = c->parallel.dp_replicate =
         c->parallel.ep = 1;
-    c->parallel.zero = 0;
-    unsigned words = (unsigned)c->parallel.offload; /* kept; weights need the ZeRO of a layout */
-    c->parallel.offload = CONFIG_OFFLOAD_NONE;
     c->parallel.sp = false;
     c->parallel.virtual = 1;
     c->parallel.pp_schedule = CONFIG_PP_1F1B;
+    unsigned words = (unsigned)c->parallel.offload; /* kept; weights need the ZeRO of a layout */
+    c->parallel.zero = words & OFFLOAD_WEIGHTS ? 3 : 0;
+    TRY(config_check_supported(c, e));
+    c->parallel.zero = 0;
+    c->parallel.offload = CONFIG_OFFLOAD_NONE;
     c->train.micro_batch_size = 1;
     c->train.memory_limit = INT64_MAX / 4;
     TRY(config_open_meta(c, &f->meta, e));
