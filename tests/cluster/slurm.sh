@@ -83,7 +83,7 @@ submit() {
     last="$1, $2"
     case $2 in
         *-batchd) local -x ATHANOR_LINK=15000,0 ;; # it is not to be done before anybody notices
-        *-stepd*) local -x ATHANOR_TIMEOUT=8 SLURM_WAIT=5 ;; # seconds that ranks, and srun, wait for those that are gone
+        *-stepd*) local -x ATHANOR_TIMEOUT=8 ;; # seconds that ranks wait for one that is gone
     esac
     job=$(sbatch --parsable --output="$work/$2.log" "${size[@]}" "$root/docs/slurm/$1" d.yaml run="$2" $keys) ||
         fail "sbatch refuses it"
@@ -146,6 +146,7 @@ kill_tree() {
 
 start_cluster
 export OMP_NUM_THREADS=1 ATHANOR_RANKS=2 ATHANOR_LINK=5000,0 # slow enough to be met in mid run
+export SLURM_WAIT=5 # seconds that srun waits for the others when a task has ended
 export OMPI_MCA_btl=tcp,vader,self OMPI_MCA_btl_tcp_if_include=10.99.0.0/24
 make_data
 write_ranks_config d.yaml
