@@ -291,11 +291,15 @@ static void test_experts(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_data_parallel),    cmocka_unit_test(test_zero),
-        cmocka_unit_test(test_files),            cmocka_unit_test(test_tensor_parallel),
-        cmocka_unit_test(test_pipelines),        cmocka_unit_test(test_pipelines_with_slots),
-        cmocka_unit_test(test_contexts),         cmocka_unit_test(test_async_products),
-        cmocka_unit_test(test_kept_collectives), cmocka_unit_test(test_experts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_data_parallel),
+                                       cmocka_unit_test(test_zero),
+                                       cmocka_unit_test(test_files),
+                                       cmocka_unit_test(test_tensor_parallel),
+                                       cmocka_unit_test(test_pipelines),
+                                       cmocka_unit_test(test_pipelines_with_slots),
+                                       cmocka_unit_test(test_contexts),
+                                       cmocka_unit_test(test_async_products),
+                                       cmocka_unit_test(test_kept_collectives),
+                                       cmocka_unit_test(test_experts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
