@@ -105,6 +105,18 @@ grep -q 'GiB of each device' err || fail "$(cat err)"
 # Where nothing fits without, a file is the last resort.
 expect 0 plan search llama-3.1-70b cluster=h100-8 train.global_batch_size=64 --most 1
 has out ', offload optimizer'
+expect 4 plan search llama-3.1-70b cluster=h100-8 train.global_batch_size=64 parallel.offload=none
+expect 0 plan search llama-3.1-70b cluster=h100-4 train.global_batch_size=8 train.seq_len=4096 train.precision=bf16 --most 1
+has out ', offload all'
+# What is given of it stays, and memory is that of the plan, which then has no snapshot.
+expect 0 plan search m.yaml checkpoint.every=5 parallel.offload=weights --write -o file.yaml --most 1 --json
+bytes=$(first peak_bytes)
+expect 0 plan file.yaml --json
+calc "abs(($(first peak_bytes) + $(first baseline_bytes)) / $bytes - 1) < 0.001" || fail "not $bytes"
+expect 2 plan search m.yaml parallel.offload=weights parallel.zero=1
+has err 'which parallel.zero=3 has, and it is 1'
+expect 2 plan search m.yaml parallel.offload=weights parallel.pp=2
+has err 'parallel.offload=weights is of zero 3'
 expect 2 plan search m.yaml train.global_batch_size=7 --exact
 expect 2 plan search m.yaml cluster=null
 grep -q 'cluster=h100-64' err || fail "$(cat err)"

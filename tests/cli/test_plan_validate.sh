@@ -77,6 +77,15 @@ expect 0 plan validate words.csv --rows said4.csv --json
 grep -q '"rows": 5, "used": 4,' out || fail "$(cat out)"
 awk -F, 'NR > 1 && NR < 5 { if ($12 != a && a) bad = 1; a = $12 } NR == 3 || NR == 4 { if ($11 != 5000) bad = 1 } END { exit bad }' said4.csv ||
     fail "the same row is said otherwise: $(cat said4.csv)"
+# Counted, not guessed: another device of a similar name, ZeRO-3 in groups, the time of a step of an unknown batch.
+{ echo 'gpu,layers,hidden,heads,ffn,vocab,seq,gpus,zero,precision,gbs_seqs,tok_s_gpu,iter_time_s'
+    echo 'L40,32,4096,32,14336,32000,4096,8,3,bf16,16,3000,'
+    echo 'H100,32,4096,32,14336,32000,4096,8,HYBRID_SHARD,bf16,16,3000,'
+    echo 'H100,32,4096,32,14336,32000,4096,8,4294967295,bf16,16,3000,'
+    echo 'H100,32,4096,32,14336,32000,4096,8,3,bf16,,,3'
+    echo 'H100,32,4096,32,14336,32000,4096,8,3,bfloat16,16,,3'; } >guesses.csv
+expect 0 plan validate guesses.csv --json
+grep -q '"rows": 5, "used": 1,' out || fail "$(cat out)"
 # Rows that tell FLOPs or MFU: 530B on A100 at 56.0 % took 54.1 tokens a second (Korthikanti et al. 2022), at 163 TFLOP/s with recompute 37.9 (Narayanan et al. 2021).
 { echo 'source,gpu,layers,hidden,heads,ffn,vocab,seq,gpus,tp,pp,recompute,precision,gbs_seqs,peak_tf,mfu_pct,tflops_gpu,flops_kind'
     echo 'Korthikanti,A100,105,20480,128,81920,51200,2048,280,8,35,selective,fp16,280,312,56.0,,'

@@ -256,6 +256,7 @@ function drawBest(found, taken) {
       l.zero && `ZeRO-${l.zero}`,
       `micro-batch ${l.micro_batch}`,
       l.recompute !== 'none' && `recompute ${l.recompute}`,
+      l.offload !== 'none' && `offload ${l.offload}`,
     ];
     const text = name.filter(Boolean).join(', ');
     return el(

@@ -51,6 +51,14 @@ const FIELDS = [
     first: '',
   },
   {id: 'virtual', label: 'Chunks of a stage', in: 'layout', key: 'parallel.virtual', first: ''},
+  {
+    id: 'offload',
+    label: 'In a file',
+    in: 'layout',
+    key: 'parallel.offload',
+    options: words('none', 'optimizer', 'weights', 'all'),
+    first: '',
+  },
 ];
 const TEXTS = ['more', 'config', 'machines'];
 const LAYOUT = FIELDS.filter((f) => f.in === 'layout' || f.id === 'micro');
@@ -145,6 +153,7 @@ function takeLayout(l) {
     sp: l.sp,
     'schedule-kind': l.pp > 1 ? l.pp_schedule : '',
     virtual: l.virtual > 1 ? l.virtual : '',
+    offload: l.offload !== 'none' ? l.offload : '',
   };
   for (const [id, value] of Object.entries(values)) $(id).value = String(value);
 }

@@ -13,6 +13,8 @@
 #include "run/config/config_device.h"
 #include "train/train.h"
 
+static const char *const offload_words[] = {CONFIG_SET_OFFLOAD(LIST_WORD)};
+
 typedef struct finding {
     config *c;
     search_kept kept;
@@ -113,6 +115,14 @@ static status check_kept(const finding *f, bool exact, err *e) {
                      k->zero);
         return err_hint(e, "parallel.zero=1, or plan that layout itself: athanor plan CONFIG");
     }
+    if ((c->parallel.offload & OFFLOAD_WEIGHTS) && stages_key(k)) {
+        config_error(
+            c, e, "parallel.offload",
+            "pipelines are searched with zero 0 and 1, and parallel.offload=%s is of zero 3",
+            offload_words[c->parallel.offload]);
+        return err_hint(e, "parallel.offload=optimizer, or plan that layout itself: athanor plan "
+                           "CONFIG");
+    }
     return ST_OK;
 }
 
@@ -135,6 +145,8 @@ static status read_kept(finding *f, bool exact, err *e) {
     k->micro_batch = keep(f, "train.micro_batch_size", c->train.micro_batch_size, 0);
     k->recompute =
         keep_word(f, "train.recompute", c->train.recompute, policies[c->train.recompute]);
+    k->offload = keep_word(f, "parallel.offload", c->parallel.offload,
+                           offload_words[c->parallel.offload]) >= 0;
     return check_kept(f, exact, e);
 }
 
@@ -147,7 +159,7 @@ static status plan_base(finding *f, err *e) {
     c->parallel.virtual = 1;
     c->parallel.pp_schedule = CONFIG_PP_1F1B;
     unsigned words = (unsigned)c->parallel.offload; /* kept; weights need the ZeRO of a layout */
-    c->parallel.zero = words & OFFLOAD_WEIGHTS ? 3 : 0;
+    c->parallel.zero = !(words & OFFLOAD_WEIGHTS) ? 0 : f->kept.zero >= 0 ? f->kept.zero : 3;
     TRY(config_check_supported(c, e));
     c->parallel.zero = 0;
     c->parallel.offload = CONFIG_OFFLOAD_NONE;
@@ -155,7 +167,10 @@ static status plan_base(finding *f, err *e) {
     c->train.memory_limit = INT64_MAX / 4;
     TRY(config_open_meta(c, &f->meta, e));
     status st = train_plan(c, f->meta, &f->p, e);
-    if (f->p) f->p->spec.offload = words;
+    if (f->p && words) { /* whose saves are waited for */
+        f->p->spec.offload = words;
+        f->p->spec.snapshot = false;
+    }
     if (st != ST_OK && st != ST_MEMORY) return st;
     if (f->p && f->p->spec.model.num_encoder_layers) {
         config_error(c, e, "model", "layouts of models with an encoder are not searched");
@@ -189,7 +204,6 @@ static status search(finding *f, const cli_args *args, err *e) {
 /* ---- what is said ---- */
 
 static json_t *layout_json(const sketch_layout *l) {
-    static const char *const offload_words[] = {CONFIG_SET_OFFLOAD(LIST_WORD)};
     static const char *const policies[] = {RECOMPUTE_POLICIES(LIST_WORD)}, *const kinds[] = {
                                                                                CONTEXT_KINDS(
                                                                                    LIST_WORD)};

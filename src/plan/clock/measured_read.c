@@ -14,7 +14,7 @@
 #include "data/text/csv_record.h"
 #include "model/presets.h"
 
-enum { COLUMNS = 64, MOST_BYTES = 16 << 20 };
+enum { COLUMNS = 64, MOST_BYTES = 16 << 20, UNKNOWN_ZERO = 4 };
 
 /* ---- records ---- */
 
@@ -122,7 +122,7 @@ static json_t *preset_of(const record *r) {
 /* By the sizes of the row; where it tells none, by its name. */
 static json_t *model_of(const record *r, double *seq) {
     int h = int_of(r, "hidden", 0), heads = int_of(r, "heads", 0), layers = int_of(r, "layers", 0);
-    int ffn = int_of(r, "ffn", 4 * h), vocab = int_of(r, "vocab", 51200);
+    int ffn = int_of(r, "ffn", h <= 1 << 20 ? 4 * h : 0), vocab = int_of(r, "vocab", 51200);
     *seq = number_of(r, "seq", 0);
     if (h < 1 || h > 1 << 20 || ffn > 1 << 22 || vocab > 1 << 24 || heads < 1 || h % heads ||
         layers < 1 || layers > 1024 || ffn < 1 || vocab < 2 || *seq < 1 || *seq > 1 << 20)
@@ -164,23 +164,29 @@ static int64_t steps_of(const record *r, const sketch_layout *l) {
 /* A stage as a number, "ZeRO-1", or as PyTorch and Composer call it. */
 static int zero_of(const record *r) {
     const char *s = text_of(r, "zero"), *digit = strpbrk(s, "0123456789");
+    if (has(s, "hybrid") || has(s, "hsdp")) return UNKNOWN_ZERO; /* in groups of some ranks */
     if (has(s, "grad_op")) return 2;
     if (has(s, "fsdp") || has(s, "full_shard")) return 3;
-    return digit ? atoi(digit) : 0;
+    long stage = digit ? strtol(digit, NULL, 10) : 0;
+    return stage < UNKNOWN_ZERO ? (int)stage : UNKNOWN_ZERO;
 }
 
 /* Of kernels: the format that is named first. False: another one. */
 static bool read_precision(const char *s, measured_row *to) {
-    static const char *const known[] = {"bf16", "fp16", "fp8", "fp32"};
+    static const struct {
+        const char *word;
+        int bits;
+    } known[] = {{"bf16", 16},     {"fp16", 16},    {"fp8", 8},    {"fp32", 32},
+                 {"bfloat16", 16}, {"float16", 16}, {"float8", 8}, {"float32", 32}};
     const char *first = NULL;
     for (int i = 0; i < ARRAY_LEN(known); i++) {
-        const char *at = strcasestr(s, known[i]);
+        const char *at = strcasestr(s, known[i].word);
         if (!at || (first && at > first)) continue;
         first = at;
-        to->fp8 = i == 2;
-        to->fp32 = i == 3;
+        to->fp8 = known[i].bits == 8;
+        to->fp32 = known[i].bits == 32;
     }
-    return first || !*s || has(s, "fp8");
+    return first || !*s;
 }
 
 static bool layout_of(const record *r, measured_row *to) {
@@ -281,7 +287,9 @@ static status make_sketch(const rows_reading *k, const json_t *model, double seq
 static double published_flops(const sketch *s, const sketch_layout *l) {
     const model_config *mc = &s->spec.model;
     double tokens = (double)l->key.micro_batch * s->spec.T / l->key.cp;
-    double unseen = 6.0 * s->layers * (double)(mc->num_attention_heads * mc->head_dim) * s->spec.T;
+    double width = (double)(mc->num_attention_heads * mc->head_dim);
+    double unseen =
+        6.0 * (double)mc->num_hidden_layers * width * s->spec.T; /* ends are no layers */
     return s->model_flops * l->key.tp / tokens + unseen;
 }
 
@@ -294,11 +302,19 @@ static double rate_of_flops(const record *r, const sketch *s, const sketch_layou
     return reached * 1e12 * (again ? 0.75 : 1) / published_flops(s, l);
 }
 
+/* Else a batch is assumed, and the time of a step says nothing of tokens. */
+static bool tells_batch(const record *r) {
+    static const char *const known[] = {"grad_acc", "microbatches", "gbs_seqs", "gbs_tokens"};
+    for (int i = 0; i < ARRAY_LEN(known); i++)
+        if (number_of(r, known[i], 0) > 0) return true;
+    return false;
+}
+
 static double measured_rate(const record *r, const measured_row *x, const sketch *s,
                             const cluster *c) {
     double samples = number_of(r, "samples_per_gpu_s", 0), tokens = number_of(r, "tok_s_gpu", 0);
     double all = number_of(r, "tok_s", 0), step = number_of(r, "iter_time_s", 0);
-    if (all <= 0 && step > 0) all = (double)x->batch * s->spec.T / step;
+    if (all <= 0 && step > 0 && tells_batch(r)) all = (double)x->batch * s->spec.T / step;
     if (tokens > 0 || samples > 0) return tokens > 0 ? tokens : samples * s->spec.T;
     return all > 0 ? all / x->gpus : rate_of_flops(r, s, &x->layout, c);
 }
@@ -318,8 +334,10 @@ static const known_device *device_of(const record *r) {
                                          {"4090", "rtx4090", 450}};
     const char *gpu = text_of(r, "gpu");
     if (has(gpu, "A100") && has(gpu, "40g")) return &small;
-    for (int i = 0; i < ARRAY_LEN(known); i++)
-        if (has(gpu, known[i].word)) return &known[i];
+    for (int i = 0; i < ARRAY_LEN(known); i++) {
+        const char *at = strcasestr(gpu, known[i].word);
+        if (at && !isdigit((unsigned char)at[strlen(known[i].word)])) return &known[i]; /* no L40 */
+    }
     if (*gpu) return NULL;
     return &known[!*text_of(
         r, "schedule")]; /* rows of Qi et al. 2023, on A100, name a schedule, not a device */

@@ -305,11 +305,12 @@ static void try_and_verify(searching *k) {
 static void try_files(searching *k, plan_spec *s) {
     static const unsigned words[] = {OFFLOAD_OPTIMIZER, OFFLOAD_OPTIMIZER | OFFLOAD_WEIGHTS};
     bool can = s->optim && !s->optim->declare_states && k->c->disk_bytes_per_s > 0;
-    if (s->offload || !can) return;
+    if (s->offload || k->what->kept.offload || !can) return;
     for (int i = 0; i < ARRAY_LEN(words) && k->out->n == 0 && k->out->too_large; i++) {
         if ((words[i] & OFFLOAD_WEIGHTS) && s->adapters.rank) return;
         s->offload = words[i];
         s->snapshot = false;
+        k->n_hopeless = 0; /* that was with everything in memory */
         try_and_verify(k);
     }
 }

@@ -14,6 +14,7 @@ typedef struct search_kept {
     int tp, pp, dp, micro_batch, chunks; /* chunks: of a stage */
     int recompute, zero, schedule;
     int cp, context, ep;
+    bool offload; /* as the base has it, none too */
 } search_kept;
 static const search_kept search_all = {.recompute = -1, .zero = -1, .schedule = -1, .context = -1};
 

@@ -202,8 +202,8 @@ static void expect_step(rank *r, const plan *p) {
 static status run_case(rank *r, int i, const char *precision, err *e) {
     session s = {0};
     config *c = NULL;
-    timing t = {.a = arena_new("calibration")};
     TRY(make_config(r, i, precision, &c, e));
+    timing t = {.a = arena_new("calibration")};
     status st = trial_open(&s, arena_new("a case"), c, r->together ? r->world : NULL, true, e);
     comm_barrier(r->all);
     if (st == ST_OK) st = time_steps(r, &s, &t, e);
