@@ -21,6 +21,16 @@ bool file_is_dir(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+const char *file_nearest_dir(arena *a, const char *path) {
+    char *at = arena_strdup(a, path);
+    while (!file_is_dir(at)) {
+        char *slash = strrchr(at, '/');
+        if (!slash) return ".";
+        slash[slash == at] = '\0';
+    }
+    return at;
+}
+
 bool file_is_same(const char *a, const char *b) {
     struct stat x, y;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino &&

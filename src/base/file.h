@@ -34,6 +34,8 @@ ssize_t file_read_at(int fd, void *p, size_t n, uint64_t offset);
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) ATH_MUST_USE;
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
+/* The folder in which `path` is or would be made: itself, or the nearest one above it that is there. In the arena. */
+const char *file_nearest_dir(arena *a, const char *path);
 /* Whether both are there and one and the same file or folder, also through links. */
 bool file_is_same(const char *a, const char *b);
 int64_t file_size(const char *path); /* -1 when it cannot be read */

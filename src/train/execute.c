@@ -223,6 +223,7 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
         times->update_ns += clock_now_ns() - normed;
     }
     TRY(dev_check(u->dev, e));
+    TRY(offload_check(u->offload, e)); /* the digest is of what was read */
     if (r->has_digest) TRY(peers_digest(&u->peers, &r->digest, e));
     return comm_check(u->peers.m.world, e);
 }

@@ -102,17 +102,6 @@ static int64_t most_checkpoints(const lint_run *k) {
     return (kept < saves ? kept : saves) + 1;
 }
 
-/* The run's folder, or the nearest above it that is there. */
-static const char *nearest_folder(arena *a, const char *run) {
-    char *path = arena_strdup(a, run);
-    while (!file_is_dir(path)) {
-        char *slash = strrchr(path, '/');
-        if (!slash) return ".";
-        slash[slash == path] = '\0';
-    }
-    return path;
-}
-
 static double free_bytes_of(const struct statvfs *disk) {
     return (double)disk->f_bavail * (double)disk->f_frsize;
 }
@@ -124,7 +113,7 @@ static status check_offload(const lint_run *k, const char *folder, double *taken
     const char *to = k->c->parallel.offload_to;
     double each = (double)plan_file_bytes(k->plan), all = each * (k->ranks > 1 ? k->ranks : 1);
     arena *a = arena_new("lint");
-    const char *at = to ? nearest_folder(a, to) : folder;
+    const char *at = to ? file_nearest_dir(a, to) : folder;
     bool known = each > 0 && statvfs(at, &disk) == 0 && statvfs(folder, &own) == 0;
     arena_free(a);
     *taken = known && disk.f_fsid == own.f_fsid ? all : 0;
@@ -299,7 +288,7 @@ static void warn_of_batches(const lint_run *k) {
 status lint_check(const lint_run *k, err *e) {
     present at = look_at_run(k);
     arena *a = arena_new("lint");
-    const char *folder = nearest_folder(a, k->c->run);
+    const char *folder = file_nearest_dir(a, k->c->run);
     status st = check_disk(k, &at, folder, e);
     if (st == ST_OK) st = check_time(k, &at, e);
     if (st == ST_OK) {

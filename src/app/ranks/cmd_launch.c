@@ -411,12 +411,12 @@ static void tell_again(launcher *l, int before, int lost, const char *more, cons
     strbuf_free(&text);
 }
 
-/* Where all were lost at once, that was no matter of one rank's place: all begin again. */
+/* Where all of several were lost at once, that was no matter of one rank's place: all begin again. */
 static int ranks_left(launcher *l, int lost, strbuf *told) {
-    l->again.n_copies = 0;
-    if (lost == l->n) return l->n;
-    l->again.n_copies = spares_take(l->again.spares, lost, l->again.copy, told);
-    return l->n - lost + l->again.n_copies;
+    bool all = lost == l->n;
+    l->again.n_copies =
+        all && lost > 1 ? 0 : spares_take(l->again.spares, lost, l->again.copy, told);
+    return all ? l->n : l->n - lost + l->again.n_copies;
 }
 
 static status told_to_stop(err *e) {

@@ -152,9 +152,8 @@ static void find(session *s, uint64_t first_sample, float grad_scale, finding *f
 
 static const char *found_nowhere(const setup *u) {
     return param_weights_in_slots(u->plan->store)
-               ? "the loss or a gradient is not finite; under parallel.zero=2 or less the tensor "
-                 "is "
-                 "named"
+               ? "the loss or a gradient is not finite; under parallel.zero=2 or less, without "
+                 "weights in a file, the tensor is named"
                : "the global gradient norm overflowed though every gradient is finite";
 }
 

@@ -69,7 +69,7 @@ static int64_t trial_micro(const config *c) {
     return c->parallel.sp && !divides ? tp / common_divisor(T, tp) * o->sequences : B;
 }
 
-static void shorten(config *c, int batch) {
+static void shorten(arena *a, config *c, int batch) {
     config_drop_stages(c);
     c->train.batch_ramp.start = c->train.batch_ramp.increment = 0;
     int64_t unit = 2 * c->parallel.cp, most = (TRIAL_TOKENS + unit - 1) / unit * unit;
@@ -78,9 +78,10 @@ static void shorten(config *c, int batch) {
     c->train.global_batch_size = batch * c->train.micro_batch_size;
     c->train.digest_every = 1;
     c->train.threads = 1;
+    /* where the run's own file would lie; what makes no run has no folder */
     const char *tmp = getenv("TMPDIR");
-    bool has_folder = c->parallel.offload_to || (c->run && file_is_dir(c->run));
-    if (!has_folder) c->parallel.offload_to = tmp ? tmp : "/tmp";
+    if (!c->parallel.offload_to)
+        c->parallel.offload_to = c->run ? file_nearest_dir(a, c->run) : tmp && *tmp ? tmp : "/tmp";
 }
 
 static status read_model(const layout_trial *t, arena *a, model_config *mc, err *e) {
@@ -156,7 +157,7 @@ status layout_trial_new(layout_trial **out, const config *c, int depth, int batc
     if (st == ST_OK) st = fix_vocab(t, e);
     if (st == ST_OK) st = lora_open(&t->lora, a, t->c, e);
     if (st == ST_OK) {
-        shorten(t->c, batch);
+        shorten(t->memory, t->c, batch);
         cut_depth(t, depth);
         note_pools(t);
         st = name_params(t, e);
