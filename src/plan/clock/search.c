@@ -296,6 +296,7 @@ static status say_nothing(const searching *k, err *e) {
 /* All with what lies in a file now; what is found fits. */
 static void try_and_verify(searching *k) {
     try_all(k);
+    if (k->out->n == 0) return;
     qsort(k->out->found, (size_t)k->out->n, sizeof *k->out->found, fastest_first);
     verify_best(k);
 }
