@@ -57,9 +57,9 @@ lose_rank() {
     bash "$root/docs/slurm/$1" c.yaml train.steps=100000 >out 2>err &
     pid=$!
     await_step run
-    kill_last "$(cat /proc/$pid/task/$pid/children)"
+    kill_last "$(cut -d ' ' -f 1 /proc/$pid/task/$pid/children)" # the second one watches
 }
-kill_last() { kill -9 "$(tr ' ' '\n' </proc/${1% }/task/${1% }/children | grep . | tail -n 1)"; }
+kill_last() { kill -9 "$(tr ' ' '\n' </proc/$1/task/$1/children | grep . | tail -n 1)"; }
 is_restarted() { grep -q '"kind": "restart"' run/metrics.jsonl; }
 lose_rank node.sbatch
 await is_restarted || fail "the others do not go on"
