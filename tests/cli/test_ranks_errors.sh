@@ -28,7 +28,7 @@ for layout in "2 parallel.zero=1" "2 parallel.tp=2" "4 parallel.tp=2 parallel.sp
     rm -r large
 done
 train_on 5 "2 parallel.zero=3" run=large $large
-once "under parallel.zero=2 or less the tensor is named"
+once "under parallel.zero=2 or less, without weights in a file, the tensor is named"
 
 # Layouts that are not those of the ranks.
 train_on 2 "4 parallel.dp=3"
