@@ -31,6 +31,11 @@ const char *file_nearest_dir(arena *a, const char *path) {
     return at;
 }
 
+const char *file_temp_dir(void) {
+    const char *dir = getenv("TMPDIR");
+    return dir && *dir ? dir : "/tmp";
+}
+
 bool file_is_same(const char *a, const char *b) {
     struct stat x, y;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino &&

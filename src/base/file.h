@@ -36,6 +36,7 @@ bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 /* The folder in which `path` is or would be made: itself, or the nearest one above it that is there. In the arena. */
 const char *file_nearest_dir(arena *a, const char *path);
+const char *file_temp_dir(void); /* TMPDIR, or /tmp where that is unset or empty */
 /* Whether both are there and one and the same file or folder, also through links. */
 bool file_is_same(const char *a, const char *b);
 int64_t file_size(const char *path); /* -1 when it cannot be read */

@@ -38,9 +38,8 @@ static status show_in(const cli_args *args, const tok *t, const char *dir, const
 }
 
 static status in_folder(const cli_args *args, const tok *t, const data_look *look, err *e) {
-    const char *tmp = getenv("TMPDIR");
     arena *a = arena_new("data show");
-    char *dir = arena_printf(a, "%s/athanor-show-XXXXXX", tmp ? tmp : "/tmp");
+    char *dir = arena_printf(a, "%s/athanor-show-XXXXXX", file_temp_dir());
     status st = ST_OK;
     if (!mkdtemp(dir)) {
         st = err_set(e, ST_FAILED, "cannot make a folder beside %s", dir);

@@ -100,9 +100,8 @@ static status measure_format(formats *f, const char *model, const char *base, co
 /* In a folder of its own, which is removed whatever happens. */
 static status measure_all(formats *f, const char *model, const char *base, char *names,
                           eval_model_run run, void *ctx, err *e) {
-    const char *under = getenv("TMPDIR");
     char folder[4096], *rest;
-    snprintf(folder, sizeof folder, "%s/athanor-formats-XXXXXX", under && *under ? under : "/tmp");
+    snprintf(folder, sizeof folder, "%s/athanor-formats-XXXXXX", file_temp_dir());
     if (!mkdtemp(folder)) return err_errno(e, folder, "cannot make a folder for the formats");
     status st = ST_OK;
     for (char *s = strtok_r(names, ",", &rest); s && st == ST_OK; s = strtok_r(NULL, ",", &rest))

@@ -38,7 +38,9 @@ static status read_times(const cli_args *args, schedule_times *t, err *e) {
     bool positive = v[0] > 0 && v[1] > 0 && v[2] > 0 && v[3] >= 0 && v[4] >= 0 &&
                     v[0] + v[1] + v[2] + v[3] + v[4] < 1e9;
     if (text && (n < 3 || text[used] || !positive)) {
-        err_at(e, ST_USAGE, "--times", "%s are not times of F, I and W above 0, and of a transfer",
+        err_at(e, ST_USAGE, "--times",
+               "%s are not times of F, I and W above 0, of a transfer, and of F and a backward "
+               "together",
                text);
         return err_hint(e, "for example --times 1,1.1,0.9,0.2");
     }

@@ -118,9 +118,8 @@ static _Noreturn void wait_beside(const char *run, const char *dir, int orders) 
 static status start(spares *s, int i, err *e) {
     int ends[2];
     spare *k = &s->all[i];
-    const char *tmp = getenv("TMPDIR");
     arena *a = arena_new("spare");
-    k->dir = xstrdup(arena_printf(a, "%s/athanor-spare-XXXXXX", tmp && *tmp ? tmp : "/tmp"));
+    k->dir = xstrdup(arena_printf(a, "%s/athanor-spare-XXXXXX", file_temp_dir()));
     arena_free(a);
     if (!mkdtemp(k->dir)) return err_errno(e, k->dir, "cannot make a folder for a spare");
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)

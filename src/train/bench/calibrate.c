@@ -171,8 +171,7 @@ static status time_steps(const rank *r, session *s, timing *t, err *e) {
 static double usual(const timing *t, int what) {
     double x[MOST_STEPS];
     for (int i = 0; i < t->steps; i++) x[i] = t->ns[i][what];
-    qsort(x, (size_t)t->steps, sizeof *x, by_size);
-    return x[t->steps / 2] * 1e-9;
+    return median(x, t->steps) * 1e-9;
 }
 
 static void take_samples(rank *r, const session *s, const timing *t) {
@@ -244,14 +243,20 @@ static void *run_cases(void *arg) {
     return NULL;
 }
 
+static void on_threads(rank *ranks, int n, void *(*work)(void *)) {
+    for (int i = 0; i < n; i++)
+        CHECK(pthread_create(&ranks[i].thread, NULL, work, &ranks[i]) == 0, "no thread for rank %d",
+              i);
+    for (int i = 0; i < n; i++) pthread_join(ranks[i].thread, NULL);
+}
+
 /* One rank works in the thread that calls, which has helpers already. With those of a second thread there were more than
  * processors, and libgomp lets helpers sleep at once then: small ops took up to six times as long as in a run. */
 static status on_all(rank *ranks, int n, void *(*work)(void *), err *e) {
-    if (n == 1) work(&ranks[0]);
-    for (int i = 0; n > 1 && i < n; i++)
-        CHECK(pthread_create(&ranks[i].thread, NULL, work, &ranks[i]) == 0, "no thread for rank %d",
-              i);
-    for (int i = 0; n > 1 && i < n; i++) pthread_join(ranks[i].thread, NULL);
+    if (n == 1)
+        work(&ranks[0]);
+    else
+        on_threads(ranks, n, work);
     for (int i = 0; i < n; i++) {
         if (ranks[i].st == ST_OK) continue;
         if (e) *e = ranks[i].why;

@@ -79,9 +79,8 @@ static void shorten(arena *a, config *c, int batch) {
     c->train.digest_every = 1;
     c->train.threads = 1;
     /* where the run's own file would lie; what makes no run has no folder */
-    const char *tmp = getenv("TMPDIR");
     if (!c->parallel.offload_to)
-        c->parallel.offload_to = c->run ? file_nearest_dir(a, c->run) : tmp && *tmp ? tmp : "/tmp";
+        c->parallel.offload_to = c->run ? file_nearest_dir(a, c->run) : file_temp_dir();
 }
 
 static status read_model(const layout_trial *t, arena *a, model_config *mc, err *e) {

@@ -20,6 +20,10 @@ typedef struct layouts {
     bool away;  /* something may lie in files */
 } layouts;
 
+static bool can_lie_in_files(const config *c) {
+    return !c->lora.rank && !optim_at(c->optim.name)->declare_states;
+}
+
 /* Weights need ZeRO-3. */
 static void take_turn_of_files(const layouts *all, layout *l) {
     static const int words[] = {CONFIG_OFFLOAD_NONE, CONFIG_OFFLOAD_ALL, CONFIG_OFFLOAD_WEIGHTS};
@@ -130,7 +134,7 @@ layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     const config *c = t->c;
     layouts all = {.async = !c->lora.rank && c->device != CONFIG_DEVICE_CUDA &&
                             !c->train.keep_collectives, /* which sp does not go with then */
-                   .away = !c->lora.rank && !optim_at(c->optim.name)->declare_states};
+                   .away = can_lie_in_files(c)};
     int64_t rows = rows_of(t);
     for (int tp = 1; tp <= ranks; tp++) {
         if (ranks % tp != 0 || (tp > 1 && !layout_trial_divides(t, tp))) continue;
@@ -195,8 +199,8 @@ static bool can_be_staged(const layout_trial *t, const layout *l, int64_t micro_
 
 static bool can_be(const layout_trial *t, const layout *l) {
     int64_t all = t->c->train.global_batch_size / t->c->train.micro_batch_size;
-    bool away = !t->c->lora.rank && !optim_at(t->c->optim.name)->declare_states;
-    if (l->offload && (!away || (l->offload >= CONFIG_OFFLOAD_WEIGHTS && l->zero != 3)))
+    if (l->offload &&
+        (!can_lie_in_files(t->c) || (l->offload >= CONFIG_OFFLOAD_WEIGHTS && l->zero != 3)))
         return false;
     return all % l->dp == 0 && can_be_staged(t, l, all / l->dp) &&
            (l->tp == 1 || layout_trial_divides(t, l->tp)) &&
