@@ -28,7 +28,8 @@ if(ATHANOR_CUDA_ARCHS)
     endforeach()
     string(REPLACE ";" " " archs "${ATHANOR_CUDA_ARCHS}")
     target_compile_definitions(ath_gpu PUBLIC GPU_HAS_KERNELS=1 "GPU_ARCHS=\"${archs}\"")
-    file(GLOB cuda_headers CONFIGURE_DEPENDS src/gpu/*.h src/op/cuda/*.h src/op/clip.h src/base/philox.h)
+    file(GLOB cuda_headers CONFIGURE_DEPENDS src/gpu/*.h src/op/cuda/*.h src/op/clip.h src/op/narrow.h src/op/factored_rule.h
+        src/base/philox.h src/base/nf4.h src/base/nf4_tables.h)
 endif()
 
 # An image without data, or with the file's bytes.
@@ -54,7 +55,7 @@ function(add_image file storage)
     set(fatbins ${fatbins} ${fatbin} PARENT_SCOPE)
 endfunction()
 
-set(CUDA_OF_FLOATS vecops) # these know no storage: compiled once, as f32
+set(CUDA_OF_FLOATS vecops factored) # these know no storage: compiled once, as f32
 foreach(storage f32 bf16 f16)
     string(TOUPPER ${storage} STORAGE)
     foreach(source IN LISTS cuda_sources)
@@ -100,6 +101,14 @@ if(CUBLAS_INCLUDE AND CUDART_INCLUDE)
     add_library(cublas_facts OBJECT tests/gpu/cublas_facts.c)
     target_include_directories(cublas_facts SYSTEM PRIVATE ${CUBLAS_INCLUDE} ${CUDART_INCLUDE})
     target_link_libraries(cublas_facts PRIVATE ath_flags)
+endif()
+
+# The same of gpu/nccl.h: -DNCCL_INCLUDE=FOLDER -DCUDART_INCLUDE=FOLDER
+find_path(NCCL_INCLUDE nccl.h PATHS /usr/local/cuda/include)
+if(NCCL_INCLUDE AND CUDART_INCLUDE)
+    add_library(nccl_facts OBJECT tests/gpu/nccl_facts.c)
+    target_include_directories(nccl_facts SYSTEM PRIVATE ${NCCL_INCLUDE} ${CUDART_INCLUDE})
+    target_link_libraries(nccl_facts PRIVATE ath_flags)
 endif()
 
 # Libraries that tests/gpu/test_lt.c opens in the place of cuBLASLt: one that serves, one that is too old, one without

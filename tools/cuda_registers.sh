@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What nvcc says of every kernel for one kind of GPU: registers, static shared memory, spilled bytes, how many of the 64
-# warps of a multiprocessor the registers allow, and how many tensor-core instructions it has. Exits 1 if a kernel spills,
-# or if one that is named mma has none of these; 77 without nvcc.
+# warps of a multiprocessor the registers allow, and how many tensor-core instructions it has: HMMA in the machine's code where
+# there is cuobjdump (of a toolkit, or by make deps-cuda), else mma.sync in PTX. Exits 1 if a kernel spills, or if one that is
+# named mma has none of these; 77 without nvcc.
 # Usage: tools/cuda_registers.sh [ARCH]      (default 90a)
 set -euo pipefail
 
@@ -9,6 +10,7 @@ arch=${1:-90a}
 cd "$(dirname "$0")/.."
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 [ -x "$nvcc" ] || { echo "there is no nvcc here" && exit 77; }
+cuobjdump=$(command -v cuobjdump || find -L "${nvcc%/*}" build/cuda-libs -name cuobjdump -type f 2>/dev/null | head -n 1 || true)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -21,12 +23,17 @@ done | xargs -P "$(nproc)" -L 1 bash -c '
     "$1" -ptx -O3 -std=c++17 -Werror all-warnings -arch=compute_"$2" -DKERNEL_SUFFIX="$4" -DCUDA_STORE_"${4^^}"=1 -Isrc "$3" -o "$out".ptx
     "${1%nvcc}"ptxas -v -arch=sm_"$2" "$out".ptx -o "$out".cubin 2>"$out".log
 ' "$work" "$nvcc" "$arch"
+if [ -n "$cuobjdump" ]; then
+    for cubin in "$work"/*.cubin; do "$cuobjdump" -sass "$cubin" >"${cubin%cubin}"sass; done
+fi
 
 # A block of T threads with R registers each: registers are given to warps, in units of 256.
-cat "$work"/*.ptx "$work"/*.log | awk '
+cat "$work"/*.ptx ${cuobjdump:+"$work"/*.sass} "$work"/*.log | awk -v tensor="${cuobjdump:+HMMA[.]}" '
     /^\.visible \.entry/ { sub(/\(.*/, "", $3); name = $3 }
     /^\.maxntid/ { gsub(/,/, "", $2); threads[name] = $2 }
-    /mma\.sync/ { products[name]++ }
+    BEGIN { if (tensor == "") tensor = "mma[.]sync" }
+    $1 == "Function" && $2 == ":" { name = $3 }
+    $0 ~ tensor { products[name]++ }
     /Compiling entry function/ { split($0, q, "\047"); kernel = q[2] }
     /bytes spill stores/ { spill[kernel] = $(NF - 6) + $(NF - 2) }
     /Used [0-9]+ registers/ {

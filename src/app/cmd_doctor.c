@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "gpu/lt.h"
+#include "gpu/nccl.h"
 #include "op/gemm_bench.h"
 #include "op/probe.h"
 
@@ -205,6 +206,22 @@ static void check_cublaslt(doctor *x, bool emulated) {
     lt_close(&lt);
 }
 
+/* Ranks on several GPUs do without it, more slowly. */
+static void check_nccl(doctor *x, bool emulated) {
+    nccl_library n;
+    err why = {0};
+    int version = 0;
+    if (nccl_open(&n, emulated, &why) != ST_OK) {
+        doctor_check(&x->checks, "NCCL", true, "none: %s; ranks send through the host's memory. %s",
+                     why.message, why.hint);
+        return;
+    }
+    n.get_version(&version);
+    doctor_check(&x->checks, "NCCL", true, "%s%d.%d.%d", emulated ? "emulated, " : "",
+                 version / 10000, version / 100 % 100, version % 100);
+    nccl_close(&n);
+}
+
 /* A machine without a GPU is well; a driver that does not start is not. */
 static void check_gpus(doctor *x) {
     cu_driver api;
@@ -226,6 +243,7 @@ static void check_gpus(doctor *x) {
     if (serving > 0) {
         check_kernels(x, api.emulated);
         check_cublaslt(x, api.emulated);
+        check_nccl(x, api.emulated);
     }
     cu_driver_close(&api);
 }
@@ -306,9 +324,11 @@ static status read_word(const cli_args *args, doctor_word *what, err *e) {
         return err_hint(e,
                         "write athanor doctor, athanor doctor calibrate or athanor doctor burnin");
     }
-    if (*what != WHAT_CALIBRATE && cli_has(args, "ranks")) {
-        err_set(e, ST_USAGE, "--ranks is for calibrate");
-        return err_hint(e, "write athanor doctor calibrate --ranks N");
+    static const char *const of_calibrate[] = {"ranks", "disk"};
+    for (size_t i = 0; i < ARRAY_LEN(of_calibrate) && *what != WHAT_CALIBRATE; i++) {
+        if (!cli_has(args, of_calibrate[i])) continue;
+        err_set(e, ST_USAGE, "--%s is for calibrate", of_calibrate[i]);
+        return err_hint(e, "write athanor doctor calibrate --%s ...", of_calibrate[i]);
     }
     if (*what != WHAT_MACHINE || !cli_has(args, "seconds")) return ST_OK;
     err_set(e, ST_USAGE, "--seconds is for calibrate and for the burn-in");
@@ -360,12 +380,13 @@ static const cli_option options[] = {
     {"seconds", "N",
      "burnin: how long products run, and memory at most (10); calibrate: how long at most (60)"},
     {"ranks", "N", "calibrate: for athanor plan cluster=local-N, N ranks that share this machine"},
+    {"disk", "FOLDER", "calibrate: measure the disk of this folder, too, for parallel.offload"},
     {0}};
 
 const cli_command command_doctor = {
     .name = "doctor",
     .summary = "check this machine, and show what auto makes of it",
-    .usage = "[calibrate [--ranks N] [--seconds N] | burnin [--seconds N]]",
+    .usage = "[calibrate [--ranks N] [--seconds N] [--disk FOLDER] | burnin [--seconds N]]",
     .run = cmd_doctor,
     .options = options,
     .max_inputs = 1,

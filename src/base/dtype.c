@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "base/fp8.h"
+#include "base/nf4.h"
 #include "base/quant.h"
 #include "base/status.h"
 
@@ -11,14 +12,15 @@ static const struct {
     const char *name, *alias; /* ours and the safetensors name where it differs by more than case */
     size_t bytes;             /* 0: blocks */
 } DTYPES[DT_COUNT] = {
-    [DT_F32] = {"f32", "float32", 4}, [DT_BF16] = {"bf16", "bfloat16", 2},
-    [DT_F16] = {"f16", "float16", 2}, [DT_F64] = {"f64", "float64", 8},
-    [DT_I32] = {"i32", "int32", 4},   [DT_I64] = {"i64", "int64", 8},
-    [DT_U8] = {"u8", "uint8", 1},     [DT_Q4_0] = {"q4_0", "q4_0", 0},
-    [DT_Q4_1] = {"q4_1", "q4_1", 0},  [DT_Q5_0] = {"q5_0", "q5_0", 0},
-    [DT_Q5_1] = {"q5_1", "q5_1", 0},  [DT_Q8_0] = {"q8_0", "q8_0", 0},
-    [DT_Q4_K] = {"q4_k", "q4_k", 0},  [DT_Q5_K] = {"q5_k", "q5_k", 0},
-    [DT_Q6_K] = {"q6_k", "q6_k", 0},  [DT_FP8] = {"fp8_rows", "fp8_rows", 0},
+    [DT_F32] = {"f32", "float32", 4},       [DT_BF16] = {"bf16", "bfloat16", 2},
+    [DT_F16] = {"f16", "float16", 2},       [DT_F64] = {"f64", "float64", 8},
+    [DT_I32] = {"i32", "int32", 4},         [DT_I64] = {"i64", "int64", 8},
+    [DT_U8] = {"u8", "uint8", 1},           [DT_Q4_0] = {"q4_0", "q4_0", 0},
+    [DT_Q4_1] = {"q4_1", "q4_1", 0},        [DT_Q5_0] = {"q5_0", "q5_0", 0},
+    [DT_Q5_1] = {"q5_1", "q5_1", 0},        [DT_Q8_0] = {"q8_0", "q8_0", 0},
+    [DT_Q4_K] = {"q4_k", "q4_k", 0},        [DT_Q5_K] = {"q5_k", "q5_k", 0},
+    [DT_Q6_K] = {"q6_k", "q6_k", 0},        [DT_FP8] = {"fp8_rows", "fp8_rows", 0},
+    [DT_NF4] = {"nf4_rows", "nf4_rows", 0},
 };
 
 size_t dtype_bytes(dtype dt) {
@@ -30,15 +32,21 @@ bool dtype_is_blocks(dtype dt) {
     return DTYPES[dt].bytes == 0;
 }
 
+bool dtype_is_listed(dtype dt) {
+    return dt == DT_FP8 || dt == DT_NF4;
+}
+
 int64_t dtype_span_bytes(dtype dt, int64_t n) {
     if (!dtype_is_blocks(dt)) return n * (int64_t)DTYPES[dt].bytes;
     if (dt == DT_FP8) return n ? (int64_t)sizeof(fp8_row) : 0;
+    if (dt == DT_NF4) return n ? (int64_t)sizeof(int32_t) : 0;
     const quant_format *f = quant_by_dtype(dt);
     CHECK(n % f->block == 0, "%lld elements of %s", (long long)n, f->name);
     return n / f->block * f->bytes;
 }
 
 int64_t dtype_row_bytes(dtype dt, int64_t n) {
+    if (dt == DT_NF4) return n / 2 + n / NF4_BLOCK;
     return dt == DT_FP8 ? n : dtype_span_bytes(dt, n);
 }
 

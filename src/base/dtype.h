@@ -25,12 +25,15 @@ typedef enum dtype {
     DT_Q5_K,
     DT_Q6_K,
     DT_FP8, /* rows of 8-bit floats with factors (base/fp8.h), only of weights that are read */
+    DT_NF4, /* rows of 4-bit NormalFloats (base/nf4.h), only of weights that are read */
     DT_COUNT
 } dtype;
 
 size_t dtype_bytes(dtype dt);   /* of one element; a block format has no such size */
-bool dtype_is_blocks(dtype dt); /* also DT_FP8 */
-/* Bytes of n elements of a row; n is a multiple of the block. DT_FP8: from a row to the next in the list of rows. */
+bool dtype_is_blocks(dtype dt); /* also DT_FP8 and DT_NF4 */
+bool dtype_is_listed(
+    dtype dt); /* DT_FP8, DT_NF4: a matrix is a list of its rows, whose numbers lie elsewhere */
+/* Bytes of n elements of a row; n is a multiple of the block. Of a listed format: from a row to the next in the list. */
 int64_t dtype_span_bytes(dtype dt, int64_t n);
 /* Bytes that are read for a row of n elements, wherever they lie. */
 int64_t dtype_row_bytes(dtype dt, int64_t n);

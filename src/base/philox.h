@@ -34,6 +34,15 @@ PHILOX_FN void philox_block(rng_key key, uint64_t counter, uint64_t counter_hi, 
     out[3] = c3;
 }
 
+/* The 32 bits of one value of a counter that numbers words (rng_u32), at the price of four. */
+PHILOX_FN uint32_t philox_u32(rng_key key, uint64_t counter) {
+    uint32_t bits[4];
+    philox_block(key, counter >> 2, 0, bits);
+    uint32_t i = (uint32_t)counter & 3u;
+    uint32_t low = i & 1u ? bits[1] : bits[0], high = i & 1u ? bits[3] : bits[2];
+    return i & 2u ? high : low;
+}
+
 /* SplitMix64 finaliser: a good 64-bit mix of one word. */
 PHILOX_FN uint64_t mix64(uint64_t x) {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

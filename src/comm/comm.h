@@ -12,7 +12,7 @@
  * that they belong to the run, and then share a segment, too (meet/joined.c).
  *
  * Reading order: this file, world.c (what surrounds a collective), collective.c (every collective,
- * made of one move: pieces to and from peers), sum.h, wire/wire.h (that move), wire/hub.h (the move
+ * made of one move: pieces to and from peers), staged.c (on a GPU's memory), sum.h, wire/wire.h (that move), wire/hub.h (the move
  * in memory that threads or processes share), segment.c, mpi.c and its plugin, queue.c (collectives
  * beside the computation), board/board.h (who is where, for hangs), voice.c (which rank prints the
  * error that ends a run), environment.c (who started this process), then meet/: joined.c,
@@ -26,8 +26,9 @@
  *     returns at once from then on, and comm_check says what happened. No collective returns a
  *     status: the step path polls at step borders.
  *  4. A collective on a comm of one rank only copies.
- *  5. A collective runs on the host. If its arrays are in a device's memory, comm_run and
- *     comm_start first wait, on the caller's thread, for all work that the device was given. */
+ *  5. A collective runs on the host. If its arrays are in a device's memory, it comes after all work
+ *     that the device was given before it. What the host does not reach, a GPU's memory, it moves in
+ *     pieces through memory of its own (staged.c). */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -86,6 +87,24 @@ comm_world_kind(const comm_world *w); /* "self", "threads", "processes", "joined
 comm *comm_group(comm_world *w, const int *ranks, int n);
 int comm_rank(const comm *c); /* in the group */
 int comm_size(const comm *c);
+
+/* ---- the device ---- */
+
+/* What ranks do together with a GPU's memory goes by NCCL where each rank has a GPU of its own, else
+ * through memory of the host: opens the one or gets the other, for calls whose dev is this one; nothing
+ * where the host reaches the device's memory, and for one rank. All ranks call it, with all groups that
+ * they know. ATHANOR_NCCL=off leaves NCCL out; on: ST_USAGE where it cannot be. Before dev_close the
+ * world leaves the device, when all calls are done. w NULL is fine. */
+status comm_use_device(comm_world *w, dev *d, err *e) ATH_MUST_USE;
+void comm_leave_device(comm_world *w, dev *d);
+int64_t comm_staging_bytes(void); /* of that memory */
+/* "NCCL 2.27.0", "host memory"; without such a device what comm_world_kind says. */
+const char *comm_transport(const comm_world *w);
+/* Calls on the device go by NCCL. Then a sum has NCCL's order, and neither `add` nor `narrow` can be; comm_wait
+ * returns before the call has ended, and what the device is given later comes after it. */
+bool comm_by_nccl(const comm_world *w);
+/* How many ranks of this machine come before this one. All ranks must call it. */
+int comm_rank_here(comm_world *w);
 
 /* ---- collectives ---- */
 
@@ -169,7 +188,7 @@ void comm_set_link(comm_world *w, comm_link link);
  * Only kind, n, dt, narrow and root of the call are read. */
 int64_t comm_call_sends(const comm_call *call, int rank, int size);
 
-/* One finished collective. Called on the thread that ran it. */
+/* One finished collective. Called on the thread that ran it, or that watches NCCL. */
 typedef struct comm_event {
     const comm_call *call;
     int64_t begin_ns, end_ns; /* base/clock.h */
@@ -177,6 +196,7 @@ typedef struct comm_event {
     bool side;                /* on the side stream */
 } comm_event;
 typedef void (*comm_observer)(void *ctx, const comm_event *ev);
+/* Calls that comm_wait has waited for are known to the observer before. */
 void comm_observe(comm_world *w, comm_observer f, void *ctx);
 
 /* Bytes and calls so far, by kind; calls that meet nobody are none. */

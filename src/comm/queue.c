@@ -12,6 +12,7 @@ enum { LENGTH = 256 };
 typedef struct job {
     comm *c;
     comm_call call;
+    dev_event after;
 } job;
 
 struct queue {
@@ -26,7 +27,7 @@ struct queue {
 static void run_next(queue *q) {
     job j = q->jobs[(q->done + 1) % LENGTH];
     pthread_mutex_unlock(&q->lock);
-    comm_run_on(j.c, &j.call, STREAM_SIDE);
+    comm_run_on(j.c, &j.call, j.after, STREAM_SIDE);
     pthread_mutex_lock(&q->lock);
     q->done++;
     pthread_cond_broadcast(&q->progress);
@@ -68,11 +69,11 @@ void queue_free(queue *q) {
     free(q);
 }
 
-comm_ticket queue_add(queue *q, comm *c, const comm_call *call) {
+comm_ticket queue_add(queue *q, comm *c, const comm_call *call, dev_event after) {
     pthread_mutex_lock(&q->lock);
     while (q->added - q->done == LENGTH) pthread_cond_wait(&q->progress, &q->lock);
     comm_ticket t = ++q->added;
-    q->jobs[t % LENGTH] = (job){.c = c, .call = *call};
+    q->jobs[t % LENGTH] = (job){.c = c, .call = *call, .after = after};
     pthread_cond_signal(&q->work);
     pthread_mutex_unlock(&q->lock);
     return t;

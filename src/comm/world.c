@@ -3,10 +3,14 @@
 #include "comm/world.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/file.h"
+#include "comm/nccl.h"
 #include "comm/wire/hub.h"
 
 /* ---- worlds ---- */
@@ -88,6 +92,22 @@ int comm_size(const comm *c) {
     return c->n;
 }
 
+/* A name is hashed, since ranks of other processes cannot read it. */
+int comm_rank_here(comm_world *w) {
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    if (w->size == 1) return 0;
+    int *ranks = xcalloc((size_t)w->size, sizeof *ranks), before = 0;
+    int64_t *host = xcalloc((size_t)w->size, sizeof *host);
+    for (int r = 0; r < w->size; r++) ranks[r] = r;
+    host[w->rank] = (int64_t)hash_bytes(name, strlen(name));
+    comm_sum_i64(comm_group(w, ranks, w->size), host, w->size);
+    for (int r = 0; r < w->rank; r++) before += host[r] == host[w->rank];
+    free(ranks);
+    free(host);
+    return before;
+}
+
 /* ---- running ---- */
 
 static void sleep_for(double seconds) {
@@ -104,39 +124,58 @@ static void delay(const comm_world *w, int64_t sent_bytes) {
     if (s > 0) sleep_for(s);
 }
 
-static void count(comm_world *w, const comm_call *call, int64_t sent_bytes) {
+void comm_count(comm_world *w, const comm_call *call, int64_t sent_bytes) {
     atomic_fetch_add_explicit(&w->calls[call->kind], 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&w->sent_bytes[call->kind], sent_bytes, memory_order_relaxed);
 }
 
-static void run_and_note(comm *c, const comm_call *call, int stream) {
+static void run_and_note(comm *c, const comm_call *call, dev_event after, int stream) {
     comm_world *w = c->world;
     bool side = stream == STREAM_SIDE, alone = c->n == 1;
     comm_event ev = {.call = call, .begin_ns = w->observer ? clock_now_ns() : 0, .side = side};
     uint32_t place = 0;
     if (!alone)
         place = board_begin(w->wire->board, w->rank, side, call, collective_bytes(c, call), c->n);
-    ev.sent_bytes = collective_run(c, call, stream);
+    ev.sent_bytes = staged_is_needed(call) ? staged_run(c, call, after, stream)
+                                           : collective_run(c, call, stream);
     if (!alone) {
         delay(w, ev.sent_bytes);
         if (!board_failed(w->wire->board)) board_end(w->wire->board, w->rank, place);
-        count(w, call, ev.sent_bytes);
+        comm_count(w, call, ev.sent_bytes);
     }
     if (!w->observer) return;
     ev.end_ns = clock_now_ns();
     w->observer(w->observer_ctx, &ev);
 }
 
-void comm_run_on(comm *c, const comm_call *call, int stream) {
-    if (call->ready) call->ready(call->ready_ctx);
-    dev_enter_after(call->dev, 0); /* await_device has waited */
-    run_and_note(c, call, stream);
-    dev_leave(call->dev);
+void comm_run_on(comm *c, const comm_call *call, dev_event after, int stream) {
+    bool staged = staged_is_needed(call);
+    if (call->ready) {
+        call->ready(call->ready_ctx);
+        if (staged) after = dev_record(call->dev);
+    }
+    if (!staged) dev_enter_after(call->dev, 0); /* await_device has waited */
+    run_and_note(c, call, after, stream);
+    if (!staged) dev_leave(call->dev);
 }
 
-/* On the caller's thread: what is given while the call waits in the queue is not the call's. */
-static void await_device(const comm_call *call) {
-    if (call->dev) dev_sync(call->dev);
+/* On the caller's thread: what is given while the call waits in the queue is not the call's. Memory
+ * that is entered is waited for here. */
+static dev_event await_device(const comm_call *call) {
+    if (!call->dev) return 0;
+    dev_event given = dev_record(call->dev);
+    if (!staged_is_needed(call)) dev_wait(call->dev, given);
+    return given;
+}
+
+/* A world of one rank does not use the device; what is copied there is copied in its own order. */
+static bool run_on_device_alone(const comm *c, const comm_call *call) {
+    if (c->world->size > 1 || !staged_is_needed(call)) return false;
+    CHECK(!call->add, "one rank adds on its GPU by itself");
+    if (call->ready) call->ready(call->ready_ctx);
+    if (call->in && call->in != call->out)
+        dev_copy(call->dev, call->out, call->in, (size_t)call->n * dtype_bytes(call->dt));
+    return true;
 }
 
 static queue *queue_of(comm_world *w) {
@@ -146,23 +185,35 @@ static queue *queue_of(comm_world *w) {
 
 void comm_run(comm *c, const comm_call *call) {
     comm_world *w = c->world;
-    await_device(call);
+    if (run_on_device_alone(c, call)) return;
+    nccl_world *nccl = nccl_of(c, call);
+    if (nccl) {
+        nccl_run(nccl, c, call);
+        return;
+    }
+    dev_event after = await_device(call);
     if (w->wire && w->wire->class->one_thread && c->n > 1)
-        queue_wait(queue_of(w), queue_add(queue_of(w), c, call));
+        queue_wait(queue_of(w), queue_add(queue_of(w), c, call, after));
     else
-        comm_run_on(c, call, STREAM_CALLER);
+        comm_run_on(c, call, after, STREAM_CALLER);
 }
 
 /* A group of one rank queues, too: the call before may make what this one copies. */
 comm_ticket comm_start(comm *c, const comm_call *call) {
-    await_device(call);
-    if (c->world->wire) return queue_add(queue_of(c->world), c, call);
-    comm_run_on(c, call, STREAM_CALLER);
+    if (run_on_device_alone(c, call)) return 0;
+    nccl_world *nccl = nccl_of(c, call);
+    if (nccl) return nccl_start(nccl, c, call);
+    dev_event after = await_device(call);
+    if (c->world->wire) return queue_add(queue_of(c->world), c, call, after);
+    comm_run_on(c, call, after, STREAM_CALLER);
     return 0;
 }
 
 void comm_wait(comm_world *w, comm_ticket t) {
-    if (w->queue) queue_wait(w->queue, t);
+    if (t & NCCL_TICKET)
+        nccl_wait(comm_device_of(w, NULL)->nccl, t);
+    else if (w->queue)
+        queue_wait(w->queue, t);
 }
 
 void comm_sum_i64(comm *c, int64_t *x, int64_t n) {
@@ -207,13 +258,21 @@ void comm_set_link(comm_world *w, comm_link link) {
     w->link = link;
 }
 
+/* Calls of NCCL go on when comm_wait has returned; who watches them counts and observes them. */
+static void await_noted(const comm_world *w) {
+    for (const comm_device *k = w->devices; k; k = k->next)
+        if (k->nccl) nccl_await_all(k->nccl);
+}
+
 void comm_observe(comm_world *w, comm_observer f, void *ctx) {
+    await_noted(w);
     w->observer = f;
     w->observer_ctx = ctx;
 }
 
 comm_counts comm_counted(const comm_world *w) {
     comm_counts n = {0};
+    await_noted(w);
     for (int k = 0; k < COMM_KINDS; k++) {
         n.calls[k] = atomic_load_explicit(&w->calls[k], memory_order_relaxed);
         n.sent_bytes[k] = atomic_load_explicit(&w->sent_bytes[k], memory_order_relaxed);

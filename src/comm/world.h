@@ -10,8 +10,8 @@ typedef struct queue queue;
 queue *queue_new(void);
 /* Runs all calls that were added, then ends the thread. NULL is fine. */
 void queue_free(queue *q);
-/* Adds a call; waits while the queue is full. */
-comm_ticket queue_add(queue *q, comm *c, const comm_call *call);
+/* Adds a call, which comes after the work of its device before `after`; waits while the queue is full. */
+comm_ticket queue_add(queue *q, comm *c, const comm_call *call, dev_event after);
 void queue_wait(queue *q, comm_ticket t);
 
 /* meet/lifeline.c: ranks that nobody started together watch over each other. */
@@ -30,12 +30,25 @@ struct comm {
     int ranks[]; /* of the world, ascending */
 };
 
+typedef struct nccl_world nccl_world;
+
+/* staged.c: a device that the world uses. A run that tries its layout has one of its own beside. */
+typedef struct comm_device {
+    struct comm_device *next;
+    dev *dev;
+    nccl_world *nccl; /* comm/nccl.h; NULL: calls on its memory go by the host */
+    char *staging;
+} comm_device;
+/* NULL: the host reaches its memory. d NULL: the device that came last. */
+comm_device *comm_device_of(const comm_world *w, const dev *d);
+
 struct comm_world {
     int rank, size;
     wire *wire; /* NULL: one rank alone */
     comm *comms;
-    queue *queue;       /* made when first used */
-    lifeline *lifeline; /* NULL: who started the ranks watches over them */
+    queue *queue;         /* made when first used */
+    comm_device *devices; /* whose memory the host does not reach */
+    lifeline *lifeline;   /* NULL: who started the ranks watches over them */
     comm_link link;
     comm_observer observer;
     void *observer_ctx;
@@ -56,9 +69,16 @@ status joined_open(comm_world **out, const rendezvous_plan *plan, err *e) ATH_MU
 bool mpi_is_offered(void);
 status mpi_open(comm_world **out, err *e) ATH_MUST_USE;
 
-/* Runs a collective on this thread and notes, delays and counts it. The memory of call->dev, which
- * has been waited for, is entered meanwhile. */
-void comm_run_on(comm *c, const comm_call *call, int stream);
+/* Adds to what comm_counted tells. */
+void comm_count(comm_world *w, const comm_call *call, int64_t sent_bytes);
+
+/* Runs a collective on this thread, after the work of call->dev before `after`, and notes, delays and
+ * counts it. The memory of call->dev is entered meanwhile, or its pieces staged. */
+void comm_run_on(comm *c, const comm_call *call, dev_event after, int stream);
+
+/* staged.c: a collective on memory that the host does not reach; what collective_run returns. */
+bool staged_is_needed(const comm_call *call);
+int64_t staged_run(comm *c, const comm_call *call, dev_event after, int stream);
 
 /* collective.c: the collective itself; returns the bytes this rank sent. */
 int64_t collective_run(comm *c, const comm_call *call, int stream);

@@ -1,6 +1,6 @@
 /* A CUDA device, by the functions of gpu/driver.h: the real one or the emulated one.
  *
- * All work goes to one stream. Every function sets the context first, since several threads may
+ * All work goes to one stream, but what collectives move. Every function sets the context first, since several threads may
  * call; what they share has locks, but for the rooms of cuda.h that are one thread's. What fails is
  * kept as text: the first error is the one that counts, results after it do not, and dev_check tells
  * it at the next border of a step. */
@@ -39,7 +39,7 @@ typedef struct cuda {
     int device, multiprocessors;
     size_t baseline; /* of cuda_baseline_bytes */
     cu_context context;
-    cu_stream stream;
+    cu_stream stream, moves; /* moves: of cuda_fetch and cuda_store */
     cuda_lt lt;
     /* Event number n is event[n % EVENTS]; those that are older have passed when a newer one has. */
     cu_event event[EVENTS];
@@ -316,6 +316,16 @@ void cuda_name(const dev *d, char out[DEV_NAME_MAX]) {
     c->api.device_name(out, DEV_NAME_MAX, c->device);
 }
 
+const cu_driver *cuda_driver(const dev *d) {
+    return &use(d)->api;
+}
+
+void cuda_uuid(const dev *d, char out[CU_UUID_BYTES]) {
+    const cuda *c = use(d);
+    memset(out, 0, CU_UUID_BYTES);
+    c->api.device_uuid(out, c->device);
+}
+
 double cuda_seconds(dev *d, int runs, void (*work)(const void *args), const void *args) {
     cuda *c = use(d);
     cu_event from = NULL, to = NULL;
@@ -343,6 +353,23 @@ void *cuda_pinned(dev *d, size_t bytes) {
 
 void cuda_pinned_free(dev *d, void *p) {
     if (p) good(d, use(d)->api.mem_host_free(p), "pinned memory");
+}
+
+/* A later event that has taken the place of `after` only makes the wait longer. */
+void cuda_fetch(dev *d, dev_event after, void *host, const void *from, size_t bytes) {
+    cuda *c = use(d);
+    if (after > 0) good(d, c->api.stream_wait(c->moves, c->event[after % EVENTS], 0), "an event");
+    if (bytes) good(d, c->api.copy_out(host, at(from), bytes, c->moves), "a copy from the GPU");
+}
+
+void cuda_store(dev *d, void *to, const void *host, size_t bytes) {
+    cuda *c = use(d);
+    if (bytes) good(d, c->api.copy_in(at(to), host, bytes, c->moves), "a copy to the GPU");
+}
+
+void cuda_moved(dev *d) {
+    cuda *c = use(d);
+    good(d, c->api.stream_sync(c->moves), "waiting for the GPU");
 }
 
 void cuda_scope_begin(dev *d, const char *what, const gpu_range *ranges, int n) {
@@ -401,7 +428,8 @@ static void cuda_enter(dev *d, dev_event ev) {
 }
 
 static bool cuda_is_closed(const dev *d) {
-    return !cuda_is_emulated(d);
+    (void)d;
+    return true;
 }
 
 static void cuda_leave(dev *d) {
@@ -464,6 +492,7 @@ static status start(dev *d, cuda *c, err *e) {
     bool there = c->api.context_retain(&c->context, c->device) == 0;
     if (there) c->api.context_set(c->context);
     there = there && c->api.stream_create(&c->stream, CU_STREAM_NON_BLOCKING) == 0;
+    there = there && c->api.stream_create(&c->moves, CU_STREAM_NON_BLOCKING) == 0;
     for (int i = 0; i < EVENTS && there; i++)
         there = c->api.event_create(&c->event[i], CU_EVENT_NO_TIMING) == 0;
     there = there && c->lt.api.create(&c->lt.handle) == 0;
@@ -489,6 +518,7 @@ static void cuda_close(dev *d) {
     if (c->lt.handle) c->lt.api.destroy(c->lt.handle);
     if (d->flag != &d->own_flag) c->api.mem_host_free(d->flag);
     d->flag = &d->own_flag;
+    if (c->moves) c->api.stream_destroy(c->moves);
     if (c->stream) c->api.stream_destroy(c->stream);
     for (int i = 0; i < c->n_images; i++)
         if (c->images[i].module) c->api.module_unload(c->images[i].module);

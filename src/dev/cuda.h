@@ -11,7 +11,7 @@
 void cuda_launch(dev *d, const gpu_kernel *k, gpu_grid g, const void *args);
 
 bool cuda_is_emulated(const dev *d);
-/* The stream that all work goes to; for libraries. */
+/* The stream that all work goes to; for libraries. The device's context becomes the thread's. */
 cu_stream cuda_stream(dev *d);
 /* cuBLASLt, for this device, whose context becomes the thread's: the library asks for it. */
 typedef struct cuda_lt {
@@ -25,12 +25,21 @@ int cuda_multiprocessors(const dev *d);
 size_t cuda_baseline_bytes(const dev *d);
 /* What cuDeviceGetAttribute says of one of gpu/driver.h. */
 int cuda_attribute(const dev *d, int attribute);
+const cu_driver *cuda_driver(const dev *d);
+/* What tells this GPU from any other. */
+void cuda_uuid(const dev *d, char out[CU_UUID_BYTES]);
 /* The GPU as its driver names it. */
 void cuda_name(const dev *d, char out[DEV_NAME_MAX]);
 /* Memory of the host that the GPU copies from and to at full speed. NULL: there is none, and the
  * device has taken note. */
 void *cuda_pinned(dev *d, size_t bytes);
 void cuda_pinned_free(dev *d, void *p);
+/* Bytes between the device and pinned memory, by a stream of their own and on any thread: for
+ * collectives, which go on beside kernels. cuda_fetch comes after the work before `after`, whatever
+ * came later. Both return at once; cuda_moved waits for all of them. */
+void cuda_fetch(dev *d, dev_event after, void *host, const void *from, size_t bytes);
+void cuda_store(dev *d, void *to, const void *host, size_t bytes);
+void cuda_moved(dev *d);
 /* Seconds that one of `runs` calls takes on the device; 0 on the emulated one, unless
  * ATHANOR_CUDA_FAULT makes it a slow one. `work` gives work to
  * the device, once more than that. */

@@ -129,11 +129,16 @@ static status open_on(dev **out, dev_kind kind, const dev_class *class, int thre
     return st;
 }
 
-status dev_open(dev **out, dev_kind kind, int threads, err *e) {
-    TRY(open_on(out, kind, classes[kind], threads, 0, e));
+status dev_open_of_rank(dev **out, dev_kind kind, int rank, int threads, err *e) {
+    int gpus = kind == DEV_CUDA && rank > 0 ? dev_gpus() : 0;
+    TRY(open_on(out, kind, classes[kind], threads, gpus > 0 ? rank % gpus : 0, e));
     /* Libraries that share the pool ask OpenMP, not the dev. */
     omp_set_num_threads((*out)->threads);
     return ST_OK;
+}
+
+status dev_open(dev **out, dev_kind kind, int threads, err *e) {
+    return dev_open_of_rank(out, kind, 0, threads, e);
 }
 
 status dev_open_gpu(dev **out, int number, err *e) {

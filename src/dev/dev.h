@@ -42,6 +42,9 @@ status dev_find_kind(const char *name, dev_kind *out, err *e) ATH_MUST_USE;
 status dev_open(dev **out, dev_kind kind, int threads, err *e) ATH_MUST_USE;
 /* One of several GPUs; dev_open takes number 0. */
 status dev_open_gpu(dev **out, int number, err *e) ATH_MUST_USE;
+/* As dev_open, for one of several ranks of this machine: each takes the next GPU, and where there are
+ * fewer GPUs than ranks, some share one. */
+status dev_open_of_rank(dev **out, dev_kind kind, int rank, int threads, err *e) ATH_MUST_USE;
 int dev_gpus(void); /* how many this machine has, if device=cuda can use one */
 status dev_open_meta(dev **out, dev_kind of, int threads, err *e) ATH_MUST_USE;
 /* Waits for all work, then frees the device. */
@@ -131,12 +134,13 @@ const void *dev_look(dev *d, const void *at, size_t bytes, dev_room *room); /* o
 void dev_put_back(dev *d, void *at, const void *host, size_t bytes);
 void dev_room_free(dev_room *r);
 
+/* False: a GPU, whose memory the host does not reach, so that nobody may enter. Of the emulated one
+ * tests may. */
+bool dev_host_enters(const dev *d);
 /* Between enter and leave the host may read and write the device's memory by its addresses: for
  * collectives, which run on the host. dev_enter waits for all work, dev_enter_after only for the
  * work before `ev`: another thread calls it while the first one gives more work. Calls may be
  * nested, also by several threads. d NULL: the memory is the host's, and both do nothing. */
-/* False: a device whose memory the host cannot reach at all, so nobody may enter. */
-bool dev_host_enters(const dev *d);
 void dev_enter(dev *d);
 void dev_enter_after(dev *d, dev_event ev);
 void dev_leave(dev *d);

@@ -70,6 +70,9 @@ GPU_FN void load4(float *out, const void *p) {
 GPU_FN void store4(void *p, const float *in) {
     *(float4 *)p = make_float4(in[0], in[1], in[2], in[3]);
 }
+GPU_FN uint64_t load8(const void *p) {
+    return *(const uint64_t *)p;
+}
 GPU_FN void store8(void *p, uint64_t v) {
     *(uint64_t *)p = v;
 }

@@ -20,7 +20,14 @@ typedef struct cu_context_handle *cu_context;
 typedef struct cu_graph_handle *cu_graph;
 typedef struct cu_graph_exec_handle *cu_graph_exec;
 
-enum { CU_OUT_OF_MEMORY = 2, CU_NO_DEVICE = 100, CU_LAUNCH_FAILED = 719, CU_NOT_IN_CAPTURE = 900 };
+enum {
+    CU_OUT_OF_MEMORY = 2,
+    CU_NO_DEVICE = 100,
+    CU_NOT_READY = 600,
+    CU_LAUNCH_FAILED = 719,
+    CU_NOT_IN_CAPTURE = 900
+};
+enum { CU_UUID_BYTES = 16 };
 enum { /* CUdevice_attribute */
        CU_CLOCK_KHZ = 13,
        CU_MULTIPROCESSORS = 16,
@@ -43,6 +50,7 @@ enum { CU_CAPTURE_THREAD_LOCAL = 1 }; /* other threads may call what a capture f
     X(device_name, "cuDeviceGetName", (char *name, int bytes, int device))                         \
     X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))           \
     X(device_memory, "cuDeviceTotalMem_v2", (size_t * bytes, int device))                          \
+    X(device_uuid, "cuDeviceGetUuid_v2", (char *uuid, int device))                                 \
     X(context_retain, "cuDevicePrimaryCtxRetain", (cu_context * c, int device))                    \
     X(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                               \
     X(context_set, "cuCtxSetCurrent", (cu_context c))                                              \
@@ -70,6 +78,7 @@ enum { CU_CAPTURE_THREAD_LOCAL = 1 }; /* other threads may call what a capture f
     X(event_destroy, "cuEventDestroy_v2", (cu_event e))                                            \
     X(event_record, "cuEventRecord", (cu_event e, cu_stream s))                                    \
     X(event_sync, "cuEventSynchronize", (cu_event e))                                              \
+    X(event_query, "cuEventQuery", (cu_event e))                                                   \
     X(event_elapsed, "cuEventElapsedTime", (float *ms, cu_event from, cu_event to))                \
     X(module_load, "cuModuleLoadData", (cu_module * m, const void *image))                         \
     X(module_unload, "cuModuleUnload", (cu_module m))                                              \
@@ -112,5 +121,11 @@ void emu_stream_scope_end(cu_stream s);
 emu_device *emu_stream_device(cu_stream s);
 void emu_stream_call(cu_stream s, void (*fn)(const void *args), void *out, const void *args,
                      size_t bytes);
+/* The same for what waits for other ranks: fn runs when poll, called when the stream has come there and
+ * then again and again, returns true. It holds up this stream alone. */
+void emu_stream_poll(cu_stream s, bool (*poll)(const void *args), void (*fn)(const void *args),
+                     const void *args, size_t bytes);
+/* Whether these bytes are memory of the stream's device. Called by what runs in a stream. */
+bool emu_stream_holds(cu_stream s, const void *at, size_t bytes);
 
 #endif

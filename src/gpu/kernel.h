@@ -13,7 +13,7 @@
  *   shuffle_xor(v, mask) shuffle_from(v, lane) warp_ballot(bit)   among the 32 threads of a warp, f32
  *                                     (shuffle_*_u32: 32 bits); all of them must call it
  *   load4(float[4], p) store4(p, float[4])   16 bytes at once, aligned to 16
- *   store8(p, uint64_t)               8 bytes at once, aligned to 8
+ *   load8(p) store8(p, uint64_t)      8 bytes at once, aligned to 8
  *   copy16_async(shared, global) copies_commit() copies_wait(n)   cp.async: at most n groups of
  *                                     copies are still under way afterwards
  *   mul_rounded(a, b)                 a product that no multiply-add takes up
@@ -91,6 +91,18 @@ GPU_FN float block_max(float v, float *room) {
     sync_block();
     v = lane() < threads_x() / GPU_WARP ? room[lane()] : room[0];
     return warp_max(v);
+}
+
+/* The sum over a block in double, for its first thread alone, in an order that depends only on the
+ * number of threads, which is a power of two. `room` is shared, as many doubles as threads, and may be
+ * used again after the next sync_block. */
+GPU_FN double block_sum_f64(double v, double *room) {
+    room[thread_x()] = v;
+    for (uint32_t half = threads_x() / 2; half > 0; half /= 2) {
+        sync_block();
+        if (thread_x() < half) room[thread_x()] += room[thread_x() + half];
+    }
+    return thread_x() == 0 ? room[0] : 0;
 }
 
 #endif

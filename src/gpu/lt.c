@@ -2,36 +2,14 @@
 #include "gpu/lt.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "gpu/library.h"
 
 enum { LEAST_VERSION = 120000 };
 
 /* 12 has the same functions; a machine may have it and a driver of its time. */
 static const char *const NAMES[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
-
-static void *open_in(const char *folder, int folder_bytes, const char *name) {
-    char path[4096];
-    if (snprintf(path, sizeof path, "%.*s/%s", folder_bytes, folder, name) >= (int)sizeof path)
-        return NULL;
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-}
-
-static void *find_library(void) {
-    for (int i = 0; i < ARRAY_LEN(NAMES); i++) {
-        void *found = NULL;
-        const char *folders = getenv("ATHANOR_CUDA_LIBS");
-        for (const char *at = folders; at && *at && !found;) {
-            int bytes = (int)strcspn(at, ":");
-            if (bytes > 0) found = open_in(at, bytes, NAMES[i]);
-            at += bytes + (at[bytes] == ':');
-        }
-        if (!found) found = dlopen(NAMES[i], RTLD_NOW | RTLD_LOCAL);
-        if (found) return found;
-    }
-    return NULL;
-}
 
 static status find_functions(lt_library *lt, err *e) {
     static const struct {
@@ -63,7 +41,7 @@ status lt_open(lt_library *lt, bool emulated, err *e) {
         return ST_OK;
     }
     status st = ST_USAGE;
-    lt->library = find_library();
+    lt->library = gpu_find_library(NAMES, ARRAY_LEN(NAMES));
     if (lt->library)
         st = find_functions(lt, e);
     else

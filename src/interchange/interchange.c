@@ -265,6 +265,17 @@ static status write_and_verify(const model_source *s, const model_source *source
     return staged_commit(to, e);
 }
 
+/* What an adapter was trained beside, if not beside the weights into which it is merged. */
+static void note_base(const model_source *s, strbuf *notes) {
+    json_t *ledger = s->kind == MODEL_SOURCE_ADAPTER ? ledger_read(s->path) : NULL;
+    const json_t *run = json_object_get(json_object_get(ledger, "run"), "config");
+    const json_t *dt = json_object_get(json_object_get(run, "lora"), "base_dtype");
+    if (json_is_string(dt) && strcmp(json_string_value(dt), "nf4") == 0)
+        strbuf_puts(notes, "The adapter was trained beside its base model in 4 bits (NF4), and is "
+                           "merged into the weights in full.\n");
+    json_decref(ledger);
+}
+
 status interchange_run(const char *source, const char *result, const interchange_options *opt,
                        interchange_report *out, err *e) {
     model_source s, made;
@@ -285,6 +296,7 @@ status interchange_run(const char *source, const char *result, const interchange
         out->model_type = mc.family->model_type;
         out->where = where_runs_of(&mc, s.tok);
         strbuf_append(&out->notes, strbuf_cstr(&s.notes), s.notes.len);
+        note_base(&s, &out->notes);
         if (opt->gguf && !s.tok)
             strbuf_puts(&out->notes, "There is no tokenizer: llama.cpp will take and give ids "
                                      "alone.\n");

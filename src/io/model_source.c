@@ -36,9 +36,17 @@ static status read_config(model_source *s, const char *const *ignore, int n_igno
     return st;
 }
 
+static bool is_quantised(const hf_weight *w) {
+    return w->scale || w->four.bits;
+}
+
+static dtype read_format(const hf_weight *w) {
+    return is_quantised(w) ? DT_F32 : w->v->dt;
+}
+
 static status fill_from_folder(void *ctx, int64_t first, int64_t n, void *dst, err *e) {
     const hf_weight *w = ctx;
-    return hf_weight_read(w, first, n, dst, w->scale ? DT_F32 : w->v->dt, e);
+    return hf_weight_read(w, first, n, dst, read_format(w), e);
 }
 
 static void declare(model_source *s) {
@@ -48,7 +56,8 @@ static void declare(model_source *s) {
 
 static status check_floats(const hf_weight *w, err *e) {
     dtype dt = w->v->dt;
-    if (w->scale || dt == DT_F32 || dt == DT_BF16 || dt == DT_F16 || dt == DT_F64) return ST_OK;
+    if (is_quantised(w) || dt == DT_F32 || dt == DT_BF16 || dt == DT_F16 || dt == DT_F64)
+        return ST_OK;
     return err_at(e, ST_FORMAT, w->v->path,
                   "tensor %s is stored as %s, which holds no weights here", w->v->name,
                   w->v->format);
@@ -63,11 +72,13 @@ static status find_tensors(model_source *s, err *e) {
         TRY(check_floats(&list[i], e));
         s->tensors[i] =
             (st_tensor){.name = param_at(s->params, i)->name,
-                        .dt = list[i].scale ? DT_F32 : list[i].v->dt,
+                        .dt = read_format(&list[i]),
                         .rank = list[i].v->rank,
                         .dims = {list[i].v->dims[0], list[i].v->dims[1], list[i].v->dims[2]},
                         .fill = fill_from_folder,
                         .ctx = &list[i]};
+        if (list[i].four.bits)
+            s->tensors[i].dims[0] = list[i].four.rows, s->tensors[i].dims[1] = list[i].four.cols;
     }
     return ST_OK;
 }
@@ -456,14 +467,14 @@ static const st_tensor *transposed(arena *a, const st_tensor *t) {
     return &f->t;
 }
 
-/* The format that keeps what is stored; for blocks of fp8 the one that their publishers use. */
+/* The format that keeps what is stored; for blocks of fp8 and 4 bits the one that their publishers use. */
 static dtype stored_format(const model_source *s, int i, dtype asked) {
     const st_tensor *in = &s->tensors[i];
     if (asked != DT_COUNT) return hf_file_dtype(param_at(s->params, i), asked);
     if (s->formats) return s->formats[i];
     if (s->kind == MODEL_SOURCE_GGUF && in->rank == 2) return s->matrices;
-    bool fp8 = s->kind == MODEL_SOURCE_HF && ((const hf_weight *)in->ctx)->scale;
-    return fp8 ? DT_BF16 : in->dt;
+    bool quantised = s->kind == MODEL_SOURCE_HF && is_quantised(in->ctx);
+    return quantised ? DT_BF16 : in->dt;
 }
 
 st_tensor *model_source_folder_tensors(const model_source *s, arena *a, dtype dt) {

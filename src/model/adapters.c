@@ -26,11 +26,14 @@ static const char *beside(arena *a, const char *name, const char *which) {
     return arena_printf(a, "%.*s%s%s", (int)(strlen(name) - strlen(WEIGHT)), name, which, WEIGHT);
 }
 
-/* A matrix of a layer. */
-static bool may_have_adapter(const param *p) {
+/* A matrix of a layer. Routers are small, and pick by small differences. */
+bool model_is_quantised(const param *p) {
     if (p->part == PART_ROUTER || p->part == PART_SHARED_SCALE) return false;
-    if (model_part_of_expert(p->part)) return false;
     return p->rank == 2 && p->layer >= 0 && p->part < PART_LORA_A;
+}
+
+static bool may_have_adapter(const param *p) {
+    return model_is_quantised(p) && !model_part_of_expert(p->part);
 }
 
 /* The same model as files of Hugging Face name and order its tensors, where it is read from a GGUF

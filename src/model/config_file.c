@@ -296,12 +296,17 @@ bool config_is_fp8(const json_t *q) {
     return is_word(q, "quant_method", "fbgemm_fp8");
 }
 
+bool config_is_nf4(const json_t *q) {
+    return is_word(q, "quant_method", "bitsandbytes") && is_word(q, "bnb_4bit_quant_type", "nf4") &&
+           json_is_true(json_object_get(q, "load_in_4bit"));
+}
+
 status config_refuse_quantised(const json_t *q, err *e) {
     const char *method = json_string_value(json_object_get(q, "quant_method"));
     bool fp8 = method && strcmp(method, "fp8") == 0;
     err_set(e, ST_FORMAT, "the weights are quantised by '%s'%s, which is not read",
             method ? method : "(no method)", fp8 ? " other than e4m3" : "");
-    err_hint(e, "take the original in bf16, f16, f32 or fp8 (e4m3), or a GGUF file");
+    err_hint(e, "take the original in bf16, f16, f32, fp8 (e4m3) or NF4, or a GGUF file");
     return err_where(e, "model.quantization_config");
 }
 
@@ -311,7 +316,7 @@ static status check_keys(json_t *first, const json_t *base, const model_family *
     json_object_foreach((json_t *)base, key, v) {
         if (json_is_null(v)) continue;
         if (strcmp(key, "quantization_config") == 0) {
-            if (!config_is_fp8(v)) return config_refuse_quantised(v, e);
+            if (!config_is_fp8(v) && !config_is_nf4(v)) return config_refuse_quantised(v, e);
             continue;
         }
         if (!family_has_key(f, key, v)) {

@@ -45,6 +45,8 @@ void config_put_head(const model_config *mc, json_t *o);
 /* Whether a quantization_config means weights in fp8 (E4M3) with factors (io/safetensors/fp8.h): numbers like others once they
  * are read. Activations, which other programs may round to fp8 as well, are not. */
 bool config_is_fp8(const json_t *q);
+/* The same for NF4 of bitsandbytes (io/hf/bnb.h). */
+bool config_is_nf4(const json_t *q);
 /* The error for a model whose weights are quantised in another way. */
 status config_refuse_quantised(const json_t *q, err *e);
 

@@ -177,6 +177,8 @@ typedef struct model_adapters {
 double model_adapters_scale(const model_adapters *ad);
 /* Whether a matrix, by its name in files, has adapters; whether it is trained itself. */
 bool model_has_adapter(const model_adapters *ad, const param *p);
+/* Whether it is in 4 bits where the frozen model is: matrices of layers, but no routers. */
+bool model_is_quantised(const param *p);
 bool model_trains_whole(const model_adapters *ad, const param *p);
 /* ST_USAGE: a target is no matrix of a layer; the hint lists them. */
 status model_check_targets(const model_adapters *ad, const param_store *s, err *e) ATH_MUST_USE;

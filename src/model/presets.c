@@ -318,6 +318,7 @@ static const struct {
     {"qwen3-30b-a3b", QWEN3_MOE(48, 2048, 32, 4, 768, 128, 8)},
     {"qwen3-235b-a22b", QWEN3_MOE(94, 4096, 64, 4, 1536, 128, 8)},
     {"mixtral-8x7b", MIXTRAL(32, 4096, 32, 8, 14336, 32768)},
+    {"mixtral-8x22b", MIXTRAL(56, 6144, 48, 8, 16384, 65536)},
     {"olmoe-1b-7b", OLMOE},
     {"deepseek-v2-lite", DEEPSEEK_V2_LITE(YARN(40, 4096, 32, 0.707))},
     {"deepseek-v3", DEEPSEEK_V3(61, 7168, 128, 18432, 2048, 256, 1, 8, 3, 1536, 8, 4, 2.5, 129280,

@@ -110,8 +110,14 @@ op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, 
     }
 }
 
+/* The device that has the arrays of a call, if the host does not reach them now. */
+static dev *memory_of(const op_call *c) {
+    return c->run->on_host || dev_host_enters(c->run->dev) ? NULL : c->run->dev;
+}
+
 void op_collect(const op_call *c, bool forward, const tensor *in, const void *from, void *to) {
     op_collective k = op_collective_of(c->kind, forward, c->attr, in, 0);
+    k.call.dev = memory_of(c);
     k.call.in = from;
     k.call.out = to;
     comm_run(c->run->mesh->axis[k.axis], &k.call);

@@ -32,29 +32,19 @@ static double squares(const float *x, int64_t n) {
     return sum;
 }
 
-/* By how much the tensor moves along u, whose sum of squares is given. */
-typedef struct moves {
-    float rate, decayed; /* p = p * decayed - rate * u */
-} moves;
-
-static moves moves_of(const factored_args *a, double param_squares, double update_squares) {
-    double n = (double)(a->rows * a->cols), rms = sqrt(param_squares / n);
-    double rate = a->lr;
-    if (a->scale_parameter) rate *= rms > a->eps_scale ? rms : a->eps_scale;
-    double over = sqrt(update_squares / n) / a->clip;
-    return (moves){.rate = (float)(over > 1 ? rate / over : rate),
-                   .decayed = (float)(1.0 - rate * a->weight_decay)};
+static factored_moves moves_of(const factored_args *a, double params, double updates) {
+    return factored_moves_of(&a->rule, (double)(a->rows * a->cols), params, updates);
 }
 
 /* Elements at .. at + n - 1 take their step along u. */
-static void move(const factored_args *a, moves m, int64_t at, int64_t n, const float *u) {
+static void move(const factored_args *a, factored_moves m, int64_t at, int64_t n, const float *u) {
     float *p = a->param + at;
     for (int64_t j = 0; j < n; j++) p[j] = p[j] * m.decayed - m.rate * u[j];
     if (a->param_copy) dtype_convert(a->param_copy + at, a->copy_dt, p, DT_F32, n);
 }
 
 static void average(const factored_args *a, float *mean, double square) {
-    *mean = (float)(a->keep * *mean + (1.0 - a->keep) * (square + a->eps));
+    *mean = factored_average(&a->rule, *mean, square);
 }
 
 /* ---- matrices ---- */
@@ -117,7 +107,7 @@ static double mean_row(const factored_args *a) {
 
 /* Makes u of one chunk, segment by segment. m NULL: returns its sum of squares; otherwise the
  * parameters move along it. */
-static double walk(const factored_args *a, rows_of_chunk k, double mean, const moves *m) {
+static double walk(const factored_args *a, rows_of_chunk k, double mean, const factored_moves *m) {
     float by_col[SEG], u[SEG];
     double sum = 0;
     for (int64_t c = 0; c < a->cols && k.first < k.end; c += SEG) {
@@ -141,7 +131,7 @@ static void matrix(const factored_args *a, int threads) {
     average_cols(a, threads);
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int i = 0; i < CHUNKS; i++) sums[i] = walk(a, chunk(a, i), mean, NULL);
-    moves m = moves_of(a, param_squares, sum_chunks(sums));
+    factored_moves m = moves_of(a, param_squares, sum_chunks(sums));
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int i = 0; i < CHUNKS; i++) walk(a, chunk(a, i), mean, &m);
 }
@@ -163,7 +153,7 @@ static void vector(const factored_args *a) {
         direction(a, c, n, u);
         sum += squares(u, n);
     }
-    moves m = moves_of(a, squares(a->param, a->cols), sum);
+    factored_moves m = moves_of(a, squares(a->param, a->cols), sum);
     for (int64_t c = 0; c < a->cols; c += SEG) {
         direction(a, c, segment(a->cols, c), u);
         move(a, m, c, segment(a->cols, c), u);
@@ -181,5 +171,8 @@ static void run(dev *d, const void *args) {
 }
 
 void factored_update(dev *d, const factored_args *a) {
-    dev_launch(d, run, a, sizeof *a);
+    if (dev_get_kind(d) == DEV_CUDA && !dev_is_meta(d))
+        factored_update_cuda(d, a);
+    else
+        dev_launch(d, run, a, sizeof *a);
 }

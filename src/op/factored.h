@@ -19,6 +19,7 @@
 
 #include "base/dtype.h"
 #include "dev/dev.h"
+#include "op/factored_rule.h"
 
 typedef struct factored_args {
     int64_t rows, cols;        /* of a vector: 1, and its length */
@@ -28,13 +29,14 @@ typedef struct factored_args {
     uint16_t *param_copy;      /* [R,C] new parameters, rounded to copy_dt; NULL: none */
     dtype copy_dt;
     float *row, *col; /* [R], [C]; row NULL: a vector, whose mean squares are col */
-    double lr, keep, eps, eps_scale, clip, weight_decay; /* weight_decay 0: this one has none */
-    bool scale_parameter;                                /* rate depends on rms(p) */
+    factored_rule rule;
     float grad_scale;
     const float *grad_scale_at; /* replaces it; a NaN there: nothing changes */
 } factored_args;
 
-/* On the CPU and its twin, in the order of calls. */
+/* In the order of calls. */
 void factored_update(dev *d, const factored_args *a);
+/* The same on a CUDA device: cuda/factored.cu. Private to the module. */
+void factored_update_cuda(dev *d, const factored_args *a);
 
 #endif

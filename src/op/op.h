@@ -275,6 +275,7 @@ typedef union op_attr {
  * *fixed_overflow may be read only after dev_sync. */
 typedef struct op_run {
     dev *dev;
+    bool on_host;         /* the arrays of this call are copies in the host's memory */
     const mesh *mesh;     /* for programs that communicate */
     uint64_t seed;        /* train.seed */
     uint64_t step;        /* optimizer step, for random ops */

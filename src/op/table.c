@@ -107,10 +107,10 @@ static void launch_later(dev *d, op_fn fn, const op_call *c) {
     dev_launch(d, run_launched, &l, sizeof l);
 }
 
-/* ---- CUDA; what communicates runs on the host, which only an emulated device allows ---- */
+/* ---- CUDA; what communicates is given by the host ---- */
 
 static const op_impl *find_on_cuda(const dev *d, op_kind kind, dtype dt) {
-    if (communicates(kind)) return find_on_cpu(d, kind, dt);
+    if (communicates(kind) && !op_cuda_table_f32[kind]) return find_on_cpu(d, kind, dt);
     switch (dt) {
         case DT_F32: return op_cuda_table_f32[kind];
         case DT_BF16: return op_cuda_table_bf16[kind];
@@ -120,8 +120,10 @@ static const op_impl *find_on_cuda(const dev *d, op_kind kind, dtype dt) {
 }
 
 static void launch_on_cuda(dev *d, op_fn fn, const op_call *c) {
-    if (communicates(c->kind))
-        launch_on_host(d, fn, c);
+    if (cuda_op_is_on_host(c->kind))
+        cuda_op_on_host(d, fn, c);
+    else if (communicates(c->kind))
+        fn(c);
     else
         cuda_op_launch(d, fn, c);
 }
@@ -163,7 +165,7 @@ const char *op_made_by(const dev *d, op_kind kind, dtype dt) {
     const op_impl *impl = op_find_of_kind(d, kind, dt);
     if (!impl) return NULL;
     if (dev_get_kind(d) != DEV_CUDA) return cpu_made_by(d, kind, dt, impl);
-    if (communicates(kind)) return "host";
+    if (communicates(kind) && !op_cuda_table_f32[kind]) return "host";
     return op_classes[kind].flags & OPF_PRODUCT ? "cublaslt" : "own";
 }
 

@@ -21,6 +21,7 @@
 #include "base/rng.h"
 #include "dev/dev.h"
 #include "op/fixed.h"
+#include "op/narrow.h"
 
 enum { VEC_BLOCK = 1 << 14 }; /* elements; the last block of a span is shorter */
 
@@ -57,8 +58,8 @@ void vec_spans_index(vec_spans *s);
  * ADAMW, with decoupled decay (Loshchilov & Hutter 2019); states m, v:
  *   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
  *   p = p - lr * weight_decay * p - lr * (m / correction1) / (sqrt(v / correction2) + eps)
- * where correction_i = 1 - beta_i^step. 16 bytes read and 12 (16-bit copy: 14) written per element.
- */
+ * where correction_i = 1 - beta_i^step. 16 bytes read and 12 (16-bit copy: 14) written per element;
+ * with narrow states 12 and 8 (10). Parameters move by m and v as they are before these are rounded. */
 #define VEC_UPDATES(X) X(ADAMW, adamw)
 
 #define VEC_UPDATE_KIND(ID, name) VEC_##ID,
@@ -70,6 +71,8 @@ enum { VEC_MAX_STATES = 4 };
 typedef struct vec_update_args {
     vec_update_kind kind;
     float *param, *state[VEC_MAX_STATES];
+    uint16_t *narrow[NARROW_STATES]; /* replace the states, unless NULL: bf16 (op/narrow.h) */
+    uint64_t draws;                  /* of narrow ones: narrow_draws of the step */
     const float *grad;
     const int64_t *grad_fixed; /* replaces grad (op/fixed.h): each is rounded to float once */
     uint16_t *param_copy; /* new parameters of copied spans, rounded; NULL where none is copied */

@@ -34,12 +34,12 @@ static factored_args common_args(const vec_update_args *v, const optim_hyper *h,
                            .grad_fixed = v->grad_fixed ? v->grad_fixed + p->at : NULL,
                            .param_copy = copied ? v->param_copy + p->at : NULL,
                            .copy_dt = p->copy_dt,
-                           .lr = h->lr,
-                           .keep = 1.0 - pow((double)h->step, -h->factored.decay_rate),
-                           .eps = h->factored.eps,
-                           .eps_scale = h->factored.eps_scale,
-                           .clip = h->factored.clip,
-                           .scale_parameter = h->factored.scale_parameter,
+                           .rule = {.lr = h->lr,
+                                    .keep = 1.0 - pow((double)h->step, -h->factored.decay_rate),
+                                    .eps = h->factored.eps,
+                                    .eps_scale = h->factored.eps_scale,
+                                    .clip = h->factored.clip,
+                                    .scale_parameter = h->factored.scale_parameter},
                            .grad_scale = h->grad_scale,
                            .grad_scale_at = h->grad_scale_at};
 }
@@ -49,6 +49,7 @@ static void adafactor_update(dev *d, const param_store *s, const optim_part *par
                              const bool *decay, const optim_hyper *h, uint64_t *digest) {
     vec_update_args v = optim_update_args(s, part, decay, h);
     const vec_spans *spans = part->spans;
+    float *state = part->state[0];
     int i = -1, k = 0, next = 0; /* the states of parameter i are k .. next - 1 */
     for (const vec_span *p = spans->item; p < spans->item + spans->n; p++) {
         if (p->owner == i) continue;
@@ -56,9 +57,9 @@ static void adafactor_update(dev *d, const param_store *s, const optim_part *par
         factored_args a = common_args(&v, h, p);
         a.rows = param_at(s, i)->rank == 2 ? param_at(s, i)->rows : 1;
         a.cols = param_at(s, i)->cols;
-        a.row = next > k + 1 ? part->state[0] + param_at(h->states, k)->offset : NULL;
-        a.col = part->state[0] + param_at(h->states, next - 1)->offset;
-        a.weight_decay = decay[i] ? h->weight_decay : 0;
+        a.row = next > k + 1 ? state + param_at(h->states, k)->offset : NULL;
+        a.col = state + param_at(h->states, next - 1)->offset;
+        a.rule.weight_decay = decay[i] ? h->weight_decay : 0;
         factored_update(d, &a);
     }
     if (digest) *digest = vec_digest(d, spans, v.param);

@@ -13,5 +13,8 @@ static void adamw_update(dev *d, const param_store *s, const optim_part *part, c
     vec_update(d, part->spans, &a, digest);
 }
 
-const optim_class optim_adamw = {
-    .name = "adamw", .n_states = 2, .state_names = {"m", "v"}, .update = adamw_update};
+const optim_class optim_adamw = {.name = "adamw",
+                                 .n_states = 2,
+                                 .state_names = {"m", "v"},
+                                 .narrow = true,
+                                 .update = adamw_update};

@@ -84,18 +84,24 @@ static int64_t window_elems(int64_t elems) {
 }
 
 offload_content offload_content_of(unsigned what, dtype compute, bool frozen, int64_t elems,
-                                   int n_states) {
+                                   int n_states, dtype state_dt) {
     bool narrow = compute != DT_F32, weights = what & OFFLOAD_WEIGHTS;
     return (offload_content){.elems = elems,
                              .n_states = what & OFFLOAD_OPTIMIZER ? n_states : 0,
+                             .state_dt = state_dt,
                              .masters =
                                  weights || ((what & OFFLOAD_OPTIMIZER) && narrow && !frozen),
                              .copy_bytes = weights && narrow ? (int)dtype_bytes(compute) : 0};
 }
 
+/* Of one element: its states and its master, in the file. */
+static int64_t fixed_bytes(const offload_content *c, bool master) {
+    return c->n_states * (int64_t)dtype_bytes(c->state_dt) + (master ? (int64_t)sizeof(float) : 0);
+}
+
 /* Of one element, in all arrays. */
 static int64_t each_bytes(const offload_content *c) {
-    return (int64_t)sizeof(float) * (c->n_states + c->masters) + c->copy_bytes;
+    return fixed_bytes(c, c->masters) + c->copy_bytes;
 }
 
 int64_t offload_slot_bytes(const offload_content *c) {
@@ -113,7 +119,8 @@ static void add_array(offload *o, int k, int elem_bytes, int64_t *before) {
 
 static void place_arrays(offload *o) {
     int64_t before = 0; /* bytes of an element */
-    for (int k = 0; k < o->content.n_states; k++) add_array(o, k, sizeof(float), &before);
+    int state_bytes = (int)dtype_bytes(o->content.state_dt);
+    for (int k = 0; k < o->content.n_states; k++) add_array(o, k, state_bytes, &before);
     if (o->content.masters) add_array(o, OFFLOAD_MASTERS, sizeof(float), &before);
     if (o->content.copy_bytes) add_array(o, OFFLOAD_WORK, o->content.copy_bytes, &before);
     o->slot_bytes = before * o->slot_elems;
@@ -332,12 +339,12 @@ static void visit(offload *o, int unit, bool writes, param_window_fn fn, void *c
 
 /* ---- checkpoints ---- */
 
-status offload_read(offload *o, int k, int64_t at, float *to, int64_t n, err *e) {
+status offload_read(offload *o, int k, int64_t at, void *to, int64_t n, err *e) {
     TRY(settle(o, e));
     return read_file(o, k, at, to, n, e);
 }
 
-status offload_write(offload *o, int k, int64_t at, const float *from, int64_t n, err *e) {
+status offload_write(offload *o, int k, int64_t at, const void *from, int64_t n, err *e) {
     TRY(settle(o, e));
     return write_file(o, k, at, from, n, e);
 }
@@ -345,7 +352,7 @@ status offload_write(offload *o, int k, int64_t at, const float *from, int64_t n
 status offload_clear(offload *o, err *e) {
     TRY(settle(o, e));
     memset(o->block, 0, BLOCK_BYTES);
-    int64_t most = BLOCK_BYTES / (int64_t)sizeof(float);
+    int64_t most = BLOCK_BYTES / (int64_t)dtype_bytes(o->content.state_dt);
     for (int k = 0; k < o->content.n_states; k++)
         for (int64_t at = 0, n; at < o->content.elems; at += n) {
             n = o->content.elems - at < most ? o->content.elems - at : most;
@@ -372,7 +379,7 @@ static void count_unit(const offload_content *c, const param_store *s, int u, of
     param_piece k = param_piece_of(s, u);
     const param_unit *unit = param_unit_at(s, u);
     int64_t most = window_elems(c->elems);
-    int64_t each = (int64_t)sizeof(float) * (c->n_states + (k.away && c->masters));
+    int64_t each = fixed_bytes(c, k.away && c->masters);
     for (int64_t at = 0, n; !unit->frozen && at < unit->piece_n; at += n) {
         n = unit->piece_n - at < most ? unit->piece_n - at : most;
         if (is_gap(k.spans, at, n)) continue;
@@ -400,8 +407,10 @@ static void find_part(const offload *o, const offload_memory *m, int number) {
     w->part.spans = &w->spans;
     w->part.master = w->away ? slot_at(o, number, OFFLOAD_MASTERS) : k.master + first;
     w->part.work = copied ? slot_at(o, number, OFFLOAD_WORK) : k.work ? k.work + first : NULL;
+    int64_t before = w->at * (int64_t)dtype_bytes(o->content.state_dt);
     for (int i = 0; i < o->class->n_states; i++)
-        w->part.state[i] = o->content.n_states ? slot_at(o, number, i) : m->state[i] + w->at;
+        w->part.state[i] =
+            o->content.n_states ? slot_at(o, number, i) : (char *)m->state[i] + before;
 }
 
 static void add_window(offload *o, int unit, int64_t first, int64_t n) {

@@ -35,18 +35,19 @@ typedef struct offload offload;
 typedef struct offload_content {
     int64_t elems; /* of each array: this rank's pieces of what is trained */
     int n_states;  /* 0: they lie in memory */
+    dtype state_dt;
     bool masters;
     int copy_bytes; /* of an element of the work copies; 0: they lie in memory, or there are none */
 } offload_content;
 /* `what`: the words, or-ed. frozen: some parameters are, whose masters stay in memory. */
 offload_content offload_content_of(unsigned what, dtype compute, bool frozen, int64_t elems,
-                                   int n_states);
+                                   int n_states, dtype state_dt);
 int64_t offload_slot_bytes(const offload_content *c); /* of both slots */
 int64_t offload_file_bytes(const offload_content *c);
 
 typedef struct offload_memory {
-    void *slots;                    /* on the device of the store */
-    float *state[OPTIM_MAX_STATES]; /* of states that are not in the file */
+    void *slots;                   /* on the device of the store */
+    void *state[OPTIM_MAX_STATES]; /* of states that are not in the file */
 } offload_memory;
 
 /* s: a store that is bound. path: of a file that is made, filled with zeros, and removed. */
@@ -68,10 +69,10 @@ status offload_update(offload *o, int unit, const bool *decay, const optim_hyper
 void *offload_begin_piece(offload *o, int unit);
 void offload_await_piece(void *ctx);
 
-/* n elements, fp32, of array k from element `at` on, in the numbering of pieces: for
+/* n elements, as they are stored, of array k from element `at` on, in the numbering of pieces: for
  * checkpoints. Both wait for all that has been begun; what was fetched is given up. */
-status offload_read(offload *o, int k, int64_t at, float *to, int64_t n, err *e) ATH_MUST_USE;
-status offload_write(offload *o, int k, int64_t at, const float *from, int64_t n,
+status offload_read(offload *o, int k, int64_t at, void *to, int64_t n, err *e) ATH_MUST_USE;
+status offload_write(offload *o, int k, int64_t at, const void *from, int64_t n,
                      err *e) ATH_MUST_USE;
 /* All states in the file are 0 again. */
 status offload_clear(offload *o, err *e) ATH_MUST_USE;

@@ -37,11 +37,11 @@ const param_store *optim_states(const optim_class *c, arena *a, dev *d, const pa
 }
 
 void optim_update(const optim_class *c, dev *d, const param_store *s, int unit, const bool *decay,
-                  float *const *state, const optim_hyper *h, uint64_t *digest) {
+                  void *const *state, const optim_hyper *h, uint64_t *digest) {
     param_piece k = param_piece_of(s, unit);
     optim_part part = {.unit = unit, .spans = k.spans, .master = k.master, .work = k.work};
-    for (int i = 0; i < c->n_states; i++)
-        part.state[i] = state[i] + (c->declare_states ? 0 : k.state);
+    int64_t before = c->declare_states ? 0 : k.state * (int64_t)dtype_bytes(h->state_dt);
+    for (int i = 0; i < c->n_states; i++) part.state[i] = (char *)state[i] + before;
     c->update(d, s, &part, decay, h, digest);
 }
 
@@ -63,7 +63,12 @@ vec_update_args optim_update_args(const param_store *s, const optim_part *part, 
                          .correction2 = 1,
                          .grad_scale = h->grad_scale,
                          .grad_scale_at = h->grad_scale_at};
-    memcpy(a.state, part->state, sizeof a.state);
+    for (int i = 0; i < OPTIM_MAX_STATES; i++)
+        if (h->state_dt == DT_F32)
+            a.state[i] = part->state[i];
+        else if (i < NARROW_STATES)
+            a.narrow[i] = part->state[i];
+    a.draws = h->draws;
     return a;
 }
 

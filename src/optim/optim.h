@@ -1,4 +1,4 @@
-/* Optimizers. Each declares its state (fp32 arrays, laid out as the parameters are or as it says); memory
+/* Optimizers. Each declares its state (arrays laid out as the parameters are or as it says); memory
  * plan, checkpoint and sharding follow from the declaration. A new one is a file and a row here. */
 #ifndef OPTIM_OPTIM_H
 #define OPTIM_OPTIM_H
@@ -19,6 +19,8 @@ typedef struct optim_hyper {
         bool scale_parameter;
     } factored;
     const param_store *states; /* how states lie, of a class that declares them */
+    dtype state_dt;            /* DT_F32, or DT_BF16: rounded by these draws (op/narrow.h) */
+    uint64_t draws;
 } optim_hyper;
 
 /* What one update is of: the piece that this rank owns of a unit, or some successive elements of it. */
@@ -29,13 +31,14 @@ typedef struct optim_part {
     float *master;          /* of that element */
     uint16_t *work;         /* its copy; NULL: none */
     /* Of each state, the part's own elements; of a class that declares how states lie, all of it. */
-    float *state[OPTIM_MAX_STATES];
+    void *state[OPTIM_MAX_STATES];
 } optim_part;
 
 typedef struct optim_class {
     const char *name;
     int n_states;
     const char *state_names[OPTIM_MAX_STATES]; /* in checkpoints: STATE.PARAMETER */
+    bool narrow;                               /* its states may be bf16 */
     /* States that are not one number for each element of a parameter: adds those of the parameters
      * of s to an empty store, as vectors. A rank then must have every parameter whole. NULL: each
      * state is laid out as the parameters are. */
@@ -59,7 +62,7 @@ const param_store *optim_states(const optim_class *c, arena *a, dev *d, const pa
 
 /* Updates all that this rank owns of a unit; state[i]: the arrays of states. */
 void optim_update(const optim_class *c, dev *d, const param_store *s, int unit, const bool *decay,
-                  float *const *state, const optim_hyper *h, uint64_t *digest);
+                  void *const *state, const optim_hyper *h, uint64_t *digest);
 
 /* For `update`: what vec_update wants of a part, but for `kind`, and the corrections, which are 1.
  */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/nf4.h"
 
 param_store *param_store_new(arena *a, dtype compute) {
     CHECK(compute == DT_F32 || compute == DT_BF16 || compute == DT_F16, "compute copies in %s",
@@ -114,11 +115,35 @@ static void put_in_memory(param_store *s, param *p) {
     k->n++;
 }
 
+/* Where the table of names has `name`, or the place that is free for it. */
+static int *place_of_name(const param_store *s, const char *name) {
+    uint64_t at = hash_bytes(name, strlen(name));
+    for (;; at++) {
+        int *place = &s->by_name[at & (uint64_t)(s->names - 1)];
+        if (*place == 0 || strcmp(s->item[*place - 1].name, name) == 0) return place;
+    }
+}
+
+/* The table has twice as many places as names at least. Of equal names it has the first. */
+static void index_name(param_store *s) {
+    int first = s->n;
+    if (2 * s->n >= s->names) {
+        s->names = s->names ? 2 * s->names : 64;
+        s->by_name = ARENA_ARRAY(s->a, int, s->names);
+        first = 0;
+    }
+    for (int i = first; i <= s->n; i++) {
+        int *place = place_of_name(s, s->item[i].name);
+        if (*place == 0) *place = i + 1;
+    }
+}
+
 int param_add(param_store *s, const param *p) {
     s->item = arena_grow(s->a, s->item, s->n, &s->cap, sizeof *s->item);
     param *q = &s->item[s->n];
     *q = *p;
     q->name = arena_strdup(s->a, p->name);
+    index_name(s);
     q->frozen = s->freezes;
     s->elems += param_elems(p);
     s->trained_elems += q->frozen ? 0 : param_elems(p);
@@ -203,9 +228,7 @@ const param *param_at(const param_store *s, int index) {
 }
 
 int param_find(const param_store *s, const char *name) {
-    for (int i = 0; i < s->n; i++)
-        if (strcmp(s->item[i].name, name) == 0) return i;
-    return -1;
+    return s->n ? *place_of_name(s, name) - 1 : -1;
 }
 
 bool param_is_bias(const param *p) {
@@ -219,20 +242,20 @@ static const pack *find_pack(const param_store *s, const char *name) {
     return NULL;
 }
 
-/* Elements from parameter `first` to the parameter behind `last`, or to the end of the unit. A
- * program may write the gradient there; the gap is included, since ranks sum it, too. */
+/* Elements from parameter `first` to the parameter behind `last`, or to the end of the unit, which has its parameters in
+ * their order. A program may write the gradient there; the gap is included, since ranks sum it, too. */
 static int64_t room_of(const param_store *s, int first, int last) {
     const param_unit *u = &s->unit[s->item[first].unit];
-    int64_t end = u->at + u->n, after = s->item[last].offset;
-    for (int i = 0; i < s->n; i++)
-        if (!s->item[i].mapped && s->item[i].offset > after && s->item[i].offset < end)
-            end = s->item[i].offset;
+    int next = last + 1;
+    while (next < u->end && (s->item[next].mapped || s->item[next].unit != s->item[last].unit))
+        next++;
+    int64_t end = next < u->end ? s->item[next].offset : u->at + u->n;
     return end - s->item[first].offset;
 }
 
 static graph_param_ref ref_in_file(const char *name, const param *p, int64_t n) {
     return (graph_param_ref){.name = name,
-                             .where = SPACE_FILE,
+                             .where = p->stored == DT_NF4 ? SPACE_QUANT : SPACE_FILE,
                              .dt = p->stored,
                              .rows = p->rows * n,
                              .cols = p->cols,
@@ -336,6 +359,15 @@ uint16_t *param_work(const param_store *s) {
 float *param_grad(const param_store *s) {
     CHECK(!s->fixed_grads, "gradients in fixed point are read as floats");
     return s->at.grad;
+}
+
+void *param_quant(const param_store *s, int index) {
+    const param *p = param_at(s, index);
+    bool is = p->mapped && p->stored == DT_NF4;
+    return is ? (char *)s->at.quant + p->offset - sizeof(nf4_matrix) : NULL;
+}
+int64_t param_quant_bytes(const param *p) {
+    return nf4_bytes(p->rows, p->cols);
 }
 
 typedef struct drawing {

@@ -27,7 +27,8 @@
  *            files and digests have each of them by its own name.
  *   frozen   not trained: no gradient, no optimizer state. So are all parameters of a reference
  *            model, and those of a model that trains adapters only.
- *   mapped   in no flat array: the parameter stays in a file, and programs read it there
+ *   mapped   in no flat array: the parameter stays in a file, and programs read it there; or, frozen, in 4 bits
+ *            (DT_NF4) in a piece of memory beside the arrays
  *   unit     neighbours in the flat array that data-parallel ranks gather, sum and update at once
  *            (units.h). A store that nobody shares is one unit, or two: trained and frozen.
  *
@@ -97,11 +98,12 @@ typedef struct param {
         copy; /* of a parameter of another stage of a pipeline, which counts it in norms and digests and
                   writes it to files */
     /* set by the store */
-    int64_t offset; /* first element in every flat array; mapped: first byte in the file */
-    int unit;       /* number of its unit */
+    int64_t
+        offset; /* first element in every flat array; mapped: first byte in the file, or of the rows in `quant` */
+    int unit; /* number of its unit */
     bool frozen;
     bool mapped;
-    dtype stored; /* mapped: the format in the file */
+    dtype stored; /* mapped: the format in the file, or DT_NF4 */
 } param;
 
 /* At which row of the file row i of the whole is. Of a vector: at which element, element i. */
@@ -124,7 +126,8 @@ void param_store_split(param_store *s, const param_ranks *ranks);
 op_part param_store_experts(const param_store *s, int64_t E);
 
 /* Called for each parameter that is added. Returns whether it stays in the file; if so, also gives
- * its format there, and its offset from the address at which the file is mapped. */
+ * its format there, and its offset from the address at which the file is mapped. DT_NF4: it is quantised instead, and
+ * the offset is that in param_arrays.quant. */
 typedef bool (*param_locate_fn)(void *ctx, const param *p, dtype *stored, int64_t *offset_bytes);
 /* Called before the first parameter is added. In such a store param_pack_begin makes no pack, since
  * members may differ in format. */
@@ -222,6 +225,7 @@ typedef struct param_arrays {
     float *master;
     void *work, *work_piece;
     void *grad, *grad_piece; /* fp32, or int64 in fixed point */
+    void *quant;             /* what is in 4 bits */
 } param_arrays;
 /* Tells the store where its arrays are. They stay the caller's. d NULL: the host's memory. */
 void param_store_bind(param_store *s, dev *d, const param_arrays *arrays);
@@ -229,6 +233,9 @@ void param_store_bind(param_store *s, dev *d, const param_arrays *arrays);
 float *param_master(const param_store *s);
 uint16_t *param_work(const param_store *s); /* bf16 or f16, of matrices only */
 float *param_grad(const param_store *s);    /* not in fixed point */
+/* Where a matrix in 4 bits lies, of param_quant_bytes; NULL: it is not in 4 bits. */
+void *param_quant(const param_store *s, int index);
+int64_t param_quant_bytes(const param *p);
 
 /* Gives all masters their initial numbers, and their work copies. Element i of the whole depends on
  * (seed, name, i) only: not on ranks, threads or other parameters. */

@@ -24,6 +24,8 @@ struct param_store {
     bool fixed_grads;
     param *item;
     int n, cap;
+    int *by_name; /* [names] a table of hashes: number + 1 of a parameter; 0: free */
+    int names;
     pack *packs;
     int n_packs, cap_packs;
     stack *stacks;

@@ -51,10 +51,10 @@ vec_span param_cut_span(vec_span k, int64_t from, int64_t n) {
  * unit that all ranks have, only one does. */
 static void make_spans(param_store *s, param_unit *u, int index, bool counted) {
     int n = 0;
-    for (int i = 0; i < s->n; i++)
+    for (int i = u->begin; i < u->end; i++)
         if (!s->item[i].mapped && s->item[i].unit == index) n += s->item[i].split.runs;
     u->spans = (vec_spans){.item = ARENA_ARRAY(s->a, vec_span, n)};
-    for (int i = 0; i < s->n; i++) {
+    for (int i = u->begin; i < u->end; i++) {
         if (s->item[i].mapped || s->item[i].unit != index) continue;
         for (int r = 0; r < s->item[i].split.runs; r++) {
             vec_span k = param_cut_span(span_of(s, i, r), u->piece, u->piece_n);
@@ -81,7 +81,7 @@ static void add_partial(param_store *s, param_unit *u, param_partial p, bool fol
 static void find_partial(param_store *s, param_unit *u, int index) {
     int cap = 0;
     bool follows = false; /* the range before was partial, too */
-    for (int i = 0; i < s->n; i++) {
+    for (int i = u->begin; i < u->end; i++) {
         const param *p = &s->item[i];
         for (int k = 0; !p->mapped && p->unit == index && k < p->split.runs; k++) {
             param_range r = param_range_at(p, k);
@@ -103,10 +103,17 @@ static void place(param_store *s, int i, bool follows) {
     s->flat_elems += param_elems(&s->item[i]);
 }
 
+/* Packs begin in rising order. */
 static bool follows_in_pack(const param_store *s, int i) {
-    for (int k = 0; k < s->n_packs; k++)
-        if (i > s->packs[k].first && i < s->packs[k].first + s->packs[k].n) return true;
-    return false;
+    int low = 0, high = s->n_packs;
+    while (low < high) {
+        int mid = (low + high) / 2;
+        if (s->packs[mid].first < i)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low > 0 && i < s->packs[low - 1].first + s->packs[low - 1].n;
 }
 
 static param_unit *add_unit(param_store *s) {
@@ -154,6 +161,7 @@ static bool has_vectors(const param_store *s, bool frozen) {
 static void place_vectors(param_store *s, bool frozen) {
     param_unit *u = add_unit(s);
     u->whole = u->vectors = true;
+    u->end = s->n;
     for (int i = 0; i < s->n; i++) {
         if (s->item[i].mapped || s->item[i].rank != 1 || s->item[i].frozen != frozen) continue;
         place(s, i, follows_in_pack(s, i));
@@ -172,9 +180,11 @@ static void place_matrices(param_store *s, bool frozen) {
             u->whole = !shares(s);
             u->shares_slot = s->item[i].layer >= 0;
             u->of_experts = s->item[i].of_expert;
+            u->begin = i;
         }
         place(s, i, follows_in_pack(s, i));
         s->item[i].unit = s->n_units - 1;
+        u->end = i + 1;
         before = i;
     }
     if (u) end_unit(s, u);
@@ -212,9 +222,10 @@ void param_store_make_unit(param_store *s) {
     if (!s->unit) s->unit = ARENA_ARRAY(s->a, param_unit, 2);
     s->n_units = trained < flat ? 2 : 1;
     for (int i = 0; i < s->n; i++) s->item[i].unit = s->item[i].frozen && s->n_units > 1;
-    s->unit[0] = (param_unit){.whole = true, .n = trained, .piece_n = trained};
+    s->unit[0] = (param_unit){.whole = true, .end = s->n, .n = trained, .piece_n = trained};
     s->unit[1] = (param_unit){.whole = true,
                               .frozen = true,
+                              .end = s->n,
                               .at = trained,
                               .n = flat - trained,
                               .piece = trained,

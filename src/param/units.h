@@ -68,6 +68,7 @@ typedef struct param_unit {
     bool vectors;           /* it is that of vectors, which are in memory whatever lies in files */
     bool of_experts;        /* only every ep-th rank of those that share has them */
     bool frozen;            /* nothing reduces or updates it */
+    int begin, end;         /* its parameters are among these numbers, in this order */
     int64_t at, n;          /* its first element in flat arrays, and its length */
     int64_t piece, piece_n; /* the same of this rank's piece of it, in flat arrays too */
     int64_t state;          /* where that piece is in arrays of pieces */

@@ -4,6 +4,8 @@
  * functions above it (the arena), plan_commit, plan_traffic. */
 #include "plan/plan_int.h"
 
+#include "base/nf4.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,15 +145,24 @@ static void lay_out_others(plan *p) {
 /* elems: of an array of states. */
 static offload_content away_of(const plan_spec *s, int64_t elems) {
     int n_states = s->optim ? s->optim->n_states : 0;
-    return offload_content_of(s->offload, s->compute, s->adapters.rank > 0, elems, n_states);
+    return offload_content_of(s->offload, s->compute, s->adapters.rank > 0, elems, n_states,
+                              s->state_dt);
+}
+
+/* Of one array of states. */
+static int64_t state_elems(const plan *p) {
+    return p->states ? param_store_sizes(p->states).state_bytes / (int64_t)sizeof(float) : 0;
+}
+
+int64_t plan_state_array_bytes(const plan *p) {
+    return state_elems(p) * (int64_t)dtype_bytes(p->spec.state_dt);
 }
 
 static void lay_out_states(plan *p) {
     const plan_spec *s = &p->spec;
-    int64_t each = param_store_sizes(p->states).state_bytes;
     if (!(s->offload & OFFLOAD_OPTIMIZER))
-        p->region[REGION_OPTIM].bytes = each * s->optim->n_states;
-    p->away = away_of(s, each / (int64_t)sizeof(float));
+        p->region[REGION_OPTIM].bytes = plan_state_array_bytes(p) * s->optim->n_states;
+    p->away = away_of(s, state_elems(p));
     p->region[REGION_OFFLOAD].bytes = offload_slot_bytes(&p->away);
 }
 
@@ -161,6 +172,7 @@ static void lay_out(plan *p) {
     p->region[REGION_PARAMS].bytes = ps.master_bytes;
     p->region[REGION_WORK].bytes = ps.work_bytes;
     p->region[REGION_WORK_PIECE].bytes = ps.work_piece_bytes;
+    p->region[REGION_QUANT].bytes = p->quant_bytes;
     lay_out_others(p);
     if (s->train_B) {
         p->region[REGION_GRADS].bytes = ps.grad_bytes;
@@ -226,25 +238,59 @@ static bool is_deferred_head(const plan *p, const param *q) {
     return head && deferred;
 }
 
+/* What is in 4 bits, one matrix behind the other. */
+static bool quantise(plan *p, const param *q, dtype *stored, int64_t *offset_bytes) {
+    if (!p->phase[0].nf4_base || !model_is_quantised(q) || q->cols % NF4_BLOCK) return false;
+    *stored = DT_NF4;
+    *offset_bytes = p->quant_bytes + (int64_t)sizeof(nf4_matrix);
+    p->quant_bytes += param_quant_bytes(q);
+    return true;
+}
+
+/* maps: else ranks have parts of matrices. */
+static status check_quantised(const plan *p, bool maps, err *e) {
+    if (!maps) {
+        err_at(e, ST_USAGE, "lora.base_dtype",
+               "blocks of 4 bits are not split by parallel.tp and parallel.ep");
+        return err_hint(e, "lora.base_dtype=stored");
+    }
+    for (int i = 0; i < param_count(p->store); i++) {
+        const param *q = param_at(p->store, i);
+        bool is = q->mapped && q->stored == DT_NF4;
+        if (!q->frozen || is || !model_is_quantised(q)) continue;
+        err_at(e, ST_USAGE, "lora.base_dtype",
+               "%s has rows of %lld, and blocks of NF4 are of %d numbers of a row", q->name,
+               (long long)q->cols, NF4_BLOCK);
+        return err_hint(e, "lora.base_dtype=stored");
+    }
+    return ST_OK;
+}
+
 /* What stays in the file: nothing that is trained, and what the programs can compute with. The
  * context is the plan. */
 static bool locate_frozen(void *ctx, const param *q, dtype *stored, int64_t *offset_bytes) {
-    const plan *p = ctx;
+    plan *p = ctx;
     const plan_spec *s = &p->phase[0];
     bool trained =
         s->adapters.rank ? !q->frozen || model_trains_whole(&s->adapters, q) : s->train_B > 0;
-    if (trained || !s->locate(s->locate_ctx, q, stored, offset_bytes)) return false;
+    if (!trained && quantise(p, q, stored, offset_bytes)) return true;
+    if (trained || !s->locate || !s->locate(s->locate_ctx, q, stored, offset_bytes)) return false;
     return *stored == s->compute || (s->compute == DT_F32 && !is_deferred_head(p, q));
+}
+
+static status declare_whole(plan *p, const plan_spec *s, param_store **out, err *e) {
+    *out = param_store_new(p->memory, s->compute);
+    if (s->adapters.rank) return model_declare_adapted(&s->model, &s->adapters, *out, e);
+    model_declare(&s->model, *out);
+    return ST_OK;
 }
 
 /* This rank has some of the layers, or of the experts. */
 static status declare_share(plan *p, const plan_spec *s, err *e) {
-    param_store *whole = param_store_new(p->memory, s->compute);
-    if (s->adapters.rank)
-        TRY(model_declare_adapted(&s->model, &s->adapters, whole, e));
-    else
-        model_declare(&s->model, whole);
-    if (plan_stages_of(s) > 1) TRY(plan_cut_stages(p, whole, e));
+    param_store *whole = NULL;
+    bool stages = plan_stages_of(s) > 1;
+    if (!s->reckoned || (stages && !s->cut)) TRY(declare_whole(p, s, &whole, e));
+    if (stages) TRY(plan_cut_stages(p, whole, e));
     model_layer_range *own = ARENA_ARRAY(p->memory, model_layer_range, s->chunks);
     int n = 0;
     for (int c = 0; c < s->chunks; c++)
@@ -253,7 +299,7 @@ static status declare_share(plan *p, const plan_spec *s, err *e) {
         TRY(model_declare_adapted_chunks(&s->model, own, n, &s->adapters, p->store, e));
     else
         model_declare_chunks(&s->model, own, n, p->store);
-    param_store_set_whole(p->store, whole);
+    if (!s->reckoned) param_store_set_whole(p->store, whole);
     return ST_OK;
 }
 
@@ -262,7 +308,8 @@ static status declare_trained(plan *p, const plan_spec *s, err *e) {
     p->store = p->model[0].store = new_store(p, s);
     if (s->fixed_grads) param_store_fix_grads(p->store);
     bool experts = s->ranks && s->ranks->size[MESH_EP] > 1,
-         maps = s->locate && plan_tp(s) == 1 && !experts; /* else each rank has its part */
+         maps = (s->locate || s->nf4_base) && plan_tp(s) == 1 &&
+                !experts; /* else each rank has its part */
     if (maps) param_store_map(p->store, locate_frozen, p);
     if (experts || plan_stages_of(s) > 1)
         TRY(declare_share(p, s, e));
@@ -270,6 +317,7 @@ static status declare_trained(plan *p, const plan_spec *s, err *e) {
         TRY(model_declare_adapted(&s->model, &s->adapters, p->store, e));
     else
         model_declare(&s->model, p->store);
+    if (s->nf4_base) TRY(check_quantised(p, maps, e));
     param_sharding how = s->sharing;
     how.cut = plan_layer_cuts(p);
     how.cuts = s->cut ? s->chunks : 0;
@@ -434,7 +482,8 @@ static param_arrays arrays_of(const plan *p, int model) {
                               .work = plan_region(p, REGION_WORK),
                               .work_piece = plan_region(p, REGION_WORK_PIECE),
                               .grad = plan_region(p, REGION_GRADS),
-                              .grad_piece = plan_region(p, REGION_GRAD_PIECE)};
+                              .grad_piece = plan_region(p, REGION_GRAD_PIECE),
+                              .quant = plan_region(p, REGION_QUANT)};
     char *at = (char *)plan_region(p, REGION_OTHERS) + p->model[model].offset;
     param_sizes z = param_store_sizes(p->model[model].store);
     return (param_arrays){.master = (float *)at, .work = z.work_bytes ? at + z.master_bytes : NULL};
@@ -452,7 +501,8 @@ static prog_frame frame_of(const plan *p, const plan_program *g, int i) {
          [SPACE_WORK] = weights.work,
          [SPACE_GRAD] = weights.grad,
          [SPACE_STATE] = plan_region(p, REGION_CACHE),
-         [SPACE_FILE] = (void *)(uintptr_t)p->spec.file}};
+         [SPACE_FILE] = (void *)(uintptr_t)p->spec.file,
+         [SPACE_QUANT] = weights.quant}};
 }
 
 static void bind_program(const plan *p, const plan_program *g) {
@@ -463,14 +513,13 @@ static void bind_program(const plan *p, const plan_program *g) {
 }
 
 static void find_states(plan *p) {
-    param_sizes sizes = param_store_sizes(p->store);
-    int64_t states =
-        p->states ? param_store_sizes(p->states).state_bytes / (int64_t)sizeof(float) : 0;
-    int64_t masters = sizes.trained_master_bytes / (int64_t)sizeof(float);
+    int64_t each = plan_state_array_bytes(p);
+    char *copies = p->snapshot; /* behind those of the masters */
+    if (copies) copies += param_store_sizes(p->store).trained_master_bytes;
     p->snapshot_params = p->snapshot;
     for (int i = 0; p->region[REGION_OPTIM].bytes && i < p->spec.optim->n_states; i++) {
-        p->optim_state[i] = (float *)plan_region(p, REGION_OPTIM) + i * states;
-        if (p->snapshot) p->snapshot_state[i] = p->snapshot_params + masters + i * states;
+        p->optim_state[i] = (char *)plan_region(p, REGION_OPTIM) + i * each;
+        if (copies) p->snapshot_state[i] = copies + i * each;
     }
 }
 

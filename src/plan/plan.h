@@ -81,6 +81,7 @@ typedef struct plan_spec {
     int learned;     /* so many of them are trained, and run in a pass; 0: all */
     bool deferred_loss;       /* the loss is computed outside of the program (TASK_NLL) */
     model_adapters adapters;  /* these are trained, and the model is frozen; rank 0: none */
+    bool nf4_base;            /* with adapters: matrices of its layers are in 4 bits (base/nf4.h) */
     const plan_other *others; /* [n_others] */
     int n_others;
     int valid_B;   /* 0: no validation program */
@@ -94,6 +95,7 @@ typedef struct plan_spec {
     scorer_size score;        /* of the scorer (infer/scorer.h); tok 0: none */
     engine_size serve;        /* of the engine (infer/engine.h); rows 0: none */
     const optim_class *optim; /* of training programs */
+    dtype state_dt;           /* of its states: DT_F32, DT_BF16 */
     recompute_policy recompute;
     bool keep_collectives; /* of training programs */
     bool document_mask;
@@ -116,8 +118,9 @@ typedef struct plan_spec {
     param_sharding sharing; /* how data-parallel ranks share parameters */
     bool sequence_parallel, async_products;
     context_kind context; /* where context-parallel ranks share tokens */
-    double expert_load;   /* rows that one rank sends another at a time: parallel.ep_load */
-    bool narrow_sums;     /* gradients are sent as bf16 (parallel.reduce_dtype) */
+    bool reckoned;      /* no files are read or written by it: it has no store of the whole model */
+    double expert_load; /* rows that one rank sends another at a time: parallel.ep_load */
+    bool narrow_sums;   /* gradients are sent as bf16 (parallel.reduce_dtype) */
     /* Set by plan_new, where there are several stages: at which layer each chunk begins [chunks + 1] (one that is
      * given stays), and what this stage does in a long step. */
     const int *cut;
@@ -128,6 +131,7 @@ typedef enum plan_region_kind {
     REGION_PARAMS,     /* masters */
     REGION_WORK,       /* work copies */
     REGION_WORK_PIECE, /* zero 3: work copies of what this rank owns */
+    REGION_QUANT,      /* frozen matrices in 4 bits */
     REGION_OTHERS,     /* the other models, one after the other: masters, then work copies */
     REGION_OPTIM,      /* the states, one array after the other */
     REGION_OFFLOAD,    /* slots for what lies in a file */
@@ -213,6 +217,7 @@ typedef struct plan {
     int n_programs, cap_programs;
     plan_spec *phase;
     int n_phases;
+    int64_t quant_bytes; /* of REGION_QUANT, while parameters are declared */
     bool *
         shares; /* [chunks] which of a pipeline's chunks share places with their mates; NULL: there is one stage */
     struct {
@@ -225,10 +230,10 @@ typedef struct plan {
     void *base;                /* after plan_commit */
     void *snapshot;            /* NULL: none */
     const param_store *states; /* how each state of the optimizer lies; NULL: nothing is trained */
-    float *optim_state[OPTIM_MAX_STATES];
+    void *optim_state[OPTIM_MAX_STATES];
     offload_content away; /* what lies in a file; all 0: nothing */
-    float *snapshot_params;
-    float *snapshot_state[OPTIM_MAX_STATES];
+    void *snapshot_params;
+    void *snapshot_state[OPTIM_MAX_STATES];
 } plan;
 
 /* Makes a plan for device d. specs[n]: one for each phase; they are copied. Phases may differ only
@@ -281,7 +286,8 @@ int64_t plan_saved_bytes(const plan *p);
 /* Bytes of arena and snapshot that were used: in each, up to the last page that was touched. */
 int64_t plan_touched_bytes(const plan *p);
 
-/* Bytes of the optimizer's state, in memory or in a file. */
+/* Bytes of one array of the optimizer's state; of all of them, in memory or in a file. */
+int64_t plan_state_array_bytes(const plan *p);
 int64_t plan_state_bytes(const plan *p);
 /* Whether something lies in a file; how many bytes; what a step reads from it and writes to it. */
 bool plan_has_file(const plan *p);

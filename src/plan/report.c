@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "op/cuda/tables.h"
 #include "plan/plan_int.h"
 
 /* Measured on Debian 12 with oneDNN 2.6: allocator, JIT code and primitive caches, JSON trees,
@@ -18,8 +19,39 @@ static int64_t segment_bytes(const plan *p) {
     return ranks > 1 && ranks <= MOST_RANKS_TOGETHER ? comm_segment_bytes(ranks) : 0;
 }
 
+/* A GPU that is there holds the arena; process and snapshot are the host's. Its driver and library have
+ * taken their memory when it is opened, so that what it has free is without that. */
+static bool has_own_memory(const plan *p) {
+    return dev_get_kind(p->dev) == DEV_CUDA && !dev_is_meta(p->dev);
+}
+
+/* Copies of what an op names, of all its operands and as many gradients at most, and its workspace. */
+static int64_t copied_bytes(const prog *p, int op) {
+    prog_op o = prog_get_op(p, op);
+    int64_t bytes = 0;
+    if (!cuda_op_is_on_host(o.kind)) return 0;
+    for (int i = 0; i < OP_MAX_IN; i++)
+        bytes += o.in[i].rows * dtype_span_bytes(o.in[i].dt, o.in[i].ld);
+    for (int i = 0; i < OP_MAX_OUT; i++)
+        bytes += o.out[i].rows * dtype_span_bytes(o.out[i].dt, o.out[i].ld);
+    return (o.entry == ENTRY_FWD ? 1 : 2) * bytes + prog_get_stats(p)->workspace_peak_bytes;
+}
+
+/* Through which the ranks of GPUs pass what they send to each other: room for pieces, and for what the largest op reads and writes
+ * that the host computes. Memory of the host: of a GPU that is not there only the device's is known, and is what counts. */
+static int64_t staging_bytes(const plan *p) {
+    int64_t most = 0;
+    if (!p->spec.ranks || !has_own_memory(p)) return 0;
+    for (int i = 0; i < p->n_programs; i++)
+        for (int k = 0; k < prog_get_stats(p->program[i].prog)->ops; k++) {
+            int64_t bytes = copied_bytes(p->program[i].prog, k);
+            most = bytes > most ? bytes : most;
+        }
+    return comm_staging_bytes() + most;
+}
+
 int64_t plan_state_bytes(const plan *p) {
-    int64_t in_file = p->away.elems * p->away.n_states * (int64_t)sizeof(float);
+    int64_t in_file = p->away.elems * p->away.n_states * (int64_t)dtype_bytes(p->away.state_dt);
     return in_file ? in_file : p->region[REGION_OPTIM].bytes;
 }
 
@@ -27,13 +59,8 @@ int64_t plan_baseline_bytes(const plan *p) {
     int64_t host = 0;
     for (int i = 0; i < p->n_phases; i++)
         if (p->phase[i].host_bytes > host) host = p->phase[i].host_bytes;
-    return BASELINE_BYTES + BASELINE_THREAD_BYTES * dev_threads(p->dev) + host + segment_bytes(p);
-}
-
-/* A GPU that is there holds the arena; process and snapshot are the host's. Its driver and library have
- * taken their memory when it is opened, so that what it has free is without that. */
-static bool has_own_memory(const plan *p) {
-    return dev_get_kind(p->dev) == DEV_CUDA && !dev_is_meta(p->dev);
+    return BASELINE_BYTES + BASELINE_THREAD_BYTES * dev_threads(p->dev) + host + segment_bytes(p) +
+           staging_bytes(p);
 }
 
 static int64_t snapshot_bytes(const plan *p) {
@@ -197,7 +224,8 @@ int64_t plan_saved_bytes(const plan *p) {
 
 static int64_t param_bytes(const plan *p) {
     return p->region[REGION_PARAMS].bytes + p->region[REGION_WORK].bytes +
-           p->region[REGION_WORK_PIECE].bytes + p->region[REGION_OTHERS].bytes;
+           p->region[REGION_WORK_PIECE].bytes + p->region[REGION_OTHERS].bytes +
+           p->region[REGION_QUANT].bytes;
 }
 
 static int64_t grad_bytes(const plan *p) {
@@ -226,6 +254,17 @@ static void add_file(const plan *p, json_t *o) {
                                         "file_written_bytes", (json_int_t)moved.written_bytes));
 }
 
+/* Weights that stay in a file take no memory of the process, but pages of the machine. */
+static int64_t mapped_bytes(const plan *p) {
+    int64_t bytes = 0;
+    for (int i = 0; i < param_count(p->store); i++) {
+        const param *q = param_at(p->store, i);
+        if (q->mapped && q->stored != DT_NF4)
+            bytes += dtype_row_bytes(q->stored, q->cols) * q->rows;
+    }
+    return bytes;
+}
+
 static json_t *memory_json(const plan *p, int64_t limit_bytes) {
     int64_t activations = p->region[REGION_FRAME].bytes + p->region[REGION_PINNED].bytes +
                           p->region[REGION_BOXES].bytes + p->region[REGION_CACHE].bytes;
@@ -237,6 +276,9 @@ static json_t *memory_json(const plan *p, int64_t limit_bytes) {
         "baseline_bytes", (json_int_t)plan_baseline_bytes(p), "fits", (int)fits(p, limit_bytes),
         "classes", classes_json(p));
     json_object_set_new(o, "snapshot_bytes", json_integer(p->region[REGION_SNAPSHOT].bytes));
+    if (mapped_bytes(p)) json_object_set_new(o, "mapped_bytes", json_integer(mapped_bytes(p)));
+    if (p->region[REGION_QUANT].bytes)
+        json_object_set_new(o, "quantised_bytes", json_integer(p->region[REGION_QUANT].bytes));
     if (plan_has_file(p)) add_file(p, o);
     if (!p->spec.train_B) return o;
     step_bytes step = bytes_of_step(p);
@@ -309,16 +351,6 @@ json_t *plan_json(const plan *p, int64_t limit_bytes) {
 
 static void line(strbuf *out, const char *what, int64_t bytes, const char *note) {
     strbuf_printf(out, "  %-22s %10.1f MiB  %s\n", what, (double)bytes / (1 << 20), note);
-}
-
-/* Weights that stay in a file take no memory of the process, but pages of the machine. */
-static int64_t mapped_bytes(const plan *p) {
-    int64_t bytes = 0;
-    for (int i = 0; i < param_count(p->store); i++) {
-        const param *q = param_at(p->store, i);
-        if (q->mapped) bytes += dtype_row_bytes(q->stored, q->cols) * q->rows;
-    }
-    return bytes;
 }
 
 static void first_line(const plan *p, strbuf *out) {
@@ -427,6 +459,20 @@ static void file_lines(const plan *p, strbuf *out) {
     line(out, "  beside it, in a file", plan_file_bytes(p), note);
 }
 
+/* "224 matrices of the layers, NF4, 4.13 bits a weight". */
+static void quant_line(const plan *p, strbuf *out) {
+    int64_t bytes = p->region[REGION_QUANT].bytes, elems = 0;
+    int n = 0;
+    for (int i = 0; i < param_count(p->store); i++) {
+        const param *q = param_at(p->store, i);
+        if (q->mapped && q->stored == DT_NF4) n++, elems += param_elems(q);
+    }
+    char note[128];
+    snprintf(note, sizeof note, "%d matrices of the layers, NF4, %.2f bits a weight", n,
+             8.0 * (double)bytes / (double)elems);
+    line(out, "frozen, in 4 bits", bytes, note);
+}
+
 void plan_describe(const plan *p, strbuf *out) {
     const plan_spec *s = &p->spec;
     char note[128];
@@ -440,7 +486,9 @@ void plan_describe(const plan *p, strbuf *out) {
     snprintf(note, sizeof note, "%s%s",
              s->compute == DT_F32 ? "fp32" : "fp32 masters and compute copies",
              param_weights_in_slots(p->store) ? IN_SLOTS : "");
-    line(out, "parameters", param_bytes(p) - p->region[REGION_OTHERS].bytes, note);
+    int64_t apart = p->region[REGION_OTHERS].bytes + p->region[REGION_QUANT].bytes;
+    line(out, "parameters", param_bytes(p) - apart, note);
+    if (p->region[REGION_QUANT].bytes) quant_line(p, out);
     for (int i = 1; i < p->n_models; i++) {
         param_sizes z = param_store_sizes(p->model[i].store);
         line(out, p->model[i].name, z.master_bytes + z.work_bytes, "frozen");
@@ -452,7 +500,9 @@ void plan_describe(const plan *p, strbuf *out) {
                             : "fp32",
              param_grads_in_slots(p->store) ? IN_SLOTS : "");
     line(out, "gradients", grad_bytes(p), note);
-    line(out, "optimizer state", p->region[REGION_OPTIM].bytes, s->optim ? s->optim->name : "");
+    snprintf(note, sizeof note, "%s%s", s->optim ? s->optim->name : "",
+             s->state_dt == DT_BF16 ? ", bf16" : "");
+    line(out, "optimizer state", p->region[REGION_OPTIM].bytes, note);
     if (plan_has_file(p)) file_lines(p, out);
     if (s->snapshot)
         line(out, "snapshot", p->region[REGION_SNAPSHOT].bytes,

@@ -38,6 +38,7 @@ typedef enum space {
     SPACE_GRAD,   /* parameter gradients: fp32, or int64 with fixed_grads */
     SPACE_STATE,  /* KV caches */
     SPACE_FILE,   /* weights as a mapped file holds them; read only */
+    SPACE_QUANT,  /* frozen weights in 4 bits (base/nf4.h); read only */
     SPACE_COUNT
 } space;
 

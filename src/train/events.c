@@ -290,6 +290,7 @@ static void put_ranks(const session *s, json_t *o) {
     if (peers_ranks(&s->setup.peers) == 1) return;
     json_object_set_new(o, "ranks", json_integer(peers_ranks(&s->setup.peers)));
     json_object_set_new(o, "rank_kind", json_string(comm_world_kind(m->world)));
+    json_object_set_new(o, "transport", json_string(comm_transport(m->world)));
     json_object_set_new(o, "layout",
                         json_pack("{s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:i}", "dp", m->shape.dp,
                                   "dp_replicate", m->shape.dp_replicate, "zero",

@@ -99,22 +99,24 @@ static bool may_go_ahead(const session *s, const step_result *r) {
 /* ahead: where the device has the factor, or NULL. */
 static optim_hyper hyper_of(const session *s, const step_result *r, const float *ahead) {
     const config *c = s->stage.now;
-    return (optim_hyper){.lr = r->lr,
-                         .beta1 = course_beta1(s->setup.course, s->at.step + 1),
-                         .beta2 = c->optim.betas.items[1],
-                         .eps = c->optim.eps,
-                         .weight_decay = c->optim.weight_decay,
-                         .step = s->at.step + 1 - s->scale.skipped -
-                                 course_stage_of(s->setup.course, s->at.step + 1)->optim_base,
-                         .grad_scale =
-                             (float)(clip_factor(r->norm, c->optim.clip_norm) / r->grads_scale),
-                         .grad_scale_at = ahead,
-                         .factored = {.eps = c->optim.adafactor.eps.items[0],
-                                      .eps_scale = c->optim.adafactor.eps.items[1],
-                                      .clip = c->optim.adafactor.clip_threshold,
-                                      .decay_rate = c->optim.adafactor.decay_rate,
-                                      .scale_parameter = c->optim.adafactor.scale_parameter},
-                         .states = s->setup.plan->states};
+    return (optim_hyper){
+        .lr = r->lr,
+        .beta1 = course_beta1(s->setup.course, s->at.step + 1),
+        .beta2 = c->optim.betas.items[1],
+        .eps = c->optim.eps,
+        .weight_decay = c->optim.weight_decay,
+        .step = s->at.step + 1 - s->scale.skipped -
+                course_stage_of(s->setup.course, s->at.step + 1)->optim_base,
+        .grad_scale = (float)(clip_factor(r->norm, c->optim.clip_norm) / r->grads_scale),
+        .grad_scale_at = ahead,
+        .factored = {.eps = c->optim.adafactor.eps.items[0],
+                     .eps_scale = c->optim.adafactor.eps.items[1],
+                     .clip = c->optim.adafactor.clip_threshold,
+                     .decay_rate = c->optim.adafactor.decay_rate,
+                     .scale_parameter = c->optim.adafactor.scale_parameter},
+        .states = s->setup.plan->states,
+        .state_dt = s->setup.plan->spec.state_dt,
+        .draws = narrow_draws((uint64_t)s->setup.c->train.seed, (uint64_t)s->at.step + 1)};
 }
 
 static status update_unit(session *s, int unit, const optim_hyper *h, uint64_t *digest, err *e) {
@@ -169,7 +171,7 @@ static void sum_repeated(const peers *p, step_result *r) {
     peers_tell_stages(p, &r->repeated_tokens, sizeof r->repeated_tokens);
 }
 
-static void sum_over_ranks(session *s, step_result *r, bool ahead) {
+static void sum_over_ranks(session *s, step_result *r) {
     setup *u = &s->setup;
     if (u->c->train.deterministic) {
         peers_sum_tokens(&u->peers, &r->loss_fixed, 1, "the loss");
@@ -188,22 +190,26 @@ static void sum_over_ranks(session *s, step_result *r, bool ahead) {
     }
     if (s->watches && u->c->guard.repeated > 0) sum_repeated(&u->peers, r);
     r->repeated = (double)r->repeated_tokens / (double)(s->stage.batch * s->stage.T);
-    r->norm = (ahead ? sqrt(vec_norm_squares(u->dev)) : grad_norm(s)) / r->grads_scale;
 }
 
-static void measure_and_judge(session *s, step_result *r, bool ahead) {
-    sum_over_ranks(s, r, ahead);
+/* Returns when all ranks had come here: until then this one waited. */
+static int64_t measure_and_judge(session *s, step_result *r, bool ahead) {
+    sum_over_ranks(s, r);
+    int64_t met = clock_now_ns();
+    r->norm = (ahead ? sqrt(vec_norm_squares(s->setup.dev)) : grad_norm(s)) / r->grads_scale;
     judge(s, r);
+    return met;
 }
 
 static status update(session *s, step_times *times, step_result *r, err *e) {
     setup *u = &s->setup;
-    int64_t began = clock_now_ns(), step = s->at.step + 1, every = s->stage.now->train.digest_every;
+    int64_t began = clock_now_ns(), met = began, step = s->at.step + 1;
+    int64_t every = s->stage.now->train.digest_every;
     const float *ahead = NULL;
     r->has_digest = every > 0 && step % every == 0;
     if (may_go_ahead(s, r))
         ahead = optim_norm(u->dev, u->plan->store, s->stage.now->optim.clip_norm, r->grads_scale);
-    if (!ahead) measure_and_judge(s, r, false);
+    if (!ahead) met = measure_and_judge(s, r, false);
     end_timed(s, times);
     trace_span(s->trace, began, "norm of gradients", NULL);
     int64_t normed = clock_now_ns();
@@ -219,7 +225,8 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
     end_timed(s, times);
     trace_span(s->trace, normed, "optimizer", NULL);
     if (times) {
-        times->norm_ns += normed - began;
+        times->meet_ns += met - began;
+        times->norm_ns += normed - met;
         times->update_ns += clock_now_ns() - normed;
     }
     TRY(dev_check(u->dev, e));

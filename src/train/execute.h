@@ -51,6 +51,7 @@ typedef struct step_result {
 typedef struct step_times {
     int64_t **op_ns; /* by chunk, and op of its training program */
     int64_t fill_ns, norm_ns, update_ns;
+    int64_t meet_ns; /* until all ranks have come to the end of the step, with the sums of losses */
 } step_times;
 
 /* Runs the step after s->at, which it does not change. times may be NULL. Every rank calls it. */

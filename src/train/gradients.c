@@ -253,7 +253,7 @@ status train_dump_gradients(config *c, const char *ids_file, const char *out_fil
     TRY_GOTO(st, read_batch(&d, e), done);
     c->train.seq_len = d.ids.rank == 2 && d.ids.dims[1] > 1 ? d.ids.dims[1] - 1 : 1;
     TRY_GOTO(st, peers_open(&s.setup.peers, c, NULL, e), done);
-    TRY_GOTO(st, config_open_device(c, &s.setup.dev, e), done);
+    TRY_GOTO(st, config_open_device(c, s.setup.peers.m.world, &s.setup.dev, e), done);
     TRY_GOTO(st, session_open(&s, e), done);
     TRY_GOTO(st, session_open_course(&s, 0, NULL, e), done);
     TRY_GOTO(st, check_batch(&d, &s.setup.models[0], e), done);

@@ -89,10 +89,43 @@ static status open_gguf(lora *l, config *c, const char *from, err *e) {
     return gguf_model_open(&l->gguf, from, e);
 }
 
+static status refuse_nf4(const config *c, const char *key, const char *what, const char *hint,
+                         err *e) {
+    config_error(c, e, key, "lora.base_dtype=nf4: %s", what);
+    return err_hint(e, "%s, or lora.base_dtype=stored", hint);
+}
+
+/* Products with blocks of 4 bits are of fp32, with matrices as a whole. */
+static status open_nf4(lora *l, config *c, const char *from, err *e) {
+    int *compute = &c->train.precision.compute;
+    if (c->lora.base_dtype != CONFIG_BASE_NF4) return ST_OK;
+    if (gguf_is_file(from))
+        return refuse_nf4(c, "lora.base_dtype", "a GGUF file is read in blocks of its own",
+                          "a folder as model.from", e);
+    if (*compute == CONFIG_PRECISION_AUTO) *compute = CONFIG_PRECISION_FP32;
+    if (*compute != CONFIG_PRECISION_FP32)
+        return refuse_nf4(c, "train.precision.compute", "activations beside 4 bits are fp32",
+                          "leave train.precision out", e);
+    if (c->parallel.tp > 1)
+        return refuse_nf4(c, "parallel.tp", "blocks of 4 bits are not split by parallel.tp",
+                          "parallel.tp=1", e);
+    if (objective_of(c)->reference && !c->train.reference)
+        return refuse_nf4(c, "train.reference",
+                          "the reference would be the base model in full, another than in 4 bits",
+                          "train.reference=FOLDER", e);
+    l->nf4 = true;
+    return ST_OK;
+}
+
 status lora_open(lora *l, arena *a, config *c, err *e) {
     const char *from = json_string_value(json_object_get(c->model, "from"));
     *l = (lora){0};
-    if (!c->lora.rank && !c->lora.from) return ST_OK;
+    if (!c->lora.rank && !c->lora.from) {
+        if (c->lora.base_dtype == CONFIG_BASE_STORED) return ST_OK;
+        return refuse_nf4(c, "lora.base_dtype",
+                          "4 bits are of frozen matrices, and without adapters all are trained",
+                          "lora.rank=16", e);
+    }
     if (!from) {
         config_error(c, e, c->lora.from ? "lora.from" : "lora.rank",
                      "adapters are trained beside a model, and the config names none");
@@ -111,6 +144,7 @@ status lora_open(lora *l, arena *a, config *c, err *e) {
         take_targets(&l->adapters, c);
         l->adapters.embeddings = c->lora.train_embeddings == CONFIG_TRAIN_ALWAYS;
     }
+    TRY(open_nf4(l, c, from, e));
     TRY(open_gguf(l, c, from, e));
     return check_dropout(l, c, e);
 }
@@ -134,6 +168,7 @@ status lora_plan(lora *l, const dev *d, const model_config *mc, plan_spec *specs
     l->order = gguf ? HF_FILES : l->folder.order;
     for (int i = 0; i < n; i++) {
         specs[i].adapters = l->adapters;
+        specs[i].nf4_base = l->nf4;
         if (!reaches) continue;
         l->folder.fp8_stays = specs[i].compute == DT_F32;
         specs[i].locate = gguf ? gguf_model_locate : hf_model_locate;
@@ -145,6 +180,7 @@ status lora_plan(lora *l, const dev *d, const model_config *mc, plan_spec *specs
 
 status lora_load_base(const lora *l, const param_store *s, err *e) {
     if (l->gguf.a) return gguf_model_load_rest(&l->gguf, s, e);
+    if (l->nf4) TRY(hf_model_quantise(&l->folder, s, e));
     return hf_model_load_rest(&l->folder, s, e);
 }
 

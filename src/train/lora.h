@@ -5,7 +5,8 @@
  * can compute with them as they are stored (plan_spec.locate); all else is read into the plan's
  * memory at every start, since checkpoints do not hold it. A base model in a GGUF file stays as it
  * is, in its blocks of a few bits (QLoRA, Dettmers et al. 2023): forward and backward decode a piece
- * of a matrix at a time. */
+ * of a matrix at a time. With lora.base_dtype=nf4 so is a folder: its matrices are quantised at every start, to the same
+ * bits, and lie in the plan's memory. */
 #ifndef TRAIN_LORA_H
 #define TRAIN_LORA_H
 
@@ -21,6 +22,7 @@ typedef struct lora {
     hf_order order;          /* of the rows in adapter files: that of the base model's folder */
     hf_model folder;         /* the base model's files, once they are open; a NULL: they are not */
     gguf_model gguf;         /* a NULL: it is a folder */
+    bool nf4;                /* matrices of its layers are quantised at the start */
 } lora;
 
 /* What the config asks for, and a base model in a GGUF file. ST_USAGE: it cannot be had. */

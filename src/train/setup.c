@@ -62,6 +62,10 @@ static void resolve_precision(setup *u) {
         c->train.precision.optim = CONFIG_PRECISION_FP32;
 }
 
+dtype setup_state_dtype(const config *c) {
+    return c->train.precision.optim == CONFIG_PRECISION_BF16 ? DT_BF16 : DT_F32;
+}
+
 dtype setup_compute(const config *c) {
     switch (c->train.precision.compute) {
         case CONFIG_PRECISION_BF16: return DT_BF16;
@@ -387,7 +391,7 @@ static status check_async(const setup *u, err *e) {
         {c->train.keep_collectives && c->parallel.sp, "train.keep_collectives",
          "with parallel.sp, kept collectives, of which pieces leave no whole one, are",
          "train.keep_collectives=false"},
-        {dev_get_kind(u->dev) == DEV_CUDA, "device", "a GPU, whose collectives run on the host, is",
+        {dev_get_kind(u->dev) == DEV_CUDA, "device", "a GPU, which has no kernels for it, is",
          "device=cpu"},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++) {
@@ -396,6 +400,15 @@ static status check_async(const setup *u, err *e) {
         return err_hint(e, "%s, or parallel.tp_async=false", all[i].hint);
     }
     return ST_OK;
+}
+
+/* NCCL would sum in 16 bits what ranks send in 16 bits. */
+static status check_sums(const setup *u, err *e) {
+    bool narrow = u->c->parallel.reduce_dtype == CONFIG_REDUCE_BF16;
+    if (!narrow || !u->peers.m.world || !comm_by_nccl(u->peers.m.world)) return ST_OK;
+    config_error(u->c, e, "parallel.reduce_dtype",
+                 "NCCL, by which these ranks send, has no sums in fp32 of numbers in bf16");
+    return err_hint(e, "parallel.reduce_dtype=fp32, or ATHANOR_NCCL=off");
 }
 
 /* Stages with several chunks take micro-batches in groups. */
@@ -431,6 +444,7 @@ static status check_parts(const setup *u, err *e) {
     if (u->c->parallel.cp > 1) TRY(setup_check_context(u->c, &u->models[0], e));
     if (u->c->parallel.ep > 1) TRY(setup_check_experts(u->c, &u->models[0], e));
     if (u->c->parallel.tp_async) TRY(check_async(u, e));
+    TRY(check_sums(u, e));
     if (u->c->parallel.virtual > layers) {
         config_error(u->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
                      (long)u->c->parallel.virtual);
@@ -579,6 +593,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .prefill_T = PREFILL_T,
                        .score = u->tasks.score,
                        .optim = u->optim,
+                       .state_dt = setup_state_dtype(u->c),
                        .recompute = (recompute_policy)c->train.recompute,
                        .keep_collectives = c->train.keep_collectives,
                        .document_mask = c->data.document_mask,
@@ -650,16 +665,9 @@ static status open_reference(setup *u, err *e) {
     return check_reference(u, &u->reference.config, e);
 }
 
-static status choose_optimizer(setup *u, err *e) {
-    u->optim = optim_at(u->c->optim.name);
-    if (!u->optim->declare_states || dev_get_kind(u->dev) != DEV_CUDA) return ST_OK;
-    config_error(u->c, e, "optim.name", "optimizer %s has no kernels on cuda", u->optim->name);
-    return err_hint(e, "optim.name=adamw, or device=cpu");
-}
-
 status setup_make_plan(setup *u, err *e) {
     TRY(u->c->distill.teacher ? distill_open(u, e) : open_reference(u, e));
-    TRY(choose_optimizer(u, e));
+    u->optim = optim_at(u->c->optim.name);
     int n = u->course->n_stages;
     plan_spec *specs = ARENA_ARRAY(u->a, plan_spec, n);
     for (int i = 0; i < n; i++) specs[i] = spec_of(u, i);
@@ -730,7 +738,7 @@ status setup_digest(setup *u, uint64_t *digest, err *e) {
 
 status setup_clear_optimizer(const setup *u, err *e) {
     if (u->plan->spec.offload & OFFLOAD_OPTIMIZER) return offload_clear(u->offload, e);
-    size_t bytes = (size_t)param_store_sizes(u->plan->states).state_bytes;
+    size_t bytes = (size_t)plan_state_array_bytes(u->plan);
     for (int i = 0; i < u->optim->n_states; i++)
         dev_fill(u->dev, u->plan->optim_state[i], 0, bytes);
     return ST_OK;
@@ -746,6 +754,7 @@ void setup_close(setup *u) {
     lora_close(&u->lora);
     course_free(u->course);
     tok_free(u->tok);
+    comm_leave_device(u->peers.m.world, u->dev);
     peers_close(&u->peers);
     choice_free(&u->choice);
     dev_close(u->dev);

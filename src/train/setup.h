@@ -95,6 +95,7 @@ bool setup_saves_on_the_way(const setup *u);
 /* The format of activations and products: DT_BF16, DT_F16 or DT_F32; precision `auto` has been
  * resolved. */
 dtype setup_compute(const config *c);
+dtype setup_state_dtype(const config *c); /* of the optimizer's state: DT_F32, DT_BF16 */
 /* How routers of experts are trained. */
 model_routing setup_routing(const config *c);
 /* ST_USAGE: what the config trains, a model mc, does not run in stages of a pipeline. */

@@ -45,13 +45,6 @@ static status keep_resolved(config *c, choice *k, const char *run, err *e) {
     return st != ST_OK ? st : choice_read(k, run, e);
 }
 
-/* Collectives run on the host, which does not reach the memory of a GPU. */
-static status check_ranks(const setup *u, err *e) {
-    if (comm_world_size(u->peers.m.world) == 1 || dev_host_enters(u->dev)) return ST_OK;
-    config_error(u->c, e, "device", "several ranks on GPUs are not there yet");
-    return err_hint(e, "train on one GPU, or use device=cpu");
-}
-
 static status open_session(session *s, config *c, const train_options *opt, err *e) {
     *s = (session){.opt = opt, .setup = {.c = c, .a = arena_new("run")}};
     TRY(config_check_supported(c, e));
@@ -60,8 +53,7 @@ static status open_session(session *s, config *c, const train_options *opt, err 
         &s->setup.peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
     s->setup.choice.measures = true;
     if (c->run && !opt->fresh) TRY(keep_resolved(c, &s->setup.choice, c->run, e));
-    TRY(config_open_device(c, &s->setup.dev, e));
-    TRY(check_ranks(&s->setup, e));
+    TRY(config_open_device(c, s->setup.peers.m.world, &s->setup.dev, e));
     return session_open(s, e);
 }
 
@@ -352,6 +344,8 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     *out = NULL;
     if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.setup.course);
     if (st == ST_OK) st = plan_ranks(&s.setup, out, e);
+    if (*out)
+        (*out)->spec.locate = NULL; /* the base's files are closed: who plans again does without */
     s.setup.dev = NULL;
     session_close(&s);
     return st;

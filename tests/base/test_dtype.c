@@ -99,9 +99,9 @@ static void test_special(void **state) {
 
 static void test_names(void **state) {
     (void)state;
-    static const char *const UPPER[DT_COUNT] = {"F32",  "BF16", "F16",  "F64",     "I32",  "I64",
-                                                "U8",   "Q4_0", "Q4_1", "Q5_0",    "Q5_1", "Q8_0",
-                                                "Q4_K", "Q5_K", "Q6_K", "FP8_ROWS"};
+    static const char *const UPPER[DT_COUNT] = {
+        "F32",  "BF16", "F16",  "F64",  "I32",  "I64",  "U8",       "Q4_0",    "Q4_1",
+        "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "FP8_ROWS", "NF4_ROWS"};
     for (int i = 0; i < DT_COUNT; i++) {
         dtype dt = DT_COUNT;
         assert_true(dtype_parse(dtype_name((dtype)i), &dt));
@@ -126,10 +126,12 @@ static void test_blocks(void **state) {
     assert_int_equal(dtype_span_bytes(DT_Q6_K, 512), 420);
     assert_int_equal(dtype_span_bytes(DT_FP8, 0), 0);
     assert_int_equal(dtype_row_bytes(DT_FP8, 100), 100);
+    assert_int_equal(dtype_span_bytes(DT_NF4, 640), 4);
+    assert_int_equal(dtype_row_bytes(DT_NF4, 640), 330);
     assert_int_equal(dtype_row_bytes(DT_Q6_K, 512), 420);
     for (int i = 0; i < DT_COUNT; i++) { /* what can be read and only that, both ways */
         const quant_format *f = quant_by_dtype((dtype)i);
-        assert_true(f || i == DT_FP8 || !dtype_is_blocks((dtype)i)); /* fp8: rows elsewhere */
+        assert_int_equal(f || !dtype_is_blocks((dtype)i), !dtype_is_listed((dtype)i));
         if (!f) continue;
         assert_non_null(f->read);
         assert_int_equal(dtype_is_blocks((dtype)i), f->block > 1);

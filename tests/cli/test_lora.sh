@@ -13,6 +13,13 @@ calc "$trained > 0 && $trained * 3 < $(field total out)" || fail "$trained param
 expect 0 plan lora.yaml
 has out "$trained of them trained"
 has out "in the mapped file"
+# Other layouts and the other stages of a pipeline are planned after the base's files are closed.
+"$athanor" plan cluster h100-4 | sed 's/"kind": "cuda"/"kind": "cpu"/' >cpus.yaml
+for on in h100-4 cpus.yaml; do
+    expect 0 plan search lora.yaml cluster=$on
+    expect 0 plan lora.yaml cluster=$on parallel.pp=2 'sample.prompts=[]'
+    has out 'bubble'
+done
 
 # ---- a run, a resumed run, and what a checkpoint holds ----
 for kind in "train.precision=fp32" "train.precision=bf16 lora.dropout=0.1" \

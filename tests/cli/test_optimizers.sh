@@ -40,8 +40,15 @@ train_on 2 "2 parallel.zero=1" "$t5" run=zero
 has err "optimizer adafactor sums over whole matrices, and parallel.zero 1 divides them among ranks"
 train_on 2 "2 parallel.tp=2" "$t5" run=tp
 has err "optimizer adafactor sums over whole matrices, and parallel.tp 2 divides them among ranks"
-ATHANOR_DEVICE=cuda ATHANOR_CUDA=emulated expect 2 train c.yaml $short "$t5" run=cuda device=cuda
-has err "optimizer adafactor has no kernels on cuda"
+
+# On a GPU: the CPU's losses and a run that was cut, T5 trained with it in test_cuda_layers.sh.
+export ATHANOR_CUDA=emulated
+expect 0 train c.yaml $short "$t5" run=gpu device=cuda train.steps=4
+expect 0 train c.yaml $short "$t5" run=gpu-cut device=cuda train.steps=2
+expect 0 train c.yaml $short "$t5" run=gpu-cut device=cuda train.steps=4
+results step gpu | cmp -s - <(results step gpu-cut) || fail "a resumed run on a GPU differs"
+paste <(results step gpu | grep -o '"loss": [^,]*') <(results step fp32 | head -n 4 | grep -o '"loss": [^,]*') |
+    awk '{ d = $2 / $4 - 1; n += d * d <= 1e-10 } END { exit n != 4 }' || fail "a GPU has other losses"
 
 # Its state is a few numbers for each row and column.
 expect 0 plan c.yaml --json

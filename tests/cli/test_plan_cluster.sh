@@ -42,7 +42,11 @@ train.seq_len=64 train.global_batch_size=4 train.steps=2 optim.lr=1e-4"
 echo '{}' >empty.yaml
 expect 3 plan empty.yaml $small cluster=local
 grep -q 'doctor calibrate first' err || fail "$(cat err)"
-expect 0 doctor calibrate --seconds 0.1
+expect 2 doctor calibrate --seconds 0.1 --disk no/such/folder
+has err "no/such/folder"
+expect 0 doctor calibrate --seconds 0.1 --disk .
+calc "$(field disk_gb_per_s here/local.yaml) > 0" || fail "$(cat here/local.yaml)"
+[ -z "$(ls athanor-disk-* 2>/dev/null)" ] || fail "the disk's file stays"
 grep -q '^ok *local  .*rates of ops' out || fail "$(cat out)"
 expect 0 plan empty.yaml $small cluster=local --json
 calc "$(field step_ms out) > 0.01 && $(field step_ms out) < 60000" || fail "$(cat out)"
@@ -54,6 +58,7 @@ if [ "$(nproc)" -gt 1 ]; then
 fi
 expect 2 doctor calibrate --ranks 200
 expect 2 doctor --ranks 2
+expect 2 doctor --disk .
 
 # A run says what was predicted for it, and what it took.
 make_data

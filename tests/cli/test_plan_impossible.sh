@@ -75,7 +75,7 @@ no 2 plan search $small train.global_batch_size=7
 no 2 plan search $small parallel.tp=5
 no 2 plan search $small parallel.tp=8 parallel.pp=2
 no 2 plan search $small parallel.dp=4 parallel.tp=4
-no 2 plan search $small parallel.pp=2 parallel.zero=2
+no 2 plan search $small parallel.pp=2 parallel.offload=weights
 no 2 plan search $small parallel.sp=false
 no 2 plan search $small --most 0
 no 2 plan $small parallel.cp=3
@@ -124,6 +124,9 @@ no 2 plan schedule round-robin
 no 2 plan schedule --stages 0
 no 2 plan schedule interleaved --stages 4 --micro-batches 5
 no 2 plan schedule --times 1,2
+no 2 plan schedule zb-v --virtual 3
+no 2 decide --prompting yes --device-hours 5
+no 2 decide --prompting no --tuning no --reason best --device-hours 5
 no 3 plan validate m.yaml
 no 3 plan validate nowhere.csv
 [ $asked -ge 50 ] || fail "only $asked requests"

@@ -10,6 +10,11 @@ expect 0 plan schedule 1f1b zb-h1 --stages 4 --micro-batches 6 --json
 grep -q '"schedule": "1f1b"[^[]*"time": 27.0' out || fail "1f1b does not take 27"
 grep -q '"schedule": "zb-h1".*"time": 21.0' out || fail "zb-h1 does not take 21"
 
+# The same as shares: of the time, and of the work, which is 3/6 of 1f1b and a third of that of zb-h1.
+grep -q '"schedule": "1f1b"[^[]*"bubble_of_work": 0.50*[1,]' out || fail "1f1b does not wait half of its work"
+expect 0 plan schedule 1f1b zb-h1 --stages 4 --micro-batches 6
+grep -q '^1f1b .* 33.3%  *50.0% ' out && grep -q '^zb-h1 .* 14.3%  *16.7% ' out || fail "$(cat out)"
+
 # Both ways of dualpipe, and pieces that are done together: half of the room each, one above the other, at the same time.
 expect 0 plan schedule dualpipe --stages 4 --micro-batches 8
 grep -qF '  0 |F0F1F2f4i4w4f5F3-b5-  f6-B0-b6--  f7-B1-b7--I2W2I3W3|' out || fail "dualpipe: $(cat out)"
@@ -18,6 +23,7 @@ expect 0 plan schedule dualpipe --stages 8 --micro-batches 20 --times 1,1,1,0,2.
 grep -q '"copies": 2, "time": 59.0' out || fail "dualpipe takes another time"
 expect 0 plan schedule dualpipe --stages 4 --micro-batches 8 -o s.svg
 grep -q 'height="7.5"' s.svg || fail "nothing lies above another in the picture"
+grep 'height="7.5"' s.svg | grep -q '<text' && fail "a number in half of a row"
 expect 0 plan schedule dualpipe --stages 4 --micro-batches 8 -o s.json
 [ "$(grep '"kept by stage' s.json | sed -n 's/.*"passes": \([0-9]*\).*/\1/p' | sort -n | tail -1)" = 5 ] || fail "5 are kept at most"
 expect 2 plan schedule dualpipe --stages 4 --micro-batches 6

@@ -30,10 +30,11 @@ typedef struct tensor_lists {
 
 static tensor_lists declare(arena *a, const held_lab *l) {
     int n = param_count(l->s);
-    tensor_lists t = {.model = hf_declare(a, l->s, "", DT_BF16, HF_FILES),
-                      .state = ARENA_ARRAY(a, st_tensor, 2 * n),
-                      .masters = held_masters(l->s),
-                      .states = {held_states(l->s, l->state[0]), held_states(l->s, l->state[1])}};
+    tensor_lists t = {
+        .model = hf_declare(a, l->s, "", DT_BF16, HF_FILES),
+        .state = ARENA_ARRAY(a, st_tensor, 2 * n),
+        .masters = held_masters(l->s),
+        .states = {held_states(l->s, l->state[0], DT_F32), held_states(l->s, l->state[1], DT_F32)}};
     memcpy(t.state, hf_declare(a, l->s, "m.", DT_F32, HF_MEMORY), sizeof *t.state * (size_t)n);
     memcpy(t.state + n, hf_declare(a, l->s, "v.", DT_F32, HF_MEMORY), sizeof *t.state * (size_t)n);
     return t;

@@ -83,7 +83,7 @@ static void check_format(arena *a, dev *d, dev *other, dtype x, dtype w, int64_t
                          const char *who) {
     static const int64_t plain[] = {5, 100, 1100}, OUT[] = {1, 203, 67};
     for (int s = 0; s < 3; s++) {
-        int64_t block = x == w || w == DT_FP8 ? 1 : quant_by_dtype(w)->block;
+        int64_t block = x == w ? 1 : block_of(w);
         int64_t k = block == 1 ? plain[s] : (plain[s] + block - 1) / block * block;
         product p = make_product(a, x, w, OUT[s], k, s % 2);
         check(a, &p, d, other, rows, who);

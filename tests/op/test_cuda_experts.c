@@ -10,7 +10,22 @@ typedef struct layout {
     const int64_t *at;
 } layout;
 
+/* Each expert is a matrix of its own. */
+static layout make_nf4_layout(arena *a, int64_t cols) {
+    int64_t bytes = nf4_bytes(OUT, cols), *at = ARENA_ARRAY(a, int64_t, EXPERTS);
+    layout l = {.w.t = {.dt = DT_NF4, .rows = EXPERTS * OUT, .cols = cols, .ld = cols}, .at = at};
+    nf4_matrix *all = arena_alloc(a, (size_t)(EXPERTS * bytes));
+    l.w.t.data = (char *)nf4_rows(all) + EXPERTS / 2 * bytes;
+    for (int64_t e = 0; e < EXPERTS; e++) {
+        weights w = make_weights(a, DT_NF4, OUT, cols, (uint32_t)e);
+        at[e] = (e * 11 % EXPERTS - EXPERTS / 2) * bytes;
+        memcpy((char *)l.w.t.data + at[e] - sizeof *all, (nf4_matrix *)w.t.data - 1, (size_t)bytes);
+    }
+    return l;
+}
+
 static layout make_layout(arena *a, dtype dt, int64_t cols, bool evenly) {
+    if (dt == DT_NF4 && !evenly) return make_nf4_layout(a, cols);
     layout l = {make_weights(a, dt, EXPERTS * OUT, cols, 3), NULL};
     if (evenly) return l;
     int64_t bytes = OUT * dtype_span_bytes(dt, l.w.t.ld),
@@ -73,7 +88,7 @@ static void compare(const tensor *y, const tensor *truth, const char *what, dtyp
 static void check_format(arena *a, dev *gpu, dev *cpu, dtype dt, bool evenly) {
     const op_impl *there = op_find(gpu, OP_EXPERT_LINEAR, DT_F32);
     const op_impl *truth = op_find_reference(OP_EXPERT_LINEAR, DT_F32);
-    int64_t I = quant_by_dtype(dt)->block == 1 ? 37 : quant_by_dtype(dt)->block;
+    int64_t I = block_of(dt) == 1 ? 37 : block_of(dt);
     layout l = make_layout(a, dt, I, evenly);
     static const int64_t ROWS[] = {9, 5 * EXPERTS};
     for (int way = 0; way < 4; way++) {

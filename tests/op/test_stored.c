@@ -74,7 +74,7 @@ static void check_linear(const product *p, const tensor *y, const char *who) {
             if (p->bias.rows) sum += (double)at(&p->bias, 0, j);
             if (p->res.rows) sum += (double)at(&p->res, i, j);
             double bound = 2e-6 * size + 1e-6 +
-                           (p->rounds && dtype_is_blocks(p->w.t.dt) && p->w.t.dt != DT_FP8
+                           (p->rounds && dtype_is_blocks(p->w.t.dt) && !dtype_is_listed(p->w.t.dt)
                                 ? most_moved(p, i, j)
                                 : 0);
             if (fabs((double)at(y, i, j) - sum) <= bound) continue;
@@ -135,8 +135,10 @@ static void check_backward(arena *a, const product *p, dev *d, const op_impl *im
 /* Columns of w, by the block of the format: one, several, and over the length that one pass of the
  * packed product takes, with a last part that is shorter than the others. */
 static int64_t columns_of(dtype dt, int which) {
-    static const int64_t plain[] = {5, 37, 1100}, small[] = {32, 96, 544}, k[] = {256, 512, 1280};
-    int32_t block = dt == DT_FP8 ? 1 : quant_by_dtype(dt)->block;
+    static const int64_t plain[] = {5, 37, 1100}, small[] = {32, 96, 544}, k[] = {256, 512, 1280},
+                         nf4[] = {64, 192, 1088};
+    int64_t block = block_of(dt);
+    if (dt == DT_NF4) return nf4[which];
     return block == 1 ? plain[which] : block == 32 ? small[which] : k[which];
 }
 
@@ -337,6 +339,8 @@ static void test_refusals(void **state) {
            "linear: w has 48 columns but blocks of q4_0 are of 32");
     refuse(OP_LINEAR, DT_F32, DT_Q6_K, 32, 0,
            "linear: w has 32 columns but blocks of q6_k are of 256");
+    refuse(OP_LINEAR, DT_F32, DT_NF4, 96, 0,
+           "linear: w has 96 columns but blocks of nf4_rows are of 64");
     refuse(OP_LINEAR, DT_F32, DT_F16, 64, 2, "linear: there is no gradient of w in f16");
     refuse(OP_LINEAR, DT_BF16, DT_Q8_0, 64, 0, "linear: w is q8_0 but must be bf16");
     refuse(OP_LINEAR, DT_F32, DT_F64, 64, 0, "linear: w is f64 but must be f32");

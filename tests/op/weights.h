@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/fp8.h"
+#include "base/nf4.h"
 #include "base/quant.h"
 #include "op/op.h"
 
@@ -19,8 +20,14 @@ static inline void restart_with_sleeping_threads(char **argv) {
 
 static const char *const ISAS[] = {"base", "avx2", "avx512", "avx512_bf16"};
 static const dtype FORMATS[] = {DT_F16,  DT_BF16, DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1,
-                                DT_Q8_0, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_FP8};
+                                DT_Q8_0, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_NF4,  DT_FP8};
 enum { GPU_FORMATS = ARRAY_LEN(FORMATS) - 1 }; /* all but fp8 */
+
+/* Elements of which rows have a multiple. */
+static inline int64_t block_of(dtype dt) {
+    if (dtype_is_listed(dt)) return dt == DT_NF4 ? NF4_BLOCK : 1;
+    return quant_by_dtype(dt)->block;
+}
 
 static inline dev *open_dev(const char *isa, int threads) {
     dev *d;
@@ -115,9 +122,27 @@ static inline weights make_fp8(arena *a, int64_t rows, int64_t cols, uint32_t se
     return w;
 }
 
+/* Blocks of very different sizes, zeros among them. */
+static inline weights make_nf4(arena *a, int64_t rows, int64_t cols, uint32_t seed) {
+    weights w = {.t = {.dt = DT_NF4, .rows = rows, .cols = cols, .ld = cols}};
+    nf4_matrix *m = arena_alloc(a, (size_t)nf4_bytes(rows, cols));
+    float *largest = ARENA_ARRAY(a, float, rows *cols / NF4_BLOCK);
+    w.value = ARENA_ARRAY(a, float, rows *cols);
+    for (int64_t i = 0; i < rows * cols; i++)
+        w.value[i] = random_unit(&seed) * (float)(i / NF4_BLOCK % 7) * 0.01f;
+    nf4_begin(m, rows, cols);
+    assert_true(nf4_put_rows(m, 0, rows, w.value, largest));
+    nf4_finish(m, largest);
+    w.t.data = nf4_rows(m);
+    for (int64_t r = 0; r < rows; r++)
+        nf4_row_read((const int32_t *)w.t.data + r, 0, cols, w.value + r * cols);
+    return w;
+}
+
 /* At an odd address, rows one block apart more than they need. */
 static inline weights make_weights(arena *a, dtype dt, int64_t rows, int64_t cols, uint32_t seed) {
     if (dt == DT_FP8) return make_fp8(a, rows, cols, seed);
+    if (dt == DT_NF4) return make_nf4(a, rows, cols, seed);
     const quant_format *f = quant_by_dtype(dt);
     weights w = {.t = {.dt = dt, .rows = rows, .cols = cols, .ld = cols + f->block}};
     int64_t row = dtype_span_bytes(dt, w.t.ld);

@@ -13,7 +13,8 @@ typedef struct lab {
     dev *dev;
     param_store *s;
     param_sizes n;
-    float *master, *grad, *state[2];
+    float *master, *grad;
+    void *state[2];
     uint16_t *work;
     double *p, *m, *v; /* the formula's */
     bool decay[8];

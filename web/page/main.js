@@ -79,7 +79,7 @@ function showSchedule(answer, {layout: l}) {
       s.micro_batches < l.micro_batches ? `The first ${s.micro_batches} of ${l.micro_batches} micro-batches. ` : '';
     const waits =
       l.pp > 1
-        ? `${percent(s.bubble * (s.micro_batches / l.micro_batches))} of a stage’s work is waiting.`
+        ? `With alike stages one waits ${percent(s.bubble_of_work * (s.micro_batches / l.micro_batches))} as long as it works.`
         : 'One stage: nothing waits for another.';
     $('schedule-note').textContent = part + waits;
   }

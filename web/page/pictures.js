@@ -85,8 +85,8 @@ function drawTreemap(plan, usable) {
         rx: 3,
       }),
     );
-    if (p.w > 20 + 8 * p.name.length && p.h > 46) {
-      const lines = [say(p.x + 10, p.y + 22, p.name), say(p.x + 10, p.y + 40, p.text)];
+    if (p.w > 20 + 8 * p.name.length && p.h > 52) {
+      const lines = [say(p.x + 10, p.y + 22, p.name), say(p.x + 10, p.y + 44, p.text)];
       if (p.w < 20 + 12 * p.name.length) lines.forEach((line) => line.classList.add('tight'));
       g.append(...lines);
     }
@@ -181,11 +181,11 @@ function timeParts(t) {
   const classes = parts.reduce((sum, [, ms]) => sum + ms, 0);
   parts.push(
     ['beside collectives', Math.max(0, t.kernels_ms - classes), 'c6'],
-    ['tensor parallel', t.collectives_among_ops_ms, 'w1'],
+    ['collectives among ops', t.collectives_among_ops_ms, 'w1'],
     ['waits for others', t.exposed_ms, 'w2'],
     ['optimizer', t.optimizer_ms, 'c2'],
     ['host', t.host_ms, 'w3'],
-    ['bubble', t.bubble * t.step_ms, 'free'],
+    ['bubble', t.bubble * (t.kernels_ms + t.collectives_among_ops_ms), 'free'], /* it is told as a share of these */
   );
   return parts
     .filter(([, ms]) => ms > t.step_ms * 1e-4)

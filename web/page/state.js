@@ -53,7 +53,7 @@ const FIELDS = [
   {id: 'virtual', label: 'Chunks of a stage', in: 'layout', key: 'parallel.virtual', first: ''},
   {
     id: 'offload',
-    label: 'In a file',
+    label: 'Offload to a file',
     in: 'layout',
     key: 'parallel.offload',
     options: words('none', 'optimizer', 'weights', 'all'),

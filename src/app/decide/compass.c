@@ -164,7 +164,11 @@ status compass_check(const compass *c, err *e) {
                compass_questions[i].name, compass_questions[i].text);
         return err_hint(e, "leave it out, or look at the other answers again");
     }
-    return ST_OK;
+    compass_question ask;
+    if (c->device_hours <= 0 || is_pretrained(c, &ask)) return ST_OK;
+    err_at(e, ST_USAGE, "device-hours",
+           "--device-hours does not matter here: after the other answers nothing is pretrained");
+    return err_hint(e, "leave it out, or look at the other answers again");
 }
 
 /* ---- what is said ---- */

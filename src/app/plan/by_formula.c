@@ -72,20 +72,22 @@ static status check_terms(const config *c, int which, const char *convention, er
         const char *key;
         bool is;
         int without; /* those that have no term for it */
-    } all[] = {{"lora.rank", c->lora.rank > 0, OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
-               {"parallel.dp_replicate", c->parallel.dp_replicate > 1,
-                OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
-               {"parallel.pp", c->parallel.pp > 1, OF_WIDGET},
-               {"parallel.cp", c->parallel.cp > 1, OF_WIDGET | OF_PREDICTOR},
-               {"parallel.virtual", c->parallel.virtual > 1, OF_WIDGET | OF_PREDICTOR},
-               {"parallel.pp_schedule", afab, OF_FORMULA | OF_PREDICTOR},
-               {"train.recompute", c->train.recompute != RECOMPUTE_NONE, OF_PREDICTOR},
-               {"optim.name", o->declare_states != NULL, OF_WIDGET},
-               {"optim.name", o->declare_states || o->n_states != 2, OF_FORMULA | OF_PREDICTOR},
-               {"train.precision", fp32, OF_PREDICTOR},
-               {"train.precision", fp32 && !counts_fp32, OF_FORMULA},
-               {"train.precision", compute == CONFIG_PRECISION_FP8,
-                OF_FORMULA | OF_WIDGET | OF_PREDICTOR}};
+    } all[] = {
+        {"lora.rank", c->lora.rank > 0, OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
+        {"parallel.dp_replicate", c->parallel.dp_replicate > 1,
+         OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
+        {"parallel.pp", c->parallel.pp > 1, OF_WIDGET},
+        {"parallel.cp", c->parallel.cp > 1, OF_WIDGET | OF_PREDICTOR},
+        {"parallel.virtual", c->parallel.virtual > 1, OF_WIDGET | OF_PREDICTOR},
+        {"parallel.pp_schedule", afab, OF_FORMULA | OF_PREDICTOR},
+        {"train.recompute", c->train.recompute != RECOMPUTE_NONE, OF_PREDICTOR},
+        {"optim.name", o->declare_states != NULL, OF_WIDGET},
+        {"optim.name", o->declare_states || o->n_states != 2, OF_FORMULA | OF_PREDICTOR},
+        {"train.precision", fp32, OF_PREDICTOR},
+        {"train.precision", fp32 && !counts_fp32, OF_FORMULA},
+        {"train.precision", compute == CONFIG_PRECISION_FP8, OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
+        {"train.precision.optim", c->train.precision.optim == CONFIG_PRECISION_BF16,
+         OF_FORMULA | OF_WIDGET | OF_PREDICTOR}};
     for (int i = 0; i < ARRAY_LEN(all); i++) {
         if (!all[i].is || !(all[i].without >> which & 1)) continue;
         config_error(c, e, all[i].key, "the %s has no term for what %s says", models[which],

@@ -174,13 +174,16 @@ static void print_laws(const laws_run *r) {
 
 /* How often to save is best is known where a checkpoint takes time. */
 static void print_lost(const cost_wish *w, const cost_sum *s) {
-    if (w->preemptions_per_hour <= 0) return;
-    printf("  %-22s %12.1f %% of that are lost to preemptions and checkpoints; ", "",
-           100 * (1 - s->ideal_s / s->run_s));
-    if (s->best_checkpoint_s > 0)
-        printf("one each %.0f minutes is best\n", s->best_checkpoint_s / 60);
+    double lost = 1 - s->ideal_s / s->run_s;
+    if (lost <= 0) return;
+    printf("  %-22s %12.1f %% of that are lost to %scheckpoints", "", 100 * lost,
+           w->preemptions_per_hour > 0 ? "preemptions and " : "");
+    if (w->preemptions_per_hour <= 0)
+        printf(", one each %.4g minutes\n", w->checkpoint_every_s / 60);
+    else if (s->best_checkpoint_s > 0)
+        printf("; one each %.0f minutes is best\n", s->best_checkpoint_s / 60);
     else
-        printf("with --checkpoint (minutes for one) it says how often is best\n");
+        printf("; with --checkpoint (minutes for one) it says how often is best\n");
 }
 
 static void print_sum(const cost_wish *w, const cost_sum *s, const laws_run *laws) {
@@ -203,7 +206,7 @@ static void print_sum(const cost_wish *w, const cost_sum *s, const laws_run *law
             "energy", s->kwh, w->watts, w->pue);
     print_money(w, s);
     if (s->devices_needed)
-        printf("  %-22s %12d devices for %.1f days%s\n", "to be done in time", s->devices_needed,
+        printf("  %-22s %12d devices for %.3g days%s\n", "to be done in time", s->devices_needed,
                w->deadline_s / DAY, w->serial > 0 ? ", if all work were shared" : "");
     if (s->speed_up > 0)
         printf("  %-22s %12.2f times one device, at most %.1f (Amdahl)\n", "with serial work",

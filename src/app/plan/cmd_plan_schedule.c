@@ -99,6 +99,16 @@ static void build_possible(arena *a, const wish *w, drawing *d) {
     }
 }
 
+/* Other schedules have as many chunks as they have. */
+static status check_virtual(const cli_args *args, err *e) {
+    bool drawn = args->n_inputs == 0 || !cli_has(args, "virtual");
+    for (int i = 0; i < args->n_inputs; i++)
+        drawn |= strcmp(args->inputs[i], schedule_name(SCHEDULE_INTERLEAVED)) == 0;
+    if (drawn) return ST_OK;
+    err_at(e, ST_USAGE, "--virtual", "--virtual is of interleaved, which is not drawn");
+    return err_hint(e, "leave it out, or draw interleaved, too");
+}
+
 static status build_all(arena *a, const cli_args *args, const wish *w, drawing *d, err *e) {
     if (args->n_inputs == 0) build_possible(a, w, d);
     for (; d->n < args->n_inputs; d->n++) {
@@ -116,6 +126,11 @@ static double most_kept(const schedule *s) {
     return (double)schedule_most_kept(s) / schedule_parts(s);
 }
 
+/* What stages wait as a share of what they work: (P - 1) / M of 1F1B. */
+static double of_work(const schedule *s) {
+    return s->bubble / (1 - s->bubble);
+}
+
 static json_t *schedule_json(const schedule *s) {
     static const char *const words[WORKS] = {"F", "B", "I", "W"};
     json_t *stages = json_array();
@@ -130,21 +145,21 @@ static json_t *schedule_json(const schedule *s) {
         json_array_append_new(stages, json_pack("{s:i,s:f,s:o}", "kept", s->stage[i].kept, "busy",
                                                 s->stage[i].busy, "items", items));
     }
-    return json_pack("{s:s,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:o}", "schedule", schedule_name(s->kind),
-                     "stages", s->stages, "micro_batches", s->micro_batches, "chunks", s->chunks,
-                     "copies", s->copies, "time", s->step, "bubble", s->bubble, "kept",
-                     most_kept(s), "stage", stages);
+    return json_pack("{s:s,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:f,s:o}", "schedule",
+                     schedule_name(s->kind), "stages", s->stages, "micro_batches", s->micro_batches,
+                     "chunks", s->chunks, "copies", s->copies, "time", s->step, "bubble", s->bubble,
+                     "bubble_of_work", of_work(s), "kept", most_kept(s), "stage", stages);
 }
 
 static void print_table(const drawing *d) {
     const schedule *s = d->schedule;
-    printf("%d stages, %d micro-batches\n\n%-12s %14s %10s %10s %26s\n", s->stages,
-           s->micro_batches, "schedule", "chunks a stage", "time", "waiting",
+    printf("%d stages, %d micro-batches\n\n%-12s %14s %10s %10s %12s %26s\n", s->stages,
+           s->micro_batches, "schedule", "chunks a stage", "time", "waiting", "of the work",
            "most micro-batches kept");
     for (int i = 0; i < d->n; i++)
-        printf("%-12s %14d %10.4g %9.1f%% %26.4g%s\n", schedule_name(s[i].kind),
-               s[i].chunks / s[i].stages, s[i].step, 100 * s[i].bubble, most_kept(&s[i]),
-               s[i].copies > 1 ? "  two copies of the model" : "");
+        printf("%-12s %14d %10.4g %9.1f%% %11.1f%% %26.4g%s\n", schedule_name(s[i].kind),
+               s[i].chunks / s[i].stages, s[i].step, 100 * s[i].bubble, 100 * of_work(&s[i]),
+               most_kept(&s[i]), s[i].copies > 1 ? "  two copies of the model" : "");
     for (int i = 0; i < d->n_left_out; i++)
         printf("%-12s not drawn: %s\n", d->left_out[i].name, d->left_out[i].why);
 }
@@ -213,7 +228,8 @@ static status cmd_plan_schedule(const cli_args *args, err *e) {
     drawing d = {.n = 0};
     TRY(read_wish(args, &w, e));
     arena *a = arena_new("schedule");
-    status st = build_all(a, args, &w, &d, e);
+    status st = check_virtual(args, e);
+    if (st == ST_OK) st = build_all(a, args, &w, &d, e);
     if (st == ST_OK && args->output) st = write_picture(args, d.schedule, d.n, e);
     if (st == ST_OK && args->json)
         print_json(&d);

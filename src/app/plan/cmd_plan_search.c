@@ -108,18 +108,10 @@ static status check_kept(const finding *f, bool exact, err *e) {
         return err_hint(e, "athanor plan CONFIG plans one");
     }
     TRY(check_stages(f, exact, e));
-    if (k->zero > 1 && stages_key(k)) {
-        config_error(c, e, "parallel.zero",
-                     "pipelines are searched with zero 0 and 1: what zero %d moves in every "
-                     "micro-batch is slow there",
-                     k->zero);
-        return err_hint(e, "parallel.zero=1, or plan that layout itself: athanor plan CONFIG");
-    }
     if ((c->parallel.offload & OFFLOAD_WEIGHTS) && stages_key(k)) {
-        config_error(
-            c, e, "parallel.offload",
-            "pipelines are searched with zero 0 and 1, and parallel.offload=%s is of zero 3",
-            offload_words[c->parallel.offload]);
+        config_error(c, e, "parallel.offload",
+                     "pipelines are not searched with parallel.offload=%s",
+                     offload_words[c->parallel.offload]);
         return err_hint(e, "parallel.offload=optimizer, or plan that layout itself: athanor plan "
                            "CONFIG");
     }
@@ -247,8 +239,8 @@ static void print_table(const finding *f) {
         const search_found *x = &r->found[i];
         const clock_time *t = &x->result.time;
         strbuf_printf(&text, "%12.1f %14.0f %5.1f%% %7.1f%% %8.1f  ", t->step_s * 1e3,
-                      t->tokens / t->step_s / t->ranks, 100 * clock_mfu(t),
-                      100 * t->bubble_s / t->step_s, x->result.memory_bytes / (1 << 30));
+                      t->tokens / t->step_s / t->ranks, 100 * clock_mfu(t), 100 * clock_bubble(t),
+                      x->result.memory_bytes / (1 << 30));
         search_name(&x->layout, &text);
         strbuf_puts(&text, x->exact ? "\n" : " *\n");
         sketched |= !x->exact;
@@ -265,6 +257,17 @@ static void print_table(const finding *f) {
 }
 
 /* ---- the config with the best layout ---- */
+
+/* Whose values the search has found: the file says so beside them. */
+static void note_origins(config *c) {
+    static const char *const keys[] = {
+        "parallel.dp",      "parallel.tp",   "parallel.sp",      "parallel.cp",
+        "parallel.cp_kind", "parallel.ep",   "parallel.pp",      "parallel.pp_schedule",
+        "parallel.virtual", "parallel.zero", "parallel.offload", "train.micro_batch_size",
+        "train.recompute"};
+    for (int i = 0; i < ARRAY_LEN(keys); i++)
+        json_object_set_new(c->origins, keys[i], json_string("plan search"));
+}
 
 static void take_layout(config *c, const sketch_layout *l) {
     c->parallel.dp = l->dp;
@@ -292,6 +295,7 @@ static status write_config(const finding *f, const cli_args *args, err *e) {
     snprintf(path, sizeof path, "%.*s.best.yaml", (int)n, in);
     TRY(model_arg_load(args->inputs[0], args, &c, e));
     take_layout(c, &f->found.found[0].layout);
+    note_origins(c);
     char *text = config_to_yaml(c);
     const char *out = args->output ? args->output : path;
     status st = file_write_atomic(out, text, strlen(text), e);

@@ -8,13 +8,22 @@
 #include "base/json.h"
 #include "plan/clock/measured.h"
 
-static status open_rows(const cli_args *args, measured_rows *r, err *e) {
+/* calibration: what fit wrote, or NULL. Rows of CPUs name no preset: they ran on what it is of, where nothing else is said. */
+static status open_rows(const cli_args *args, const char *calibration, measured_rows *r, err *e) {
     cluster c;
+    measured_model m;
     const char *name = cli_override(args, "cluster");
     static const char *const keys[] = {"cluster", NULL};
+    bool given = name;
     TRY(cli_check_overrides(args, keys, e));
-    if (name) TRY(cluster_find(&c, name, e));
-    return measured_read(r, args->inputs[0], name ? &c : NULL, e);
+    if (name) {
+        TRY(cluster_find(&c, name, e));
+    } else if (calibration) {
+        TRY(measured_load(&m, calibration, e));
+        given = m.c.kind == DEV_CPU;
+        c = m.c;
+    }
+    return measured_read(r, args->inputs[0], given ? &c : NULL, e);
 }
 
 /* ---- what is said ---- */
@@ -124,7 +133,7 @@ static status cmd_plan_validate(const cli_args *args, err *e) {
     measured_model m;
     const char *as = cli_value(args, "as");
     bool published = as ? strcmp(as, "published") == 0 : !cli_has(args, "calibration");
-    status st = open_rows(args, &r, e);
+    status st = open_rows(args, cli_value(args, "calibration"), &r, e);
     if (st == ST_OK && !published) st = find_model(args, &r.c, &m, e);
     if (st == ST_OK) {
         if (published)
@@ -149,12 +158,12 @@ static status write_fit(const cli_args *args, const measured_model *m, err *e) {
     return st;
 }
 
-/* Each cell in turn is predicted by what was fitted to the others. */
-static void hold_out(measured_rows *r, const measured_model *fitted) {
+/* Each cell in turn is predicted by what was fitted to the others, from the beginning: what was fitted to all has seen it. */
+static void hold_out(measured_rows *r) {
     double *held = xcalloc((size_t)r->n + 1, 2 * sizeof *held);
     int cells = (int)json_object_size(r->cell_key);
     for (int k = 0; k < cells; k++) {
-        measured_model m = *fitted;
+        measured_model m = measured_start(&r->c);
         measured_fit(r, &m, k);
         for (int i = 0; i < r->n; i++) {
             if (r->row[i].cell != k) continue;
@@ -169,16 +178,25 @@ static void hold_out(measured_rows *r, const measured_model *fitted) {
     free(held);
 }
 
+static status check_cells(const measured_rows *r, err *e) {
+    if (r->n == 0 || json_object_size(r->cell_key) > 1) return ST_OK;
+    err_at(
+        e, ST_USAGE, "--hold-out",
+        "its rows are of one model on one number of nodes: without them nothing is left to fit to");
+    return err_hint(e, "leave --hold-out out, or add rows of another model or number of nodes");
+}
+
 static status cmd_plan_fit(const cli_args *args, err *e) {
     measured_rows r = {0};
     bool holds = cli_has(args, "hold-out");
-    status st = open_rows(args, &r, e);
+    status st = open_rows(args, NULL, &r, e);
+    if (st == ST_OK && holds) st = check_cells(&r, e);
     if (st == ST_OK) {
         measured_model m = measured_start(&r.c);
         measured_fit(&r, &m, -1);
         st = check_used(args, &r, e);
         if (st == ST_OK) st = write_fit(args, &m, e);
-        if (holds) hold_out(&r, &m);
+        if (holds) hold_out(&r);
         if (st == ST_OK)
             st = report(args, &r,
                         holds ? "each model and number of nodes, by what was fitted to the others"
@@ -191,7 +209,8 @@ static status cmd_plan_fit(const cli_args *args, err *e) {
 
 static const cli_option validate_options[] = {
     {"as", "RUNTIME",
-     "whose run it was: athanor, nanotron-0.5, megatron, torchtitan, or published: as each row's "
+     "whose run it was: athanor, nanotron-0.5, megatron, torchtitan, megatron-core, or published: "
+     "as each row's "
      "source says (published)"},
     {"calibration", "FILE", "what plan fit wrote"},
     {"rows", "OUT.csv", "what was said of each row"},

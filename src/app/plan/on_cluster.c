@@ -1,5 +1,7 @@
 #include "app/plan/on_cluster.h"
 
+#include "base/log.h"
+
 status on_cluster_ranks(config *c, const cluster *on, err *e) {
     mesh_shape s = {.dp = c->parallel.dp == CONFIG_AUTO ? 0 : (int)c->parallel.dp,
                     .dp_replicate = (int)c->parallel.dp_replicate,
@@ -18,6 +20,10 @@ status on_cluster_ranks(config *c, const cluster *on, err *e) {
 status on_cluster_find(config *c, cluster *out, err *e) {
     status st = cluster_find(out, c->cluster, e);
     if (st == ST_USAGE) config_locate(c, "cluster", e);
+    if (st == ST_OK && out->n_rates == 0)
+        log_warn("cluster %s has no rates: kernels are reckoned at its limits, which none reaches "
+                 "(athanor plan cluster h100 shows some)",
+                 out->name);
     if (st == ST_OK && c->device == CONFIG_DEVICE_AUTO)
         c->device = out->kind == DEV_CUDA ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
     return st;

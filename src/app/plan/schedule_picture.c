@@ -63,7 +63,7 @@ int schedule_most_kept(const schedule *s) {
 /* ---- SVG ---- */
 
 enum { LEFT = 70, WORK_ROW = 18, KEPT_ROW = 16, ROW = WORK_ROW + KEPT_ROW, GAP = 44, HEAD = 70 };
-enum { WIDTH = 1000, NUMBER_ROOM = 14 };
+enum { WIDTH = 1000, NUMBER_ROOM = 14, NUMBER_HEIGHT = 10 };
 
 static void put_item(strbuf *out, const schedule *s, const schedule_item *it, double y,
                      double height, double scale) {
@@ -78,7 +78,8 @@ static void put_item(strbuf *out, const schedule *s, const schedule_item *it, do
                   width > 0.6 ? width - 0.5 : width, height);
     char number[16];
     snprintf(number, sizeof number, "%d", it->micro_batch);
-    if (width >= NUMBER_ROOM) svg_text(out, "v m", x + width / 2, y + height / 2 + 3.5, number);
+    if (width >= NUMBER_ROOM && height >= NUMBER_HEIGHT)
+        svg_text(out, "v m", x + width / 2, y + height / 2 + 3.5, number);
     strbuf_puts(out, "</g>\n");
 }
 

@@ -50,8 +50,12 @@ uint32_t board_begin(board *b, int rank, bool side, const comm_call *call, int64
     return place;
 }
 
+/* A later call may have its place: many may be under way by NCCL. */
 void board_end(board *b, int rank, uint32_t place) {
-    atomic_store_explicit(&b->seats[rank].recent[place % BOARD_RECENT].end_ns, clock_now_ns(),
+    board_seat *seat = &b->seats[rank];
+    uint32_t later = atomic_load_explicit(&seat->n_recent, memory_order_relaxed) - place;
+    if (later > BOARD_RECENT) return;
+    atomic_store_explicit(&seat->recent[place % BOARD_RECENT].end_ns, clock_now_ns(),
                           memory_order_relaxed);
 }
 

@@ -222,6 +222,13 @@ emu_4 emu_load16(const emu_site *site, const void *p) {
     return v;
 }
 
+uint64_t emu_load8(const emu_site *site, const void *p) {
+    uint64_t v;
+    emu_watch(p, 8, false, NULL, site);
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
 void emu_store8(const emu_site *site, void *p, uint64_t v) {
     emu_watch(p, 8, true, NULL, site);
     memcpy(p, &v, 8);

@@ -104,6 +104,7 @@ typedef struct emu_4 {
 } emu_4;
 emu_4 emu_load16(const emu_site *site, const void *p);
 void emu_store16(const emu_site *site, void *p, emu_4 in);
+uint64_t emu_load8(const emu_site *site, const void *p);
 void emu_store8(const emu_site *site, void *p, uint64_t v);
 void emu_copy16_async(const emu_site *site, void *to_shared, const void *from);
 void emu_copies_commit(void);
@@ -118,6 +119,7 @@ void emu_raise_flag(const emu_site *site, bool *flag);
     } while (0)
 #define store4(p, in)                                                                              \
     emu_store16(EMU_SITE("store4", 0), p, (emu_4){{(in)[0], (in)[1], (in)[2], (in)[3]}})
+#define load8(p) emu_load8(EMU_SITE("load8", 0), p)
 #define store8(p, v) emu_store8(EMU_SITE("store8", 0), p, v)
 #define copy16_async(to, from) emu_copy16_async(EMU_SITE("copy16_async", 0), to, from)
 #define copies_commit() emu_copies_commit()

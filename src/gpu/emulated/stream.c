@@ -2,7 +2,8 @@
  *
  * Work runs when somebody waits for it, on the thread that waits. Streams run in any order that
  * events allow: which stream goes on is drawn, so a missing event shows. Copies to the device take
- * the host's bytes at the call, as from pageable memory; copies to the host are late.
+ * the host's bytes at the call where its memory is pageable, and late where it is pinned; copies to
+ * the host are late.
  *
  * The host cannot reach the device's memory: it is protected, except while work runs and between
  * emu_open and emu_close. Every context is a device of its own. */
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -24,9 +26,16 @@ typedef struct item {
     /* A wait: it is done when `after` has done so much. */
     cu_stream after;
     uint64_t after_number;
-    size_t bytes; /* of args */
+    bool (*poll)(const void *args); /* it can be done when this says so; NULL: at once */
+    size_t bytes;                   /* of args */
     alignas(max_align_t) char args[];
 } item;
+
+/* A function of the host, whose arguments follow. */
+typedef struct host_call {
+    alignas(max_align_t) void (*fn)(const void *args);
+    uint8_t *out;
+} host_call;
 
 typedef struct item_list {
     item *first, *last;
@@ -70,7 +79,7 @@ struct cu_context_handle {
     emu_device *device;
     pthread_mutex_t lock; /* guards what follows */
     cu_stream streams;
-    reservation *reserved;
+    reservation *reserved, *pinned;
     int open;
     uint64_t random;
     fault fault;
@@ -153,8 +162,11 @@ static cu_result emu_mem_free(cu_ptr p) {
 /* The host's memory, which kernels reach, too. */
 static cu_result emu_mem_host_alloc(void **p, size_t bytes, unsigned flags) {
     (void)flags;
+    reservation *r = xmalloc(sizeof *r);
     *p = xmalloc(bytes);
     pthread_mutex_lock(&current->lock);
+    *r = (reservation){current->pinned, *p, bytes};
+    current->pinned = r;
     emu_memory_add(current->device, *p, bytes);
     pthread_mutex_unlock(&current->lock);
     return 0;
@@ -164,8 +176,14 @@ static cu_result emu_mem_host_free(void *p) {
     cu_context c = current;
     pthread_mutex_lock(&c->lock);
     run_all(c);
+    reservation **at = &c->pinned;
+    while (*at && (*at)->at != p) at = &(*at)->next;
+    reservation *r = *at;
+    CHECK(r, "pinned memory is released that the device does not have");
+    *at = r->next;
     emu_memory_remove(c->device, p);
     pthread_mutex_unlock(&c->lock);
+    free(r);
     free(p);
     return 0;
 }
@@ -174,7 +192,15 @@ static cu_result emu_mem_host_free(void *p) {
 
 static bool is_ready(const struct cu_stream_handle *s) {
     const item *i = s->work.first;
-    return i && (!i->after || i->after->done >= i->after_number);
+    return i && (!i->after || i->after->done >= i->after_number) &&
+           (!i->poll || i->poll(i->args + sizeof(host_call)));
+}
+
+/* Whether some stream waits for another rank. */
+static bool is_polled(cu_context c) {
+    const struct cu_stream_handle *s = c->streams;
+    while (s && !(s->work.first && s->work.first->poll)) s = s->next;
+    return s != NULL;
 }
 
 static cu_stream draw_ready(cu_context c) {
@@ -197,16 +223,26 @@ static void run_first(cu_stream s) {
     free(i);
 }
 
-static void run_until(cu_stream target, uint64_t number) {
+/* False: other ranks must come first. */
+static bool run_what_is_ready(cu_stream target, uint64_t number) {
     cu_context c = target->context;
-    if (target->done >= number) return;
+    cu_stream s = NULL;
+    if (target->done >= number) return true;
     open_memory(c);
-    while (target->done < number) {
-        cu_stream s = draw_ready(c);
-        CHECK(s, "streams wait for each other");
-        run_first(s);
-    }
+    while (target->done < number && (s = draw_ready(c))) run_first(s);
+    CHECK(s || is_polled(c), "streams wait for each other");
     close_memory(c);
+    return target->done >= number;
+}
+
+/* The lock is not held while other ranks are waited for. */
+static void run_until(cu_stream target, uint64_t number) {
+    const struct timespec nap = {.tv_nsec = 50000};
+    while (!run_what_is_ready(target, number)) {
+        pthread_mutex_unlock(&target->context->lock);
+        nanosleep(&nap, NULL);
+        pthread_mutex_lock(&target->context->lock);
+    }
 }
 
 static void run_all(cu_context c) {
@@ -306,6 +342,15 @@ static cu_result emu_event_sync(cu_event e) {
     if (e->stream) run_until(e->stream, e->number);
     pthread_mutex_unlock(&e->context->lock);
     return result_of(e->context);
+}
+
+/* Runs what can run, as a real device does in the meantime. */
+static cu_result emu_event_query(cu_event e) {
+    if (forbidden_now()) return CU_NOT_IN_CAPTURE;
+    pthread_mutex_lock(&e->context->lock);
+    bool there = !e->stream || run_what_is_ready(e->stream, e->number);
+    pthread_mutex_unlock(&e->context->lock);
+    return there ? result_of(e->context) : CU_NOT_READY;
 }
 
 /* The emulated device has no time of its own, but for a fault. */
@@ -412,9 +457,22 @@ static void *host_of(cu_ptr p) {
     return (void *)(uintptr_t)p;
 }
 
+static bool is_pinned(cu_context c, const void *host) {
+    pthread_mutex_lock(&c->lock);
+    const reservation *r = c->pinned;
+    while (r && ((const char *)host < r->at || (const char *)host >= r->at + r->bytes)) r = r->next;
+    pthread_mutex_unlock(&c->lock);
+    return r != NULL;
+}
+
 static cu_result emu_copy_in(cu_ptr to, const void *from, size_t bytes, cu_stream s) {
     if (forbidden_now()) return CU_NOT_IN_CAPTURE;
     move m = {host_of(to), NULL, bytes};
+    if (is_pinned(s->context, from)) {
+        m.from = from;
+        give(s, new_item(run_move, &m, sizeof m, NULL, 0));
+        return 0;
+    }
     give(s, new_item(run_move, &m, sizeof m, from, bytes));
     return 0;
 }
@@ -495,11 +553,6 @@ void emu_stream_scope_end(cu_stream s) {
     give(s, new_item(run_scope_end, NULL, 0, NULL, 0));
 }
 
-typedef struct host_call {
-    alignas(max_align_t) void (*fn)(const void *args);
-    uint8_t *out;
-} host_call;
-
 static void run_host_call(cu_context c, const void *args) {
     const host_call *h = args;
     if (!emu_fault(c->device)) h->fn(h + 1);
@@ -511,6 +564,21 @@ void emu_stream_call(cu_stream s, void (*fn)(const void *), void *out, const voi
     host_call h = {fn, out};
     pass_time(s->context);
     give(s, new_item(run_host_call, &h, sizeof h, args, bytes));
+}
+
+void emu_stream_poll(cu_stream s, bool (*poll)(const void *args), void (*fn)(const void *args),
+                     const void *args, size_t bytes) {
+    host_call h = {fn, NULL};
+    item *i = new_item(run_host_call, &h, sizeof h, args, bytes);
+    i->poll = poll;
+    give(s, i);
+}
+
+bool emu_stream_holds(cu_stream s, const void *at, size_t bytes) {
+    const reservation *r = s->context->reserved;
+    while (r && ((const char *)at < r->at || (const char *)at + bytes > r->at + r->bytes))
+        r = r->next;
+    return r != NULL;
 }
 
 emu_device *emu_stream_device(cu_stream s) {
@@ -615,6 +683,12 @@ static cu_result emu_device_memory(size_t *bytes, int device) {
     *bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     return 0;
 }
+/* The same in all processes of a machine. */
+static cu_result emu_device_uuid(char *uuid, int device) {
+    memset(uuid, 0, CU_UUID_BYTES);
+    memcpy(uuid, &device, sizeof device);
+    return 0;
+}
 static cu_result emu_mem_info(size_t *available, size_t *total) {
     emu_device_memory(total, 0);
     *available = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
@@ -634,6 +708,7 @@ void emu_driver_fill(cu_driver *d) {
         .device_name = emu_device_name,
         .device_attribute = emu_device_attribute,
         .device_memory = emu_device_memory,
+        .device_uuid = emu_device_uuid,
         .context_retain = emu_context_retain,
         .context_set = emu_context_set,
         .mem_info = emu_mem_info,
@@ -659,6 +734,7 @@ void emu_driver_fill(cu_driver *d) {
         .event_destroy = emu_event_destroy,
         .event_record = emu_event_record,
         .event_sync = emu_event_sync,
+        .event_query = emu_event_query,
         .event_elapsed = emu_event_elapsed,
         .launch = emu_launch_kernel,
         .error_text = emu_error_text,

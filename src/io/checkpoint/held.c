@@ -6,6 +6,7 @@
 #include "io/checkpoint/held.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A part of a parameter: a matrix of `width` columns whose upper left corner is at row `row`,
  * column `col` of the whole tensor. The rank holds its elements from .. from + n - 1, counted row
@@ -119,8 +120,9 @@ held_array held_masters(const param_store *s) {
                         .number = OFFLOAD_MASTERS};
 }
 
-held_array held_states(const param_store *s, float *first) {
-    return (held_array){.store = s, .first = first, .is_state = true, .dev = param_device(s)};
+held_array held_states(const param_store *s, void *first, dtype dt) {
+    return (held_array){
+        .store = s, .first = first, .dt = dt, .is_state = true, .dev = param_device(s)};
 }
 
 held_piece held_piece_of(const held_array *a, int i) {
@@ -140,39 +142,74 @@ held_piece held_piece_of(const held_array *a, int i) {
     return h;
 }
 
-static size_t bytes_of(const held_piece *h) {
-    return sizeof(float) * (size_t)h->n;
+static size_t bytes_of(const held_array *a, const held_piece *h) {
+    return dtype_bytes(a->dt) * (size_t)h->n;
 }
 
-/* Of an array in a file: memory of the host for the piece. */
+static char *place_of(const held_array *a, const held_piece *h) {
+    return (char *)a->first + (size_t)h->index * dtype_bytes(a->dt);
+}
+
+/* Memory of the host for the piece, in floats. */
 static float *room_for(const held_piece *h, dev_room *room) {
-    if (room->bytes < bytes_of(h)) {
+    size_t bytes = sizeof(float) * (size_t)h->n;
+    if (room->bytes < bytes) {
         dev_room_free(room);
-        *room = (dev_room){xmalloc(bytes_of(h)), bytes_of(h)};
+        *room = (dev_room){xmalloc(bytes), bytes};
     }
     return room->host;
 }
 
+/* Whether what the host sees lies in the room, whatever the device. */
+static bool needs_room(const held_array *a, const held_piece *h) {
+    return h->in_file || a->dt != DT_F32;
+}
+
+/* From the last on, since `from` may be where `to` is. */
+static void widen(float *to, const void *from, int64_t n) {
+    for (int64_t i = n - 1; i >= 0; i--) {
+        uint16_t x;
+        memcpy(&x, (const char *)from + 2 * i, sizeof x);
+        float v = bf16_to_f32(x);
+        memcpy(to + i, &v, sizeof v);
+    }
+}
+
 status held_look(const held_array *a, const held_piece *h, dev_room *room, const float **host,
                  err *e) {
-    if (h->in_file) {
-        float *to = room_for(h, room);
-        *host = to;
-        return offload_read(a->file, a->number, h->index, to, h->n, e);
-    }
-    const float *at = a->first + h->index;
-    *host = a->dev ? dev_look(a->dev, at, bytes_of(h), room) : at;
+    float *to = needs_room(a, h) ? room_for(h, room) : NULL;
+    const void *from = to;
+    if (h->in_file)
+        TRY(offload_read(a->file, a->number, h->index, to, h->n, e));
+    else
+        from = a->dev ? dev_look(a->dev, place_of(a, h), bytes_of(a, h), room) : place_of(a, h);
+    if (a->dt != DT_F32) widen(to, from, h->n);
+    *host = a->dt != DT_F32 ? to : from;
     return ST_OK;
 }
 
 float *held_borrow(const held_array *a, const held_piece *h, dev_room *room) {
-    if (h->in_file) return room_for(h, room);
-    float *at = a->first + h->index;
-    return a->dev ? dev_borrow(a->dev, at, bytes_of(h), false, room) : at;
+    if (needs_room(a, h)) return room_for(h, room);
+    void *at = place_of(a, h);
+    return a->dev ? dev_borrow(a->dev, at, bytes_of(a, h), false, room) : at;
+}
+
+/* To the nearest: what was stored in bf16 comes back as it was. */
+static status put_narrow(const held_array *a, const held_piece *h, const float *host, err *e) {
+    uint16_t *stored = xmalloc(bytes_of(a, h));
+    status st = ST_OK;
+    dtype_convert(stored, a->dt, host, DT_F32, h->n);
+    if (h->in_file)
+        st = offload_write(a->file, a->number, h->index, stored, h->n, e);
+    else
+        dev_write(a->dev, place_of(a, h), stored, bytes_of(a, h));
+    free(stored);
+    return st;
 }
 
 status held_put_back(const held_array *a, const held_piece *h, const float *host, err *e) {
+    if (a->dt != DT_F32) return put_narrow(a, h, host, e);
     if (h->in_file) return offload_write(a->file, a->number, h->index, host, h->n, e);
-    if (a->dev) dev_put_back(a->dev, a->first + h->index, host, bytes_of(h));
+    if (a->dev) dev_put_back(a->dev, place_of(a, h), host, bytes_of(a, h));
     return ST_OK;
 }

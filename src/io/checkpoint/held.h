@@ -38,10 +38,11 @@ typedef status (*held_fn)(void *ctx, const held_run *r, err *e);
 status held_walk(const param *p, const vec_span *k, hf_order order, held_fn fn, void *ctx,
                  err *e) ATH_MUST_USE;
 
-/* One array that a store laid out: fp32 master weights, or one state of the optimizer. */
+/* One array that a store laid out: fp32 master weights, or one state of the optimizer. The host sees floats. */
 typedef struct held_array {
     const param_store *store;
-    float *first;  /* element 0 */
+    void *first;   /* element 0 */
+    dtype dt;      /* DT_F32, or DT_BF16 */
     bool is_state; /* laid out as optimizer state is */
     int only;      /* above 0: of the parameters, number only - 1 of the whole model alone */
     dev *dev;      /* where it lies; NULL: in the host's memory, as a snapshot does */
@@ -52,7 +53,7 @@ typedef struct held_array {
 } held_array;
 /* The store's own masters; optimizer state beside them. */
 held_array held_masters(const param_store *s);
-held_array held_states(const param_store *s, float *first);
+held_array held_states(const param_store *s, void *first, dtype dt);
 
 /* The shard of parameter i that this rank holds: spans that follow each other in the array. n 0: it
  * holds nothing of it. */

@@ -8,6 +8,7 @@
 
 #include "base/file_patch.h"
 #include "base/json.h"
+#include "base/nf4.h"
 #include "model/family.h"
 
 /* Prefixes that other tools put before or leave out of the names. */
@@ -59,7 +60,11 @@ static bool is_of_tokens(const param *p) {
 }
 
 /* vocab: tokens that the files have; 0: those of the store. */
-static status check_shape(const param *p, const st_view *v, int64_t vocab, err *e) {
+static status check_shape(const param *p, const hf_weight *w, int64_t vocab, err *e) {
+    st_view as_read = *w->v;
+    const st_view *v = &as_read;
+    if (w->four.bits)
+        as_read.rank = 2, as_read.dims[0] = w->four.rows, as_read.dims[1] = w->four.cols;
     int64_t rows = param_whole_rows(p), cols = param_whole_cols(p);
     if (vocab && is_of_tokens(p)) *(p->rank == 1 ? &cols : &rows) = vocab;
     int64_t a = p->transposed ? cols : rows, b = p->transposed ? rows : cols;
@@ -140,11 +145,14 @@ static status find_scale(const st_reader *r, hf_weight *w, err *e) {
 }
 
 status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, dtype dt, err *e) {
-    if (!w->scale) return st_view_read(w->v, first, n, dst, dt, e);
+    if (!w->scale && !w->four.bits) return st_view_read(w->v, first, n, dst, dt, e);
     float piece[1024];
     for (int64_t done = 0; done < n;) {
         int64_t take = n - done < ARRAY_LEN(piece) ? n - done : ARRAY_LEN(piece);
-        fp8_blocks_to_f32(piece, w->v->data, &w->grid, w->v->dims[1], first + done, take);
+        if (w->four.bits)
+            bnb_read(&w->four, first + done, take, piece);
+        else
+            fp8_blocks_to_f32(piece, w->v->data, &w->grid, w->v->dims[1], first + done, take);
         dtype_convert((char *)dst + (size_t)done * dtype_bytes(dt), dt, piece, DT_F32, take);
         done += take;
     }
@@ -176,7 +184,8 @@ static status find_weight(const st_reader *r, const param *p, int64_t vocab, hf_
     if (st != ST_OK && is_head(p->name))
         err_hint(e, "where the head is the embedding, config.json says tie_word_embeddings: true");
     TRY(st);
-    TRY(check_shape(p, w->v, vocab, e));
+    TRY(bnb_find(r, w->v, &w->four, e));
+    TRY(check_shape(p, w, vocab, e));
     return find_scale(r, w, e);
 }
 
@@ -314,6 +323,16 @@ static status check_extra(const st_reader *r, const st_view *v, const st_view *t
     return err_where(e, "%s", v->path);
 }
 
+/* What says how a parameter is in 4 bits. */
+static bool is_beside(const st_reader *r, const st_view *v, const bool *wanted) {
+    size_t n;
+    char name[512];
+    if (!bnb_is_part(v->name, &n) || n >= sizeof name) return false;
+    snprintf(name, sizeof name, "%.*s", (int)n, v->name);
+    const st_view *matrix = st_find(r, name);
+    return matrix && matrix->dt == DT_U8 && wanted[matrix - st_get(r, 0)];
+}
+
 /* new_head: a head of labels is not looked for, and what the files have as a head is passed over. */
 static status find_weights(const param_store *s, const st_reader *r, int64_t vocab, bool new_head,
                            hf_weight *list, err *e) {
@@ -333,6 +352,7 @@ static status find_weights(const param_store *s, const st_reader *r, int64_t voc
         bool head = new_head && (is_head(v->name) || ends_in(v->name, "score.weight") ||
                                  ends_in(v->name, "lm_head.bias"));
         if (wanted[i] || head || is_buffer(v->name) || is_of_images(v->name)) continue;
+        if (is_beside(r, v, wanted)) continue;
         const char *rest;
         const st_view *join = find_join(r, v->name, &rest);
         bool fine = join && !wanted[join - first]; /* of a module that is not asked for */
@@ -349,12 +369,22 @@ status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list
 
 /* ---- rows of new tokens ---- */
 
+/* Elements, also of 4 bits, of which files list the bytes. */
+static int64_t elems_of(const hf_weight *w) {
+    return w->four.bits ? w->four.rows * w->four.cols : w->v->numel;
+}
+
+static int64_t cols_of(const hf_weight *w) {
+    if (w->four.bits) return w->four.cols;
+    return w->v->rank == 1 ? 1 : w->v->dims[1];
+}
+
 /* The mean of the rows of a matrix [rows,cols], or of the elements of a vector (cols 1), summed in
  * double in the order of the file. */
 static status read_mean(const hf_weight *w, int64_t cols, float *mean, err *e) {
     double *sum = xcalloc((size_t)cols, sizeof *sum);
     float *row = xmalloc((size_t)cols * sizeof *row);
-    int64_t rows = w->v->numel / cols;
+    int64_t rows = elems_of(w) / cols;
     status st = ST_OK;
     for (int64_t i = 0; i < rows && st == ST_OK; i++) {
         st = hf_weight_read(w, i * cols, cols, row, DT_F32, e);
@@ -381,7 +411,7 @@ static status add_means(const param_store *s, hf_weight *list, arena *a, err *e)
 
 /* As hf_weight_read in fp32, also behind the last element that is stored. */
 static status read_grown(const hf_weight *w, int64_t first, int64_t n, float *dst, err *e) {
-    int64_t left = w->v->numel - first, cols = w->v->rank == 1 ? 1 : w->v->dims[1];
+    int64_t left = elems_of(w) - first, cols = cols_of(w);
     int64_t stored = !w->mean || n < left ? n : left > 0 ? left : 0;
     for (int64_t i = stored; i < n; i++) dst[i] = w->mean[(first + i) % cols];
     return stored ? hf_weight_read(w, first, stored, dst, DT_F32, e) : ST_OK;
@@ -607,6 +637,57 @@ status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) {
     CHECK(n >= m->n, "%d parameters, %d were checked", n, m->n);
     status st = fill_masters(s, m->weights, m->n, m->order, e);
     st_release(m->file); /* what was copied is not needed twice */
+    return st;
+}
+
+/* ---- in 4 bits ---- */
+
+/* Weights that are read at a time. */
+enum { QUANT_PIECE = 1 << 18 };
+
+static status quantise_rows(const hf_model *m, const param *p, const hf_weight *w, nf4_matrix *to,
+                            float *piece, float *largest, err *e) {
+    int64_t most = QUANT_PIECE / p->cols;
+    most = most > 0 ? most : 1;
+    for (int64_t r = 0; r < p->rows; r += most) {
+        int64_t rows = p->rows - r < most ? p->rows - r : most;
+        vec_span span = {.n = rows * p->cols, .index = r * p->cols};
+        TRY(held_walk(p, &span, m->order, fill_run, &(filling){w, piece, 0}, e));
+        if (nf4_put_rows(to, r, rows, piece, largest)) continue;
+        err_set(e, ST_FORMAT, "tensor %s has a weight that is no finite number", w->v->name);
+        return err_where(e, "%s", w->v->path);
+    }
+    nf4_finish(to, largest);
+    return ST_OK;
+}
+
+static status quantise(const hf_model *m, const param_store *s, int i, dev_room *room, err *e) {
+    const param *p = param_at(s, i);
+    const hf_weight *w = &m->weights[param_number_in_whole(s, i)];
+    size_t bytes = (size_t)param_quant_bytes(p);
+    size_t piece = (size_t)(p->cols > QUANT_PIECE ? p->cols : QUANT_PIECE);
+    size_t blocks = (size_t)(param_elems(p) / NF4_BLOCK);
+    float *floats = xmalloc((piece + blocks) * sizeof *floats);
+    nf4_matrix *to = dev_borrow(param_device(s), param_quant(s, i), bytes, false, room);
+    memset(to, 0, bytes);
+    nf4_begin(to, p->rows, p->cols);
+    bool as_stored = w->four.bits && !held_is_transposed(p, m->order) &&
+                     !held_is_reordered(p, m->order) && bnb_take(&w->four, to);
+    status st = as_stored ? ST_OK : quantise_rows(m, p, w, to, floats, floats + piece, e);
+    dev_put_back(param_device(s), param_quant(s, i), to, bytes);
+    free(floats);
+    return st;
+}
+
+status hf_model_quantise(const hf_model *m, const param_store *s, err *e) {
+    dev_room room = {0};
+    status st = ST_OK;
+    for (int i = 0; i < param_count(s) && st == ST_OK; i++) {
+        if (!param_quant(s, i)) continue;
+        st = quantise(m, s, i, &room, e);
+        st_release(m->file); /* what was read is not needed twice */
+    }
+    dev_room_free(&room);
     return st;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "io/checkpoint/held.h"
+#include "io/hf/bnb.h"
 #include "io/safetensors/fp8.h"
 #include "model/config.h"
 
@@ -18,6 +19,7 @@ typedef struct hf_weight {
     const st_view
         *scale;        /* fp8: NAME_scale_inv or NAME_scale, the factors of its blocks; else NULL */
     fp8_grid grid;     /* of these */
+    bnb_matrix four;   /* in 4 bits of bitsandbytes; bits NULL: it is not */
     const float *mean; /* every row behind those that are stored; NULL: all are stored */
 } hf_weight;
 
@@ -96,6 +98,10 @@ bool hf_model_locate(void *ctx, const param *p, dtype *stored, int64_t *offset_b
 /* Fills the masters of what did not stay in the files, in a store whose first parameters are those
  * of the same config. */
 status hf_model_load_rest(const hf_model *m, const param_store *s, err *e) ATH_MUST_USE;
+
+/* Quantises what the store has in 4 bits (param_quant), a matrix after the other, some rows at a time. ST_FORMAT: a weight is
+ * no finite number. */
+status hf_model_quantise(const hf_model *m, const param_store *s, err *e) ATH_MUST_USE;
 
 /* ---- files that several ranks write ----
  *

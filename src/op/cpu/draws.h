@@ -8,17 +8,29 @@
 
 enum { DRAW_BLOCKS = 16, DRAW_BITS = 4 * DRAW_BLOCKS };
 
+/* Both lanes 0, both lanes 1, ... */
+V_INLINE void store_pairs(uint32_t *bits, vq first, vq second) {
+#if V_AVX512
+    vq low = __builtin_shufflevector(first, second, 0, 8, 1, 9, 2, 10, 3, 11);
+    vq high = __builtin_shufflevector(first, second, 4, 12, 5, 13, 6, 14, 7, 15);
+#elif V_AVX2
+    vq low = __builtin_shufflevector(first, second, 0, 4, 1, 5);
+    vq high = __builtin_shufflevector(first, second, 2, 6, 3, 7);
+#else
+    vq low = {first[0], second[0]}, high = {first[1], second[1]};
+#endif
+    memcpy(bits, &low, sizeof low);
+    memcpy(bits + 2 * VQ_LANES, &high, sizeof high);
+}
+
 /* rng_block for DRAW_BLOCKS counters. */
 V_INLINE void draw_blocks(rng_key key, uint64_t counter, uint32_t bits[DRAW_BITS]) {
     for (int block = 0; block < DRAW_BLOCKS; block += PHILOX_BLOCKS) {
         vq first[PHILOX_GROUPS], second[PHILOX_GROUPS];
         philox_blocks(key, counter + (uint64_t)block, first, second);
-#pragma GCC unroll 16
-        for (int i = 0; i < PHILOX_BLOCKS; i++) {
-            uint64_t pair[2] = {first[i / VQ_LANES][i % VQ_LANES],
-                                second[i / VQ_LANES][i % VQ_LANES]};
-            memcpy(bits + 4 * (block + i), pair, sizeof pair);
-        }
+#pragma GCC unroll 2
+        for (int g = 0; g < PHILOX_GROUPS; g++)
+            store_pairs(bits + 4 * (block + g * VQ_LANES), first[g], second[g]);
     }
 }
 

@@ -111,7 +111,7 @@ enum { FEW_ROWS = 4 };
 
 static bool is_by_row(const op_attr *attr, dtype x, dtype w, int64_t rows) {
     bool few = rows <= FEW_ROWS * attr->experts.n;
-    bool blocks = dtype_is_blocks(w) && w != DT_FP8;
+    bool blocks = dtype_is_blocks(w) && !dtype_is_listed(w);
     return attr->experts.by_row || few || blocks || (w != x && !CPU_STORED);
 }
 

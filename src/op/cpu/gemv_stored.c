@@ -51,7 +51,7 @@ V_INLINE void prefetch(const uint8_t *p, int64_t bytes, dtype dt) {
 }
 
 V_INLINE int64_t bytes_of_row(const gemm_args *g, dtype dt) {
-    if (dt == DT_FP8) return sizeof(fp8_row);
+    if (dtype_is_listed(dt)) return dtype_span_bytes(dt, g->k);
     if (is_plain(dt)) return 2 * g->ldb;
     return g->ldb / stored_block(dt) * stored_block_bytes(dt);
 }
@@ -77,7 +77,8 @@ V_INLINE void dot_tile(const gemm_args *g, int64_t j, int64_t columns, int rows,
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) acc[r][q] = v_zero();
     }
-    const uint8_t *next = b[0] + COLUMNS * (dt == DT_FP8 ? all : row_bytes);
+    const uint8_t *next =
+        b[0] + COLUMNS * (dtype_is_listed(dt) ? all / stored_block(dt) * bytes : row_bytes);
     for (; k + stored_block(dt) <= all; from += bytes) {
         stored_scales s[COLUMNS];
         prefetch(next + COLUMNS * from, COLUMNS * bytes, dt);

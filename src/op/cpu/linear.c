@@ -4,11 +4,11 @@
 #include "op/cpu/parts.h"
 #include "op/cpu/ops.h"
 
-/* Weights in blocks are always multiplied by row, which is the fastest way, and f16, bf16 and fp8 in programs of f32 for
+/* Weights in blocks are always multiplied by row, which is the fastest way, and f16, bf16, fp8 and NF4 in programs of f32 for
  * a few rows. More of these have the sums, and so the bits, of the same weights in f32. */
 static bool is_by_row(const op_attr *attr, dtype x, dtype w, int64_t rows) {
     const int64_t few = 8;
-    bool blocks = dtype_is_blocks(w) && w != DT_FP8;
+    bool blocks = dtype_is_blocks(w) && !dtype_is_listed(w);
     return attr->linear.by_row || blocks || (w != x && (rows <= few || !CPU_STORED));
 }
 

@@ -105,6 +105,8 @@ void CPU_FN(stored_pack)(float *dst, const void *src, int64_t row_bytes, int64_t
         pack_rows(dst, src, row_bytes, rows, k0, k, DT_F16);
     else if (dt == DT_FP8)
         pack_rows(dst, src, row_bytes, rows, k0, k, DT_FP8);
+    else if (dt == DT_NF4)
+        pack_rows(dst, src, row_bytes, rows, k0, k, DT_NF4);
     else
         pack_rows(dst, src, row_bytes, rows, k0, k, DT_BF16);
 }

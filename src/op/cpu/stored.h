@@ -9,6 +9,7 @@
 #define OP_CPU_STORED_H
 
 #include "base/fp8.h"
+#include "base/nf4.h"
 #include "base/quant_blocks.h"
 #include "op/cpu/simd.h"
 #include "op/cpu/variant.h"
@@ -27,11 +28,13 @@ enum { CHUNK = 32, CHUNK_V = CHUNK / VW, HALF_V = CHUNK_V / 2 };
     X(Q4_K)                                                                                        \
     X(Q5_K)                                                                                        \
     X(Q6_K)                                                                                        \
-    X(FP8)
+    X(FP8)                                                                                         \
+    X(NF4)
 
 /* Elements of a block, at least a chunk: where plain numbers come in rows that are no multiple of
  * it, callers finish the row themselves. */
 V_INLINE int64_t stored_block(dtype dt) {
+    if (dt == DT_NF4) return NF4_BLOCK;
     return dt == DT_Q4_K || dt == DT_Q5_K || dt == DT_Q6_K ? QUANT_K : CHUNK;
 }
 
@@ -47,12 +50,14 @@ V_INLINE int64_t stored_block_bytes(dtype dt) {
         case DT_Q5_K: return sizeof(quant_q5_k);
         case DT_Q6_K: return sizeof(quant_q6_k);
         case DT_FP8: return CHUNK;
+        case DT_NF4: return NF4_BLOCK / 2;
         default: return 2 * CHUNK;
     }
 }
 
 /* Where the blocks of a row begin. */
 V_INLINE const uint8_t *stored_blocks(const uint8_t *row, dtype dt) {
+    if (dt == DT_NF4) return nf4_bits(row);
     return dt == DT_FP8 ? ((const fp8_row *)(const void *)row)->bits : row;
 }
 
@@ -272,6 +277,30 @@ V_INLINE void chunk_of_e4m3(const uint8_t *p, float d, vf w[CHUNK_V]) {
 #endif
 }
 
+/* The low 4 bits of each lane are the number of a level. */
+V_INLINE vf nf4_value(vi q, vf d) {
+#if V_AVX512
+    return _mm512_permutexvar_ps((__m512i)q, v_load(NF4_LEVEL) * d);
+#elif V_AVX2
+    __m256 low = _mm256_permutevar8x32_ps(v_load(NF4_LEVEL) * d, (__m256i)q);
+    __m256 high = _mm256_permutevar8x32_ps(v_load(NF4_LEVEL + VW) * d, (__m256i)q);
+    return _mm256_blendv_ps(low, high, (__m256)(q << 28));
+#else
+    vf v;
+    for (int i = 0; i < VW; i++) v[i] = NF4_LEVEL[q[i] & 15] * d[i];
+    return v;
+#endif
+}
+
+V_INLINE void chunk_of_nf4(const uint8_t qs[16], float d, vf w[CHUNK_V]) {
+#pragma GCC unroll 4
+    for (int v = 0; v < HALF_V; v++) {
+        vi q = v_load_u8(qs + v * VW);
+        w[v] = nf4_value(q, v_set1(d));
+        w[v + HALF_V] = nf4_value(q >> 4, v_set1(d));
+    }
+}
+
 /* The scales of a block of 256 elements: of each chunk (Q4_K, Q5_K) or half a chunk (Q6_K). */
 typedef struct stored_scales {
     float d[16], m[8];
@@ -341,6 +370,7 @@ V_INLINE void chunk_of_6_k(const quant_q6_k *b, const stored_scales *s, int c, v
 V_INLINE void stored_factor(stored_scales *s, const uint8_t *row, int64_t k, dtype dt) {
     const fp8_row *r = (const void *)row;
     if (dt == DT_FP8) s->d[0] = r->factor[k >> r->shift];
+    if (dt == DT_NF4) s->d[0] = nf4_absmax(row, k);
 }
 
 /* Chunk c of the block that begins at p; dt is a constant where this is called. */
@@ -393,6 +423,7 @@ V_INLINE void stored_chunk(const uint8_t *p, const stored_scales *s, int c, vf w
         case DT_Q5_K: chunk_of_5_k((const void *)p, s, c, w); return;
         case DT_Q6_K: chunk_of_6_k((const void *)p, s, c, w); return;
         case DT_FP8: chunk_of_e4m3(p, s->d[0], w); return;
+        case DT_NF4: chunk_of_nf4(p + CHUNK / 2 * c, s->d[0], w); return;
         default: return;
     }
 }

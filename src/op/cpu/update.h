@@ -7,14 +7,14 @@
 #include "op/cpu/variant.h"
 #include "op/vecops.h"
 
-/* Elements at .. at + n - 1 of the flat arrays, of which grad[0..n) are the gradients; copies
- * of the new parameters are stored as copy_dt says (f32: none are). */
-typedef void (*update_piece)(const vec_update_args *a, bool decay, const float *grad, dtype copy_dt,
-                             int64_t at, int64_t n);
+/* Elements at .. at + n - 1 of the flat arrays, of which grad[0..n) are the gradients and state[k][0..n) the
+ * states; copies of the new parameters are stored as copy_dt says (f32: none are). */
+typedef void (*update_piece)(const vec_update_args *a, bool decay, const float *grad,
+                             float *const *state, dtype copy_dt, int64_t at, int64_t n);
 
 #define UPDATE_PIECE(ID, name)                                                                     \
     void CPU_FN(update_##name)(const vec_update_args *a, bool decay, const float *grad,            \
-                               dtype copy_dt, int64_t at, int64_t n);
+                               float *const *state, dtype copy_dt, int64_t at, int64_t n);
 VEC_UPDATES(UPDATE_PIECE)
 #undef UPDATE_PIECE
 
@@ -22,12 +22,11 @@ VEC_UPDATES(UPDATE_PIECE)
 typedef vf (*update_vector)(const void *consts, vf p, vf *state, vf g);
 
 V_INLINE void update_walk(const vec_update_args *a, int states, update_vector one,
-                          const void *consts, const float *grad, dtype copy_dt, int64_t at,
-                          int64_t n) {
+                          const void *consts, const float *grad, float *const *state, dtype copy_dt,
+                          int64_t at, int64_t n) {
     uint16_t *copy = copy_dt == DT_F32 ? NULL : a->param_copy + at;
-    float *param = a->param + at, *state[VEC_MAX_STATES];
+    float *param = a->param + at;
     vf s[VEC_MAX_STATES];
-    for (int k = 0; k < states; k++) state[k] = a->state[k] + at;
     int64_t i = 0;
     for (; i + VW <= n; i += VW) {
         for (int k = 0; k < states; k++) s[k] = v_load(state[k] + i);

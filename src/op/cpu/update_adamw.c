@@ -29,8 +29,8 @@ V_INLINE vf update(const void *consts, vf p, vf *state, vf g) {
     return p * k->decay - k->step * *m / (v_sqrt(*v) * k->root + k->eps);
 }
 
-void CPU_FN(update_adamw)(const vec_update_args *a, bool decay, const float *grad, dtype copy_dt,
-                          int64_t at, int64_t n) {
+void CPU_FN(update_adamw)(const vec_update_args *a, bool decay, const float *grad,
+                          float *const *state, dtype copy_dt, int64_t at, int64_t n) {
     adamw_consts k = make_consts(a, decay);
-    update_walk(a, 2, update, &k, grad, copy_dt, at, n);
+    update_walk(a, 2, update, &k, grad, state, copy_dt, at, n);
 }

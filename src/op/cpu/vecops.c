@@ -1,6 +1,7 @@
 /* What a step does to whole arrays: update, norm, digest. */
 #include "op/cpu/parts.h"
 
+#include "op/cpu/draws.h"
 #include "op/cpu/spans.h"
 #include "op/cpu/update.h"
 
@@ -30,10 +31,70 @@ static uint64_t span_digest(const vec_span *s, const float *x, int64_t i, int64_
     return sum;
 }
 
+enum { PIECE = 1 << 10 };
+
+/* The states of one piece, in fp32. */
+typedef struct wide_states {
+    float x[NARROW_STATES][PIECE];
+} wide_states;
+
+static void widen(const vec_update_args *a, int64_t at, int64_t n, wide_states *w) {
+    for (int k = 0; k < NARROW_STATES; k++) {
+        const uint16_t *from = a->narrow[k] + at;
+        int64_t i = 0;
+        for (; i + VW <= n; i += VW) v_store(w->x[k] + i, v_load_bf16(from + i));
+        if (i < n) v_put_n(w->x[k], i, v_get_n(from, i, n - i, DT_BF16), n - i, DT_F32);
+    }
+}
+
+/* n states, bits[0..n) of their elements; the 16 from `shift` on are this state's. */
+static void round_states(const float *x, const uint32_t *bits, int shift, uint16_t *to, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u;
+        memcpy(&u, &x[i], sizeof u);
+        to[i] = narrow_round(u, bits[i] >> shift & 0xffffu);
+    }
+}
+
+/* Elements first .. first + n - 1 of the wide states, which are elements at .. of the flat arrays. Their
+ * whole indices follow each other from `whole` on. */
+static void narrow_run(const vec_update_args *a, rng_key key, const wide_states *w, int64_t first,
+                       uint64_t whole, int64_t at, int64_t n) {
+    uint32_t bits[DRAW_BITS];
+    int64_t skip = (int64_t)(whole & 3); /* bits of the first block that are of earlier elements */
+    for (int64_t i = 0, m; i < n; i += m, skip = 0) {
+        m = n - i < DRAW_BITS - skip ? n - i : DRAW_BITS - skip;
+        draw_blocks(key, (whole + (uint64_t)i) >> 2, bits);
+        for (int k = 0; k < NARROW_STATES; k++)
+            round_states(w->x[k] + first + i, bits + skip, 16 * k, a->narrow[k] + at + i, m);
+    }
+}
+
+/* Elements i .. end - 1 of a span. */
+static void narrow(const vec_update_args *a, const vec_span *s, const wide_states *w, int64_t i,
+                   int64_t end) {
+    rng_key key = key_of_stream(a->draws, s->name);
+    for (int64_t first = 0; i < end;) {
+        span_piece p = span_piece_at(s, i, end);
+        narrow_run(a, key, w, first, (uint64_t)p.whole, s->at + i, p.n);
+        first += p.n, i += p.n;
+    }
+}
+
+/* Where the kernel finds the states of a piece. */
+static void find_states(const vec_update_args *a, int64_t at, int64_t n, wide_states *w,
+                        float *state[VEC_MAX_STATES]) {
+    bool wide = a->narrow[0] != NULL;
+    if (wide) widen(a, at, n, w);
+    for (int k = 0; k < VEC_MAX_STATES; k++)
+        state[k] = wide && k < NARROW_STATES ? w->x[k] : a->state[k] ? a->state[k] + at : NULL;
+}
+
 /* Piece by piece, so that the digest reads new parameters from the nearest cache. */
 static uint64_t update_block(const vec_update_args *a, span_block b, bool digest) {
-    enum { PIECE = 1 << 10 };
-    float made[PIECE];
+    float made[PIECE], *state[VEC_MAX_STATES];
+    wide_states w;
     bool decay = a->decay[b.span->owner];
     dtype copy_dt = a->param_copy ? b.span->copy_dt : DT_F32;
     uint64_t sum = 0;
@@ -41,7 +102,9 @@ static uint64_t update_block(const vec_update_args *a, span_block b, bool digest
         int64_t left = b.first + b.n - i, n = left < PIECE ? left : PIECE, at = b.span->at + i;
         if (a->grad_fixed) CPU_FN(vec_unfix)(a->grad_fixed + at, made, n);
         const float *grad = a->grad_fixed ? made : a->grad + at;
-        pieces[a->kind](a, decay, grad, copy_dt, at, n);
+        find_states(a, at, n, &w, state);
+        pieces[a->kind](a, decay, grad, state, copy_dt, at, n);
+        if (a->narrow[0]) narrow(a, b.span, &w, i, i + n);
         if (digest) sum += span_digest(b.span, a->param, i, i + n);
     }
     return sum;

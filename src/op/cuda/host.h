@@ -27,6 +27,12 @@ static inline void launch(const op_call *c, const gpu_kernel *k, gpu_grid g, con
     cuda_launch(c->run->dev, k, g, args);
 }
 
+/* n numbers at `at`, or nothing where that is NULL. */
+static inline gpu_range range_of(const char *name, const void *at, int64_t n, int32_t item_bytes,
+                                 gpu_access access) {
+    return (gpu_range){name, at, at ? 1 : 0, n * item_bytes, n * item_bytes, access, item_bytes};
+}
+
 static inline uint32_t blocks_for(int64_t n, int64_t per_block) {
     return (uint32_t)((n + per_block - 1) / per_block);
 }

@@ -23,15 +23,6 @@ GPU_FN void draw_factors(const drawing *d, rng_key key, uint64_t block, float fa
     for (int i = 0; i < 4; i++) factor[i] = bits[i] >= d->threshold ? d->scale : 0.0f;
 }
 
-/* The 32 bits of one element (rng_u32), at the price of four. */
-GPU_FN uint32_t philox_u32(rng_key key, uint64_t counter) {
-    uint32_t bits[4];
-    philox_block(key, counter >> 2, 0, bits);
-    uint32_t i = (uint32_t)counter & 3u;
-    uint32_t low = i & 1u ? bits[1] : bits[0], high = i & 1u ? bits[3] : bits[2];
-    return i & 2u ? high : low;
-}
-
 /* The factor of one counter. */
 GPU_FN float draw_factor(const drawing *d, rng_key key, uint64_t counter) {
     return philox_u32(key, counter) >= d->threshold ? d->scale : 0.0f;

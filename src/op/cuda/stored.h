@@ -4,6 +4,7 @@
 #define OP_CUDA_STORED_H
 
 #include "base/dtype.h"
+#include "base/nf4.h"
 #include "gpu/kernel.h"
 
 enum { STORED_STEP = 8 };
@@ -72,6 +73,20 @@ GPU_FN void k_sixteen(const uint8_t *b, int i, float out[STORED_STEP]) {
     }
 }
 
+/* NF4 (base/nf4.h): elements i to i + 7 of a row of the list. */
+GPU_FN void stored_nf4(const uint8_t *row, int64_t i, float out[STORED_STEP]) {
+    static const float level[] = {NF4_LEVELS}, map[] = {NF4_MAP_VALUES};
+    int64_t r = *(const int32_t *)row;
+    const nf4_matrix *m = (const nf4_matrix *)(row - r * (int64_t)sizeof(int32_t)) - 1;
+    const uint8_t *at = (const uint8_t *)m;
+    int64_t block = (r * m->cols + i) / NF4_BLOCK;
+    float nested = ((const float *)(at + m->nested_at))[block / NF4_NESTED];
+    float d = mul_rounded(map[at[m->scale_at + block]], nested) + m->mean;
+    int32_t q[STORED_STEP];
+    small_halves(at + m->bits_at + (r * m->cols + i) / 32 * 16, NULL, (int)(i % 32), q);
+    for (int j = 0; j < STORED_STEP; j++) out[j] = level[q[j]] * d;
+}
+
 /* f16 and bf16, n <= 8 of them; the others are 0. */
 GPU_FN void stored_plain(const uint8_t *p, bool is_f16, int64_t n, float out[STORED_STEP]) {
     union {
@@ -117,6 +132,7 @@ GPU_FN void stored_read8(int32_t dt, const uint8_t *row, int64_t cols, int64_t i
         case DT_Q4_K: k_groups(b, false, in_block, out); break;
         case DT_Q5_K: k_groups(b, true, in_block, out); break;
         case DT_Q6_K: k_sixteen(b, in_block, out); break;
+        case DT_NF4: stored_nf4(row, i, out); break;
         default:
             stored_plain(b, dt == DT_F16, cols - i < STORED_STEP ? cols - i : STORED_STEP, out);
     }

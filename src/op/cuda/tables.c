@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/nf4.h"
 #include "op/cuda/host.h"
 #include "op/dropout.h"
 
@@ -83,6 +84,12 @@ static bool same_memory(const gpu_range *r, const tensor *t) {
            r->row_bytes == dtype_span_bytes(t->dt, t->cols);
 }
 
+/* The list of rows is a part of the matrix. */
+static gpu_range nf4_range(const char *name, const void *rows, int64_t bytes) {
+    const char *at = (const char *)rows - sizeof(nf4_matrix);
+    return (gpu_range){name, at, 1, bytes, bytes, GPU_READ, 1};
+}
+
 /* A tensor that is already there, since the op works in place, only gains rights. */
 static void allow(touched *all, const char *name, const tensor *t, gpu_access access) {
     if (!t->data || t->rows == 0) return;
@@ -91,6 +98,10 @@ static void allow(touched *all, const char *name, const tensor *t, gpu_access ac
             if (access != GPU_READ) all->range[i].access = GPU_UPDATE;
             return;
         }
+    if (t->dt == DT_NF4) {
+        all->range[all->n++] = nf4_range(name, t->data, nf4_bytes(t->rows, t->cols));
+        return;
+    }
     int64_t item = dtype_is_blocks(t->dt) ? 1 : (int64_t)dtype_bytes(t->dt);
     all->range[all->n++] = (gpu_range){name,
                                        t->data,
@@ -109,7 +120,13 @@ static void allow_experts(touched *all, const op_call *c) {
         int64_t at = c->attr->experts.at[e];
         first = at < first ? at : first, last = at > last ? at : last;
     }
-    int64_t bytes = last - first + w->rows / c->attr->experts.n * dtype_span_bytes(w->dt, w->ld);
+    int64_t rows = w->rows / c->attr->experts.n;
+    if (w->dt == DT_NF4) {
+        all->range[all->n++] = nf4_range("experts", (const char *)w->data + first,
+                                         last - first + nf4_bytes(rows, w->cols));
+        return;
+    }
+    int64_t bytes = last - first + rows * dtype_span_bytes(w->dt, w->ld);
     all->range[all->n++] =
         (gpu_range){"experts", (const char *)w->data + first, 1, bytes, bytes, GPU_READ, 1};
 }

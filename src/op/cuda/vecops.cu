@@ -2,13 +2,14 @@
  * takes a block of a span, VEC_BLOCK elements; it finds the span by bisection in the device's copy of
  * the table, which is made once. Threads take four successive elements at a time.
  *
- * Bytes per element: update 28, with a 16-bit copy 30, from fixed point 32; 12 FLOPs, a root and a
+ * Bytes per element: update 28, with a 16-bit copy 30, from fixed point 32, with narrow states 8 less; 12 FLOPs, a root and a
  * quotient among them. Sum of squares 4 (fixed point 8), digest 4, rounding 6, addition 12 (24).
  * Sums of floats: a block adds up in a fixed order, and one last block adds the sums of blocks.
  * Integer sums have no order, so blocks add theirs by atomics. */
 #include "base/philox.h"
 #include "gpu/kernel.h"
 #include "op/clip.h"
+#include "op/narrow.h"
 
 enum { VECOPS_THREADS = 256, BLOCK = 1 << 14, FOUR = 4, FIXED_BITS = 50, LIMBS = 6 };
 enum { NO_COPY, COPY_BF16, COPY_F16 };
@@ -89,6 +90,37 @@ GPU_FN uint64_t whole_index(const span_part *s, int64_t i) {
     return (uint64_t)(s->run > 0 ? s->index + j / s->run * s->stride + j % s->run : s->index + j);
 }
 
+/* Numbers of bf16 at p. */
+GPU_FN void get_narrow(float v[FOUR], const uint16_t *p, int32_t left, bool wide) {
+    uint64_t all = 0;
+    if (wide && left == FOUR)
+        all = load8(p);
+    else
+        for (int k = 0; k < left; k++) all |= (uint64_t)p[k] << (16 * k);
+    for (int k = 0; k < FOUR; k++) v[k] = bf16_load((uint16_t)(all >> (16 * k)));
+}
+
+/* Rounds them stochastically: draw[k] >> shift has the 16 bits of element k. */
+GPU_FN void put_narrow(uint16_t *p, const float v[FOUR], const uint32_t draw[FOUR], int shift,
+                       int32_t left, bool wide) {
+    uint64_t all = 0;
+    for (int k = 0; k < FOUR; k++) {
+        uint16_t h = narrow_round(f32_bits(v[k]), draw[k] >> shift & 0xffffu);
+        all |= (uint64_t)h << (16 * k);
+        if (!(wide && left == FOUR) && k < left) p[k] = h;
+    }
+    if (wide && left == FOUR) store8(p, all);
+}
+
+/* The random bits of elements i .. i + 3 of a span: one block, where their whole indices are 4 n .. 4 n + 3. */
+GPU_FN void narrow_bits(const span_part *s, uint64_t draws, int64_t i, uint32_t draw[FOUR]) {
+    rng_key key = key_of_stream(draws, s->name);
+    uint64_t whole = whole_index(s, i);
+    bool together = whole % FOUR == 0 && whole_index(s, i + FOUR - 1) == whole + FOUR - 1;
+    if (together) philox_block(key, whole / FOUR, 0, draw);
+    for (int k = 0; k < FOUR && !together; k++) draw[k] = philox_u32(key, whole_index(s, i + k));
+}
+
 GPU_FN uint64_t digest_of(const span_part *s, int64_t i, const float v[FOUR], int32_t left) {
     uint64_t sum = 0;
     for (int k = 0; k < FOUR; k++)
@@ -112,10 +144,12 @@ GPU_FN void add_to_total(uint64_t v, uint64_t *room, uint64_t *total) {
 typedef struct adamw_args {
     spans_part s;
     float *param, *m, *v;
+    uint16_t *narrow_m, *narrow_v; /* replace m and v, unless NULL */
     const float *grad;
     const int64_t *grad_fixed; /* replaces grad */
     uint16_t *copy;
     uint64_t *digest;      /* NULL: not wanted */
+    uint64_t draws;        /* of narrow states */
     const float *scale_at; /* replaces grad_scale; a NaN there: nothing is written */
     float beta1, beta2, add1, add2, grad_scale, decay, step, root, eps;
 } adamw_args;
@@ -129,8 +163,34 @@ GPU_FN void gradients_at(const adamw_args *a, float g[FOUR], int64_t at, int32_t
         g[k] = k < left ? (float)a->grad_fixed[at + k] * 8.8817841970012523e-16f : 0.0f; /* 2^-50 */
 }
 
-KERNEL(update_adamw, adamw_args, VECOPS_THREADS) {
-    SHARED(uint64_t, room, VECOPS_THREADS / GPU_WARP);
+GPU_FN void moments_at(const adamw_args *a, float m[FOUR], float v[FOUR], int64_t at, int32_t left,
+                       bool wide, bool narrow) {
+    if (narrow) {
+        get_narrow(m, a->narrow_m + at, left, wide);
+        get_narrow(v, a->narrow_v + at, left, wide);
+    } else {
+        get_four(m, a->m + at, left, wide);
+        get_four(v, a->v + at, left, wide);
+    }
+}
+
+/* Elements i .. of a span. */
+GPU_FN void put_moments(const adamw_args *a, const span_part *s, const float m[FOUR],
+                        const float v[FOUR], int64_t i, int32_t left, bool wide, bool narrow) {
+    int64_t at = s->at + i;
+    uint32_t draw[FOUR];
+    if (narrow) {
+        narrow_bits(s, a->draws, i, draw);
+        put_narrow(a->narrow_m + at, m, draw, 0, left, wide);
+        put_narrow(a->narrow_v + at, v, draw, 16, left, wide);
+    } else {
+        put_four(a->m + at, m, left, wide);
+        put_four(a->v + at, v, left, wide);
+    }
+}
+
+/* narrow: of the states; a constant, as draws need registers that other states can do without. */
+GPU_FN void update_block(const adamw_args *a, uint64_t *room, bool narrow) {
     float grad_scale = a->scale_at ? *a->scale_at : a->grad_scale;
     if (grad_scale != grad_scale) return;
     my_block b = find_block(&a->s, block_x());
@@ -141,8 +201,7 @@ KERNEL(update_adamw, adamw_args, VECOPS_THREADS) {
         int32_t left = left_of(&b, i);
         int64_t at = b.span->at + i;
         get_four(p, a->param + at, left, b.wide);
-        get_four(m, a->m + at, left, b.wide);
-        get_four(v, a->v + at, left, b.wide);
+        moments_at(a, m, v, at, left, b.wide, narrow);
         gradients_at(a, g, at, left, b.wide);
         for (int k = 0; k < FOUR; k++) {
             float scaled = g[k] * grad_scale;
@@ -151,13 +210,22 @@ KERNEL(update_adamw, adamw_args, VECOPS_THREADS) {
             p[k] = p[k] * decay - a->step * m[k] / (sqrtf(v[k]) * a->root + a->eps);
         }
         put_four(a->param + at, p, left, b.wide);
-        put_four(a->m + at, m, left, b.wide);
-        put_four(a->v + at, v, left, b.wide);
+        put_moments(a, b.span, m, v, i, left, b.wide, narrow);
         if (a->copy && b.span->copy != NO_COPY)
             put_copy(a->copy + at, p, left, b.wide, b.span->copy);
         if (a->digest && b.span->counted) digest += digest_of(b.span, i, p, left);
     }
     if (a->digest) add_to_total(digest, room, a->digest);
+}
+
+KERNEL(update_adamw, adamw_args, VECOPS_THREADS) {
+    SHARED(uint64_t, room, VECOPS_THREADS / GPU_WARP);
+    update_block(a, room, false);
+}
+
+KERNEL(update_adamw_narrow, adamw_args, VECOPS_THREADS) {
+    SHARED(uint64_t, room, VECOPS_THREADS / GPU_WARP);
+    update_block(a, room, true);
 }
 
 /* ---- sums ---- */
@@ -172,16 +240,6 @@ typedef struct sum_args {
     uint16_t *copy;
 } sum_args;
 
-/* The block's sum, for its first thread alone, in an order that depends only on the number of threads. */
-GPU_FN double sum_of_block(double v, double *room) {
-    room[thread_x()] = v;
-    for (uint32_t half = threads_x() / 2; half > 0; half /= 2) {
-        sync_block();
-        if (thread_x() < half) room[thread_x()] += room[thread_x() + half];
-    }
-    return thread_x() == 0 ? room[0] : 0;
-}
-
 KERNEL(sum_squares, sum_args, VECOPS_THREADS) {
     SHARED(double, room, VECOPS_THREADS);
     my_block b = find_block(&a->s, block_x());
@@ -192,7 +250,7 @@ KERNEL(sum_squares, sum_args, VECOPS_THREADS) {
         get_four(x, a->x + b.span->at + i, left_of(&b, i), b.wide);
         for (int k = 0; k < FOUR; k++) sum += (double)x[k] * (double)x[k];
     }
-    sum = sum_of_block(sum, room);
+    sum = block_sum_f64(sum, room);
     if (thread_x() == 0) a->part[block_x()] = sum;
 }
 
@@ -200,7 +258,7 @@ KERNEL(sum_parts, sum_args, VECOPS_THREADS) {
     SHARED(double, room, VECOPS_THREADS);
     double sum = 0;
     for (int64_t i = thread_x(); i < a->s.blocks; i += threads_x()) sum += a->part[i];
-    sum = sum_of_block(sum, room);
+    sum = block_sum_f64(sum, room);
     if (thread_x() != 0) return;
     if (a->norm)
         *a->norm += sum;
@@ -311,6 +369,7 @@ KERNEL(add_arrays, add_args, VECOPS_THREADS) {
 #include "base/arena.h"
 #include "dev/cuda.h"
 #include "op/cpu/tables.h"
+#include "op/cuda/host.h"
 #include "op/vec_backend.h"
 
 _Static_assert((int)BLOCK == (int)VEC_BLOCK && (int)LIMBS == (int)VEC_LIMBS &&
@@ -366,11 +425,6 @@ static int64_t reach(const vec_spans *s) {
     return end;
 }
 
-static gpu_range range_of(const char *name, const void *at, int64_t n, int32_t item_bytes,
-                          gpu_access access) {
-    return (gpu_range){name, at, at ? 1 : 0, n * item_bytes, n * item_bytes, access, item_bytes};
-}
-
 static gpu_range spans_range(const spans_part *s) {
     return range_of("the table of spans", s->item, (int64_t)s->n * (int64_t)sizeof(span_part) / 8,
                     8, GPU_READ);
@@ -391,6 +445,9 @@ static adamw_args adamw_of(const vec_update_args *a) {
     return (adamw_args){.param = a->param,
                         .m = a->state[0],
                         .v = a->state[1],
+                        .narrow_m = a->narrow[0],
+                        .narrow_v = a->narrow[1],
+                        .draws = a->draws,
                         .grad = a->grad,
                         .grad_fixed = a->grad_fixed,
                         .copy = a->param_copy,
@@ -413,6 +470,7 @@ static void cuda_update(dev *d, const vec_spans *s, const vec_update_args *args,
     if (s->blocks == 0) return;
     a.s = spans_on(d, s, args->decay);
     a.s.aligned = is_aligned(a.param, 16) && is_aligned(a.m, 16) && is_aligned(a.v, 16) &&
+                  is_aligned(a.narrow_m, 8) && is_aligned(a.narrow_v, 8) &&
                   is_aligned(a.grad, 16) && is_aligned(a.copy, 8);
     if (digest) a.digest = clear_result(d, 0);
     if (!a.s.item || (digest && !a.digest)) return;
@@ -421,13 +479,15 @@ static void cuda_update(dev *d, const vec_spans *s, const vec_update_args *args,
                        range_of("parameters", a.param, n, 4, GPU_UPDATE),
                        range_of("first moments", a.m, n, 4, GPU_UPDATE),
                        range_of("second moments", a.v, n, 4, GPU_UPDATE),
+                       range_of("first moments in bf16", a.narrow_m, n, 2, GPU_UPDATE),
+                       range_of("second moments in bf16", a.narrow_v, n, 2, GPU_UPDATE),
                        range_of("gradients", a.grad, n, 4, GPU_READ),
                        range_of("gradients in fixed point", a.grad_fixed, n, 8, GPU_READ),
                        range_of("rounded parameters", a.copy, n, 2, GPU_UPDATE),
                        range_of("scale of the gradients", a.scale_at, 1, 4, GPU_READ),
                        range_of("digest", a.digest, 1, 8, GPU_UPDATE)};
     cuda_scope_begin(d, "update", may, ARRAY_LEN(may));
-    cuda_launch(d, &update_adamw, grid_of_spans(s), &a);
+    cuda_launch(d, a.narrow_m ? &update_adamw_narrow : &update_adamw, grid_of_spans(s), &a);
     cuda_scope_end(d);
     if (digest) dev_read(d, digest, a.digest, sizeof *digest);
 }

@@ -50,7 +50,8 @@ static ACC weight_at(const op_call *c, int64_t r, int64_t i) {
     const tensor *w = &c->in[1];
     if (w->dt == c->in[0].dt) return load(row_of(w, r)[i]);
     float piece[PIECE];
-    int64_t block = w->dt == DT_FP8 ? 1 : quant_by_dtype(w->dt)->block, first = i / block * block;
+    int64_t block = dtype_is_listed(w->dt) ? 1 : quant_by_dtype(w->dt)->block,
+            first = i / block * block;
     stored_read(w, r, first, block, piece);
     return (ACC)piece[i - first];
 }

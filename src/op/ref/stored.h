@@ -4,6 +4,7 @@
 #define OP_REF_STORED_H
 
 #include "base/fp8.h"
+#include "base/nf4.h"
 #include "base/quant.h"
 #include "op/ref/ref.h"
 
@@ -14,6 +15,10 @@ static inline void stored_read(const tensor *w, int64_t r, int64_t first, int64_
     const char *row = (const char *)w->data + r * dtype_span_bytes(w->dt, w->ld);
     if (w->dt == DT_FP8) {
         fp8_row_read((const fp8_row *)(const void *)row, first, n, dst);
+        return;
+    }
+    if (w->dt == DT_NF4) {
+        nf4_row_read(row, first, n, dst);
         return;
     }
     quant_to_f32(quant_by_dtype(w->dt), dst, row + dtype_span_bytes(w->dt, first), n);

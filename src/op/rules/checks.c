@@ -1,5 +1,6 @@
 #include "op/rules/rules.h"
 
+#include "base/nf4.h"
 #include "base/quant.h"
 
 const char *op_name(const op_infer *io) {
@@ -127,7 +128,7 @@ status expect_matrix(const op_infer *io, int i, err *e) {
         return err_set(e, ST_USAGE, "%s: there is no gradient of %s in %s", op_name(io),
                        op_input_name(io->kind, i, name), dtype_name(w->dt));
     if (w->dt == DT_FP8) return ST_OK;
-    int32_t block = quant_by_dtype(w->dt)->block;
+    int32_t block = w->dt == DT_NF4 ? NF4_BLOCK : quant_by_dtype(w->dt)->block;
     if (w->cols % block == 0 && w->ld % block == 0) return ST_OK;
     return err_set(e, ST_USAGE, "%s: %s has %lld columns but blocks of %s are of %d", op_name(io),
                    op_input_name(io->kind, i, name), (long long)w->cols, dtype_name(w->dt), block);

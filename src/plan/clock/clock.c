@@ -371,6 +371,7 @@ static void plan_stages_beside(const plan *p, mesh *ranks, plan **out) {
         err why = {0};
         mesh_place(&ranks[i], &own->shape, own->rank[MESH_WORLD] + (i - plan_stage(p)) * stride);
         spec.ranks = &ranks[i];
+        spec.reckoned = true;
         spec.pipe = NULL;
         CHECK(plan_new(&out[i], p->dev, &spec, &why) == ST_OK, "stage %d: %s", i, why.message);
     }

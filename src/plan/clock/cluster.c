@@ -157,8 +157,9 @@ static status read_field(const reading *r, const field *f, cluster *out) {
 }
 
 static status read_text(const reading *r, const char *key, char *out, size_t size) {
-    const char *v = json_string_value(look_up(r->root, key));
-    if (!v || !*v) return wrong(r, key, "is no text");
+    const json_t *there = look_up(r->root, key);
+    const char *v = json_string_value(there);
+    if (!v || !*v) return wrong(r, key, there ? "is no text" : "is missing");
     snprintf(out, size, "%s", v);
     return ST_OK;
 }
@@ -166,7 +167,8 @@ static status read_text(const reading *r, const char *key, char *out, size_t siz
 static status read_count(const reading *r, const char *key, int most, int *out) {
     const json_t *v = look_up(r->root, key);
     json_int_t n = json_integer_value(v);
-    if (!json_is_integer(v) || n < 1 || n > most) return wrong(r, key, "is no count of 1 or more");
+    if (!json_is_integer(v) || n < 1 || n > most)
+        return wrong(r, key, v ? "is no count of 1 or more" : "is missing");
     *out = (int)n;
     return ST_OK;
 }

@@ -79,7 +79,7 @@ typedef struct measured_model {
 } measured_model;
 /* This program's runtime on the cluster. */
 measured_model measured_plain(const cluster *c);
-/* "athanor", or the runtime of another program as it was fitted to published rows: "nanotron-0.5", "megatron", "torchtitan". ST_USAGE:
+/* "athanor", or the runtime of another program as it was fitted to published rows: "nanotron-0.5", "megatron", "torchtitan", "megatron-core". ST_USAGE:
  * there is no such runtime. */
 status measured_as(measured_model *out, const char *name, const cluster *c, err *e) ATH_MUST_USE;
 /* Changes m so that the error of the rows becomes smaller, without those of cell `without` (-1: with all). */

@@ -40,9 +40,17 @@ static double number_of(const record *r, const char *name, double without) {
     return *digits && !*end && x > -1e15 && x < 1e15 ? x : without;
 }
 
+/* -1, which nothing takes, where the cell has something else than such a number. */
 static int int_of(const record *r, const char *name, int without) {
-    double x = number_of(r, name, without);
-    return x >= 0 && x <= 1 << 30 ? (int)x : without;
+    const char *cell = text_of(r, name);
+    bool empty = !*cell || strcmp(cell, "-") == 0;
+    double x = empty ? without : number_of(r, name, -1);
+    return x >= 0 && x <= 1 << 30 ? (int)x : -1;
+}
+
+static bool is_told(const record *r, const char *name) {
+    const char *cell = text_of(r, name);
+    return strcasecmp(cell, "true") == 0 || strcasecmp(cell, "yes") == 0 || int_of(r, name, 0) > 0;
 }
 
 /* One record into `to`, which is [COLUMNS] texts of `size`; returns its bytes. */
@@ -74,7 +82,9 @@ static bool has(const char *s, const char *word) {
 static bool own_schedule(const char *name, sketch_layout *l) {
     for (schedule_kind kind = 0; kind < SCHEDULES; kind++) {
         if (!schedule_runs(kind) || strcasecmp(name, schedule_name(kind)) != 0) continue;
+        int chunks = schedule_chunks_of(kind);
         l->schedule = kind;
+        if (chunks) l->chunks_of_stage = chunks;
         return true;
     }
     return false;
@@ -83,6 +93,7 @@ static bool own_schedule(const char *name, sketch_layout *l) {
 static bool schedule_of(const record *r, sketch_layout *l) {
     const char *name = text_of(r, "schedule");
     int v = l->pp > 1 ? int_of(r, "vpp", 1) : 1;
+    if (v < 0) return false;
     l->schedule = v > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B;
     l->chunks_of_stage = v > 1 ? v : 1;
     if (strcmp(name, "1F1B-I") == 0) {
@@ -94,17 +105,30 @@ static bool schedule_of(const record *r, sketch_layout *l) {
         l->schedule = SCHEDULE_ZB_H2;
     else if (strcmp(name, "ZB-2p") == 0)
         l->schedule = SCHEDULE_ZB_2P;
-    else if (*name && strcasecmp(name, "1F1B") != 0 && !(v > 1 && has(name, "interleaved")))
+    else if (has(name, "interleaved") && l->pp > 1) {
+        l->schedule = SCHEDULE_INTERLEAVED;
+        l->chunks_of_stage = v > 1 ? v : 2; /* the least, where none is told */
+    } else if (*name && strcasecmp(name, "1F1B") != 0)
         return own_schedule(name, l);
     return true;
 }
 
-/* A name without what people write differently: "LLAMA3_70B", "Llama-3 70B". */
+/* A name without what people write differently: "LLAMA3_70B", "Llama-3 70B", and what they add in brackets. */
 static void plain_name(const char *s, char out[64]) {
     size_t n = 0;
-    for (; *s && n < 63; s++)
+    for (; *s && *s != '(' && n < 63; s++)
         if (isalnum((unsigned char)*s)) out[n++] = (char)tolower((unsigned char)*s);
     out[n] = '\0';
+}
+
+/* What some call presets. */
+static const char *usual_name(const char *plain) {
+    static const char *const known[][2] = {{"qwen3moe30b", "qwen330ba3b"},
+                                           {"qwen3moe235b", "qwen3235ba22b"},
+                                           {"deepseekv3671b", "deepseekv3"}};
+    for (int i = 0; i < ARRAY_LEN(known); i++)
+        if (strcmp(plain, known[i][0]) == 0) return known[i][1];
+    return plain;
 }
 
 /* The preset that the row names; NULL: none. */
@@ -114,7 +138,8 @@ static json_t *preset_of(const record *r) {
     plain_name(text_of(r, "model"), want);
     for (int i = 0; preset_name(i); i++) {
         plain_name(preset_name(i), is);
-        if (strcmp(want, is) == 0) return json_loads(preset_json(preset_name(i)), 0, NULL);
+        if (strcmp(usual_name(want), is) == 0)
+            return json_loads(preset_json(preset_name(i)), 0, NULL);
     }
     return NULL;
 }
@@ -129,12 +154,13 @@ static json_t *model_of(const record *r, double *seq) {
         return !h && !layers && *seq >= 1 && *seq <= 1 << 20 ? preset_of(r) : NULL;
     int experts = int_of(r, "experts", 0), kv = int_of(r, "kv_heads", int_of(r, "kv", heads));
     int picks = int_of(r, "experts_per_token", 2);
-    if (experts > 1024 || (experts > 1 && (picks < 1 || picks > experts))) return NULL;
+    if (experts < 0 || experts > 1024 || (experts > 1 && (picks < 1 || picks > experts)))
+        return NULL;
     if (experts > 1)
         return json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i}", "model_type", "mixtral",
                          "hidden_size", h, "num_hidden_layers", layers, "num_attention_heads",
                          heads, "num_key_value_heads", kv, "intermediate_size", ffn, "vocab_size",
-                         vocab, "tie_word_embeddings", int_of(r, "tied_emb", 0), "num_experts",
+                         vocab, "tie_word_embeddings", is_told(r, "tied_emb"), "num_experts",
                          experts, "num_experts_per_tok", picks);
     if (ffn == 4 * h && !starts(text_of(r, "model"), "Llama") && !*text_of(r, "tied_emb"))
         return json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "model_type", "gpt2", "n_embd", h, "n_layer",
@@ -142,7 +168,7 @@ static json_t *model_of(const record *r, double *seq) {
     return json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:b}", "model_type", "llama", "hidden_size", h,
                      "num_hidden_layers", layers, "num_attention_heads", heads,
                      "num_key_value_heads", kv, "intermediate_size", ffn, "vocab_size", vocab,
-                     "tie_word_embeddings", int_of(r, "tied_emb", 0));
+                     "tie_word_embeddings", is_told(r, "tied_emb"));
 }
 
 /* Within what can be reckoned: a schedule is drawn item by item. */
@@ -150,7 +176,7 @@ static bool is_in_bounds(const measured_row *x) {
     const sketch_layout *l = &x->layout;
     return x->gpus >= 1 && x->gpus <= 1 << 20 && l->key.tp >= 1 && l->key.tp <= 1024 &&
            l->pp >= 1 && l->pp <= 128 && l->key.micro_batch >= 1 && l->key.micro_batch <= 1 << 16 &&
-           l->zero <= 3 && l->chunks_of_stage <= 16;
+           l->zero <= 3 && l->chunks_of_stage <= 32;
 }
 
 /* Micro-batches of a step, told or from the global batch; where neither is there as many as stages, with which a pipeline is full. */
@@ -189,6 +215,12 @@ static bool read_precision(const char *s, measured_row *to) {
     return first || !*s;
 }
 
+/* Others' experts are whole on tensor-parallel ranks, which share them out, too (Liu et al. 2025, "MoE Parallel Folding"): as many
+ * of each expert's columns as of each rank's experts. */
+static void fold_experts(const measured_row *x, sketch_key *key) {
+    if (x->whose && key->ep % key->tp == 0) key->ep /= key->tp;
+}
+
 static bool layout_of(const record *r, measured_row *to) {
     sketch_layout *l = &to->layout;
     const char *recompute = text_of(r, "recompute");
@@ -198,6 +230,7 @@ static bool layout_of(const record *r, measured_row *to) {
     l->key.micro_batch = int_of(r, "mbs", 1);
     l->key.ep = int_of(r, "ep", 1);
     l->key.cp = int_of(r, "cp", 1);
+    if (l->key.tp >= 1) fold_experts(to, &l->key);
     to->gpus = int_of(r, "gpus", int_of(r, "gpus_pp", 0));
     if (!schedule_of(r, l) || !is_in_bounds(to) || l->key.cp < 1 || l->key.cp > 1024 ||
         to->gpus % (l->key.tp * l->pp * l->key.cp))
@@ -212,7 +245,7 @@ static bool layout_of(const record *r, measured_row *to) {
            (l->schedule != SCHEDULE_INTERLEAVED || l->micro_batches % l->pp == 0);
 }
 
-enum { MOST_DEVICES = 8 };
+enum { MOST_DEVICES = 16 };
 
 /* A file that is being read. */
 typedef struct rows_reading {
@@ -283,13 +316,15 @@ static status make_sketch(const rows_reading *k, const json_t *model, double seq
     return ST_OK;
 }
 
-/* Of a token, as tables count them: products of the model, and all pairs of attention, of which a causal model needs half. */
-static double published_flops(const sketch *s, const sketch_layout *l) {
+/* Of a token, as tables count them: products of the model, and all pairs of attention, of which a causal model needs half, unless
+ * the row says that only these are counted. */
+static double published_flops(const record *r, const sketch *s, const sketch_layout *l) {
     const model_config *mc = &s->spec.model;
     double tokens = (double)l->key.micro_batch * s->spec.T / l->key.cp;
     double width = (double)(mc->num_attention_heads * mc->head_dim);
     double unseen =
         6.0 * (double)mc->num_hidden_layers * width * s->spec.T; /* ends are no layers */
+    if (starts(text_of(r, "flops_kind"), "causal")) unseen = 0;
     return s->model_flops * l->key.tp / tokens + unseen;
 }
 
@@ -299,7 +334,7 @@ static double rate_of_flops(const record *r, const sketch *s, const sketch_layou
     double peak = number_of(r, "peak_tf", c->peak_flops[DT_BF16] / 1e12);
     double reached = number_of(r, "tflops_gpu", number_of(r, "mfu_pct", 0) / 100 * peak);
     bool again = starts(text_of(r, "flops_kind"), "hardware") && l->key.recompute == RECOMPUTE_FULL;
-    return reached * 1e12 * (again ? 0.75 : 1) / published_flops(s, l);
+    return reached * 1e12 * (again ? 0.75 : 1) / published_flops(r, s, l);
 }
 
 /* Else a batch is assumed, and the time of a step says nothing of tokens. */
@@ -328,10 +363,12 @@ typedef struct known_device {
 /* That of the row; A100 and H100 where it names none. Of a cluster that was given there is one. NULL: another device. */
 static const known_device *device_of(const record *r) {
     static const known_device small = {"A100", "a100-40g", 400},
-                              known[] = {{"A100", "a100", 400},   {"H100", "h100", 700},
-                                         {"H200", "h200", 700},   {"B200", "b200", 1000},
-                                         {"L40S", "l40s", 350},   {"L4", "l4", 72},
-                                         {"4090", "rtx4090", 450}};
+                              known[] = {{"A100", "a100", 400},    {"GH200", "gh200", 900},
+                                         {"H100", "h100", 700},    {"H800", "h800", 700},
+                                         {"H200", "h200", 700},    {"GB200", "gb200", 1200},
+                                         {"GB300", "gb300", 1400}, {"B200", "b200", 1000},
+                                         {"B300", "b300", 1100},   {"L40S", "l40s", 350},
+                                         {"L4", "l4", 72},         {"4090", "rtx4090", 450}};
     const char *gpu = text_of(r, "gpu");
     if (has(gpu, "A100") && has(gpu, "40g")) return &small;
     for (int i = 0; i < ARRAY_LEN(known); i++) {
@@ -339,8 +376,9 @@ static const known_device *device_of(const record *r) {
         if (at && !isdigit((unsigned char)at[strlen(known[i].word)])) return &known[i]; /* no L40 */
     }
     if (*gpu) return NULL;
-    return &known[!*text_of(
-        r, "schedule")]; /* rows of Qi et al. 2023, on A100, name a schedule, not a device */
+    return &known[*text_of(r, "schedule")
+                      ? 0
+                      : 2]; /* rows of Qi et al. 2023, on A100, name a schedule, not a device */
 }
 
 /* A limit on its power that the row tells; 0: none below what it may take. */
@@ -412,10 +450,10 @@ static int whose_of(const record *r) {
     return *text_of(r, "status") ? 1 : zero_of(r) == 3 ? 3 : 0;
 }
 
-/* The runtime fitted to Megatron's is of 2022, before FlashAttention: on devices that came later, kernels take what libraries' do. */
+/* The runtime fitted to Megatron's is of 2022, before FlashAttention: on devices that came later it is that of today. */
 static int runtime_of_row(const rows_reading *k, const measured_row *x) {
     bool later = !starts(k->rows->device[x->device].name, "a100");
-    return x->whose == 2 && later ? 0 : x->whose;
+    return x->whose == 2 && later ? 4 : x->whose;
 }
 
 /* False: the row cannot be reckoned. */

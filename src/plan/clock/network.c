@@ -55,6 +55,23 @@ static double all_to_all(const cluster *c, network_group g, double sent) {
     return inside > between ? inside : between;
 }
 
+/* How many of n places, one's own not counted, are among so many picks. */
+static double others_picked(double n, int picks) {
+    return (n - 1) * (1 - pow(1 - 1 / n, picks));
+}
+
+double network_rows(const cluster *c, network_group g, double sent, int picks) {
+    if (g.ranks < 2) return 0;
+    double nodes = ceil((double)g.ranks / g.per_node), each = sent / picks;
+    int near = g.per_node - 1;
+    double inside = messages(near, c->node.latency_s) +
+                    each * others_picked(g.ranks, picks) / (c->node.bytes_per_s * c->node.reached);
+    if (nodes < 2) return inside;
+    double between = messages(g.ranks - g.per_node, c->network.latency_s) +
+                     each * others_picked(nodes, picks) / network_rate(c, nodes);
+    return inside > between ? inside : between;
+}
+
 double network_seconds(const cluster *c, network_group g, comm_kind kind, double sent) {
     if (g.ranks < 2) return 0;
     if (kind == COMM_SHIFT) return shift(c, g, sent);

@@ -28,6 +28,9 @@ network_group network_group_of(const cluster *c, const mesh_shape *shape, mesh_a
 
 /* A collective in which a rank sends `sent` bytes (comm_call_sends) to the group. */
 double network_seconds(const cluster *c, network_group g, comm_kind kind, double sent);
+/* Rows of `sent` bytes in all, each of which goes to `picks` ranks at random, its own among them. A node gets one copy of a row and
+ * hands it on by its links (DeepSeek's DeepEP, NVIDIA's HybridEP); a rank gets one, however many of the picks are there. */
+double network_rows(const cluster *c, network_group g, double sent, int picks);
 /* One message of so many bytes to another stage of a pipeline: by the network unless all ranks are in one node. */
 double network_send(const cluster *c, const mesh_shape *shape, double bytes);
 

@@ -1,7 +1,8 @@
 /* Clusters that many people have: data sheets for what a device can do, measurements for what kernels reach of it.
  *
  * Peaks are dense tensor-core rates with fp32 sums: H100/H200 SXM 989.5 TFLOP/s in bf16, A100 312, B200 2250, L4 121, L40S
- * 362, RTX 4090 165 (NVIDIA's data sheets; the published 3,960 of H100 in FP8 is with sparsity). fp32 products take TF32.
+ * 362, RTX 4090 165 (NVIDIA's data sheets; the published 3,960 of H100 in FP8 is with sparsity). GB200 and GB300 have 2500 in a rack
+ * of 72; their best products are taken to be those of B200, GH200's are measured (829; ml-engineering). fp32 products take TF32.
  * Latencies: NCCL's least all-reduce on 8 x H100 is 12.9 us in a node, 55.5 over two nodes and 235 over 16 (EFA); with the
  * steps of a tree (network.h) that is some 2 and 25 us a message. Prices: of large providers in 2025, a device
  * with its share of the machine (H100 and H200: AWS's capacity blocks of p5 and p5e, 3.93 and 5.41; on demand costs more, small
@@ -20,18 +21,31 @@ typedef struct preset {
     double reached;      /* by the best products, as a multiple of what they reach on H100 */
 } preset;
 
+/* GPUs of a rack that jobs take: of 18 trays of 4 GPUs 16, so that axes of powers of two stay in racks. */
+enum { RACK = 64 };
+
 #define SHEET "NVIDIA data sheet; "
 static const preset presets[] = {
     {"h100", "NVIDIA H100 SXM 80GB", SHEET "NVLink 4, 400 Gb/s a GPU", 989.5, 494.7, 80, 3350, 8,
      450, 2, 50, 12, 3.9, 1000, 0, 1},
     {"h200", "NVIDIA H200 SXM 141GB", SHEET "NVLink 4, 400 Gb/s a GPU", 989.5, 494.7, 141, 4800, 8,
      450, 2, 50, 12, 5.4, 1000, 0, 1},
+    {"h800", "NVIDIA H800 SXM 80GB", SHEET "NVLink 4 of 400 GB/s, 400 Gb/s a GPU", 989.5, 494.7, 80,
+     3350, 8, 200, 2, 50, 12, 0, 1000, 0, 1},
     {"a100", "NVIDIA A100 SXM 80GB", SHEET "NVLink 3, 200 Gb/s a GPU", 312, 156, 80, 2039, 8, 300,
      2, 25, 12, 1.6, 650, 0, 1.083},
     {"a100-40g", "NVIDIA A100 SXM 40GB", SHEET "NVLink 3, 200 Gb/s a GPU", 312, 156, 40, 1555, 8,
      300, 2, 25, 12, 1.2, 650, 0, 1.083},
     {"b200", "NVIDIA B200 180GB", SHEET "NVLink 5, 400 Gb/s a GPU", 2250, 1125, 180, 8000, 8, 900,
      2, 50, 12, 5, 1800, 0, 0.966},
+    {"b300", "NVIDIA B300 288GB", SHEET "NVLink 5, 800 Gb/s a GPU", 2250, 1125, 270, 8000, 8, 900,
+     2, 100, 12, 0, 2000, 0, 0.966},
+    {"gh200", "NVIDIA GH200 96GB", SHEET "NVLink 4 among 4, 200 Gb/s a GPU", 989.5, 494.7, 96, 4000,
+     4, 450, 2, 25, 12, 0, 1000, 0, 1.043},
+    {"gb200", "NVIDIA GB200 NVL72 186GB", SHEET "NVLink 5 in a rack, 400 Gb/s a GPU", 2500, 1250,
+     186, 8000, RACK, 900, 2, 50, 12, 0, 2000, 0, 0.87},
+    {"gb300", "NVIDIA GB300 NVL72 279GB", SHEET "NVLink 5 in a rack, 800 Gb/s a GPU", 2500, 1250,
+     279, 8000, RACK, 900, 2, 100, 12, 0, 2200, 0, 0.87},
     {"l40s", "NVIDIA L40S 48GB", SHEET "PCIe 4 x16", 362, 183, 48, 864, 8, 24, 8, 3.1, 25, 1.0, 450,
      0, 1},
     {"l4", "NVIDIA L4 24GB", SHEET "PCIe 4 x8", 121, 60, 24, 300, 4, 12, 8, 3.1, 25, 0.7, 120, 0,
@@ -44,8 +58,9 @@ static const preset presets[] = {
      5.5, 2.8, 12, 76.8, 1, 12, 10, 0.1, 100, 0, 6, 6, 1},
 };
 
-static const char *const names[] = {"h100", "h200",    "a100",   "a100-40g", "b200", "l40s",
-                                    "l4",   "rtx4090", "laptop", "phone",    NULL};
+static const char *const names[] = {"h100",    "h200",   "h800",  "a100",  "a100-40g", "gh200",
+                                    "b200",    "b300",   "gb200", "gb300", "l40s",     "l4",
+                                    "rtx4090", "laptop", "phone", NULL};
 
 /* What kernels of these devices reach, by the microseconds that a call would take at the limit. Products: 794.5 of 989.5
  * TFLOP/s is the best of large ones on H100 (ml-engineering's mamf-finder; 271 of 312 on A100, 1745 of 2250 on B200), 715 to 758 on shapes of a 70B model. Attention:

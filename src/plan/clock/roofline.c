@@ -1,5 +1,7 @@
 #include "plan/clock/roofline.h"
 
+#include <string.h>
+
 dtype roofline_format(const prog_op *o) {
     dtype dt = o->kind == OP_EMBED ? o->attr->embed.dt : o->in[0].dt;
     return dt == DT_BF16 || dt == DT_F16 ? dt : DT_F32;
@@ -17,11 +19,45 @@ double roofline_ideal(const cluster *c, const prog_op *o) {
     return compute > memory ? compute : memory;
 }
 
+double roofline_products(const prog_op *o) {
+    const op_expert_ranks *a = &o->attr->expert_ranks;
+    if (o->kind == OP_EXPERT_LINEAR) return o->attr->experts.n;
+    if (o->kind != OP_EXPERT_RANKS) return 0;
+    return (o->entry == ENTRY_FWD ? 2.0 : 4.0) * a->experts / a->ranks;
+}
+
+static const cluster_rate *rate_of(const cluster *c, const prog_op *o, op_kind kind) {
+    int i = c->best[kind][roofline_pass(o)][roofline_format(o)];
+    return i < 0 ? NULL : &c->rate[i];
+}
+
+static double reached(const cluster_rate *r, double ideal) {
+    return r ? cluster_curve_at(&r->share, ideal * 1e6, 1) : 1;
+}
+
+/* Rows are packed before they are sent, and results before they go back; the activation reads what the first product gives and writes
+ * what the second reads. The backward does it with rows and gradients, and with the activation once more. */
+static double beside_products(const cluster *c, const prog_op *o) {
+    const op_expert_ranks *a = &o->attr->expert_ranks;
+    bool back = o->entry != ENTRY_FWD;
+    const tensor *x = &o->in[0], *w_out = &o->in[2];
+    double C = (double)x->cols, F = (double)w_out->cols, H = a->gated ? 2 * F : F;
+    double numbers = (double)x->rows * (back ? 6 * C + 3 * H + 2 * F : 4 * C + H + F);
+    double ideal = numbers * (double)dtype_bytes(x->dt) / c->memory_bytes_per_s;
+    return ideal / reached(rate_of(c, o, OP_TAKE_ROWS), ideal);
+}
+
+static double experts_seconds(const cluster *c, const prog_op *o, const cluster_rate *r) {
+    double ideal = roofline_ideal(c, o), products = roofline_products(o);
+    double t = ideal / reached(r, ideal / products);
+    return o->kind == OP_EXPERT_RANKS ? t + beside_products(c, o) : t;
+}
+
 double roofline_seconds(const cluster *c, const prog_op *o) {
-    double ideal = roofline_ideal(c, o);
-    int i = c->best[o->kind][roofline_pass(o)][roofline_format(o)];
-    double share = i < 0 ? 1 : cluster_curve_at(&c->rate[i].share, ideal * 1e6, 1);
-    double t = ideal / share;
+    const cluster_rate *r = rate_of(c, o, o->kind);
+    double ideal = roofline_ideal(c, o), t = ideal / reached(r, ideal);
+    if (roofline_products(o) > 0 && r && strcmp(r->of, op_classes[o->kind].name) != 0)
+        t = experts_seconds(c, o, r);
     return t > c->call_s ? t : c->call_s;
 }
 

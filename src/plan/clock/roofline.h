@@ -3,6 +3,9 @@
  *   ideal   = max(FLOPs / peak of the format, bytes / memory rate)
  *   seconds = max(ideal / share(ideal), least time of a call)
  *
+ * A call of experts is as many products as experts, each of which reaches what its own size does, and what is between and beside
+ * them is read and written on its own, unless the rate is that of the op.
+ *
  * FLOPs and bytes are those of the op's rule (op/rules), as everywhere; the share comes from the cluster's rates. Only
  * products, attention and the head use the peak of matrix units; what is left is bound by memory. */
 #ifndef PLAN_ROOFLINE_H
@@ -11,6 +14,8 @@
 #include "plan/clock/cluster.h"
 #include "prog/prog.h"
 
+/* Products of single experts in a call; 0: it is not of experts. */
+double roofline_products(const prog_op *o);
 /* Of one call. Collectives among the ops (op/collective.h) take no time here: see network.h. */
 double roofline_seconds(const cluster *c, const prog_op *o);
 /* Without shares; 0: the op computes nothing. */

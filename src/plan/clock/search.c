@@ -93,18 +93,17 @@ static void try_schedules(searching *k, const sketch *s, sketch_layout l) {
     }
 }
 
-/* ZeRO 2 and 3 move gradients or weights in every micro-batch: not beside a pipeline. */
 static void try_sketch(searching *k, const sketch *s, sketch_key key) {
     const search_kept *kept = &k->what->kept;
     for (int pp = 1; pp <= MOST_PP && pp <= k->what->base.model.num_hidden_layers; pp++) {
         if (!divides(k, &key, pp)) continue;
         int dp = cluster_devices(k->c) / (key.tp * key.cp * pp);
         int least = kept->zero > 0 ? kept->zero : 0;
-        int most = kept->zero >= 0 ? kept->zero : dp * key.cp == 1 ? 0 : pp > 1 ? 1 : 3;
-        if (pp > 1 && most > 1) continue;
+        int most = kept->zero >= 0 ? kept->zero : dp * key.cp == 1 ? 0 : 3;
         if (k->what->base.offload & OFFLOAD_WEIGHTS) { /* which one rank may have, too */
+            if (pp > 1) continue;
             least = 3;
-            if (kept->zero < 0 && pp == 1) most = 3;
+            if (kept->zero < 0) most = 3;
         }
         for (int zero = least; zero <= most; zero++)
             try_schedules(k, s,
@@ -236,6 +235,7 @@ static bool verify(searching *k, search_found *f) {
                              .pp = l->pp,
                              .ep = l->key.ep},
                0);
+    s.reckoned = true;
     s.train_B = l->key.micro_batch;
     if (s.valid_B) s.valid_B = l->key.micro_batch;
     s.micro_batches = l->micro_batches;
@@ -257,24 +257,31 @@ static bool verify(searching *k, search_found *f) {
     return f->result.memory_bytes <= cluster_usable_bytes(k->c);
 }
 
-/* Plans the best of the list, and keeps those that fit. Very long pipelines stay sketches: each stage is a plan. */
+/* Plans the best of the list, and keeps those that fit: twice as many as are wanted, which may come in another order then, of four times
+ * as many, or of as many as it takes until one fits. Very long pipelines stay sketches: each stage is a plan. */
 static void verify_best(searching *k) {
     search_result *r = k->out;
-    int kept = 0, wanted = 0;
+    int kept = 0, planned = 0, fit = 0, most = k->what->most;
+    double least = 0;
     if (r->n > SHORT_LIST * 8) r->n = SHORT_LIST * 8;
     for (int i = 0; i < r->n && kept < SHORT_LIST; i++) {
         search_found f = r->found[i];
         if (f.layout.pp <= MOST_STAGES_PLANNED) {
-            if (wanted == 2 * k->what->most) continue;
-            wanted++;
+            if (fit == 2 * most || (kept > 0 && planned >= 4 * most)) continue;
+            planned++;
             if (!verify(k, &f)) {
                 r->too_large++;
+                if (f.exact && (least == 0 || f.result.memory_bytes < least))
+                    least = f.result.memory_bytes;
                 continue;
             }
+            fit++;
         }
         r->found[kept++] = f;
     }
     r->n = kept;
+    if (kept == 0 && least > 0)
+        r->least_bytes = least; /* those beyond memory need more by sketches */
 }
 
 static status say_nothing(const searching *k, err *e) {
@@ -283,7 +290,8 @@ static status say_nothing(const searching *k, err *e) {
         err_at(e, ST_MEMORY, "cluster",
                "no layout fits: the smallest of %d needs %.1f GiB of each device, and %.1f GiB are "
                "there",
-               r->tried, r->least_bytes / (1 << 30), cluster_usable_bytes(k->c) / (1 << 30));
+               r->tried, ceil(r->least_bytes / (1 << 30) * 10) / 10,
+               floor(cluster_usable_bytes(k->c) / (1 << 30) * 10) / 10);
         return err_hint(e, "take more devices, or devices with more memory");
     }
     if (r->unfit && k->last.message[0])

@@ -6,14 +6,47 @@
 
 /* ---- layers ---- */
 
-const runtime runtime_athanor = {
-    .products = 1, .attention = 1, .other = 1, .dp_usable = 1, .dp_calls = 1, .kept = 1, .fill = 1};
+const runtime runtime_athanor = {.products = 1,
+                                 .attention = 1,
+                                 .other = 1,
+                                 .experts = 1,
+                                 .dp_usable = 1,
+                                 .dp_calls = 1,
+                                 .kept = 1,
+                                 .fill = 1};
 
 static int part_of(op_kind kind) {
     op_profile p = op_classes[kind].profile;
+    if (kind == OP_EXPERT_LINEAR || kind == OP_EXPERT_RANKS) return SKETCH_EXPERTS;
     return p == OPP_MATMUL || p == OPP_HEAD ? SKETCH_PRODUCTS
            : p == OPP_ATTENTION             ? SKETCH_ATTENTION
                                             : SKETCH_OTHER;
+}
+
+/* Experts that ranks share out. Rows go and come back, in the backward without the second copy of this program's. */
+static void add_spread(sketch_layer *to, const prog_op *op, schedule_work w, const op_time *t) {
+    const op_expert_ranks *a = &op->attr->expert_ranks;
+    const tensor *x = &op->in[0];
+    double first = a->gated ? 2 : 1; /* columns of the first product, in those of the second */
+    bool back = op->entry != ENTRY_FWD;
+    if (back) to->experts_again[w] += t->kernels * first / (3 * first + 2);
+    to->rows[w] += 2 * (double)x->rows * (double)x->cols * (double)dtype_bytes(x->dt);
+    to->row_sends[w] += 2;
+    to->spread[w] += t->among + t->exposed;
+    to->spread_hidden[w] += t->beside - t->exposed;
+}
+
+/* Numbers that are cast to 8 bits before an op's products: what they read forward, and gradients of what they gave. */
+static double numbers_cast(const prog_op *op) {
+    bool back = op->entry == ENTRY_BWD_INPUT;
+    const tensor *t = back ? &op->out[0] : &op->in[0];
+    double rows = (double)t->rows, cols = (double)t->cols;
+    if (op_classes[op->kind].profile != OPP_MATMUL || op->entry == ENTRY_BWD_WEIGHT) return 0;
+    if (op->kind == OP_EXPERT_RANKS) {
+        double F = (double)op->in[2].cols;
+        cols += back && op->attr->expert_ranks.gated ? 2 * F : F;
+    }
+    return rows * cols;
 }
 
 static void add_ops(sketch_layer *to, const prog *p, const mesh *ranks, const cluster *c) {
@@ -26,7 +59,10 @@ static void add_ops(sketch_layer *to, const prog *p, const mesh *ranks, const cl
                                                 : WORK_WEIGHT;
         to->kernels[w][part_of(op.kind)] += t.kernels;
         to->calls[w]++;
-        if (k.call.kind == COMM_KINDS) continue;
+        to->casts[w] += roofline_stream(c, 4 * numbers_cast(&op));
+        if (part_of(op.kind) == SKETCH_EXPERTS) to->expert_calls[w] += roofline_products(&op);
+        if (op.kind == OP_EXPERT_RANKS) add_spread(to, &op, w, &t);
+        if (k.call.kind == COMM_KINDS || k.axis == MESH_EP) continue;
         if (k.axis != MESH_TP) {
             to->context[w] += t.among + t.exposed;
             to->hidden[w] += t.beside - t.exposed;
@@ -49,6 +85,7 @@ static void add_params(sketch_layer *layer, int n_layers, const plan *p) {
         at = at < last ? at : last;
         layer[at].elems += n;
         if (q->of_expert) layer[at].experts += n;
+        if (q->layer < 0) layer[at].outside += n;
         if (q->layer < 0 && q->table && tied) layer[last].tied_elems += n;
     }
 }
@@ -115,6 +152,7 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
     s->sequence_parallel = key.tp > 1;
     s->context = key.context;
     s->snapshot = false;
+    s->reckoned = true;
     s->offload = 0; /* layers have the same programs and parameters */
     s->sharing = (param_sharding){.shards = dp * key.cp, .bucket_elems = 1 << 22};
     TRY(plan_new(&p, meta, s, e));
@@ -132,7 +170,9 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
 /* ---- stages ---- */
 
 typedef struct stage_sums {
-    double elems, experts, saved, scratch, largest; /* largest: elems of the largest layer */
+    double elems, experts, outside, saved, scratch;
+    double
+        largest; /* elems of the largest unit of a layer: its experts, where ranks share them, or the rest */
     double work[WORKS], among;
 } stage_sums;
 
@@ -167,20 +207,46 @@ static double piece_elems(const sketch_layout *l, const stage_sums *g) {
     return (g->elems + (ep - 1) * g->experts) / data_ranks(l);
 }
 
+/* Seconds in which nothing runs since rows of experts travel. */
+static double spread_of(const timing *t, const sketch_layer *x, schedule_work w) {
+    int tp = t->l->key.tp;
+    if (!t->r->dispatches) return x->spread[w] + (t->l->pp > 1 ? x->spread_hidden[w] : 0);
+    if (x->row_sends[w] <= 0) return 0;
+    mesh_shape shape = shape_of(t->l);
+    network_group g = network_group_of(t->c, &shape, MESH_EP);
+    g = (network_group){g.ranks * tp, g.per_node * tp};
+    return (1 - t->r->rows_hidden) * x->row_sends[w] *
+           network_rows(t->c, g, x->rows[w] / x->row_sends[w] / tp,
+                        (int)t->s->spec.model.num_experts_per_tok);
+}
+
+static double experts_of(const runtime *r, const sketch_layer *x, schedule_work w) {
+    double again = r->dispatches ? x->experts_again[w] : 0;
+    return r->experts * (x->kernels[w][SKETCH_EXPERTS] - again);
+}
+
+/* Of collectives of tensor parallelism those that a layer has: half of them are around the feed-forward part, and whole experts need
+ * none. */
+static double shared_by_tp(const runtime *r, const sketch_layer *x) {
+    return r->dispatches && x->expert_calls[WORK_FORWARD] > 0 ? 0.5 : 1;
+}
+
 /* Seconds of one layer's work; *among: of its collectives. */
 static double work_of(const timing *t, const sketch_layer *x, schedule_work w, double *among) {
     const runtime *r = t->r;
     mesh_shape shape = shape_of(t->l);
     double device = r->products * x->kernels[w][SKETCH_PRODUCTS] +
                     r->attention * x->kernels[w][SKETCH_ATTENTION] +
-                    r->other * x->kernels[w][SKETCH_OTHER];
-    *among = x->context[w] + (t->l->pp > 1 ? x->hidden[w] : 0);
+                    r->other * x->kernels[w][SKETCH_OTHER] + experts_of(r, x, w) +
+                    r->casts * x->casts[w];
+    *among = x->context[w] + (t->l->pp > 1 ? x->hidden[w] : 0) + spread_of(t, x, w);
     if (x->sends[w] > 0) {
         network_group g = network_group_of(t->c, &shape, MESH_TP);
-        *among += (1 - r->tp_hidden) * x->sends[w] *
+        *among += (1 - r->tp_hidden) * shared_by_tp(r, x) * x->sends[w] *
                   network_seconds(t->c, g, COMM_ALL_GATHER, x->sent[w] / x->sends[w]);
     }
-    double host = r->launch_s * x->calls[w] - *among;
+    double experts = x->expert_calls[w] / (r->dispatches ? t->l->key.tp : 1);
+    double host = r->launch_s * x->calls[w] + r->expert_launch_s * experts - *among;
     if (t->l->pp > 1 && t->c->nodes > 1) host += r->pipe_rank_s * t->l->key.tp * x->sends[w];
     return (device > host ? device : host) + *among;
 }
@@ -221,7 +287,10 @@ static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WO
         to->experts += x->experts;
         to->saved += x->saved_bytes;
         if (x->scratch_bytes > to->scratch) to->scratch = x->scratch_bytes;
-        if (x->elems > to->largest) to->largest = x->elems;
+        to->outside += x->outside;
+        double rest = x->elems - x->outside - x->experts;
+        double unit = rest > x->experts ? rest : x->experts;
+        if (unit > to->largest) to->largest = unit;
         for (int w = 0; w < WORKS; w++) {
             double among, all;
             if (w == WORK_BACKWARD) continue; /* which is the sum of two */
@@ -233,7 +302,10 @@ static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WO
             if (w != WORK_FORWARD) to->work[WORK_BACKWARD] += all;
         }
     }
-    if (chunk == chunks - 1 && t->l->pp > 1) to->elems += t->s->layer[t->s->layers - 1].tied_elems;
+    double tied = t->s->layer[t->s->layers - 1].tied_elems;
+    if (chunk != chunks - 1 || t->l->pp == 1) return;
+    to->elems += tied;
+    to->outside += tied;
 }
 
 /* What lies in the file of parallel.offload. */
@@ -242,7 +314,7 @@ static offload_content away_of(const timing *t, const stage_sums *g) {
     double owned = t->l->zero ? piece_elems(t->l, g) : g->elems;
     int n_states = s->optim ? s->optim->n_states : 0;
     return offload_content_of(s->offload, s->compute, s->adapters.rank > 0, (int64_t)owned,
-                              n_states);
+                              n_states, s->state_dt);
 }
 
 static double file_seconds(const timing *t, double bytes) {
@@ -250,17 +322,21 @@ static double file_seconds(const timing *t, double bytes) {
     return rate > 0 ? bytes / rate : 0;
 }
 
+/* Bytes of the optimizer's state for a parameter. */
+static double each_state(const plan_spec *s) {
+    return s->optim ? (double)s->optim->n_states * (double)dtype_bytes(s->state_dt) : 0;
+}
+
 /* What lies where under each stage of ZeRO: param/units.h. */
 static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     const sketch *s = t->s;
     const sketch_layout *l = t->l;
     bool narrow = s->spec.compute != DT_F32;
-    double piece = l->zero ? piece_elems(l, g) : g->elems, slots = 3 * g->largest;
+    double piece = l->zero ? piece_elems(l, g) : g->elems, slots = g->outside + 2 * g->largest;
     double masters = 4 * (narrow || l->zero == 3 ? piece : g->elems);
     double work = !narrow ? 0 : l->zero == 3 ? 2 * (piece + slots) : 2 * g->elems;
     double grads = 4 * (l->zero >= 2 ? piece + slots : g->elems);
-    int n_states = s->spec.optim ? s->spec.optim->n_states : 0;
-    double states = s->spec.offload & OFFLOAD_OPTIMIZER ? 0 : 4.0 * n_states * piece;
+    double states = s->spec.offload & OFFLOAD_OPTIMIZER ? 0 : each_state(&s->spec) * piece;
     offload_content away = away_of(t, g);
     if (away.masters) masters = 0;
     if (away.copy_bytes) work = 2 * slots;
@@ -299,6 +375,27 @@ typedef struct tail {
     double exposed, beside, optimizer;
 } tail;
 
+/* Under ZeRO 2 and 3 slots of layers take turns: gradients leave after every micro-batch, and weights come for it. What is outside of the
+ * layers has slots of its own, and travels once a step. read: seconds in which a file gives the pieces. */
+static tail tail_of_slots(const timing *k, const stage_sums *g, double back, double forth,
+                          double width, double read) {
+    double m = (double)k->l->micro_batches, share = k->c->contention;
+    int n = k->s->layers / k->l->pp;
+    stage_sums layers = *g, ends = {.elems = g->outside};
+    layers.elems -= g->outside;
+    double sums = dp_seconds(k, &layers, COMM_REDUCE_SCATTER, 4), once = 0, gathers = 0, first = 0;
+    if (g->outside > 0) once = dp_seconds(k, &ends, COMM_REDUCE_SCATTER, 4);
+    if (k->l->zero == 3) gathers = dp_seconds(k, &layers, COMM_ALL_GATHER, width);
+    if (k->l->zero == 3 && g->outside > 0) first = dp_seconds(k, &ends, COMM_ALL_GATHER, width);
+    if (read > gathers) gathers = read;
+    double again = n > 2 ? gathers * (n - 2) / n : 0; /* the slots still hold two layers */
+    return (tail){.beside = m * (sums + gathers + again) + once + first,
+                  .exposed = (m - 1) * (stick_out(sums + again, back, n, share) +
+                                        stick_out(gathers, forth, n, share)) +
+                             stick_out(sums + again + once, back, n, share) +
+                             stick_out(gathers + first, forth, n, share)};
+}
+
 /* Of a stage: its gradients, its gathers, its update. */
 static tail tail_of(const timing *k, const stage_sums *g) {
     const sketch *s = k->s;
@@ -306,18 +403,16 @@ static tail tail_of(const timing *k, const stage_sums *g) {
     const cluster *c = k->c;
     tail t = {0};
     mesh_shape shape = shape_of(l);
-    double width = s->spec.compute == DT_F32 ? 4 : 2, m = (double)l->micro_batches;
+    double width = s->spec.compute == DT_F32 ? 4 : 2, read = 0;
     double owned = l->zero ? piece_elems(l, g) : g->elems;
     double scatter = dp_seconds(k, g, COMM_REDUCE_SCATTER, 4);
     double gather = dp_seconds(k, g, COMM_ALL_GATHER, width);
-    double update = roofline_stream(c, owned * (8 + 2.0 * (4 + 4 * s->spec.optim->n_states) + 2));
+    double update = roofline_stream(c, owned * (8 + 2.0 * (4 + each_state(&s->spec)) + 2));
     double back = g->work[WORK_BACKWARD] * k->r->dp_usable,
            forth = g->work[WORK_FORWARD] * k->r->dp_usable;
     offload_content away = away_of(k, g);
-    if (s->spec.offload & OFFLOAD_WEIGHTS) { /* pieces are read as they are sent */
-        double read = file_seconds(k, width * owned);
-        if (read > gather) gather = read;
-    }
+    if (s->spec.offload & OFFLOAD_WEIGHTS)
+        read = file_seconds(k, width * owned); /* pieces are read as they are sent */
     double moved = file_seconds(k, 2.0 * (double)offload_file_bytes(&away));
     if (moved > update) update = moved;
     int n = s->layers / l->pp;
@@ -328,11 +423,7 @@ static tail tail_of(const timing *k, const stage_sums *g) {
         t.beside = scatter;
         t.exposed = stick_out(scatter, back, n, c->contention);
     } else {
-        /* the slots still hold two layers when the backward begins */
-        double gathers = l->zero == 3 ? gather : 0, again = n > 2 ? gathers * (n - 2) / n : 0;
-        t.beside = m * (scatter + gathers + again);
-        t.exposed = m * (stick_out(scatter + again, back, n, c->contention) +
-                         stick_out(gathers, forth, n, c->contention));
+        t = tail_of_slots(k, g, back, forth, width, read);
     }
     t.optimizer = update;
     bool gathers_once = l->zero == 1 || l->zero == 2;

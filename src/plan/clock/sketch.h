@@ -19,6 +19,13 @@ typedef struct runtime {
         other; /* factors of the time of kernels: products and head, attention, all else */
     double
         launch_s; /* the host's time for a call; of a layer the slower of host and device counts */
+    double casts; /* factor of the time of casts to 8 bits before products; 0: there are none */
+    double experts;         /* factor of the time of experts' products */
+    double expert_launch_s; /* the host's time for a product of one expert */
+    /* Experts as libraries have them: nothing runs while rows travel, a node gets a row once (network_rows), nothing is computed or sent
+     * again in the backward, and tensor-parallel ranks have whole experts. */
+    bool dispatches;
+    double rows_hidden;    /* share of that travel which kernels hide */
     double tp_hidden;      /* share of the collectives among the ops that kernels hide */
     double dp_usable;      /* share of the backward behind which collectives hide */
     double dp_calls;       /* collectives of data-parallel ranks for each layer */
@@ -34,7 +41,7 @@ typedef struct runtime {
 } runtime;
 extern const runtime runtime_athanor;
 
-enum { SKETCH_PRODUCTS, SKETCH_ATTENTION, SKETCH_OTHER, SKETCH_PARTS };
+enum { SKETCH_PRODUCTS, SKETCH_ATTENTION, SKETCH_OTHER, SKETCH_EXPERTS, SKETCH_PARTS };
 
 /* Of one layer, with what is outside of the layers in the first and the last; of a micro-batch, by WORK_FORWARD, WORK_INPUT,
  * WORK_WEIGHT. */
@@ -45,9 +52,17 @@ typedef struct sketch_layer {
         sends[WORKS];      /* those of tensor parallelism: bytes, and how many they are */
     double context[WORKS]; /* seconds of those of context parallelism that nothing hides */
     double hidden[WORKS];  /* and of those that kernels hide where there is no pipeline */
+    double
+        casts[WORKS]; /* seconds of reading what products read, and writing it in 8 bits, twice */
+    double experts_again[WORKS]; /* of the kernels of experts, what the backward computes again */
+    double expert_calls[WORKS];  /* products of single experts */
+    double rows[WORKS],
+        row_sends[WORKS]; /* of experts that ranks share out: bytes, and how often */
+    double spread[WORKS], spread_hidden[WORKS]; /* seconds of these, as context and hidden */
     double saved_bytes, scratch_bytes;
     double model_flops, hardware_flops;
     double elems;   /* parameters of this rank */
+    double outside; /* of those, embeddings, head and what else is outside of the layers */
     double experts; /* of those, of experts that ranks share out: fewer ranks have the same ones */
     double
         tied_elems; /* of those, a table that both ends have where these are on different ranks */

@@ -69,6 +69,9 @@
     W(CONFIG_TRAIN_AUTO, "auto")                                                                   \
     W(CONFIG_TRAIN_ALWAYS, "always")                                                               \
     W(CONFIG_TRAIN_NEVER, "never")
+#define CONFIG_SET_BASE_DTYPE(W)                                                                   \
+    W(CONFIG_BASE_STORED, "stored")                                                                \
+    W(CONFIG_BASE_NF4, "nf4")
 #define CONFIG_SET_PP_SCHEDULE(W)                                                                  \
     W(CONFIG_PP_AFAB, "afab")                                                                      \
     W(CONFIG_PP_1F1B, "1f1b")                                                                      \
@@ -95,6 +98,7 @@ typedef enum config_objective { CONFIG_SET_OBJECTIVE(LIST_ENUMERATOR) } config_o
 typedef enum config_train_embeddings {
     CONFIG_SET_TRAIN_EMBEDDINGS(LIST_ENUMERATOR)
 } config_train_embeddings;
+typedef enum config_base_dtype { CONFIG_SET_BASE_DTYPE(LIST_ENUMERATOR) } config_base_dtype;
 typedef enum config_pp_schedule { CONFIG_SET_PP_SCHEDULE(LIST_ENUMERATOR) } config_pp_schedule;
 typedef enum config_token_dtype { CONFIG_SET_TOKEN_DTYPE(LIST_ENUMERATOR) } config_token_dtype;
 typedef enum config_guard_action { CONFIG_SET_GUARD_ACTION(LIST_ENUMERATOR) } config_guard_action;

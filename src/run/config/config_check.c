@@ -112,9 +112,13 @@ status config_check_train(const config *c, err *e) {
     return ST_OK;
 }
 
-/* An optimizer that sums over rows and columns needs them whole. */
+/* An optimizer that sums over rows and columns needs them whole, and has few numbers of state. */
 static status check_optimizer(const config *c, err *e) {
     const optim_class *o = optim_at(c->optim.name);
+    if (c->train.precision.optim == CONFIG_PRECISION_BF16 && !o->narrow) {
+        config_error(c, e, "train.precision.optim", "the state of %s is fp32 only", o->name);
+        return err_hint(e, "train.precision.optim=fp32, or optim.name=adamw");
+    }
     if (o->declare_states && c->parallel.offload) {
         config_error(
             c, e, "parallel.offload",
@@ -181,10 +185,11 @@ static status check_pipeline(const config *c, err *e) {
     return c->parallel.pp > 1 ? check_chunks(c, names[kind], e) : ST_OK;
 }
 
-/* Masters, gradients and optimizer state are fp32; matrices are read in the compute format. */
+/* Masters and gradients are fp32, the state of some optimizers may be bf16; matrices are read in the compute format. */
 status config_check_supported(const config *c, err *e) {
     enum { FP16 = CONFIG_PRECISION_FP16, FP8 = CONFIG_PRECISION_FP8, BF16 = CONFIG_PRECISION_BF16 };
-    static const char FLOATS[] = "write fp16, bf16 or fp32", FP32[] = "write fp32";
+    static const char FLOATS[] = "write fp16, bf16 or fp32", FP32[] = "write fp32",
+                      STATES[] = "write bf16 or fp32";
     int compute = c->train.precision.compute, params = c->train.precision.params;
     int grads = c->train.precision.grads, optim = c->train.precision.optim;
     const struct {
@@ -194,11 +199,10 @@ status config_check_supported(const config *c, err *e) {
         {compute == FP8, "train.precision.compute", "fp8", FLOATS},
         {params == FP8, "train.precision.params", "fp8", FLOATS},
         {grads == FP8, "train.precision.grads", "fp8", FP32},
-        {optim == FP8, "train.precision.optim", "fp8", FP32},
+        {optim == FP8, "train.precision.optim", "fp8", STATES},
         {grads == FP16, "train.precision.grads", "gradients in fp16", FP32},
         {grads == BF16, "train.precision.grads", "gradients in bf16", FP32},
-        {optim == FP16, "train.precision.optim", "optimizer state in fp16", FP32},
-        {optim == BF16, "train.precision.optim", "optimizer state in bf16", FP32},
+        {optim == FP16, "train.precision.optim", "optimizer state in fp16", STATES},
         {params != CONFIG_PRECISION_AUTO && params != compute, "train.precision.params",
          "another format than that of compute", "leave it out"},
     };

@@ -5,13 +5,14 @@
 #include "base/file.h"
 #include "base/log.h"
 
-status config_open_device(const config *c, dev **out, err *e) {
+status config_open_device(const config *c, comm_world *w, dev **out, err *e) {
     dev_kind kind;
     *out = NULL;
     TRY(dev_find_kind(config_device_name(c->device), &kind, e));
-    status st = dev_open(out, kind, (int)c->train.threads, e);
+    int rank = kind == DEV_CUDA ? comm_rank_here(w) : 0;
+    status st = dev_open_of_rank(out, kind, rank, (int)c->train.threads, e);
     if (st == ST_USAGE && kind == DEV_CUDA) config_locate(c, "device", e);
-    return st;
+    return st != ST_OK ? st : comm_use_device(w, *out, e);
 }
 
 status config_open_meta(const config *c, dev **out, err *e) {

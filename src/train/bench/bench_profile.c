@@ -116,12 +116,13 @@ void bench_profile_fill(bench_profile *out, arena *a, const plan *p, int micro_b
         const prog *own = plan_prog(p, USE_TRAIN, c);
         ops += own ? prog_get_stats(own)->ops : 0;
     }
-    out->rows = ARENA_ARRAY(a, bench_row, ops + 4);
+    out->rows = ARENA_ARRAY(a, bench_row, ops + 5);
     out->step_s = (double)total_ns / steps;
     for (int c = 0; c < plan_chunks(p); c++)
         add_ops(out, plan_prog(p, USE_TRAIN, c), micro_batches, times->op_ns[c], steps);
     add_optimizer(out, p, times);
     add_part(out, "samples", BENCH_BETWEEN, BENCH_NO_PASS, (double)times->fill_ns / steps, 0);
+    add_part(out, "meeting ranks", BENCH_BETWEEN, BENCH_NO_PASS, (double)times->meet_ns / steps, 0);
     double known = 0;
     for (int i = 0; i < out->n; i++) known += out->rows[i].seconds;
     add_part(out, "between ops", BENCH_BETWEEN, BENCH_NO_PASS, out->step_s - known, 0);

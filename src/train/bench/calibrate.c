@@ -13,7 +13,7 @@
 #include "plan/clock/clock.h"
 #include "train/layouts/trial.h"
 
-enum { LEAST_STEPS = 4, MOST_STEPS = 64, ROUNDS = 2, CONTENTIONS = 9 };
+enum { LEAST_STEPS = 4, MOST_STEPS = 64, ROUNDS = 3, CONTENTIONS = 9 };
 
 /* Steps are warm-up for so long, and then measured for so long: threads, caches and clocks settle in time, not in steps. */
 static const double warm_up_s = 0.1, measure_s = 0.3;
@@ -25,8 +25,8 @@ static const struct {
     const char *model;
     int T, B, micro_batches;
 } cases[] = {
-    {"{model_type: llama, hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 4, "
-     "num_key_value_heads: 2, intermediate_size: 176, vocab_size: 512}",
+    {"{model_type: llama, hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 2, "
+     "num_key_value_heads: 1, intermediate_size: 176, vocab_size: 512}",
      64, 2, 2},
     {"{model_type: gpt2, n_embd: 128, n_layer: 2, n_head: 4, vocab_size: 1024, n_positions: 128}",
      128, 4, 1},
@@ -45,6 +45,10 @@ static const struct {
      "num_key_value_heads: 4, intermediate_size: 2048, vocab_size: 8192, "
      "tie_word_embeddings: true}",
      512, 2, 1},
+    /* few rows before a large vocabulary */
+    {"{model_type: llama, hidden_size: 128, num_hidden_layers: 2, num_attention_heads: 4, "
+     "num_key_value_heads: 2, intermediate_size: 352, vocab_size: 16384}",
+     64, 1, 2},
     /* more weights than caches hold: what the optimizer of a real model does */
     {"{model_type: llama, hidden_size: 512, num_hidden_layers: 1, num_attention_heads: 8, "
      "num_key_value_heads: 2, intermediate_size: 1408, vocab_size: 32768}",
@@ -57,7 +61,9 @@ typedef struct sample {
     op_kind kind; /* OP_COUNT: the optimizer */
     int pass;
     dtype format;
-    double ideal, seconds;
+    double ideal, seconds; /* seconds: the median of the rounds in the end */
+    double round[ROUNDS];
+    int rounds;
 } sample;
 
 typedef struct samples {
@@ -102,16 +108,6 @@ static status make_config(const rank *r, int i, const char *precision, config **
     return st;
 }
 
-/* A round has the samples of the one before, in the same order. The faster of both counts: what others do on the machine makes
- * an op slower, never faster. */
-static void add_sample(samples *s, sample x) {
-    if (s->next == s->n)
-        VEC_PUSH(s->item, s->n, s->cap, x);
-    else if (x.seconds < s->item[s->next].seconds)
-        s->item[s->next].seconds = x.seconds;
-    s->next++;
-}
-
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -121,6 +117,17 @@ static int by_size(const void *a, const void *b) {
 static double median(double *x, int n) {
     qsort(x, (size_t)n, sizeof *x, by_size);
     return (x[n / 2] + x[(n - 1) / 2]) / 2;
+}
+
+/* A round has the samples of the one before, in the same order. What others did on the machine disturbed one of them; the fastest
+ * would be faster than steps usually are. */
+static void add_sample(samples *s, sample x) {
+    if (s->next == s->n) VEC_PUSH(s->item, s->n, s->cap, x);
+    sample *to = &s->item[s->next++];
+    to->round[to->rounds++] = x.seconds;
+    double of[ROUNDS];
+    memcpy(of, to->round, sizeof of);
+    to->seconds = median(of, to->rounds);
 }
 
 /* ---- one case ---- */
@@ -181,11 +188,16 @@ static void take_samples(rank *r, const session *s, const timing *t) {
         prog_op op = prog_get_op(s->stage.parts.chunk[0], k);
         double seconds = usual(t, k) / micro, ideal = roofline_ideal(r->of, &op);
         if (ideal <= 0) continue;
-        add_sample(&r->got,
-                   (sample){op.kind, roofline_pass(&op), roofline_format(&op), ideal, seconds});
+        add_sample(&r->got, (sample){.kind = op.kind,
+                                     .pass = roofline_pass(&op),
+                                     .format = roofline_format(&op),
+                                     .ideal = ideal,
+                                     .seconds = seconds});
     }
     double update = clock_update_bytes(p) / r->of->memory_bytes_per_s;
-    add_sample(&r->got, (sample){OP_COUNT, 0, DT_F32, update, usual(t, t->ops)});
+    add_sample(
+        &r->got,
+        (sample){.kind = OP_COUNT, .format = DT_F32, .ideal = update, .seconds = usual(t, t->ops)});
     double tokens = (double)s->stage.B * s->stage.T * micro;
     VEC_PUSH(r->got.host, r->got.n_host, r->got.cap_host, usual(t, t->ops + 1) / tokens);
 }
@@ -285,27 +297,38 @@ static bool any_small(const sample *x, const sample *like) {
            profile_of(x) != OPP_ATTENTION;
 }
 
-/* All samples that are chosen, by octaves of their ideal time: the share is that of their sums. */
+enum { HALVES = 128 }; /* of octaves of the ideal time, from 2^-16 microseconds on */
+
+typedef struct sizes {
+    int n;
+    double ideal, share; /* sums of logarithms: small calls count as much as large ones */
+} sizes;
+
+static void add_size(sizes *to, sizes x) {
+    *to = (sizes){to->n + x.n, to->ideal + x.ideal, to->share + x.share};
+}
+
+/* All samples that are chosen, those of about one size together. */
 static cluster_curve curve_of(const samples *s, const sample *like, chooses f) {
-    enum { OCTAVES = 64, FIRST = -16 }; /* in microseconds */
-    double ideal[OCTAVES] = {0}, seconds[OCTAVES] = {0};
+    sizes half[HALVES] = {0}, have[HALVES], sum = {0};
     cluster_curve c = {0};
+    int used = 0;
     for (int i = 0; i < s->n; i++) {
         const sample *x = &s->item[i];
         if (!f(x, like) || x->seconds <= 0) continue;
-        int at = (int)floor(log2(x->ideal * 1e6)) - FIRST;
-        at = at < 0 ? 0 : at >= OCTAVES ? OCTAVES - 1 : at;
-        ideal[at] += 1; /* geometric means: small calls count as much as large ones */
-        seconds[at] += log(x->ideal / x->seconds);
+        int at = (int)floor(2 * (log2(x->ideal * 1e6) + 16));
+        at = at < 0 ? 0 : at >= HALVES ? HALVES - 1 : at;
+        add_size(&half[at], (sizes){1, log(x->ideal * 1e6), log(x->ideal / x->seconds)});
     }
-    int used = 0, per = 1;
-    for (int k = 0; k < OCTAVES; k++) used += ideal[k] > 0;
-    while ((used + per - 1) / per > CLUSTER_POINTS) per++;
-    for (int k = 0, have = 0; k < OCTAVES; k++) {
-        if (ideal[k] == 0) continue;
-        if (have++ % per) continue; /* of too many, each second one */
-        c.x[c.n] = exp2(k + FIRST + 0.5);
-        c.y[c.n++] = exp(seconds[k] / ideal[k]);
+    for (int k = 0; k < HALVES; k++)
+        if (half[k].n) have[used++] = half[k];
+    int per = (used + CLUSTER_POINTS - 1) / CLUSTER_POINTS;
+    for (int k = 0; k < used; k++) {
+        add_size(&sum, have[k]);
+        if ((k + 1) % per && k + 1 < used) continue;
+        c.x[c.n] = exp(sum.ideal / sum.n);
+        c.y[c.n++] = exp(sum.share / sum.n);
+        sum = (sizes){0};
     }
     return c;
 }
@@ -434,13 +457,20 @@ static void *close_rank(void *arg) {
     return NULL;
 }
 
-static status measure(rank *ranks, int n, cluster *c, err *e) {
+static void end_after(rank *ranks, int n, double seconds) {
+    for (int i = 0; i < n; i++) ranks[i].deadline_ns = clock_now_ns() + (int64_t)(seconds * 1e9);
+}
+
+static status measure(rank *ranks, int n, double seconds, cluster *c, err *e) {
+    const double alone = n > 1 ? 0.7 : 1; /* the rest is for all ranks together */
+    end_after(ranks, n, alone * seconds);
     TRY(on_all(ranks, n, run_cases, e));
     add_rates(c, &ranks[0].got);
     c->token_s = median(ranks[0].got.host, ranks[0].got.n_host);
     if (n == 1) return ST_OK;
     TRY(on_all(ranks, n, measure_link, e));
     c->node = c->network = (cluster_link){ranks[0].link.bytes_per_s, ranks[0].link.latency_s, 1};
+    end_after(ranks, n, (1 - alone) * seconds);
     return find_contention(ranks, n, c, e);
 }
 
@@ -452,9 +482,8 @@ status calibrate_machine(int ranks, double seconds, void (*on_case)(void *ctx, i
     for (int i = 0; i < ranks; i++) {
         r[i].on_case = on_case;
         r[i].ctx = ctx;
-        r[i].deadline_ns = clock_now_ns() + (int64_t)(seconds * 1e9);
     }
-    status st = measure(r, ranks, out, e);
+    status st = measure(r, ranks, seconds, out, e);
     err ignored = {0};
     (void)!on_all(r, ranks, close_rank, &ignored);
     free(r);

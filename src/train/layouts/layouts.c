@@ -182,7 +182,8 @@ bool layout_trial_divides(const layout_trial *t, int tp) {
     arena *a = arena_new("model");
     bool ok = read_model(t, a, &mc, &unread) == ST_OK &&
               model_check_ranks(&mc, tp, &unread) == ST_OK &&
-              !t->c->distill.teacher; /* which looks at the whole vocabulary */
+              !t->c->distill.teacher && /* which looks at the whole vocabulary */
+              !t->lora.nf4;
     arena_free(a);
     return ok;
 }

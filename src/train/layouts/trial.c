@@ -26,7 +26,7 @@ static status open_model(session *s, comm_world *world, err *e) {
     setup *u = &s->setup;
     TRY(config_check_supported(u->c, e));
     TRY(peers_open(&u->peers, u->c, world, e));
-    TRY(config_open_device(u->c, &u->dev, e));
+    TRY(config_open_device(u->c, u->peers.m.world, &u->dev, e));
     TRY(session_open(s, e));
     TRY(session_open_course(s, 0, NULL, e));
     u->knows_reference = reference_is_kept(u);

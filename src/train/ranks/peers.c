@@ -191,6 +191,21 @@ void peers_gather_all(peers *p) {
     for (int u = 0; u < param_units(p->store); u++) peers_gathered(p, u);
 }
 
+/* Where comm adds nothing to what a GPU has. */
+static bool adds_before(const peers *p, const step_call *k) {
+    bool alone = peers_ranks(p) == 1 && !dev_host_enters(k->call.dev);
+    return alone || comm_by_nccl(p->m.world);
+}
+
+/* What is there becomes part of this rank's contribution; both come of calls that may be under way. */
+static void add_before(const peers *p, const peers_unit *unit, step_call *k) {
+    const comm_call *c = &k->call;
+    if (unit->reduce) comm_wait(p->m.world, unit->reduce);
+    int64_t own = comm_rank(p->m.axis[k->axis]) * c->n * (int64_t)dtype_bytes(c->dt);
+    vec_add(c->dev, (char *)(uintptr_t)c->in + own, c->out, c->n, c->dt);
+    k->call.add = false;
+}
+
 void peers_reduce(peers *p, const step_entry *e) {
     peers_unit *unit = &p->unit[e->unit];
     param_transfer t = param_grads_transfer(p->store, e->unit);
@@ -198,9 +213,11 @@ void peers_reduce(peers *p, const step_entry *e) {
     if (unit->add_when_reduced && !e->add)
         dev_fill(param_device(p->store), t.out, 0, (size_t)t.n * dtype_bytes(t.dt));
     step_call k;
-    for (int i = 0; step_reduce_call(p->store, e, p->narrow, i, &k); i++)
+    for (int i = 0; step_reduce_call(p->store, e, p->narrow, i, &k); i++) {
+        if (k.call.add && adds_before(p, &k)) add_before(p, unit, &k);
         if (k.axis != MESH_REPLICATE || p->m.size[MESH_REPLICATE] > 1) /* there are replicas */
             unit->reduce = begin(p, &k, unit->grads);
+    }
 }
 
 void peers_reduced(peers *p, int u) {

@@ -210,7 +210,7 @@ void trace_free(trace *t) {
     free(t);
 }
 
-/* The side stream is idle between steps: the observer changes there. */
+/* The side stream is idle between steps, or comm_observe waits for it: the observer changes there. */
 void trace_step_begin(trace *t, int64_t step) {
     if (!t || t->done || step < t->first || step > t->last) return;
     if (t->zero_ns == 0) agree_on_zero(t);

@@ -74,7 +74,7 @@ static tensor_file file_of_states(const save_job *j) {
                      .n = n * each};
     for (int k = 0; k < n; k++) {
         char *prefix = arena_printf(j->mem, "%s.", j->optim->state_names[k]);
-        const st_tensor *t = hf_declare(j->mem, j->laid_out, prefix, DT_F32, HF_MEMORY);
+        const st_tensor *t = hf_declare(j->mem, j->laid_out, prefix, j->states[k].dt, HF_MEMORY);
         memcpy(f.tensors + k * each, t, sizeof *t * (size_t)each);
     }
     return f;

@@ -29,7 +29,8 @@ uint64_t state_expected_bytes(const plan *p, const optim_class *optim) {
     int64_t elems = param_store_sizes(param_store_whole(p->store)).trained_elems;
     int64_t states = param_store_sizes(param_store_whole(p->states)).trained_elems;
     int64_t per = 4 + (p->spec.compute == DT_F32 ? 0 : 2);
-    return (uint64_t)(elems * per + 4 * states * optim->n_states) + (1u << 20);
+    int64_t each = (int64_t)dtype_bytes(p->spec.state_dt);
+    return (uint64_t)(elems * per + each * states * optim->n_states) + (1u << 20);
 }
 
 /* Samples of its stage that have been used after step `step`. */
@@ -93,7 +94,7 @@ static void keep_teaching(save_job *j, const teaching *t) {
 
 /* Of the optimizer, where it lies. */
 static held_array state_array(const setup *u, int i) {
-    held_array a = held_states(u->plan->states, u->plan->optim_state[i]);
+    held_array a = held_states(u->plan->states, u->plan->optim_state[i], u->plan->spec.state_dt);
     a.file = u->plan->spec.offload & OFFLOAD_OPTIMIZER ? u->offload : NULL;
     a.number = i;
     return a;
@@ -147,7 +148,7 @@ static void copy_block(void *to, const void *from, int64_t bytes, int threads) {
 
 /* Copies an array from the device to host memory at `to`, and has it point there. In blocks, which
  * bounds the extra memory where the host cannot reach that of the device. */
-static void copy_array(held_array *a, float *to, int64_t bytes) {
+static void copy_array(held_array *a, void *to, int64_t bytes) {
     enum { BLOCK = 64 << 20 };
     dev_room room = {0};
     for (int64_t at = 0, n; at < bytes; at += n) {
@@ -164,7 +165,7 @@ static void copy_array(held_array *a, float *to, int64_t bytes) {
  * then reads that, without the device. */
 static void take_snapshot(const setup *u, save_job *j) {
     int64_t masters = param_store_sizes(u->plan->store).trained_master_bytes;
-    int64_t state = param_store_sizes(u->plan->states).state_bytes;
+    int64_t state = plan_state_array_bytes(u->plan);
     copy_array(&j->masters, u->plan->snapshot_params, masters);
     for (int i = 0; i < u->optim->n_states; i++)
         copy_array(&j->states[i], u->plan->snapshot_state[i], state);
