@@ -32,7 +32,7 @@ else()
 endif()
 set(CPU_VARIANTS base)
 file(GLOB cpu_sources CONFIGURE_DEPENDS src/op/cpu/*.c)
-list(FILTER cpu_sources EXCLUDE REGEX "cpu/stored_dot") # of avx512_bf16 alone
+list(FILTER cpu_sources EXCLUDE REGEX "cpu/(stored_dot|gemm_amx)") # of avx512_bf16 and of amx alone
 set(CPU_SOURCES_base ${cpu_sources})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     list(APPEND CPU_VARIANTS avx2 avx512 avx512_bf16 amx)
@@ -45,6 +45,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     set(CPU_SOURCES_avx512_bf16 ${cpu_sources})
     set(CPU_SOURCES_amx ${cpu_sources})
     list(FILTER CPU_SOURCES_amx INCLUDE REGEX "cpu/(attention|peak|tables)")
+    list(APPEND CPU_SOURCES_amx ${CMAKE_SOURCE_DIR}/src/op/cpu/gemm_amx.c)
     list(FILTER CPU_SOURCES_avx512_bf16 EXCLUDE REGEX "cpu/(vec|update|fixed|stored|gemv_stored)")
     list(APPEND CPU_SOURCES_avx512_bf16 ${CMAKE_SOURCE_DIR}/src/op/cpu/stored_dot.c)
     # Without AVX2 only products and whole arrays are tuned, to keep the build short. The build for

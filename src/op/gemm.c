@@ -1,7 +1,7 @@
 /* Chooses the implementation of a matrix product: what a run has chosen (gemm_use), else what is
  * remembered of this machine (machine.h), or what ATHANOR_GEMM=own|onednn says.
  *
- * What was never measured is computed by the own kernels, but bf16 on AMX by oneDNN: at the shapes of GPT-2, SmolLM2 and a
+ * What was never measured is computed by the own kernels: at the shapes of GPT-2, SmolLM2 and a
  * small Llama they are at 93-95 % of the multiply-add loop on Zen 4 (docs/performance.md),
  * oneDNN 2.6 is nowhere 3 % faster, and their bits do not depend on the number of threads. */
 #include "op/gemm.h"
@@ -32,7 +32,6 @@ static void read_remembered(gemm_cache *c, const dev *d) {
     err e = {0};
     if (c->decided) return;
     c->decided = true;
-    for (int p = 0; p < GEMM_LAYOUTS; p++) c->rule.of[1][p] = gemm_unmeasured(d, DT_BF16);
     if (machine_read(&f, d, &e) != ST_OK) {
         log_warn("%s; own matrix products are used", e.message);
         return;
@@ -104,17 +103,8 @@ void gemm_hold_own(dev *d, bool on) {
     if (dev_get_kind(d) != DEV_CUDA) cache_of(d)->own_now = on;
 }
 
-gemm_impl gemm_unmeasured(const dev *d, dtype ab_dt) {
-    return dev_isa(d) == ISA_AMX && ab_dt == DT_BF16 ? GEMM_ONEDNN : GEMM_OWN;
-}
-
-/* oneDNN must fit wherever it may be chosen without a measurement, which would know whether it does:
- * it wants the more the more threads there are. */
 int64_t gemm_ws_bytes(dev *d, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
-    int64_t own = cpu_kernels_of(dev_isa(d), ab_dt)->gemm_ws(dev_threads(d), m, n, k, ab_dt, c_dt);
-    if (gemm_unmeasured(d, ab_dt) != GEMM_ONEDNN) return own;
-    int64_t other = onednn_ws_bytes(cache_of(d)->onednn, m, n, k, ab_dt, c_dt);
-    return other > own ? other : own;
+    return cpu_kernels_of(dev_isa(d), ab_dt)->gemm_ws(dev_threads(d), m, n, k, ab_dt, c_dt);
 }
 
 const char *gemm_impl_name(gemm_impl impl) {
@@ -136,24 +126,24 @@ bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws) {
     return true;
 }
 
-static gemm_impl by_rule(const dev *d, const gemm_rule *r, const gemm_args *g) {
+static gemm_impl by_rule(const gemm_rule *r, const gemm_args *g) {
     double work = (double)g->m * (double)g->n * (double)g->k;
-    if (work < GEMM_RULE_LEAST || (g->a_trans && g->b_trans)) return gemm_unmeasured(d, g->ab_dt);
+    if (work < GEMM_RULE_LEAST || (g->a_trans && g->b_trans)) return GEMM_OWN;
     gemm_layout layout = g->a_trans   ? GEMM_BACKWARD_WEIGHT
                          : g->b_trans ? GEMM_FORWARD
                                       : GEMM_BACKWARD_INPUT;
     return r->of[g->ab_dt == DT_BF16][layout];
 }
 
-static gemm_impl choose(const dev *d, const gemm_cache *c, const gemm_args *g) {
+static gemm_impl choose(const gemm_cache *c, const gemm_args *g) {
     if (c->policy != GEMM_REMEMBERED) return c->policy == GEMM_ALL_ONEDNN ? GEMM_ONEDNN : GEMM_OWN;
-    if (c->own_now) return gemm_unmeasured(d, g->ab_dt);
+    if (c->own_now) return GEMM_OWN;
     const gemm_choice *remembered = gemm_choices_find(&c->choices, g);
-    return remembered ? remembered->impl : by_rule(d, &c->rule, g);
+    return remembered ? remembered->impl : by_rule(&c->rule, g);
 }
 
 void gemm_run(dev *d, const gemm_args *g, void *ws) {
     gemm_cache *c = cache_of(d);
     read_remembered(c, d);
-    if (!gemm_run_with(d, choose(d, c, g), g, ws)) gemm_run_with(d, GEMM_OWN, g, ws);
+    if (!gemm_run_with(d, choose(c, g), g, ws)) gemm_run_with(d, GEMM_OWN, g, ws);
 }

@@ -1,7 +1,7 @@
 /* Matrix products: C = A B (+ bias) (+ C or a residual), in f32, bf16 or f16 storage with
  * f32 accumulation.
  *
- * Two implementations: own packed kernels (op/cpu/gemm_tile.c), one per instruction set, and oneDNN
+ * Two implementations: own packed kernels (op/cpu/gemm_tile.c, with AMX gemm_amx.c), one per instruction set, and oneDNN
  * (op/gemm_onednn.c); gemm.c chooses by what was measured (machine.h). The own kernels compute
  * every element of C as one chain of multiply-adds in the order of k, cut only at multiples of a
  * fixed block, so the bits do not depend on the number of threads. All four layouts cost the same,
@@ -72,15 +72,11 @@ gemm_setting gemm_get_setting(dev *d);
 void gemm_use_own(dev *d);
 
 /* While `on`, our own kernels compute every product of which their bits are wanted, whatever was
- * measured; afterwards that holds again. Not what ATHANOR_GEMM has given to oneDNN, nor bf16 on AMX. */
+ * measured; afterwards that holds again. Not what ATHANOR_GEMM has given to oneDNN. */
 void gemm_hold_own(dev *d, bool on);
 
 /* Runs one implementation, to measure it. False, and nothing was done: it has no such product, or
  * needs more workspace. */
 bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws);
-
-/* What computes a product of such operands of which nothing was measured: oneDNN for bf16 on AMX,
- * which it uses and our own kernels do not. */
-gemm_impl gemm_unmeasured(const dev *d, dtype ab_dt);
 
 #endif

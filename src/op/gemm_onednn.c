@@ -66,20 +66,12 @@ typedef struct product {
     int64_t scratch_bytes;
 } product;
 
-/* What onednn_ws_bytes has found. */
-typedef struct ws_answer {
-    int64_t m, n, k, bytes;
-    dtype ab_dt, c_dt;
-} ws_answer;
-
 struct onednn_cache {
     int threads;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     product *products;
     int n, cap;
-    ws_answer *answers;
-    int n_answers, cap_answers;
 };
 
 onednn_cache *onednn_cache_new(int threads) {
@@ -96,7 +88,6 @@ void onednn_cache_free(onednn_cache *c) {
         if (p->primitive) dnnl_primitive_destroy(p->primitive);
     }
     free(c->products);
-    free(c->answers);
     if (c->stream) dnnl_stream_destroy(c->stream);
     if (c->engine) dnnl_engine_destroy(c->engine);
     free(c);
@@ -244,39 +235,4 @@ bool onednn_run(onednn_cache *c, const gemm_args *g, void *ws, int64_t ws_bytes)
     done = done && execute(c, p, g, ws);
     omp_set_num_threads(before);
     return done;
-}
-
-/* ---- workspace ---- */
-
-/* Layouts and `accumulate` by the bits of `way`. */
-static int64_t scratch_bytes(const onednn_cache *c, const ws_answer *of, int way) {
-    gemm_args g = {.m = of->m, .n = of->n, .k = of->k, .ab_dt = of->ab_dt, .c_dt = of->c_dt};
-    g.a_trans = way & 1, g.b_trans = way & 2, g.ldc = g.n;
-    g.lda = g.a_trans ? g.m : g.k, g.ldb = g.b_trans ? g.k : g.n;
-    dnnl_memory_desc_t desc[OPERANDS];
-    make_operands(&g, desc);
-    dnnl_primitive_desc_t pd = plan_product(c, desc, false, way & 4);
-    int64_t bytes = pd ? (int64_t)dnnl_memory_desc_get_size(scratch_of(pd)) : 0;
-    if (pd) dnnl_primitive_desc_destroy(pd);
-    for (int i = 0; i < OPERANDS; i++) drop_desc(&desc[i]);
-    return bytes;
-}
-
-int64_t onednn_ws_bytes(onednn_cache *c, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
-    for (int i = 0; i < c->n_answers; i++) {
-        const ws_answer *a = &c->answers[i];
-        if (a->m == m && a->n == n && a->k == k && a->ab_dt == ab_dt && a->c_dt == c_dt)
-            return a->bytes;
-    }
-    ws_answer found = {.m = m, .n = n, .k = k, .ab_dt = ab_dt, .c_dt = c_dt};
-    if (m == 0 || n == 0 || k == 0 || !start(c)) return 0;
-    int before = omp_get_max_threads();
-    omp_set_num_threads(c->threads);
-    for (int way = 0; way < 8; way++) {
-        int64_t bytes = scratch_bytes(c, &found, way);
-        if (bytes > found.bytes) found.bytes = bytes;
-    }
-    omp_set_num_threads(before);
-    VEC_PUSH(c->answers, c->n_answers, c->cap_answers, found);
-    return found.bytes;
 }

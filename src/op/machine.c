@@ -82,8 +82,6 @@ machine_choice machine_choose(const machine_facts *f, const machine_layer *layer
     for (int a = 0; a < ARITHS; a++)
         c.ms[a] = time_of(&sum, (machine_arith)a, allowed & MACHINE_OWN, by[a]);
     c.measured = c.ms[ARITH_F32] > 0;
-    for (int p = 0; p < GEMM_LAYOUTS && f->isa == ISA_AMX && !(allowed & MACHINE_OWN); p++)
-        c.rule.of[1][p] = GEMM_ONEDNN; /* our own have no tiles */
     if (!c.measured) return c;
     machine_arith half = wins(c.ms, allowed, ARITH_DOTS, ARITH_WIDE) ? ARITH_WIDE : ARITH_DOTS;
     if (wins(c.ms, allowed, ARITH_F32, half))

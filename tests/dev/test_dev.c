@@ -231,7 +231,7 @@ static void test_limits(void **state) {
     (void)state;
     dev *d = open_dev(DEV_CPU, 3), *meta;
     cpu_isa isa = dev_isa(d);
-    dev_limit(d, ISA_AVX512_BF16, 0);
+    dev_limit(d, ISA_AMX, 0);
     assert_int_equal(dev_isa(d), isa);
     assert_int_equal(dev_threads(d), 3);
     dev_limit(d, ISA_BASE, 2);

@@ -4,24 +4,14 @@
 #include "op/cpu/parts.h"
 #include "op/cpu/ops.h"
 
-#ifdef CPU_ONLY_AMX /* its own products are those of avx512_bf16 */
-int64_t gemm_ws_avx512_bf16(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt);
-void gemm_packed_avx512_bf16(int threads, const gemm_args *g, void *ws);
-#endif
-
 #define ROW(ID, name) [OP_##ID] = &CPU_FN(cpu_##name),
 static const op_impl *const ops[OP_COUNT] = {CPU_OPS(ROW)};
 #undef ROW
 
 const cpu_kernels CPU_FN(cpu_kernels) = {
     .ops = ops,
-#ifdef CPU_ONLY_AMX
-    .gemm_ws = gemm_ws_avx512_bf16,
-    .gemm = gemm_packed_avx512_bf16,
-#else
     .gemm_ws = CPU_FN(gemm_ws),
     .gemm = CPU_FN(gemm_packed),
-#endif
     .dot_loop = CPU_FN(peak_dot_loop),
 #ifdef CPU_ONLY_BF16
     .stored_dot_fits = stored_dot_fits_avx512_bf16,
