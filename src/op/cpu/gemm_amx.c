@@ -278,16 +278,31 @@ V_INLINE void multiply_step(const char *a, int64_t group, const char *b) {
     _tile_dpbf16ps(3, 5, 7);
 }
 
-/* A block of f32, added to what stands in C if the pass adds. */
-static void multiply_in_place(const pass *p, const char *a, const char *b, const block *o) {
+/* A share of the places of a block in C are asked for: c, rows of c_bytes; a row may lie on a line more than it
+ * is long. Returns where the next share begins. */
+V_INLINE const char *fetch_rows(const char *c, int64_t c_bytes, int64_t rows, dtype dt) {
+    for (int64_t i = 0; i < rows; i++, c += c_bytes) {
+        __builtin_prefetch(c, 1);
+        if (dt != DT_F32) continue;
+        __builtin_prefetch(c + AMX_ROW_BYTES, 1);
+        __builtin_prefetch(c + 2 * AMX_ROW_BYTES - 1, 1);
+    }
+    return c;
+}
+
+/* A block of f32, added to what stands in C if the pass adds. next: the place of the block that follows. */
+static void multiply_in_place(const pass *p, const char *a, const char *b, const block *o,
+                              const char *next) {
     int64_t group = p->steps * TILE_BYTES, ld = p->g->ldc * (int64_t)sizeof(float);
     char *c = place_of(p->g, o);
     if (p->plus)
         load_tiles(c, ld);
     else
         zero_tiles();
-    for (int64_t s = 0; s < p->steps; s++, a += TILE_BYTES, b += 2 * TILE_BYTES)
+    for (int64_t s = 0; s < p->steps; s++, a += TILE_BYTES, b += 2 * TILE_BYTES) {
         multiply_step(a, group, b);
+        next = fetch_rows(next, ld, p->each, DT_F32);
+    }
     store_tiles(c, ld);
 }
 
@@ -299,10 +314,7 @@ V_INLINE void multiply_block(const pass *p, const char *a, const char *b, float 
     zero_tiles();
     for (int64_t s = 0; s < steps; s++, a += TILE_BYTES, b += 2 * TILE_BYTES) {
         multiply_step(a, group, b);
-        for (int64_t i = 0; i < each; i++, place += c_bytes) {
-            __builtin_prefetch(place, 1);
-            if (dt == DT_F32) __builtin_prefetch(place + AMX_ROW_BYTES, 1);
-        }
+        place = fetch_rows(place, c_bytes, each, dt);
         for (int64_t i = 0; i < each && w.rows > 0 && s >= SETTLED; i++) store_row(&w, plain, dt);
     }
     while (w.rows > 0) store_row(&w, plain, dt);
@@ -344,7 +356,9 @@ static void run_panels(const pass *p, const char *a, float *sums, int64_t i0, in
             block o = {.row = i0 + i, .col = p->j0 + j};
             o.rows = within(rows - i, 0, BLOCK), o.cols = within(p->cols - j, 0, BLOCK);
             if (in_place && is_whole(&o)) {
-                multiply_in_place(p, left, b, &o);
+                bool last = i + BLOCK >= rows;
+                block next = {.row = last ? i0 : o.row + BLOCK, .col = o.col + last * BLOCK};
+                multiply_in_place(p, left, b, &o, place_of(p->g, &next));
                 continue;
             }
             if (before.rows && !is_whole(&before)) {
