@@ -105,7 +105,17 @@ static void test_avx512_bf16(void **state) {
     (void)state, check_backend("avx512_bf16");
 }
 
-/* Attention of bf16 on AMX; where there is none, its instructions are emulated. */
+/* What has products of tiles: on AMX, in bf16. Where there is none, its instructions are emulated. */
+static void check_with_tiles(op_kind kind, const backend *b) {
+    case_list l = cases_of(kind);
+    for (int i = 0; i < l.n; i++) {
+        const op_attention *at = &l.items[i].attr.attention;
+        bool tiles = kind != OP_ATTENTION || at->Tq > 1 || at->Tk < 1000; /* others have few */
+        if (tiles) check_trial(&l.items[i], b, DT_BF16, i & 1, i & 2);
+    }
+    free(l.items);
+}
+
 static void test_amx(void **state) {
     (void)state;
     backend b;
@@ -113,18 +123,16 @@ static void test_amx(void **state) {
     bool possible = dev_isa(b.devs[0]) >= ISA_AVX512_BF16;
 #if defined(__x86_64__)
     bool emulated = dev_isa(b.devs[0]) == ISA_AVX512_BF16;
+    static const op_kind kinds[] = {OP_ATTENTION, OP_LINEAR, OP_HEAD_CE, OP_EXPERT_LINEAR};
     if (emulated) {
         amx_emulator_start();
         for (int k = 0; k < DEVS; k++) b.devs[k]->isa = ISA_AMX;
     }
-    case_list l = cases_of(OP_ATTENTION);
-    for (int i = 0; i < l.n && possible; i++) {
-        const op_attention *at = &l.items[i].attr.attention;
-        if (at->Tq > 1 || at->Tk < 1000) /* most of one query is not done with tiles */
-            check_trial(&l.items[i], &b, DT_BF16, i & 1, i & 2);
+    for (int k = 0; k < ARRAY_LEN(kinds) && possible; k++) {
+        long before = amx_products;
+        check_with_tiles(kinds[k], &b);
+        assert_true(!emulated || amx_products > before);
     }
-    free(l.items);
-    assert_true(!emulated || amx_products > 0);
     long before = amx_products;
     double flops = possible ? cpu_kernels_of(ISA_AMX, DT_BF16)->dot_loop(1, 3) : 0; /* the limit */
     assert_true(!possible || flops == 3 * 4 * 2.0 * 16 * 16 * 32);

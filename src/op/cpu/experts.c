@@ -9,6 +9,7 @@
 #include "op/cpu/ops.h"
 #include "op/cpu/parts.h"
 #include "op/cpu/rows.h"
+#include "op/cpu/tables.h"
 
 /* ---- products ---- */
 
@@ -16,6 +17,11 @@
 enum { MANY_ROWS = 192 };
 
 typedef enum expert_phase { EXPERT_FORWARD, EXPERT_INPUT, EXPERT_WEIGHT } expert_phase;
+
+/* The machine's own: with AMX this file serves bf16 without being compiled for it. */
+static const cpu_kernels *kernels_for(const dev *d, dtype x) {
+    return cpu_kernels_of(dev_isa(d), x);
+}
 
 static const int32_t *starts_of(const op_call *c) {
     return c->in[2].data;
@@ -84,7 +90,7 @@ static void run_expert(const op_call *c, expert_phase phase, int64_t e, int thre
     if (phase == EXPERT_WEIGHT && g.k == 0)
         no_rows(&g);
     else if (g.m > 0)
-        CPU_FN(gemm_tiles)(threads, &g, ws);
+        kernels_for(c->run->dev, g.ab_dt)->gemm_tiles(threads, &g, ws);
 }
 
 static int64_t rows_of(const op_call *c, int64_t e) {
@@ -201,10 +207,11 @@ static int64_t product_bytes(const op_infer *io, int threads, int64_t rows, expe
     if (phase == EXPERT_FORWARD && is_by_row(io->attr, dt, w, io->in[0].rows))
         return CPU_FN(product_by_row_ws)(io->dev, io->attr->experts.rounds, threads, rows, O, I, dt,
                                          w);
-    if (phase == EXPERT_FORWARD) return CPU_FN(gemm_ws)(threads, rows, O, I, dt, dt);
-    if (phase == EXPERT_INPUT) return CPU_FN(gemm_ws)(threads, rows, I, O, dt, dt);
+    const cpu_kernels *of = kernels_for(io->dev, dt);
+    if (phase == EXPERT_FORWARD) return of->gemm_ws(threads, rows, O, I, dt, dt);
+    if (phase == EXPERT_INPUT) return of->gemm_ws(threads, rows, I, O, dt, dt);
     for (int64_t k = 1; k <= rows; k++) {
-        int64_t bytes = CPU_FN(gemm_ws)(threads, O, I, k, dt, DT_F32);
+        int64_t bytes = of->gemm_ws(threads, O, I, k, dt, DT_F32);
         most = bytes > most ? bytes : most;
     }
     return most;

@@ -9,7 +9,7 @@
  * Results in f32 are summed where they lie. Others leave their tiles through a buffer, a row at a time, while
  * the next block is multiplied: one after the other would take half as long again at k = 256.
  *
- * Reading order: run_tiles, run_task, run_panels, multiply_block. */
+ * Reading order: gemm_tiles, run_task, run_panels, multiply_block. */
 #include "op/cpu/parts.h"
 
 #include <omp.h>
@@ -27,7 +27,7 @@ enum {
     PACKED_A_BYTES = 1 << 20, /* half of the second-level cache */
     PACKED_B_BYTES = 8 << 20, /* a share of the last-level cache */
     LEAST_COLUMNS = 256,      /* of B packed at a time, however long k is */
-    FEW_ROWS = 8,             /* of A: fewer would leave tiles mostly empty */
+    FEW_ROWS = 3,             /* of A: fewer are gemv's, with every instruction set */
     SETTLED = 2, /* steps after which tiles that were stored can be read without a wait */
     TILE_BYTES = AMX_ROWS * AMX_ROW_BYTES,
     SUMS_LD = BLOCK * sizeof(float),
@@ -70,14 +70,12 @@ static int64_t thread_bytes(const blocking *b) {
     return b->rows * b->k * 2 + BLOCK * SUMS_LD;
 }
 
-static bool is_for_tiles(int64_t m, int64_t n, int64_t k) {
-    return m >= FEW_ROWS && n > 0 && k > 0;
-}
-
 int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
-    if (!is_for_tiles(m, n, k)) return gemm_ws_avx512_bf16(threads, m, n, k, ab_dt, c_dt);
+    int64_t few = m < FEW_ROWS ? gemm_ws_avx512_bf16(threads, m, n, k, ab_dt, c_dt) : 0;
+    if (n == 0 || k == 0) return few;
     blocking b = choose_blocking(n, k, c_dt);
-    return b.k * b.nc * 2 + product_threads(threads, m, n, k) * thread_bytes(&b);
+    int64_t tiles = b.k * b.nc * 2 + product_threads(threads, m, n, k) * thread_bytes(&b);
+    return tiles > few ? tiles : few;
 }
 
 /* One pass: a block of columns, a block of k. */
@@ -412,16 +410,17 @@ static pass make_pass(const gemm_args *g, const blocking *b, int64_t j0, int64_t
     return p;
 }
 
-static void run_tiles(int threads, const gemm_args *g, char *ws) {
+void CPU_FN(gemm_tiles)(int threads, const gemm_args *g, void *ws) {
     blocking b = choose_blocking(g->n, g->k, g->c_dt);
-    char *packed_a = ws + b.k * b.nc * 2;
+    char *packed_b = ws, *packed_a = packed_b + b.k * b.nc * 2;
+    threads = product_threads(threads, g->m, g->n, g->k);
 #pragma omp parallel num_threads(threads)
     {
         char *mine = packed_a + omp_get_thread_num() * thread_bytes(&b);
         amx_begin();
         for (int64_t j0 = 0; j0 < g->n; j0 += b.nc) {
             for (int64_t k0 = 0; k0 < g->k; k0 += b.k) {
-                pass p = make_pass(g, &b, j0, k0, ws);
+                pass p = make_pass(g, &b, j0, k0, packed_b);
                 sharing s = share_out(&b, g->m, (p.cols + BLOCK - 1) / BLOCK, threads);
 #pragma omp for schedule(static)
                 for (int64_t j = 0; j < p.cols; j += BLOCK) pack_b(&p, j);
@@ -434,8 +433,8 @@ static void run_tiles(int threads, const gemm_args *g, char *ws) {
 }
 
 void CPU_FN(gemm_packed)(int threads, const gemm_args *g, void *ws) {
-    if (is_for_tiles(g->m, g->n, g->k))
-        run_tiles(product_threads(threads, g->m, g->n, g->k), g, ws);
-    else
+    if (g->m < FEW_ROWS || g->k == 0)
         gemm_packed_avx512_bf16(threads, g, ws);
+    else
+        CPU_FN(gemm_tiles)(threads, g, ws);
 }

@@ -12,6 +12,7 @@ const cpu_kernels CPU_FN(cpu_kernels) = {
     .ops = ops,
     .gemm_ws = CPU_FN(gemm_ws),
     .gemm = CPU_FN(gemm_packed),
+    .gemm_tiles = CPU_FN(gemm_tiles),
     .dot_loop = CPU_FN(peak_dot_loop),
 #ifdef CPU_ONLY_BF16
     .stored_dot_fits = stored_dot_fits_avx512_bf16,
