@@ -276,7 +276,7 @@ static sketch_layer end_of(const sketch_layer *x, const sketch_layer *ordinary) 
     const double *less = (const double *)ordinary;
     for (size_t i = 0; i < sizeof end / sizeof *d; i++) d[i] = d[i] > less[i] ? d[i] - less[i] : 0;
     end.scratch_bytes = x->scratch_bytes;
-    end.tied_elems = x->tied_elems;
+    end.trained.tied = x->trained.tied;
     return end;
 }
 
