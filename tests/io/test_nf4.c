@@ -118,7 +118,7 @@ static void test_reads(void **state) {
     }
 }
 
-/* A folder of transformers: matrices that are quantised twice, and one that is quantised once. */
+/* A folder with the names of transformers: matrices that are quantised twice, and one that is quantised once. */
 static void test_folder(void **state) {
     (void)state;
     err e = {0};
