@@ -8,6 +8,7 @@
 #include "infer/settings.h"
 #include "interchange/card.h"
 #include "interchange/ledger.h"
+#include "model/config_file.h"
 
 /* ---- formats ---- */
 
@@ -265,12 +266,13 @@ static status write_and_verify(const model_source *s, const model_source *source
     return staged_commit(to, e);
 }
 
-/* What an adapter was trained beside, if not beside the weights into which it is merged. */
+/* What an adapter was trained beside, if not beside the weights into which it is merged. A folder that is in 4 bits itself has none in full. */
 static void note_base(const model_source *s, strbuf *notes) {
     json_t *ledger = s->kind == MODEL_SOURCE_ADAPTER ? ledger_read(s->path) : NULL;
     const json_t *run = json_object_get(json_object_get(ledger, "run"), "config");
     const json_t *dt = json_object_get(json_object_get(run, "lora"), "base_dtype");
-    if (json_is_string(dt) && strcmp(json_string_value(dt), "nf4") == 0)
+    bool full = !config_is_nf4(json_object_get(s->keys, "quantization_config"));
+    if (full && json_is_string(dt) && strcmp(json_string_value(dt), "nf4") == 0)
         strbuf_puts(notes, "The adapter was trained beside its base model in 4 bits (NF4), and is "
                            "merged into the weights in full.\n");
     json_decref(ledger);

@@ -63,6 +63,17 @@ static status check_floats(const hf_weight *w, err *e) {
                   w->v->format);
 }
 
+/* What is in 4 bits is a matrix, in whatever shape its bytes are stored. */
+static st_tensor tensor_of(hf_weight *w) {
+    const st_view *v = w->v;
+    st_tensor t = {.dt = read_format(w), .rank = v->rank, .fill = fill_from_folder, .ctx = w};
+    memcpy(t.dims, v->dims, sizeof t.dims);
+    if (!w->four.bits) return t;
+    t.rank = 2;
+    t.dims[0] = w->four.rows, t.dims[1] = w->four.cols;
+    return t;
+}
+
 static status find_tensors(model_source *s, err *e) {
     int n = param_count(s->params);
     hf_weight *list = ARENA_ARRAY(s->a, hf_weight, n);
@@ -70,15 +81,8 @@ static status find_tensors(model_source *s, err *e) {
     s->tensors = ARENA_ARRAY(s->a, st_tensor, n);
     for (int i = 0; i < n; i++) {
         TRY(check_floats(&list[i], e));
-        s->tensors[i] =
-            (st_tensor){.name = param_at(s->params, i)->name,
-                        .dt = read_format(&list[i]),
-                        .rank = list[i].v->rank,
-                        .dims = {list[i].v->dims[0], list[i].v->dims[1], list[i].v->dims[2]},
-                        .fill = fill_from_folder,
-                        .ctx = &list[i]};
-        if (list[i].four.bits)
-            s->tensors[i].dims[0] = list[i].four.rows, s->tensors[i].dims[1] = list[i].four.cols;
+        s->tensors[i] = tensor_of(&list[i]);
+        s->tensors[i].name = param_at(s->params, i)->name;
     }
     return ST_OK;
 }

@@ -303,9 +303,12 @@ bool config_is_nf4(const json_t *q) {
 
 status config_refuse_quantised(const json_t *q, err *e) {
     const char *method = json_string_value(json_object_get(q, "quant_method"));
-    bool fp8 = method && strcmp(method, "fp8") == 0;
+    bool fp8 = is_word(q, "quant_method", "fp8"), bnb = is_word(q, "quant_method", "bitsandbytes");
     err_set(e, ST_FORMAT, "the weights are quantised by '%s'%s, which is not read",
-            method ? method : "(no method)", fp8 ? " other than e4m3" : "");
+            method ? method : "(no method)",
+            fp8   ? " other than e4m3"
+            : bnb ? " other than nf4"
+                  : "");
     err_hint(e, "take the original in bf16, f16, f32, fp8 (e4m3) or NF4, or a GGUF file");
     return err_where(e, "model.quantization_config");
 }

@@ -21,6 +21,16 @@ expect 0 plan lora.yaml --json lora.base_dtype=stored train.precision=fp32
 calc "abs($(field mapped_bytes out) - $rest - 2 * 73728) < 1" || fail "other matrices are in 4 bits"
 calc "$four < 0.6 * 73728" || fail "$four bytes of 4 bits"
 
+# A search counts what is frozen as a plan does, and leaves out what does not split blocks.
+"$athanor" plan cluster h100-8 >gpus.yaml
+expect 0 plan search lora.yaml cluster=gpus.yaml train.global_batch_size=32 --most 50
+! grep 'dp [0-9].*, tp ' out || fail "blocks of 4 bits are split"
+expect 0 plan search lora.yaml cluster=gpus.yaml train.global_batch_size=32 --write -o best.yaml --json
+first() { grep -o "\"$1\": [0-9.e-]*" out | head -n 1 | sed 's/.*: //'; }
+bytes=$(first peak_bytes)
+expect 0 plan best.yaml --json
+calc "abs(($(first peak_bytes) + $(first baseline_bytes)) / $bytes - 1) < 0.001" || fail "not $bytes: $(cat out)"
+
 # ---- learns about what it learns beside the weights in full; memory is what was planned ----
 losses() { grep '"event": "step"' "$1/metrics.jsonl" | grep -o '"loss": [^,]*' | sed 's/.*: //'; }
 # near A B LIMIT: relative distance of the losses of every step.
@@ -86,9 +96,12 @@ near of-bnb of-bnb-wide 1e-6
 expect 0 train lora.yaml run=of-blocks model.from=bnb tokenizer=char.json
 has out "7 matrices of the layers, NF4"
 near of-blocks of-bnb 0.01
+expect 0 export of-blocks -o of-blocks-merged --to hf
+has out "verified: logits differ by at most"
+lacks out "in full"
 sed 's/"bnb_4bit_quant_type": "nf4"/"bnb_4bit_quant_type": "fp4"/' "$root/tests/golden/nf4/model/config.json" >bnb/config.json
 expect 3 import bnb -o no
-has err "the weights are quantised by 'bitsandbytes', which is not read"
+has err "the weights are quantised by 'bitsandbytes' other than nf4, which is not read"
 cp "$root/tests/golden/nf4/model/config.json" bnb
 LC_ALL=C sed 's/nested_absmax/nested_absmix/' "$root/tests/golden/nf4/model/model.safetensors" >bnb/model.safetensors
 expect 3 import bnb -o no

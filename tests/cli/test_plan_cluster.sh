@@ -44,6 +44,15 @@ expect 3 plan empty.yaml $small cluster=local
 grep -q 'doctor calibrate first' err || fail "$(cat err)"
 expect 2 doctor calibrate --seconds 0.1 --disk no/such/folder
 has err "no/such/folder"
+for fault in create:2 write:3 fsync:3 remove:1 read:9; do # first of all doctor writes what it has measured
+    export ATHANOR_FAULT=$fault
+    expect 1 doctor calibrate --seconds 0.1 --disk .
+    unset ATHANOR_FAULT
+    has err "cannot"
+    lacks err "Success"
+    [ $fault = remove:1 ] || [ -z "$(ls athanor-disk-* 2>/dev/null)" ] || fail "the disk's file stays after $fault"
+    rm -f athanor-disk-*
+done
 expect 0 doctor calibrate --seconds 0.1 --disk .
 calc "$(field disk_gb_per_s here/local.yaml) > 0" || fail "$(cat here/local.yaml)"
 [ -z "$(ls athanor-disk-* 2>/dev/null)" ] || fail "the disk's file stays"

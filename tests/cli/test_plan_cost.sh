@@ -16,6 +16,11 @@ grep -q '"device": "NVIDIA H100' out || fail "no device"
 near mfu 0.3 1e-9
 expect 0 plan cost --params 3B --tokens 11T --mfu 0.3 --tflops 720 --devices 384 --json
 near days 27.6 0.05
+expect 0 plan cost --params 3B --tokens 11T --devices 384 --days 1250 --checkpoint 1 --checkpoint-every 20160
+has out 'devices for 1250 days'
+has out 'one each 20160 minutes'
+expect 0 plan cost --params 3B --tokens 11T --devices 384 --days 28
+has out 'devices for 28 days'
 # Hours that a run of that size cannot have taken.
 expect 2 plan cost --params 3B --tokens 11T --hours 1000 --devices 8
 grep -q 'times the peak' err || fail "$(cat err)"

@@ -153,8 +153,13 @@ calc "$(awk -F, 'NR == 2 { print $12 }' said7.csv) > 1.2 * $(awk -F, 'NR == 2 { 
 echo 'a,b' >none.csv
 expect 3 plan validate none.csv
 grep -q tok_s_gpu err || fail "$(cat err)"
+sed 's/"casts": [0-9.e-]*,//' fit.yaml >older.yaml
+expect 3 plan validate slow.csv --calibration older.yaml
+has err 'runtime.casts is no number'
+has err 'run athanor plan fit again'
 sed -i 's/"products": [0-9.e-]*/"products": 99/' fit.yaml
 expect 3 plan validate slow.csv --calibration fit.yaml
 grep -q 'runtime.products' err || fail "$(cat err)"
+lacks err 'plan fit again'
 expect 2 plan fit slow.csv
 finish

@@ -1,8 +1,7 @@
 /* libFuzzer target: any bytes as a safetensors file. What is accepted must keep its promises.
  *
  *     clang -g -O1 -fsanitize=fuzzer,address,undefined ... fuzz_safetensors.c; ./a.out CORPUS */
-#include <stdlib.h>
-
+#include "framed.h"
 #include "io/safetensors/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -26,22 +25,8 @@ static void try_file(const uint8_t *data, size_t size) {
     st_close(r);
 }
 
-/* Puts the right length before the text up to the first line feed, so that mutations get past the
- * prefix; what follows is the data. */
-static void try_framed(const uint8_t *data, size_t size) {
-    const uint8_t *end = size ? memchr(data, '\n', size) : NULL;
-    if (!end) return;
-    size_t header = (size_t)(end - data), rest = size - header - 1;
-    uint8_t *file = xcalloc(1, 8 + header + rest);
-    for (int i = 0; i < 8; i++) file[i] = (uint8_t)((uint64_t)header >> (8 * i));
-    memcpy(file + 8, data, header);
-    memcpy(file + 8 + header, end + 1, rest);
-    try_file(file, 8 + header + rest);
-    free(file);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     try_file(data, size);
-    try_framed(data, size);
+    fuzz_framed(data, size, try_file);
     return 0;
 }

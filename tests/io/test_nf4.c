@@ -1,11 +1,13 @@
 /* NF4 beside bitsandbytes (tests/oracle/make_nf4_golden.py): the same bits are written, and what they say is read equal to the
- * last bit; zeros stay zeros, and what is no number is refused. */
+ * last bit; zeros stay zeros, and what is no number is refused. So is a folder that lies about its blocks. */
 #include "test.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "io/hf/bnb.h"
+#include "io/io_test.h"
+#include "io/model_source.h"
 
 typedef struct lab {
     st_reader *golden;
@@ -116,7 +118,7 @@ static void test_reads(void **state) {
     }
 }
 
-/* A folder of transformers: matrices that are quantised twice, and one that is quantised once. */
+/* A folder with the names of transformers: matrices that are quantised twice, and one that is quantised once. */
 static void test_folder(void **state) {
     (void)state;
     err e = {0};
@@ -148,6 +150,128 @@ static void test_folder(void **state) {
     assert_int_equal(taken, 6);
     st_close(model);
     st_close(rows);
+}
+
+/* ---- folders that somebody has changed ---- */
+
+static const char MODEL[] = TEST_DIR "/golden/nf4/model", WEIGHTS[] = "model.safetensors";
+
+/* t: a tensor of the golden folder, which may become another. */
+typedef void (*change_fn)(st_tensor *t, const void *how);
+
+static bool ends(const char *name, const char *with) {
+    size_t n = strlen(name), m = strlen(with);
+    return n >= m && strcmp(name + n - m, with) == 0;
+}
+
+/* The golden folder with other tensors, in a folder of that name. */
+static const char *changed_folder(test_dir *d, const char *name, change_fn change,
+                                  const void *how) {
+    err e = {0};
+    st_reader *r;
+    char *config, *dir = path_join(d->mem, d->path, name);
+    size_t len;
+    assert_ok(file_make_dirs(dir, &e), e);
+    assert_ok(file_read_part(path_join(d->mem, MODEL, "config.json"), 1 << 20, &config, &len, &e),
+              e);
+    assert_ok(file_write_atomic(path_join(d->mem, dir, "config.json"), config, len, &e), e);
+    assert_ok(st_open(&r, MODEL, &e), e);
+    int n = (int)st_count(r);
+    st_tensor *list = ARENA_ARRAY(d->mem, st_tensor, n);
+    for (int i = 0; i < n; i++) {
+        const st_view *v = st_get(r, i);
+        list[i] = (st_tensor){.name = v->name, .dt = v->dt, .rank = v->rank, .data = v->data};
+        memcpy(list[i].dims, v->dims, sizeof v->dims);
+        change(&list[i], how);
+    }
+    assert_ok(st_write(path_join(d->mem, dir, WEIGHTS), list, n, &e), e);
+    st_close(r);
+    free(config);
+    return dir;
+}
+
+/* Bits as a tensor of another rank, with ones before their number. */
+static void reshape(st_tensor *t, const void *how) {
+    int64_t n = t->dims[0];
+    if (t->dt != DT_U8 || !ends(t->name, "_proj.weight")) return;
+    t->rank = *(const int *)how;
+    for (int i = 0; i < t->rank; i++) t->dims[i] = i < t->rank - 1 ? 1 : n;
+}
+
+/* What an import makes of a folder: F32, in memory of the caller. */
+static char *imported(test_dir *d, const char *dir, size_t *len) {
+    err e = {0};
+    char *bytes, *path = path_join(d->mem, dir, "f32.safetensors");
+    model_source s;
+    assert_ok(model_source_open(&s, dir, NULL, 0, &e), e);
+    int n = param_count(s.params);
+    st_tensor *list = model_source_folder_tensors(&s, s.a, DT_F32);
+    for (int i = 0; i < n; i++) {
+        const param *p = param_at(s.params, i);
+        assert_int_equal(list[i].rank, p->rank);
+        assert_int_equal(list[i].dims[0], p->rank == 1 ? p->cols : p->rows);
+    }
+    assert_ok(st_write(path, list, n, &e), e);
+    model_source_close(&s);
+    assert_ok(file_read_part(path, 1 << 20, &bytes, len, &e), e);
+    return bytes;
+}
+
+/* The shape in which the bits lie says nothing of the matrix: its state does. */
+static void test_shapes(void **state) {
+    test_dir *d = *state;
+    size_t len, want_len;
+    int rank = 2;
+    char *want = imported(d, changed_folder(d, "2", reshape, &rank), &want_len);
+    static const int others[] = {1, 3, 8};
+    for (int i = 0; i < ARRAY_LEN(others); i++) {
+        const char *name = arena_printf(d->mem, "%d", others[i]);
+        char *got = imported(d, changed_folder(d, name, reshape, &others[i]), &len);
+        assert_int_equal(len, want_len);
+        assert_memory_equal(got, want, len);
+        free(got);
+    }
+    free(want);
+}
+
+/* What one matrix has beside it. */
+typedef struct beside {
+    const char *state;
+    float nested;
+} beside;
+
+static void replace_beside(st_tensor *t, const void *how) {
+    const beside *b = how;
+    if (ends(t->name, "q_proj.weight.quant_state.bitsandbytes__nf4"))
+        t->data = b->state, t->dims[0] = (int64_t)strlen(b->state);
+    if (ends(t->name, "q_proj.weight.nested_absmax")) t->data = &b->nested;
+}
+
+static status find_q(test_dir *d, const char *name, const beside *b, err *e) {
+    st_reader *r;
+    bnb_matrix m;
+    assert_ok(st_open(&r, changed_folder(d, name, replace_beside, b), e), *e);
+    status st = bnb_find(r, st_find(r, "model.layers.0.self_attn.q_proj.weight"), &m, e);
+    st_close(r);
+    return st;
+}
+
+#define STATE(mean)                                                                                \
+    "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [64, 64], \"nested_blocksize\": "     \
+    "256, "                                                                                        \
+    "\"nested_offset\": " mean "}"
+
+static void test_states(void **state) {
+    test_dir *d = *state;
+    err e = {0};
+    char *longest = arena_printf(d->mem, "%-4096s", STATE("0.5"));
+    char *longer = arena_printf(d->mem, "%-4097s", STATE("0.5"));
+    assert_ok(find_q(d, "a", &(beside){longest, 1}, &e), e);
+    assert_int_equal(find_q(d, "b", &(beside){longer, 1}, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "of another form"));
+    assert_ok(find_q(d, "c", &(beside){STATE("-1e38"), 2e38f}, &e), e);
+    assert_int_equal(find_q(d, "d", &(beside){STATE("-1e38"), -FLT_MAX}, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "no finite number"));
 }
 
 static void test_zeros(void **state) {
@@ -185,6 +309,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_zeros, open_lab, close_lab),
         cmocka_unit_test_setup_teardown(test_refuses, open_lab, close_lab),
         cmocka_unit_test(test_folder),
+        IO_TEST(test_shapes),
+        IO_TEST(test_states),
         cmocka_unit_test(test_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -88,7 +88,7 @@ static vec_update_args make_step(arena *a, bool narrow) {
     return s;
 }
 
-/* A matrix whole; or its columns, and the rest of its rows a second time, in several spans. */
+/* A matrix as one span; or cut into four blocks of columns, each of all rows and a span of its own, with gaps between them. */
 static vec_spans spans_of(arena *a, bool cut) {
     vec_span all = {.n = WHOLE, .at = 3, .name = 99, .copy_dt = DT_F32, .counted = true};
     vec_spans s = {.item = ARENA_ARRAY(a, vec_span, 8)};

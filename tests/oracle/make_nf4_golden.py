@@ -1,5 +1,7 @@
 """Makes tests/golden/nf4: a matrix that bitsandbytes quantises to NF4 with double quantisation, on the CPU (matrix.safetensors),
-and a Llama of one layer as transformers saves it in 4 bits (model), with rows that bitsandbytes reads back (rows.safetensors).
+and a Llama of one layer (model), with rows that bitsandbytes reads back (rows.safetensors). Its tensors
+are quantised and packed by functions of bitsandbytes, under the names that transformers gives them, and its config.json is put together here:
+transformers has not saved it.
 
   weight [R,C] bf16         blocks of very different sizes, and one of zeros
   bits [R*C/2] u8           two elements a byte, the first in the high half

@@ -176,11 +176,12 @@ typedef struct layout {
 
 static const layout alone = {1, 0, 1, 1, CONTEXT_ALLGATHER};
 
-static plan_spec spec_of(arena *a) {
+static plan_spec spec_of_width(arena *a, int width) {
     err e = {0};
-    json_t *o = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i}", "model_type", "llama", "hidden_size",
-                          256, "num_hidden_layers", 8, "num_attention_heads", 4,
-                          "num_key_value_heads", 2, "intermediate_size", 704, "vocab_size", 512);
+    json_t *o =
+        json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i}", "model_type", "llama", "hidden_size", width,
+                  "num_hidden_layers", 8, "num_attention_heads", 4, "num_key_value_heads", 2,
+                  "intermediate_size", width * 11 / 4, "vocab_size", 2 * width);
     plan_spec spec = {.compute = DT_BF16,
                       .T = 128,
                       .train_B = 4,
@@ -189,6 +190,10 @@ static plan_spec spec_of(arena *a) {
     if (model_config_read(a, o, 0, &spec.model, &e) != ST_OK) fail_msg("%s", e.message);
     json_decref(o);
     return spec;
+}
+
+static plan_spec spec_of(arena *a) {
+    return spec_of_width(a, 256);
 }
 
 static dev *meta_device(void) {
@@ -550,6 +555,96 @@ static void test_sketch_of_experts(void **state) {
     }
 }
 
+/* Adapters beside frozen weights: in 16 bits with their masters, in fp32, or in 4 bits. */
+typedef enum base_kind { BASE_BF16, BASE_F32, BASE_NF4, BASES } base_kind;
+
+static plan_spec spec_of_adapters(arena *a, base_kind base) {
+    plan_spec s = spec_of_width(a, 1024);
+    s.compute = base == BASE_BF16 ? DT_BF16 : DT_F32;
+    s.nf4_base = base == BASE_NF4;
+    s.adapters = (model_adapters){.rank = 8, .alpha = 16};
+    return s;
+}
+
+static plan *plan_on_8(dev *d, plan_spec spec, mesh *ranks, int zero) {
+    plan *p;
+    err e = {0};
+    mesh_place(ranks, &(mesh_shape){.dp = 8, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = 1}, 0);
+    spec.ranks = ranks;
+    spec.sharing = (param_sharding){.shards = 8, .zero = zero, .bucket_elems = 1 << 18};
+    if (plan_new(&p, d, &spec, &e) != ST_OK) fail_msg("%s", e.message);
+    return p;
+}
+
+/* What is frozen has no gradients and no states, and travels in ZeRO-3 alone; of 4 bits nothing travels. */
+static void test_sketch_of_adapters(void **state) {
+    (void)state;
+    for (int k = 0; k < 4 * BASES; k++) {
+        int zero = k % 4, base = k / 4;
+        cluster c = plain(8, 1);
+        arena *a = arena_new("test");
+        dev *d = meta_device();
+        mesh ranks;
+        err e = {0};
+        sketch s;
+        sketch_result r;
+        plan_spec spec = spec_of_adapters(a, (base_kind)base);
+        sketch_key key = {1, 4, RECOMPUTE_NONE, 1, CONTEXT_ALLGATHER, 1};
+        sketch_layout l = {.key = key,
+                           .dp = 8,
+                           .pp = 1,
+                           .chunks_of_stage = 1,
+                           .zero = zero,
+                           .micro_batches = 1,
+                           .schedule = SCHEDULE_1F1B};
+        if (sketch_new(&s, a, d, &spec, key, &c, &e) != ST_OK) fail_msg("%s", e.message);
+        if (sketch_time(&s, &l, &c, &runtime_athanor, &r, &e) != ST_OK) fail_msg("%s", e.message);
+        plan *p = plan_on_8(d, spec, &ranks, zero);
+        clock_time t = clock_step(p, &c);
+        double bytes = (double)p->peak_bytes;
+        if (fabs(r.memory_bytes / bytes - 1) > 0.05)
+            fail_msg("base %d, zero %d: a sketch of %g bytes, a plan of %g", base, zero,
+                     r.memory_bytes, bytes);
+        if (fabs(r.time.step_s / t.step_s - 1) > 0.1)
+            fail_msg("base %d, zero %d: a sketch of %g s, a step of %g s", base, zero,
+                     r.time.step_s, t.step_s);
+        plan_free(p);
+        dev_close(d);
+        arena_free(a);
+    }
+}
+
+/* Devices that hold what a plan with adapters needs, and no more, are enough. */
+static void test_search_of_adapters(void **state) {
+    (void)state;
+    for (int base = 0; base < BASES; base++) {
+        cluster c = plain(8, 1);
+        arena *a = arena_new("test");
+        dev *d = meta_device();
+        mesh ranks;
+        err e = {0};
+        search_result r;
+        search_spec what = {.base = spec_of_adapters(a, (base_kind)base),
+                            .global_batch = 8,
+                            .most = 1,
+                            .kept = search_all};
+        what.base.train_B = 1;
+        what.kept.zero = 0;
+        what.kept.dp = 8;
+        what.kept.recompute = RECOMPUTE_NONE;
+        plan *p = plan_on_8(d, what.base, &ranks, 0);
+        double bytes = clock_step(p, &c).peak_bytes;
+        c.memory_bytes = 1.01 * bytes;
+        if (search_layouts(&r, a, d, &what, &c, &e) != ST_OK)
+            fail_msg("base %d: %s", base, e.message);
+        assert_true(r.found[0].exact);
+        assert_near(r.found[0].result.memory_bytes, bytes);
+        plan_free(p);
+        dev_close(d);
+        arena_free(a);
+    }
+}
+
 /* Of equal stages the bubble is (p - 1) / (v m) of the work: the published table for p = 8. */
 static void test_bubble(void **state) {
     (void)state;
@@ -619,9 +714,11 @@ int main(void) {
                                        cmocka_unit_test(test_stages),
                                        cmocka_unit_test(test_messages),
                                        cmocka_unit_test(test_sketch_of_experts),
+                                       cmocka_unit_test(test_sketch_of_adapters),
                                        cmocka_unit_test(test_sketch),
                                        cmocka_unit_test(test_bubble),
                                        cmocka_unit_test(test_search),
+                                       cmocka_unit_test(test_search_of_adapters),
                                        cmocka_unit_test(test_context),
                                        cmocka_unit_test(test_experts),
                                        cmocka_unit_test(test_rows),

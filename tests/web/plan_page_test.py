@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import chromium  # noqa: E402
 
 WITHIN_MS = 200
-MOST_ASKED = 100
+MOST_ASKED = 24
 MOST_BYTES = 2_000_000
 QUIET = "document.querySelector('#answers').getAttribute('aria-busy') === 'false'"
 WATCH = """

@@ -179,7 +179,7 @@ static void print_lost(const cost_wish *w, const cost_sum *s) {
     printf("  %-22s %12.1f %% of that are lost to %scheckpoints", "", 100 * lost,
            w->preemptions_per_hour > 0 ? "preemptions and " : "");
     if (w->preemptions_per_hour <= 0)
-        printf(", one each %.4g minutes\n", w->checkpoint_every_s / 60);
+        printf(", one each %.7g minutes\n", w->checkpoint_every_s / 60);
     else if (s->best_checkpoint_s > 0)
         printf("; one each %.0f minutes is best\n", s->best_checkpoint_s / 60);
     else
@@ -206,7 +206,7 @@ static void print_sum(const cost_wish *w, const cost_sum *s, const laws_run *law
             "energy", s->kwh, w->watts, w->pue);
     print_money(w, s);
     if (s->devices_needed)
-        printf("  %-22s %12d devices for %.3g days%s\n", "to be done in time", s->devices_needed,
+        printf("  %-22s %12d devices for %.7g days%s\n", "to be done in time", s->devices_needed,
                w->deadline_s / DAY, w->serial > 0 ? ", if all work were shared" : "");
     if (s->speed_up > 0)
         printf("  %-22s %12.2f times one device, at most %.1f (Amdahl)\n", "with serial work",

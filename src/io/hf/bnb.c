@@ -8,6 +8,7 @@
 #include "base/json.h"
 
 static const char STATE[] = ".quant_state.bitsandbytes__nf4";
+enum { MOST_STATE_BYTES = 4096 }; /* bitsandbytes writes some 200 */
 
 bool bnb_is_part(const char *name, size_t *matrix) {
     static const char *const ends[] = {".absmax", ".quant_map", ".nested_absmax",
@@ -41,6 +42,7 @@ static bool same(const st_view *table, const float *ours, size_t bytes) {
 }
 
 static bool read_state(const st_view *state, bnb_matrix *m, json_int_t *nested) {
+    if (state->bytes > MOST_STATE_BYTES) return false;
     json_t *o = json_loadb((const char *)state->data, state->bytes, 0, NULL);
     const json_t *shape = json_object_get(o, "shape"), *mean = json_object_get(o, "nested_offset");
     const char *type = json_string_value(json_object_get(o, "quant_type"));
@@ -62,10 +64,16 @@ static float float_at(const uint8_t *bytes, int64_t i) {
     return x;
 }
 
-static bool all_finite(const st_view *factors) {
+/* Whether factors are numbers, and stay so when the map, of -1 to 1, and the mean are put to them. */
+static bool all_finite(const st_view *factors, float mean) {
     for (int64_t i = 0; i < factors->numel; i++)
-        if (!isfinite(float_at(factors->data, i))) return false;
+        if (!isfinite(fabsf(float_at(factors->data, i)) + fabsf(mean))) return false;
     return true;
+}
+
+static status check_finite(const st_view *v, const st_view *factors, float mean, err *e) {
+    if (all_finite(factors, mean)) return ST_OK;
+    return refuse(v, "with a factor that is no finite number", e);
 }
 
 status bnb_find(const st_reader *r, const st_view *v, bnb_matrix *out, err *e) {
@@ -83,7 +91,7 @@ status bnb_find(const st_reader *r, const st_view *v, bnb_matrix *out, err *e) {
     out->bits = v->data;
     if (!nested && once) {
         out->absmax = once->data;
-        return all_finite(once) ? ST_OK : refuse(v, "with a factor that is no finite number", e);
+        return check_finite(v, once, 0, e);
     }
     once = part(r, v, ".absmax", DT_U8, blocks);
     twice = part(r, v, ".nested_absmax", DT_F32, (blocks + NF4_NESTED - 1) / NF4_NESTED);
@@ -92,7 +100,7 @@ status bnb_find(const st_reader *r, const st_view *v, bnb_matrix *out, err *e) {
         return refuse(v, "with other factors", e);
     out->scale = once->data;
     out->nested = twice->data;
-    return all_finite(twice) ? ST_OK : refuse(v, "with a factor that is no finite number", e);
+    return check_finite(v, twice, out->mean, e);
 }
 
 static int number_at(const bnb_matrix *m, int64_t i) {

@@ -144,8 +144,17 @@ static status find_scale(const st_reader *r, hf_weight *w, err *e) {
     return ST_OK;
 }
 
+/* Elements, also of 4 bits, of which files list the bytes. */
+static int64_t elems_of(const hf_weight *w) {
+    return w->four.bits ? w->four.rows * w->four.cols : w->v->numel;
+}
+
 status hf_weight_read(const hf_weight *w, int64_t first, int64_t n, void *dst, dtype dt, err *e) {
+    int64_t elems = elems_of(w);
     if (!w->scale && !w->four.bits) return st_view_read(w->v, first, n, dst, dt, e);
+    CHECK(first >= 0 && n >= 0 && first <= elems && n <= elems - first,
+          "elements %lld + %lld of '%s', which has %lld", (long long)first, (long long)n,
+          w->v->name, (long long)elems);
     float piece[1024];
     for (int64_t done = 0; done < n;) {
         int64_t take = n - done < ARRAY_LEN(piece) ? n - done : ARRAY_LEN(piece);
@@ -368,11 +377,6 @@ status hf_find_weights(const param_store *s, const st_reader *r, hf_weight *list
 }
 
 /* ---- rows of new tokens ---- */
-
-/* Elements, also of 4 bits, of which files list the bytes. */
-static int64_t elems_of(const hf_weight *w) {
-    return w->four.bits ? w->four.rows * w->four.cols : w->v->numel;
-}
 
 static int64_t cols_of(const hf_weight *w) {
     if (w->four.bits) return w->four.cols;

@@ -325,10 +325,14 @@ static status read_model(measured_model *out, const json_t *root, const char *pa
     for (int i = 0; i < ARRAY_LEN(numbers); i++) {
         const json_t *v = json_object_get(fitted, numbers[i].name);
         double x = json_number_value(v);
-        if (!json_is_number(v) || !(x >= numbers[i].low * 0.999 && x <= numbers[i].high * 1.001))
-            return err_at(e, ST_FORMAT, path, "%s: runtime.%s is no number from %g to %g", path,
-                          numbers[i].name, numbers[i].low, numbers[i].high);
         *number_at(out, i) = x;
+        if (json_is_number(v) && x >= numbers[i].low * 0.999 && x <= numbers[i].high * 1.001)
+            continue;
+        err_at(e, ST_FORMAT, path, "%s: runtime.%s is no number from %g to %g", path,
+               numbers[i].name, numbers[i].low, numbers[i].high);
+        return v ? ST_FORMAT
+                 : err_hint(e, "an earlier version made it, without that number: run athanor plan "
+                               "fit again");
     }
     return ST_OK;
 }
@@ -403,7 +407,7 @@ static void fit_fill(const measured_rows *r, measured_model *m, int without) {
     free(need);
 }
 
-/* Of time, with large factors once more, which leave a hollow that the first descent ended in; then of memory. */
+/* Of time, by a second descent from large factors, since the first may end in a local minimum; then of memory. */
 void measured_fit(measured_rows *r, measured_model *m, int without) {
     descend(r, m, without, false);
     descend(r, m, without, false);

@@ -215,8 +215,9 @@ static bool read_precision(const char *s, measured_row *to) {
     return first || !*s;
 }
 
-/* Others' experts are whole on tensor-parallel ranks, which share them out, too (Liu et al. 2025, "MoE Parallel Folding"): as many
- * of each expert's columns as of each rank's experts. */
+/* In rows of this program `ep` ranks share out experts, and the tp ranks of each share each expert's columns. In rows of others `ep` counts both:
+ * each of these ranks has whole experts (Liu et al. 2025, "MoE Parallel Folding"). So the layout here that has as many weights of experts on a
+ * rank has ep / tp. Whose row it is decides, whatever runtime predicts it: what a column means does not depend on that. */
 static void fold_experts(const measured_row *x, sketch_key *key) {
     if (x->whose && key->ep % key->tp == 0) key->ep /= key->tp;
 }
@@ -276,7 +277,7 @@ static sketch_layer end_of(const sketch_layer *x, const sketch_layer *ordinary) 
     const double *less = (const double *)ordinary;
     for (size_t i = 0; i < sizeof end / sizeof *d; i++) d[i] = d[i] > less[i] ? d[i] - less[i] : 0;
     end.scratch_bytes = x->scratch_bytes;
-    end.tied_elems = x->tied_elems;
+    end.trained.tied = x->trained.tied;
     return end;
 }
 

@@ -74,19 +74,26 @@ static void add_ops(sketch_layer *to, const prog *p, const mesh *ranks, const cl
     }
 }
 
+static sketch_params *params_of(sketch_layer *layer, const param *q) {
+    return q->frozen ? &layer->frozen : &layer->trained;
+}
+
+/* What stays in its file takes no memory. */
 static void add_params(sketch_layer *layer, int n_layers, const plan *p) {
     int last = n_layers - 1;
     int64_t repeat = p->spec.model.block_repeat;
     bool tied = model_head_is_table(&p->spec.model);
     for (int i = 0; i < param_count(p->store); i++) {
         const param *q = param_at(p->store, i);
-        double n = (double)param_elems(q);
+        double n = q->mapped ? 0 : (double)param_elems(q);
         int at = q->layer >= 0 ? (int)(q->layer / repeat) : q->table ? 0 : last;
         at = at < last ? at : last;
-        layer[at].elems += n;
-        if (q->of_expert) layer[at].experts += n;
-        if (q->layer < 0) layer[at].outside += n;
-        if (q->layer < 0 && q->table && tied) layer[last].tied_elems += n;
+        if (q->mapped && q->stored == DT_NF4) layer[at].quant_bytes += (double)param_quant_bytes(q);
+        sketch_params *to = params_of(&layer[at], q);
+        to->elems += n;
+        if (q->of_expert) to->experts += n;
+        if (q->layer < 0) to->outside += n;
+        if (q->layer < 0 && q->table && tied) params_of(&layer[last], q)->tied += n;
     }
 }
 
@@ -169,10 +176,15 @@ status sketch_new(sketch *out, arena *a, dev *meta, const plan_spec *base, sketc
 
 /* ---- stages ---- */
 
+typedef struct stage_params {
+    double elems, experts, outside;
+    /* elems of the largest unit of a layer: its experts, where ranks share them, or the rest */
+    double largest;
+} stage_params;
+
 typedef struct stage_sums {
-    double elems, experts, outside, saved, scratch;
-    double
-        largest; /* elems of the largest unit of a layer: its experts, where ranks share them, or the rest */
+    stage_params trained, frozen;
+    double quant_bytes, saved, scratch;
     double work[WORKS], among;
 } stage_sums;
 
@@ -201,8 +213,9 @@ static int data_ranks(const sketch_layout *l) {
     return l->dp * l->key.cp;
 }
 
-/* What a rank owns of a stage's parameters where ZeRO shares them. */
-static double piece_elems(const sketch_layout *l, const stage_sums *g) {
+/* What a rank owns of a stage's parameters: all of them, or a part where ZeRO shares them. */
+static double piece_elems(const sketch_layout *l, const stage_params *g) {
+    if (!l->zero) return g->elems;
     double ep = l->key.ep > 1 ? l->key.ep : 1;
     return (g->elems + (ep - 1) * g->experts) / data_ranks(l);
 }
@@ -277,20 +290,31 @@ static op_part layers_of(const timing *t, int chunk) {
     return (op_part){border[0], border[1] - border[0]};
 }
 
+static void add_layer(stage_params *to, const sketch_params *x) {
+    double rest = x->elems - x->outside - x->experts;
+    double unit = rest > x->experts ? rest : x->experts;
+    to->elems += x->elems;
+    to->experts += x->experts;
+    to->outside += x->outside;
+    if (unit > to->largest) to->largest = unit;
+}
+
+static void add_tied(stage_params *to, double elems) {
+    to->elems += elems;
+    to->outside += elems;
+}
+
 /* Sums the layers of a chunk. */
 static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WORKS]) {
     int chunks = t->l->pp * t->l->chunks_of_stage;
     op_part part = layers_of(t, chunk);
     for (int64_t i = part.first; i < part.first + part.n; i++) {
         const sketch_layer *x = &t->s->layer[i];
-        to->elems += x->elems;
-        to->experts += x->experts;
+        add_layer(&to->trained, &x->trained);
+        add_layer(&to->frozen, &x->frozen);
+        to->quant_bytes += x->quant_bytes;
         to->saved += x->saved_bytes;
         if (x->scratch_bytes > to->scratch) to->scratch = x->scratch_bytes;
-        to->outside += x->outside;
-        double rest = x->elems - x->outside - x->experts;
-        double unit = rest > x->experts ? rest : x->experts;
-        if (unit > to->largest) to->largest = unit;
         for (int w = 0; w < WORKS; w++) {
             double among, all;
             if (w == WORK_BACKWARD) continue; /* which is the sum of two */
@@ -302,16 +326,16 @@ static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WO
             if (w != WORK_FORWARD) to->work[WORK_BACKWARD] += all;
         }
     }
-    double tied = t->s->layer[t->s->layers - 1].tied_elems;
+    const sketch_layer *last = &t->s->layer[t->s->layers - 1];
     if (chunk != chunks - 1 || t->l->pp == 1) return;
-    to->elems += tied;
-    to->outside += tied;
+    add_tied(&to->trained, last->trained.tied);
+    add_tied(&to->frozen, last->frozen.tied);
 }
 
 /* What lies in the file of parallel.offload. */
 static offload_content away_of(const timing *t, const stage_sums *g) {
     const plan_spec *s = &t->s->spec;
-    double owned = t->l->zero ? piece_elems(t->l, g) : g->elems;
+    double owned = piece_elems(t->l, &g->trained);
     int n_states = s->optim ? s->optim->n_states : 0;
     return offload_content_of(s->offload, s->compute, s->adapters.rank > 0, (int64_t)owned,
                               n_states, s->state_dt);
@@ -327,22 +351,33 @@ static double each_state(const plan_spec *s) {
     return s->optim ? (double)s->optim->n_states * (double)dtype_bytes(s->state_dt) : 0;
 }
 
-/* What lies where under each stage of ZeRO: param/units.h. */
+/* Room for whole units while they are in use. */
+static double slot_elems(const stage_params *g) {
+    return g->outside + 2 * g->largest;
+}
+
+/* Masters and work copies of what is trained, or of what is frozen. */
+static double weights_bytes(const timing *t, const stage_params *g, const offload_content *away) {
+    bool narrow = t->s->spec.compute != DT_F32, slots = t->l->zero == 3;
+    double piece = piece_elems(t->l, g), width = narrow ? 2 : 4;
+    double masters = away->masters ? 0 : 4 * (narrow || slots ? piece : g->elems);
+    double copies = narrow && !away->copy_bytes ? 2 * (slots ? piece : g->elems) : 0;
+    return masters + copies + (slots ? width * slot_elems(g) : 0);
+}
+
+/* What lies where under each stage of ZeRO: param/units.h. What is frozen has neither gradients nor states. */
 static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     const sketch *s = t->s;
     const sketch_layout *l = t->l;
-    bool narrow = s->spec.compute != DT_F32;
-    double piece = l->zero ? piece_elems(l, g) : g->elems, slots = g->outside + 2 * g->largest;
-    double masters = 4 * (narrow || l->zero == 3 ? piece : g->elems);
-    double work = !narrow ? 0 : l->zero == 3 ? 2 * (piece + slots) : 2 * g->elems;
-    double grads = 4 * (l->zero >= 2 ? piece + slots : g->elems);
-    double states = s->spec.offload & OFFLOAD_OPTIMIZER ? 0 : each_state(&s->spec) * piece;
+    const stage_params *trained = &g->trained;
     offload_content away = away_of(t, g);
-    if (away.masters) masters = 0;
-    if (away.copy_bytes) work = 2 * slots;
+    double piece = piece_elems(l, trained);
+    double grads = 4 * (l->zero >= 2 ? piece + slot_elems(trained) : trained->elems);
+    double states = s->spec.offload & OFFLOAD_OPTIMIZER ? 0 : each_state(&s->spec) * piece;
+    double weights = weights_bytes(t, trained, &away) + weights_bytes(t, &g->frozen, &away);
     states += (double)offload_slot_bytes(&away);
     double saved = t->r->kept * (g->saved / l->chunks_of_stage * kept);
-    return masters + work + grads + states + saved + g->scratch + t->r->extra_bytes;
+    return weights + g->quant_bytes + grads + states + saved + g->scratch + t->r->extra_bytes;
 }
 
 /* What collectives of d seconds in all add to `work` seconds of kernels of n layers: each layer's begins when the layer is
@@ -365,7 +400,8 @@ static double calls_seconds(const timing *t, mesh_axis axis, comm_kind kind, dou
 }
 
 /* A stage's parameters or gradients: those of experts go among the ranks that have the same ones. */
-static double dp_seconds(const timing *t, const stage_sums *g, comm_kind kind, double width) {
+static double dp_seconds(const timing *t, const stage_params *g, comm_kind kind, double width) {
+    if (g->elems <= 0) return 0;
     double d = calls_seconds(t, MESH_DATA, kind, width, g->elems - g->experts);
     if (g->experts > 0) d += calls_seconds(t, MESH_EP_DATA, kind, width, g->experts);
     return d;
@@ -375,18 +411,28 @@ typedef struct tail {
     double exposed, beside, optimizer;
 } tail;
 
+static stage_params without_ends(const stage_params *g) {
+    stage_params layers = *g;
+    layers.elems -= g->outside;
+    return layers;
+}
+
 /* Under ZeRO 2 and 3 slots of layers take turns: gradients leave after every micro-batch, and weights come for it. What is outside of the
  * layers has slots of its own, and travels once a step. read: seconds in which a file gives the pieces. */
 static tail tail_of_slots(const timing *k, const stage_sums *g, double back, double forth,
                           double width, double read) {
     double m = (double)k->l->micro_batches, share = k->c->contention;
     int n = k->s->layers / k->l->pp;
-    stage_sums layers = *g, ends = {.elems = g->outside};
-    layers.elems -= g->outside;
-    double sums = dp_seconds(k, &layers, COMM_REDUCE_SCATTER, 4), once = 0, gathers = 0, first = 0;
-    if (g->outside > 0) once = dp_seconds(k, &ends, COMM_REDUCE_SCATTER, 4);
-    if (k->l->zero == 3) gathers = dp_seconds(k, &layers, COMM_ALL_GATHER, width);
-    if (k->l->zero == 3 && g->outside > 0) first = dp_seconds(k, &ends, COMM_ALL_GATHER, width);
+    stage_params layers = without_ends(&g->trained), ends = {.elems = g->trained.outside};
+    double sums = dp_seconds(k, &layers, COMM_REDUCE_SCATTER, 4);
+    double once = dp_seconds(k, &ends, COMM_REDUCE_SCATTER, 4), gathers = 0, first = 0;
+    const stage_params *weights[] = {&g->trained, &g->frozen}; /* units of their own */
+    for (int i = 0; k->l->zero == 3 && i < ARRAY_LEN(weights); i++) {
+        layers = without_ends(weights[i]);
+        ends.elems = weights[i]->outside;
+        gathers += dp_seconds(k, &layers, COMM_ALL_GATHER, width);
+        first += dp_seconds(k, &ends, COMM_ALL_GATHER, width);
+    }
     if (read > gathers) gathers = read;
     double again = n > 2 ? gathers * (n - 2) / n : 0; /* the slots still hold two layers */
     return (tail){.beside = m * (sums + gathers + again) + once + first,
@@ -404,9 +450,10 @@ static tail tail_of(const timing *k, const stage_sums *g) {
     tail t = {0};
     mesh_shape shape = shape_of(l);
     double width = s->spec.compute == DT_F32 ? 4 : 2, read = 0;
-    double owned = l->zero ? piece_elems(l, g) : g->elems;
-    double scatter = dp_seconds(k, g, COMM_REDUCE_SCATTER, 4);
-    double gather = dp_seconds(k, g, COMM_ALL_GATHER, width);
+    const stage_params *trained = &g->trained;
+    double owned = piece_elems(l, trained);
+    double scatter = dp_seconds(k, trained, COMM_REDUCE_SCATTER, 4);
+    double gather = dp_seconds(k, trained, COMM_ALL_GATHER, width);
     double update = roofline_stream(c, owned * (8 + 2.0 * (4 + each_state(&s->spec)) + 2));
     double back = g->work[WORK_BACKWARD] * k->r->dp_usable,
            forth = g->work[WORK_FORWARD] * k->r->dp_usable;
@@ -417,7 +464,7 @@ static tail tail_of(const timing *k, const stage_sums *g) {
     if (moved > update) update = moved;
     int n = s->layers / l->pp;
     if (l->zero == 0) {
-        t.beside = dp_seconds(k, g, COMM_ALL_REDUCE, 8);
+        t.beside = dp_seconds(k, trained, COMM_ALL_REDUCE, 8);
         t.exposed = stick_out(t.beside, back, n, c->contention);
     } else if (l->zero == 1) {
         t.beside = scatter;

@@ -43,6 +43,14 @@ extern const runtime runtime_athanor;
 
 enum { SKETCH_PRODUCTS, SKETCH_ATTENTION, SKETCH_OTHER, SKETCH_EXPERTS, SKETCH_PARTS };
 
+/* Parameters that lie in arrays of this rank. */
+typedef struct sketch_params {
+    double elems;
+    double outside; /* of those, embeddings, head and what else is outside of the layers */
+    double experts; /* of those, of experts that ranks share out: fewer ranks have the same ones */
+    double tied;    /* a table that both ends have where these are on different ranks */
+} sketch_params;
+
 /* Of one layer, with what is outside of the layers in the first and the last; of a micro-batch, by WORK_FORWARD, WORK_INPUT,
  * WORK_WEIGHT. */
 typedef struct sketch_layer {
@@ -61,11 +69,8 @@ typedef struct sketch_layer {
     double spread[WORKS], spread_hidden[WORKS]; /* seconds of these, as context and hidden */
     double saved_bytes, scratch_bytes;
     double model_flops, hardware_flops;
-    double elems;   /* parameters of this rank */
-    double outside; /* of those, embeddings, head and what else is outside of the layers */
-    double experts; /* of those, of experts that ranks share out: fewer ranks have the same ones */
-    double
-        tied_elems; /* of those, a table that both ends have where these are on different ranks */
+    sketch_params trained, frozen;
+    double quant_bytes; /* frozen matrices in 4 bits, which no rank shares; they are in neither */
 } sketch_layer;
 
 typedef struct sketch {
