@@ -45,7 +45,7 @@ static int64_t round_up(int64_t x, int64_t to) {
 
 /* The size of equal parts of at most `most`, each a multiple of `to`. */
 static int64_t cut(int64_t x, int64_t most, int64_t to) {
-    int64_t parts = (x + most - 1) / most;
+    int64_t parts = x > 0 ? (x + most - 1) / most : 1;
     return round_up((x + parts - 1) / parts, to);
 }
 
