@@ -79,7 +79,8 @@ static status check_products(doctor *x, err *e) {
             snprintf(name, sizeof name, "products, %s, %s", dtype_name((dtype)dt),
                      gemm_impl_name((gemm_impl)k));
             if (error < 0)
-                doctor_check(&x->checks, name, true, "has no such product, or needs more workspace than ours");
+                doctor_check(&x->checks, name, true,
+                             "has no such product, or needs more workspace than ours");
             else
                 doctor_check(&x->checks, name, error <= most,
                              "error %.1e of the terms, at most %.0e is right", error, most);
