@@ -635,6 +635,12 @@ const char *emu_context_fault(cu_context c) {
     return emu_fault(c->device);
 }
 
+void emu_context_sync(void) {
+    pthread_mutex_lock(&current->lock);
+    run_all(current);
+    pthread_mutex_unlock(&current->lock);
+}
+
 void emu_context_open(cu_context c) {
     pthread_mutex_lock(&c->lock);
     open_memory(c);
