@@ -3,7 +3,7 @@
  * A run of several ranks is the same program several times; each has a number, its rank. A world is
  * one rank's end of the connection to all others; a comm is an ordered group of ranks in it (along
  * one axis of the mesh: mesh.h). What they do together is a collective: every rank of a comm makes
- * the same call, and it returns when this rank has its result. Ranks are threads of one process,
+ * the same call, and what this rank does next has its result. Ranks are threads of one process,
  * processes over a shared segment, or MPI processes; a world of one rank needs none of these.
  * Everything above this module is written once and sees no difference.
  *
@@ -12,8 +12,8 @@
  * that they belong to the run, and then share a segment, too (meet/joined.c).
  *
  * Reading order: this file, world.c (what surrounds a collective), collective.c (every collective,
- * made of one move: pieces to and from peers), staged.c (on a GPU's memory), sum.h, wire/wire.h (that move), wire/hub.h (the move
- * in memory that threads or processes share), segment.c, mpi.c and its plugin, queue.c (collectives
+ * made of one move: pieces to and from peers), nccl.h and staged.c (on a GPU's memory), sum.h, wire/wire.h (that move), wire/hub.h
+ * (the move in memory that threads or processes share), segment.c, mpi.c and its plugin, queue.c (collectives
  * beside the computation), board/board.h (who is where, for hangs), voice.c (which rank prints the
  * error that ends a run), environment.c (who started this process), then meet/: joined.c,
  * rendezvous.h, greeting.h, reception.c, frame.h, tcp.h, lifeline.c; mesh.h.
@@ -21,14 +21,16 @@
  * Invariants
  *  1. All ranks of a comm call the same collectives on it in the same order.
  *  2. Sums run in the order of the ranks of the comm, element by element, in fp32 for bf16 and f16: the
- *     same bits on every rank, whatever the transport. Integer sums wrap modulo 2^bits.
+ *     same bits on every rank, whatever the transport. Integer sums wrap modulo 2^bits. By NCCL
+ *     (comm_by_nccl) they have its order, with the same bits on every rank, and sums of bf16 and f16 are
+ *     rounded to 16 bits on their way from rank to rank.
  *  3. A peer that fails or hangs makes the world fail: the failure is sticky, every collective
  *     returns at once from then on, and comm_check says what happened. No collective returns a
  *     status: the step path polls at step borders.
  *  4. A collective on a comm of one rank only copies.
- *  5. A collective runs on the host. If its arrays are in a device's memory, it comes after all work
- *     that the device was given before it. What the host does not reach, a GPU's memory, it moves in
- *     pieces through memory of its own (staged.c). */
+ *  5. If its arrays are in a device's memory, a collective comes after all work that the device was
+ *     given before it. It runs on the host, and what the host does not reach, a GPU's memory, it moves in
+ *     pieces through memory of its own (staged.c); or, by NCCL, it is work of the GPU (nccl.c). */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -135,18 +137,20 @@ typedef struct comm_call {
     bool narrow; /* f32 reductions: each rank's contribution is rounded to bf16 and summed in
                     fp32; a sum that is sent on is rounded, too (parallel.reduce_dtype) */
     int root;
-    const char *what; /* for traces and reports of hangs: "gradients of layers.3". Must stay alive,
-                         and be the same on all ranks: it shows if a rank is in another call */
+    const char
+        *what; /* for traces and reports of hangs: "gradients of layers.3". Must be the same on
+                         all ranks: it shows if a rank is in another call. Must stay alive until the
+                         call has been waited for, and as long as an observer wants it */
     void (*ready)(
         void *ctx); /* waits until `in` is there, on the thread of the call; NULL: it is */
     void *ready_ctx;
 } comm_call;
 
-/* Returns when the collective is done. */
+/* Returns when the collective is done; by NCCL when it is given, in the order of the device's kernels. */
 void comm_run(comm *c, const comm_call *call);
 
-/* The side stream: calls run one after the other on a thread of the world, beside the computation.
- * Do not touch the buffers before comm_wait. Tickets rise; comm_wait for one also waits for all
+/* The side stream: calls run one after the other on a thread of the world, or by NCCL on a stream of the
+ * device, beside the computation. Do not touch the buffers before comm_wait. Tickets rise; comm_wait for one also waits for all
  * before it. */
 typedef uint64_t comm_ticket;
 comm_ticket comm_start(comm *c, const comm_call *call);

@@ -153,10 +153,13 @@ static status set_link(comm_world *w, err *e) {
     return err_hint(e, "for example %s=200,0.1 (0: no limit), or unset it", LINK);
 }
 
-/* The ranks of a torchrun that MPI or Slurm has started carry the variables of both. */
+/* The ranks of a torchrun that MPI or Slurm has started carry the variables of both. NCCL is to take the memory of
+ * its collectives when it is opened, not with the first of them: what a GPU has free is known then. It is told
+ * here, before there are threads that read the environment. */
 status comm_open_environment(comm_world **out, err *e) {
     *out = NULL;
     status st = ST_OK;
+    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
     if (getenv(RANK))
         st = open_launched(out, e);
     else if (mpi_is_offered() && !getenv("TORCHELASTIC_RUN_ID"))

@@ -1,5 +1,6 @@
 #include "comm/nccl.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,26 +12,29 @@
 #include "dev/cuda.h"
 #include "gpu/nccl.h"
 
-enum { UNDER_WAY = 64, REASON = 256 };
+enum { UNDER_WAY = 64, REASON = 256, TOLD = 64 };
 static const char CHOICE[] = "ATHANOR_NCCL";
 
 /* A set of ranks, which several groups may have. */
 typedef struct link {
     struct link *next;
-    int n, rank, *ranks;
-    nccl_comm at[STREAMS];
+    int n, *ranks;
+    nccl_comm at[STREAMS]; /* NULL: not made yet, or aborted */
 } link;
 
-/* A call that was given and is not known to have ended. Its slot is its number modulo UNDER_WAY. */
+/* A call that is given, or was given and is not known to have ended. Then its slot is its number modulo UNDER_WAY. */
 typedef struct job {
     const comm *c;
     comm_call call;
+    char what[TOLD];       /* of the call, whose own may be gone before the GPU has come to it */
+    nccl_comm at;          /* NULL: there are no peers */
     cu_event begun, ended; /* its stream has come there */
     int stream;
-    uint32_t place;            /* on the board */
-    int64_t begin_ns, look_ns; /* when `begun` was seen; 0: not yet */
-    int64_t sent_bytes;
-    bool done;
+    uint32_t place;   /* on the board, if it is noted there */
+    int64_t begin_ns; /* when `begun` was seen; 0: not yet */
+    int64_t wait_ns;  /* what board_waits has returned */
+    int64_t wrong_ns; /* when NCCL first told of an error that may be a peer's */
+    bool noted, done;
 } job;
 
 struct nccl_world {
@@ -43,12 +47,12 @@ struct nccl_world {
     cu_event given;
     link *links; /* the caller's thread adds to them, with the lock held */
     pthread_t watcher;
-    /* Guards what follows; held while NCCL is called, but not while it works. */
+    /* Guards what follows, and the communicators; held while NCCL is called, but not while it works. */
     pthread_mutex_t lock;
     pthread_cond_t work, progress;
     job job[UNDER_WAY];
     uint64_t added, finished; /* numbers of jobs; all up to `finished` are done */
-    bool stop, aborted;
+    bool giving, stop, aborted;
 };
 
 static void nap(void) {
@@ -62,45 +66,134 @@ static board *board_of(const nccl_world *n) {
 
 /* ---- errors ---- */
 
-/* A peer that is gone is named by who watches over the ranks, a moment later. */
-static void fail(nccl_world *n, const char *what, const char *text, bool by_other) {
-    enum { LOOKS = 20000 };
+static bool gives_up(const nccl_world *n) {
+    return n->aborted || board_failed(board_of(n));
+}
+
+static void fail(nccl_world *n, const char *what, const char *text) {
     err why = {0};
-    for (int i = 0; by_other && i < LOOKS && !board_failed(board_of(n)); i++) nap();
     err_set(&why, ST_RANK, "rank %d failed: NCCL's %s: %s", n->world->rank, what, text);
     cuda_note_error(n->dev, what, text);
     (void)board_fail(board_of(n), n->world->rank, &why);
 }
 
 static bool good_gpu(nccl_world *n, cu_result r) {
-    const char *text = NULL;
     if (r == 0) return true;
-    n->gpu->error_text(r, &text);
-    fail(n, "stream", text ? text : "the driver gives no reason", false);
+    fail(n, "stream", cuda_error_text(n->dev, r));
     return false;
 }
 
-/* Calls return before NCCL has given their work to the stream. */
-static bool settle(nccl_world *n, nccl_comm c, nccl_result r, const char *what) {
-    while (r == NCCL_IN_PROGRESS && !board_failed(board_of(n))) {
-        if (n->api.async_error(c, &r) != 0) break;
-        if (r == NCCL_IN_PROGRESS) nap();
-    }
-    if (r != 0 && !board_failed(board_of(n)))
-        fail(n, what, n->api.error_text(r), r == NCCL_REMOTE_ERROR || r == NCCL_SYSTEM_ERROR);
-    return r == 0;
+/* A peer that is gone is named by who watches over the ranks, a moment later: then nothing is wrong with this
+ * GPU. To be called again until the world has failed. */
+static void complain(nccl_world *n, job *j, nccl_result r) {
+    static const double MOMENT_S = 2;
+    bool by_other = r == NCCL_REMOTE_ERROR || r == NCCL_SYSTEM_ERROR;
+    bool opens = j->call.kind == COMM_BARRIER; /* which does not go by NCCL otherwise */
+    if (!j->wrong_ns) j->wrong_ns = clock_now_ns();
+    if (!by_other || clock_since_s(j->wrong_ns) > MOMENT_S)
+        fail(n, opens ? "communicators" : comm_kind_name(j->call.kind), n->api.error_text(r));
 }
 
-/* With the lock held. */
+/* All in a group: to abort one gives back memory, which waits for the kernels of all others, and these wait for
+ * peers until they are marked, too. With the lock held. */
 static void abort_all(nccl_world *n) {
     if (n->aborted) return;
     n->aborted = true;
+    n->api.group_start();
     for (link *l = n->links; l; l = l->next)
         for (int s = 0; s < STREAMS; s++)
             if (l->at[s]) {
                 n->api.abort(l->at[s]);
                 l->at[s] = NULL;
             }
+    n->api.group_end();
+}
+
+/* ---- waiting for peers; with the lock held ---- */
+
+/* This rank has come to the call. */
+static void note(nccl_world *n, job *j) {
+    comm_call call = j->call;
+    if (j->c->n == 1 || j->noted) return;
+    call.what = j->what;
+    j->noted = true;
+    j->place = board_begin(board_of(n), n->world->rank, j->stream == STREAM_SIDE, &call,
+                           collective_bytes(j->c, &call), j->c->n);
+}
+
+static bool is_waiting(const nccl_world *n, int rank, bool side) {
+    return atomic_load_explicit(&board_of(n)->seats[rank].waits_for[side], memory_order_relaxed) >
+           0;
+}
+
+/* The peer that a call waits for: one who is not in it, as far as the board tells. */
+static int awaited_peer(const nccl_world *n, const job *j) {
+    const comm *c = j->c;
+    for (int p = 0; p < c->n; p++)
+        if (p != c->rank && !is_waiting(n, c->ranks[p], j->stream == STREAM_SIDE))
+            return c->ranks[p];
+    return c->ranks[(c->rank + 1) % c->n];
+}
+
+/* The host may wait at the same seat, and leaves it empty when that is over. */
+static void look_at_wait(nccl_world *n, job *j, int64_t since_ns) {
+    int peer = awaited_peer(n, j), rank = n->world->rank;
+    bool side = j->stream == STREAM_SIDE;
+    double waited = clock_since_s(since_ns), most = n->world->wire->timeout_s;
+    if (!is_waiting(n, rank, side)) j->wait_ns = board_waits(board_of(n), rank, side, peer);
+    board_looks(board_of(n), rank, side);
+    if (board_has_left(board_of(n), peer))
+        board_fail_left(board_of(n), rank, side, peer);
+    else if (most > 0 && waited > most)
+        board_stall(board_of(n), rank, side, peer, waited);
+}
+
+static void end_wait(nccl_world *n, const job *j) {
+    board_waited(board_of(n), n->world->rank, j->stream == STREAM_SIDE, j->wait_ns);
+}
+
+static void note_end(nccl_world *n, const job *j) {
+    if (j->noted && !board_failed(board_of(n))) board_end(board_of(n), n->world->rank, j->place);
+}
+
+/* Whether an earlier call of the stream is under way. */
+static bool is_busy(const nccl_world *n, int stream) {
+    for (uint64_t i = n->finished + 1; i <= n->added; i++) {
+        const job *j = &n->job[i % UNDER_WAY];
+        if (!j->done && j->stream == stream) return true;
+    }
+    return false;
+}
+
+static nccl_result ask(const nccl_world *n, nccl_comm c) {
+    nccl_result r = 0, asked = n->api.async_error(c, &r);
+    return asked ? asked : r;
+}
+
+/* Calls return before NCCL has given their work to the stream. That takes microseconds, but the first calls of a communicator
+ * wait for its peers, of which the watcher knows nothing; while an earlier call of the stream is under way, this rank waits for
+ * that one instead. The lock is free between two looks. */
+static bool settle(nccl_world *n, job *j, nccl_result r) {
+    enum { YIELDS = 300 };
+    int64_t since_ns = 0;
+    for (int looks = 0; r != 0 && !gives_up(n); looks++) {
+        if (r != NCCL_IN_PROGRESS)
+            complain(n, j, r);
+        else if (looks >= YIELDS && !is_busy(n, j->stream)) {
+            note(n, j);
+            if (!since_ns) since_ns = clock_now_ns();
+            look_at_wait(n, j, since_ns);
+        }
+        pthread_mutex_unlock(&n->lock);
+        if (looks < YIELDS)
+            sched_yield();
+        else
+            nap();
+        pthread_mutex_lock(&n->lock);
+        if (r == NCCL_IN_PROGRESS && !gives_up(n)) r = ask(n, j->at);
+    }
+    if (since_ns) end_wait(n, j);
+    return r == 0;
 }
 
 /* ---- communicators ---- */
@@ -112,9 +205,7 @@ static link *find_link(const nccl_world *n, const comm *c) {
     return l;
 }
 
-/* The id comes from the first rank, over the host's world. */
-static void open_one(nccl_world *n, comm *c, nccl_comm *out) {
-    nccl_id id = {{0}};
+static nccl_result init(nccl_world *n, const comm *c, nccl_id id, nccl_comm *out) {
     nccl_config config = {.size = sizeof config,
                           .magic = NCCL_CONFIG_MAGIC,
                           .version = NCCL_CONFIG_VERSION,
@@ -123,32 +214,48 @@ static void open_one(nccl_world *n, comm *c, nccl_comm *out) {
                           .least_ctas = NCCL_CONFIG_UNDEFINED,
                           .most_ctas = NCCL_CONFIG_UNDEFINED,
                           .split_share = NCCL_CONFIG_UNDEFINED};
-    if (c->rank == 0) (void)settle(n, NULL, n->api.get_id(&id), "ncclGetUniqueId");
+    return n->api.init(out, c->n, id, c->rank, &config);
+}
+
+/* The id comes from the first rank, over the host's world. What is half made is aborted. */
+static void open_one(nccl_world *n, comm *c, nccl_comm *out) {
+    nccl_id id = {{0}};
+    job j = {.c = c, .call = {.kind = COMM_BARRIER}, .what = "NCCL's communicators"};
+    nccl_result r = c->rank == 0 ? n->api.get_id(&id) : 0;
+    if (r != 0) fail(n, "unique id", n->api.error_text(r));
     comm_broadcast(c, &id, sizeof id, 0);
-    if (board_failed(board_of(n))) return;
-    nccl_result r = n->api.init(out, c->n, id, c->rank, &config);
-    (void)settle(n, *out, r, "ncclCommInitRankConfig");
+    pthread_mutex_lock(&n->lock);
+    if (!gives_up(n)) {
+        r = init(n, c, id, out);
+        j.at = *out;
+        if (settle(n, &j, r))
+            note_end(n, &j);
+        else
+            abort_all(n);
+    }
+    pthread_mutex_unlock(&n->lock);
 }
 
 static link *open_link(nccl_world *n, comm *c) {
     link *l = xcalloc(1, sizeof *l);
-    *l = (link){.n = c->n, .rank = c->rank, .ranks = c->ranks};
+    *l = (link){.n = c->n, .ranks = c->ranks};
     cuda_stream(n->dev); /* NCCL asks for the context of the thread */
-    for (int s = 0; s < STREAMS; s++) open_one(n, c, &l->at[s]);
     pthread_mutex_lock(&n->lock);
     l->next = n->links, n->links = l;
     pthread_mutex_unlock(&n->lock);
+    for (int s = 0; s < STREAMS; s++) open_one(n, c, &l->at[s]);
     return l;
 }
 
-static link *link_of(nccl_world *n, comm *c) {
-    link *l = find_link(n, c);
+static const link *link_of(nccl_world *n, comm *c) {
+    const link *l = find_link(n, c);
     return l ? l : open_link(n, c);
 }
 
-/* In the order in which they were made, which is the same for all ranks of each. */
+/* In the order in which they were made, which is the same for all ranks of each. Groups from before another device was opened are
+ * another run's; if not, they are opened when they are used. */
 static void open_links(nccl_world *n, comm *last) {
-    if (!last) return;
+    if (!last || last == n->world->opened) return;
     open_links(n, last->next);
     if (last->n > 1) link_of(n, last);
 }
@@ -230,7 +337,7 @@ static job *next_job(nccl_world *n) {
 /* After what the device was given, where the stream is another than that of its kernels. */
 static bool begin(nccl_world *n, const job *j, cu_stream s, cu_stream kernels) {
     const cu_driver *gpu = n->gpu;
-    if (n->aborted || board_failed(board_of(n))) return false;
+    if (gives_up(n)) return false;
     if (s != kernels && !(good_gpu(n, gpu->event_record(n->given, kernels)) &&
                           good_gpu(n, gpu->stream_wait(s, n->given, 0))))
         return false;
@@ -245,32 +352,28 @@ static bool issue_alone(const given *g) {
                                           (size_t)k->n * g->bytes, g->s));
 }
 
-static void note(nccl_world *n, job *j) {
-    const comm *c = j->c;
-    if (c->n == 1) return;
-    j->sent_bytes = comm_call_sends(&j->call, c->rank, c->n);
-    j->place = board_begin(board_of(n), n->world->rank, j->stream == STREAM_SIDE, &j->call,
-                           collective_bytes(c, &j->call), c->n);
-}
-
+/* What is given up is aborted here: the watcher may have nothing to look at. */
 static comm_ticket give(nccl_world *n, comm *c, const comm_call *call, int stream) {
     cu_stream kernels = cuda_stream(n->dev), s = stream == STREAM_SIDE ? n->side : kernels;
     CHECK(!call->narrow && !call->add, "NCCL makes plain sums");
     if (call->ready) call->ready(call->ready_ctx);
-    nccl_comm to = c->n > 1 ? link_of(n, c)->at[stream] : NULL;
-    given g = {n, c, call, to, s, nccl_type_of(call->dt), dtype_bytes(call->dt)};
+    const link *l = c->n > 1 ? link_of(n, c) : NULL;
     pthread_mutex_lock(&n->lock);
+    CHECK(!n->giving, "two threads give calls to NCCL");
+    n->giving = true;
     job *j = next_job(n);
-    bool good = begin(n, j, s, kernels) &&
-                (to ? settle(n, to, issue(&g), comm_kind_name(call->kind)) : issue_alone(&g)) &&
+    j->c = c, j->call = *call, j->stream = stream, j->at = l ? l->at[stream] : NULL;
+    snprintf(j->what, sizeof j->what, "%s", call->what ? call->what : "");
+    given g = {n, c, call, j->at, s, nccl_type_of(call->dt), dtype_bytes(call->dt)};
+    bool good = begin(n, j, s, kernels) && (l ? settle(n, j, issue(&g)) : issue_alone(&g)) &&
                 good_gpu(n, n->gpu->event_record(j->ended, s));
     if (good) {
-        j->c = c, j->call = *call, j->stream = stream;
-        note(n, j);
         n->added++;
         pthread_cond_signal(&n->work);
-    }
+    } else
+        abort_all(n);
     comm_ticket t = n->added | NCCL_TICKET;
+    n->giving = false;
     pthread_mutex_unlock(&n->lock);
     return t;
 }
@@ -312,55 +415,35 @@ static bool has_passed(nccl_world *n, cu_event e) {
     return r != CU_NOT_READY && (good_gpu(n, r) || true);
 }
 
-static bool is_waiting(const nccl_world *n, int rank, bool side) {
-    return atomic_load_explicit(&board_of(n)->seats[rank].waits_for[side], memory_order_relaxed) >
-           0;
-}
-
-/* The peer that a call waits for: one who is not in it, as far as the board tells. */
-static int awaited_peer(const nccl_world *n, const job *j) {
-    const comm *c = j->c;
-    for (int p = 0; p < c->n; p++)
-        if (p != c->rank && !is_waiting(n, c->ranks[p], j->stream == STREAM_SIDE))
-            return c->ranks[p];
-    return c->ranks[(c->rank + 1) % c->n];
-}
-
-static void look_at_wait(nccl_world *n, const job *j) {
-    int peer = awaited_peer(n, j), rank = n->world->rank;
-    bool side = j->stream == STREAM_SIDE;
-    double waited = (double)(clock_now_ns() - j->begin_ns) * 1e-9, most = n->world->wire->timeout_s;
-    board_looks(board_of(n), rank, side);
-    if (board_has_left(board_of(n), peer))
-        board_fail_left(board_of(n), rank, side, peer);
-    else if (most > 0 && waited > most)
-        board_stall(board_of(n), rank, side, peer, waited);
-}
-
 static void finish(nccl_world *n, job *j) {
     comm_world *w = n->world;
+    comm_event ev = {&j->call, j->begin_ns, clock_now_ns(), 0, j->stream == STREAM_SIDE};
     j->done = true;
     if (j->c->n > 1) {
-        board_waits(board_of(n), w->rank, j->stream == STREAM_SIDE, BOARD_NOBODY);
-        if (!board_failed(board_of(n))) board_end(board_of(n), w->rank, j->place);
-        comm_count(w, &j->call, j->sent_bytes);
+        ev.sent_bytes = comm_call_sends(&j->call, j->c->rank, j->c->n);
+        end_wait(n, j);
+        note_end(n, j);
+        comm_count(w, &j->call, ev.sent_bytes);
     }
-    comm_event ev = {&j->call, j->begin_ns, clock_now_ns(), j->sent_bytes,
-                     j->stream == STREAM_SIDE};
     if (w->observer) w->observer(w->observer_ctx, &ev);
+}
+
+static void look_at_peers(nccl_world *n, job *j) {
+    nccl_result r = gives_up(n) ? 0 : ask(n, j->at);
+    if (r != 0 && r != NCCL_IN_PROGRESS) complain(n, j, r);
+    look_at_wait(n, j, j->begin_ns);
 }
 
 static void look_at(nccl_world *n, job *j) {
     if (!j->begin_ns) {
         if (!has_passed(n, j->begun)) return;
         j->begin_ns = clock_now_ns();
-        if (j->c->n > 1)
-            board_waits(board_of(n), n->world->rank, j->stream == STREAM_SIDE, awaited_peer(n, j));
+        note(n, j);
     }
     if (has_passed(n, j->ended))
         finish(n, j);
     else if (j->c->n > 1)
-        look_at_wait(n, j);
+        look_at_peers(n, j);
 }
 
 static void look_at_all(nccl_world *n) {
@@ -410,7 +493,7 @@ static status read_choice(choice *out, err *e) {
 /* What a rank says of itself. */
 typedef struct rank_says {
     char gpu[CU_UUID_BYTES];
-    int has_library;
+    int choice, has_library;
 } rank_says;
 
 static comm *everyone(comm_world *w) {
@@ -421,25 +504,41 @@ static comm *everyone(comm_world *w) {
     return all;
 }
 
-/* "": NCCL can be used by all ranks, which all find the same. */
-static void find_obstacle(comm_world *w, dev *d, bool has_library, char why[REASON]) {
-    rank_says *all = xcalloc((size_t)w->size, sizeof *all), *own = &all[w->rank];
-    own->has_library = has_library;
-    cuda_uuid(d, own->gpu);
+/* Why NCCL cannot be used, "" if it can, and whether a rank wants it all the same; the same on all ranks. */
+typedef struct obstacle {
+    char why[REASON];
+    bool on, off; /* some rank has said so */
+} obstacle;
+
+static void find_obstacle(const rank_says *all, int ranks, obstacle *o) {
+    *o = (obstacle){{""}, false, false};
+    for (int r = 0; r < ranks; r++) {
+        o->on |= all[r].choice == CHOICE_ON;
+        if (all[r].choice == CHOICE_OFF && !o->off)
+            snprintf(o->why, REASON, "rank %d has %s=off", r, CHOICE);
+        o->off |= all[r].choice == CHOICE_OFF;
+    }
+    for (int r = 0; r < ranks && !o->why[0]; r++) {
+        if (!all[r].has_library) snprintf(o->why, REASON, "rank %d finds no NCCL", r);
+        for (int q = 0; q < r && !o->why[0]; q++)
+            if (memcmp(all[q].gpu, all[r].gpu, sizeof all[r].gpu) == 0)
+                snprintf(o->why, REASON, "ranks %d and %d share a GPU", q, r);
+    }
+}
+
+static status ask_ranks(comm_world *w, dev *d, const rank_says *own, obstacle *o, err *e) {
+    rank_says *all = xcalloc((size_t)w->size, sizeof *all);
+    all[w->rank] = *own;
+    cuda_uuid(d, all[w->rank].gpu);
     comm_run(everyone(w), &(comm_call){.kind = COMM_ALL_GATHER,
-                                       .in = own,
+                                       .in = &all[w->rank],
                                        .out = all,
-                                       .n = sizeof *own,
+                                       .n = sizeof *all,
                                        .dt = DT_U8,
                                        .what = "GPUs of the ranks"});
-    why[0] = '\0';
-    for (int r = 0; r < w->size && !why[0]; r++) {
-        if (!all[r].has_library) snprintf(why, REASON, "rank %d finds no NCCL", r);
-        for (int q = 0; q < r && !why[0]; q++)
-            if (memcmp(all[q].gpu, all[r].gpu, sizeof all[r].gpu) == 0)
-                snprintf(why, REASON, "ranks %d and %d share a GPU", q, r);
-    }
+    find_obstacle(all, w->size, o);
     free(all);
+    return comm_check(w, e);
 }
 
 /* ---- opening and closing ---- */
@@ -453,6 +552,7 @@ static status start(nccl_world *n, err *e) {
                 gpu->event_create(&n->job[i].ended, CU_EVENT_NO_TIMING) == 0;
     if (!there) return err_set(e, ST_RANK, "the GPU gives no stream for NCCL");
     open_links(n, n->world->comms);
+    n->world->opened = n->world->comms;
     TRY(comm_check(n->world, e));
     CHECK(thread_start(&n->watcher, watch, n), "no thread to watch NCCL");
     return ST_OK;
@@ -471,27 +571,35 @@ static nccl_world *new_world(comm_world *w, dev *d, const nccl_library *api) {
     return n;
 }
 
+static status refuse(const obstacle *o, const err *lacks, err *e) {
+    if (o->off) {
+        err_at(e, ST_USAGE, CHOICE, "%s is on, but %s", CHOICE, o->why);
+        return err_hint(e, "set it to the same on all ranks, or unset it");
+    }
+    bool has = !lacks->message[0];
+    err_at(e, ST_USAGE, CHOICE, "%s is on, but %s%s%s", CHOICE, o->why, has ? "" : ": ",
+           lacks->message);
+    return err_hint(e, "%s",
+                    has ? "give each rank a GPU of its own, or unset it: ranks then send "
+                          "through the host's memory"
+                        : lacks->hint);
+}
+
 status nccl_world_open(nccl_world **out, comm_world *w, dev *d, err *e) {
     choice want;
     nccl_library api = {0};
     err lacks = {0};
-    char why[REASON];
+    obstacle o = {{""}, false, false};
     TRY(read_choice(&want, e));
-    if (want == CHOICE_OFF) return ST_OK;
-    bool has = nccl_open(&api, cuda_is_emulated(d), &lacks) == ST_OK;
-    find_obstacle(w, d, has, why);
-    if (!why[0]) {
+    rank_says own = {.choice = (int)want};
+    if (want != CHOICE_OFF) own.has_library = nccl_open(&api, cuda_is_emulated(d), &lacks) == ST_OK;
+    status st = ask_ranks(w, d, &own, &o, e);
+    if (st == ST_OK && !o.why[0]) {
         *out = new_world(w, d, &api);
         return start(*out, e);
     }
     nccl_close(&api);
-    if (want == CHOICE_AUTO) return ST_OK;
-    err_at(e, ST_USAGE, CHOICE, "%s is on, but %s%s%s", CHOICE, why, has ? "" : ": ",
-           has ? "" : lacks.message);
-    return err_hint(e, "%s",
-                    has ? "give each rank a GPU of its own, or unset it: ranks then send "
-                          "through the host's memory"
-                        : lacks.hint);
+    return st == ST_OK && o.on ? refuse(&o, &lacks, e) : st;
 }
 
 /* Destroying waits for all ranks, which does not end where one has failed. */

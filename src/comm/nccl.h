@@ -3,12 +3,14 @@
  *
  * A call is given to a stream and returns: comm_run's to the stream of kernels, comm_start's to one of
  * its own, after what the device was given before. comm_wait makes the kernels' stream wait, not the
- * host. So a group has two communicators of NCCL, and each is used in one order.
+ * host. So a group has two communicators of NCCL, and each is used in one order. One thread gives the
+ * calls. It waits for peers only where NCCL connects them: when communicators are opened, in the first
+ * collective of each, and in the first message between two ranks.
  *
  * A thread watches what is under way: it tells the board where this rank is, traces when a call began
- * and ended, and, when the world fails or a peer is waited for too long, aborts NCCL's communicators, so
- * that nothing waits for ever. What the host knows and says itself (small sums, agreement, the board)
- * does not go through NCCL.
+ * and ended, and, when the world fails, NCCL tells of an error or a peer is waited for too long, aborts
+ * NCCL's communicators, so that nothing waits for ever. What the host knows and says itself (small sums,
+ * agreement, the board) does not go through NCCL.
  *
  * Sums have NCCL's order, which is the same on all ranks but not that of the host. */
 #ifndef COMM_NCCL_H
@@ -16,8 +18,8 @@
 
 #include "comm/world.h"
 
-/* Opens it for the groups that the world has, if ATHANOR_NCCL and the GPUs allow it; else it is NULL.
- * After an error it is closed, too. All ranks call it. */
+/* Opens it for the groups that the world was given since it was last opened, if ATHANOR_NCCL and the GPUs
+ * of all ranks allow it; else it is NULL. After an error it is closed, too. All ranks call it. */
 status nccl_world_open(nccl_world **out, comm_world *w, dev *d, err *e) ATH_MUST_USE;
 /* Waits for what is under way. NULL is fine. */
 void nccl_world_close(nccl_world *n);

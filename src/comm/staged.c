@@ -39,7 +39,9 @@ status comm_use_device(comm_world *w, dev *d, err *e) {
     *k = (comm_device){.next = w->devices, .dev = d, .staging = cuda_pinned(d, STAGING_BYTES)};
     w->devices = k;
     TRY(dev_check(d, e));
-    return nccl_world_open(&k->nccl, w, d, e);
+    TRY(nccl_world_open(&k->nccl, w, d, e));
+    if (k->nccl) cuda_note_baseline(d);
+    return ST_OK;
 }
 
 void comm_leave_device(comm_world *w, dev *d) {

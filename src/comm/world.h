@@ -46,6 +46,7 @@ struct comm_world {
     int rank, size;
     wire *wire; /* NULL: one rank alone */
     comm *comms;
+    const comm *opened;   /* the newest when NCCL was opened last (nccl.c) */
     queue *queue;         /* made when first used */
     comm_device *devices; /* whose memory the host does not reach */
     lifeline *lifeline;   /* NULL: who started the ranks watches over them */

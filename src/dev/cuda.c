@@ -91,13 +91,17 @@ void cuda_note_error(dev *d, const char *what, const char *text) {
     pthread_mutex_unlock(&c->lock);
 }
 
-static bool good(dev *d, cu_result r, const char *what) {
-    if (r == 0) return true;
-    cuda *c = d->own;
+const char *cuda_error_text(const dev *d, cu_result r) {
+    const cuda *c = d->own;
     const char *text = NULL;
     if (c->api.emulated) text = emu_context_fault(c->context);
     if (!text) c->api.error_text(r, &text);
-    cuda_note_error(d, what, text ? text : "the driver gives no reason");
+    return text ? text : "the driver gives no reason";
+}
+
+static bool good(dev *d, cu_result r, const char *what) {
+    if (r == 0) return true;
+    cuda_note_error(d, what, cuda_error_text(d, r));
     return false;
 }
 
@@ -303,6 +307,12 @@ size_t cuda_baseline_bytes(const dev *d) {
     return ((const cuda *)d->own)->baseline;
 }
 
+void cuda_note_baseline(dev *d) {
+    cuda *c = use(d);
+    size_t available = 0, total = 0;
+    if (c->api.mem_info(&available, &total) == 0) c->baseline = total - available;
+}
+
 int cuda_attribute(const dev *d, int attribute) {
     const cuda *c = use(d);
     int value = 0;
@@ -499,10 +509,10 @@ static status start(dev *d, cuda *c, err *e) {
     there = there && c->api.mem_host_alloc(&flag, sizeof *d->flag, CU_HOST_DEVICE_MAP) == 0;
     if (flag) d->flag = memset(flag, 0, sizeof *d->flag);
     d->own = c;
-    size_t available = 0, total = 0;
-    there = there && c->api.mem_info(&available, &total) == 0;
-    c->baseline = total - available;
-    if (there) return ST_OK;
+    if (there) {
+        cuda_note_baseline(d);
+        return ST_OK;
+    }
     err_set(e, ST_RANK, "the GPU gives no stream, or none for cuBLASLt");
     return err_hint(e, "look whether other programs hold it (nvidia-smi)");
 }

@@ -21,8 +21,9 @@ typedef struct cuda_lt {
 const cuda_lt *cuda_get_lt(const dev *d);
 int cuda_multiprocessors(const dev *d);
 /* Bytes of the GPU's memory that were taken when it had been opened: by its driver and cuBLASLt, and by other
- * programs. */
+ * programs; or, later, at the last cuda_note_baseline: by what libraries have opened meanwhile, too. */
 size_t cuda_baseline_bytes(const dev *d);
+void cuda_note_baseline(dev *d);
 /* What cuDeviceGetAttribute says of one of gpu/driver.h. */
 int cuda_attribute(const dev *d, int attribute);
 const cu_driver *cuda_driver(const dev *d);
@@ -57,6 +58,8 @@ const void *cuda_keep(dev *d, const void *bytes, size_t n);
 void *cuda_scratch(dev *d, size_t bytes);
 void *cuda_host_room(dev *d, size_t bytes);
 
+/* What an error of the driver means: on the emulated device the first fault, with kernel, thread and line. */
+const char *cuda_error_text(const dev *d, cu_result r);
 /* The device takes note of an error of a library, if it is the first. */
 void cuda_note_error(dev *d, const char *what, const char *text);
 

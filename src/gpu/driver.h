@@ -113,6 +113,8 @@ const char *emu_context_fault(cu_context c);
 /* Between these the host may reach the device's memory. */
 void emu_context_open(cu_context c);
 void emu_context_close(cu_context c);
+/* Waits for all work of the context that is this thread's. */
+void emu_context_sync(void);
 /* emu_scope_begin and emu_scope_end, in the order of the stream's work. `what` has static storage. */
 void emu_stream_scope(cu_stream s, const char *what, const gpu_range *ranges, int n);
 void emu_stream_scope_end(cu_stream s);

@@ -6,7 +6,7 @@
 
 #include "gpu/library.h"
 
-enum { LEAST_VERSION = 21800 }; /* 2.18 */
+enum { LEAST_VERSION = 22200 }; /* 2.22, the first that aborts communicators in a group */
 
 static const char *const NAMES[] = {"libnccl.so.2"};
 
@@ -47,7 +47,7 @@ status nccl_open(nccl_library *n, bool emulated, err *e) {
     if (st == ST_OK) return ST_OK;
     nccl_close(n);
     return err_hint(
-        e, "install NCCL 2.18 or later (or the wheel nvidia-nccl-cu13) and name its folder "
+        e, "install NCCL 2.22 or later (or the wheel nvidia-nccl-cu13) and name its folder "
            "in ATHANOR_CUDA_LIBS");
 }
 

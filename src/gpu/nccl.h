@@ -17,6 +17,7 @@ typedef struct nccl_id { /* ncclUniqueId */
 
 enum { /* ncclResult_t */
        NCCL_SYSTEM_ERROR = 2,
+       NCCL_INTERNAL_ERROR = 3,
        NCCL_INVALID_ARGUMENT = 4,
        NCCL_INVALID_USAGE = 5,
        NCCL_REMOTE_ERROR = 6,

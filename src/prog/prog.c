@@ -348,7 +348,7 @@ static void launch_timed(const prog *p, int first, int end, const op_run *run, i
 
 /* ---- graphs of a device: many launches as one ---- */
 
-/* Collectives run on the host, between launches. */
+/* Collectives among the ops run on the host, or are given to NCCL with events that a capture does not take. */
 static bool may_be_graph(const prog *p, int first, int end, const op_run *run) {
     bool alone = !run->mesh || run->mesh->size[MESH_WORLD] == 1;
     return alone && end - first > 1 && dev_has_graphs(p->g->opt.dev);

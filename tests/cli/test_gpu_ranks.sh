@@ -68,6 +68,11 @@ has err "NCCL, by which these ranks send, has no sums in fp32 of numbers in bf16
 ATHANOR_CUDA_COUNT=2 ATHANOR_NCCL=off expect 0 launch --ranks 2 -- train dense.yaml run=narrow device=cuda parallel.reduce_dtype=bf16 train.steps=1
 event start narrow/metrics.jsonl | grep -q '"transport": "host memory"' || fail "ATHANOR_NCCL=off does not keep NCCL out"
 
+# ---- a rank that fails alone in a trial says why, and the others wait neither for it nor for its NCCL ----
+ATHANOR_TIMEOUT=30 ATHANOR_CUDA_COUNT=2 ATHANOR_CUDA_FAULT=full:1 expect 6 launch --ranks 2 -- verify layouts dense.yaml --steps 1 device=cuda
+has err "rank 1 failed: the run needs"
+has err "and 0.0 MiB are free on the GPU"
+
 # ---- a trace: calls of NCCL, with what they sent ----
 spans() { grep -oE '"(weights|gradients) of [^"]*"' "$1" | sort | uniq -c; }
 for gpus in 1 2; do

@@ -1,7 +1,7 @@
 /* Collectives on the memory of emulated GPUs: through the host's memory where ranks share one, and by
  * NCCL where each has its own. They come after what the device was given before them and before what it
- * is given later, on both streams; an event that is missing shows; and a rank that is gone or late ends
- * the wait of the others. */
+ * is given later, on both streams; an event that is missing shows; and a rank that is gone or late, or
+ * an error of NCCL, ends the wait of all with a sentence that names it. */
 #include "comm_test.h"
 
 #include <stdlib.h>
@@ -253,7 +253,10 @@ static bool sums_on_other_stream(const lab *l, bool with_event) {
     dev_write(l->d, l->at, &one, sizeof one);
     gpu->event_record(written, cuda_stream(l->d));
     if (with_event) gpu->stream_wait(s, written, 0);
-    CHECK(api.all_reduce(l->at, l->at + 64, 1, NCCL_F32, NCCL_SUM, c, s) == 0, "no all-reduce");
+    r = api.all_reduce(l->at, l->at + 64, 1, NCCL_F32, NCCL_SUM, c, s);
+    CHECK(r == NCCL_IN_PROGRESS, "the first call of a communicator is not in progress");
+    while (r == NCCL_IN_PROGRESS) api.async_error(c, &r);
+    CHECK(r == 0, "no all-reduce");
     gpu->stream_sync(s);
     dev_read(l->d, &got, l->at + 64, sizeof got);
     comm_barrier(l->c);
@@ -280,56 +283,224 @@ static void test_missing_event(void **state) {
 
 /* ---- failures ---- */
 
-static comm_call one_sum(const lab *l) {
+enum { SOME = 32, SOME_BYTES = SOME * sizeof(float) };
+
+static comm_call one_sum(const lab *l, const char *what) {
     return (comm_call){.kind = COMM_ALL_REDUCE,
                        .dev = l->d,
                        .in = l->at,
                        .out = l->at,
-                       .n = 32,
+                       .n = SOME,
                        .dt = DT_F32,
-                       .what = "a late sum"};
+                       .what = what};
 }
 
-/* Rank 1 comes too late; nobody waits for it any longer. */
-static void rank_is_late(comm_world *w, void *ctx) {
-    lab l = lab_open(w, ctx, 128);
-    comm_call k = one_sum(&l);
+static void sum_once(const lab *l) {
+    comm_call k = one_sum(l, "a sum");
+    comm_run(l->c, &k);
+    dev_sync(l->d);
+    lab_check(l);
+}
+
+static void expect_failure(const lab *l, const char *who, const char *why) {
     err e = {0};
-    comm_run(l.c, &k);
-    dev_sync(l.d);
-    lab_check(&l);
+    dev_sync(l->d);
+    (void)comm_counted(l->w); /* who watches NCCL has seen it, too */
+    CHECK(comm_check(l->w, &e) == ST_RANK, "the world has not failed");
+    CHECK(strstr(e.message, who) && strstr(e.message, why), "%s", e.message);
+}
+
+/* Rank 1 comes too late to calls of both streams, be they the first ones, in which NCCL connects the ranks, or
+ * not; nobody waits for it any longer. */
+static void rank_is_late(comm_world *w, void *ctx) {
+    const bool *first = ctx;
+    lab l = lab_open(w, &(way){true, 2}, 2 * SOME_BYTES);
+    comm_call side = one_sum(&l, "a late sum"), among = side;
+    among.in = among.out = l.at + SOME_BYTES;
+    if (!*first) {
+        sum_once(&l);
+        comm_wait(w, comm_start(l.c, &side));
+        dev_sync(l.d);
+    }
     comm_set_timeout(w, 0.2);
     if (comm_rank(l.c) == 1) usleep(1500000);
-    comm_ticket t = comm_start(l.c, &k);
+    comm_ticket t = comm_start(l.c, &side);
+    comm_run(l.c, &among);
     comm_wait(w, t);
-    dev_sync(l.d);
-    CHECK(comm_check(w, &e) == ST_RANK, "the world has not failed");
-    CHECK(strstr(e.message, "rank 1") && strstr(e.message, "a late sum"), "%s", e.message);
+    expect_failure(&l, "rank 1 holds up the others", "of a late sum");
     lab_close(&l);
+}
+
+/* The host is many calls ahead of the GPU; the one at which it stands is named. */
+static void rank_is_ahead(comm_world *w, void *ctx) {
+    static const char *const names[] = {"sum 1", "sum 2", "sum 3", "sum 4", "sum 5"};
+    lab l = lab_open(w, ctx, SOME_BYTES);
+    sum_once(&l);
+    comm_set_timeout(w, 0.2);
+    if (comm_rank(l.c) == 1) usleep(1500000);
+    for (int i = 0; i < ARRAY_LEN(names); i++) {
+        comm_call k = one_sum(&l, names[i]);
+        comm_run(l.c, &k);
+    }
+    expect_failure(&l, "rank 1 holds up the others", "of sum 1 (");
+    lab_close(&l);
+}
+
+/* Rank 1 is late where communicators are made. */
+static void rank_opens_late(comm_world *w, void *ctx) {
+    (void)ctx;
+    dev *d;
+    err e = {0};
+    comm_set_timeout(w, 1);
+    CHECK(dev_open_of_rank(&d, DEV_CUDA, comm_rank_here(w), 1, &e) == ST_OK, "%s", e.message);
+    CHECK(comm_use_device(w, d, &e) == ST_RANK, "the world has not failed");
+    CHECK(strstr(e.message, "rank 1 holds up the others") &&
+              strstr(e.message, "of NCCL's communicators"),
+          "%s", e.message);
+    comm_leave_device(w, d);
+    dev_close(d);
+}
+
+static void test_late_ranks(void **state) {
+    (void)state;
+    way how = {true, 2};
+    choose(&how);
+    for (int first = 0; first < 2; first++) run_threads(2, rank_is_late, &(bool){first});
+    run_threads(2, rank_is_ahead, &how);
+    setenv("ATHANOR_NCCL_FAULT", "late:1:3000", 1);
+    run_threads(2, rank_opens_late, NULL);
+    unsetenv("ATHANOR_NCCL_FAULT");
 }
 
 /* Rank 1 ends in the middle. */
 static void rank_leaves(comm_world *w, void *ctx) {
-    lab l = lab_open(w, ctx, 128);
-    comm_call k = one_sum(&l);
-    err e = {0};
+    lab l = lab_open(w, ctx, SOME_BYTES);
+    comm_call k = one_sum(&l, "a sum");
+    sum_once(&l);
     if (comm_rank(l.c) == 1) {
-        lab_close(&l);
-        return;
+        (void)comm_counted(w); /* nothing is under way */
+        return;                /* and the process ends */
     }
     comm_run(l.c, &k);
-    dev_sync(l.d);
-    CHECK(comm_check(w, &e) == ST_RANK, "the world has not failed");
-    CHECK(strstr(e.message, "rank 1 has ended"), "%s", e.message);
+    expect_failure(&l, "rank 1 has ended", "of a sum");
+    lab_close(&l);
+}
+
+/* Rank 1 fails, while rank 0 waits for it: in a first call, or in one of which NCCL says that a peer is gone. Rank 0
+ * finds nothing wrong with its own GPU. */
+static void rank_tells(comm_world *w, void *ctx) {
+    const bool *first = ctx;
+    err why = {0}, e = {0};
+    lab l = lab_open(w, &(way){true, 2}, SOME_BYTES);
+    comm_call k = one_sum(&l, "a sum");
+    if (!*first) sum_once(&l);
+    if (comm_rank(l.c) == 1) {
+        usleep(100000);
+        err_set(&why, ST_RANK, "its disk is full");
+        comm_fail(w, &why);
+    } else
+        comm_run(l.c, &k);
+    expect_failure(&l, "rank 1 failed", "its disk is full");
+    CHECK(dev_check(l.d, &e) == ST_OK, "%s", e.message);
+    lab_close(&l);
+}
+
+/* NCCL has an error of its own on rank 0, or says of a peer that it is gone which nobody else misses. */
+static void rank_has_error(comm_world *w, void *ctx) {
+    err e = {0};
+    lab l = lab_open(w, &(way){true, 2}, SOME_BYTES);
+    comm_call k = one_sum(&l, "a sum");
+    sum_once(&l);
+    comm_run(l.c, &k);
+    expect_failure(&l, "rank 0 failed: NCCL's all-reduce: ", ctx);
+    if (comm_rank(l.c) == 0)
+        CHECK(dev_check(l.d, &e) == ST_RANK && strstr(e.message, ctx), "%s", e.message);
+    lab_close(&l);
+}
+
+/* What the emulated NCCL finds wrong is in the sentence. */
+static void rank_sums_less(comm_world *w, void *ctx) {
+    lab l = lab_open(w, ctx, SOME_BYTES);
+    comm_call k = one_sum(&l, "a sum");
+    if (comm_rank(l.c) == 1) k.n /= 2;
+    comm_run(l.c, &k);
+    expect_failure(&l, "failed: NCCL's stream", "ranks make different calls on one communicator");
     lab_close(&l);
 }
 
 static void test_failures(void **state) {
     (void)state;
+    int ended[2];
     way how = {true, 2};
     choose(&how);
-    run_threads(2, rank_is_late, &how);
-    run_threads(2, rank_leaves, &how);
+    run_processes_status(2, rank_leaves, &how, ended);
+    assert_int_equal(ended[0], 0);
+    run_threads(2, rank_sums_less, &how);
+    run_threads(2, rank_tells, &(bool){true});
+    setenv("ATHANOR_NCCL_FAULT", "remote:0:2", 1);
+    run_threads(2, rank_tells, &(bool){false});
+    run_threads(2, rank_has_error, "a peer is gone");
+    setenv("ATHANOR_NCCL_FAULT", "internal:0:2", 1);
+    run_threads(2, rank_has_error, "an error that was planted");
+    unsetenv("ATHANOR_NCCL_FAULT");
+}
+
+/* The host waits for a peer when a call of the GPU ends: it still waits. */
+static void rank_waits_twice(comm_world *w, void *ctx) {
+    lab l = lab_open(w, ctx, SOME_BYTES);
+    comm_call k = one_sum(&l, "a sum");
+    sum_once(&l);
+    comm_run(l.c, &k);
+    if (comm_rank(l.c) == 1) {
+        usleep(500000);
+        CHECK(w->wire->board->seats[0].waits_for[0] == 2, "rank 0 does not seem to wait");
+    }
+    comm_barrier(l.c);
+    lab_check(&l);
+    lab_close(&l);
+}
+
+static void test_two_waits(void **state) {
+    (void)state;
+    way how = {true, 2};
+    choose(&how);
+    run_threads(2, rank_waits_twice, &how);
+}
+
+/* ---- which communicators, and whether ---- */
+
+static int64_t broadcasts(const comm_world *w) {
+    return comm_counted(w).calls[COMM_BROADCAST];
+}
+
+/* Communicators are made for all groups at once, but not again for those of an earlier device: such a group gets its own when it is
+ * used. An id is broadcast for each. */
+static void rank_opens_twice(comm_world *w, void *ctx) {
+    int rank = comm_world_rank(w), others[2] = {rank == 0, rank == 2 ? 1 : 2};
+    comm *pair[2];
+    for (int i = 0; i < 2; i++) {
+        int low = rank < others[i] ? rank : others[i];
+        pair[i] = comm_group(w, (int[]){low, rank + others[i] - low}, 2);
+    }
+    lab l = lab_open(w, ctx, SOME_BYTES);
+    CHECK(broadcasts(w) == 3 * 2, "%d communicators", (int)broadcasts(w));
+    lab_close(&l);
+    l = lab_open(w, ctx, SOME_BYTES);
+    CHECK(broadcasts(w) == 4 * 2, "%d communicators", (int)broadcasts(w));
+    for (int i = 0; i < 2; i++) {
+        l.c = pair[i];
+        sum_once(&l);
+        sum_once(&l);
+    }
+    CHECK(broadcasts(w) == 6 * 2, "%d communicators", (int)broadcasts(w));
+    lab_close(&l);
+}
+
+static void test_groups(void **state) {
+    (void)state;
+    way how = {true, 3};
+    choose(&how);
+    run_threads(3, rank_opens_twice, &how);
 }
 
 static void rank_wants_nccl(comm_world *w, void *ctx) {
@@ -339,6 +510,27 @@ static void rank_wants_nccl(comm_world *w, void *ctx) {
     CHECK(dev_open_of_rank(&d, DEV_CUDA, comm_rank_here(w), 1, &e) == ST_OK, "%s", e.message);
     CHECK(comm_use_device(w, d, &e) == ST_USAGE, "one GPU serves two ranks by NCCL");
     CHECK(strstr(e.message, "ranks 0 and 1 share a GPU"), "%s", e.message);
+    comm_leave_device(w, d);
+    dev_close(d);
+}
+
+/* What each rank has in its environment; NULL: nothing. */
+typedef struct words {
+    const char *of[2];
+    const char *why; /* NULL: the ranks go by the host's memory */
+} words;
+
+static void rank_has_word(comm_world *w, void *ctx) {
+    const words *all = ctx;
+    const char *own = all->of[comm_world_rank(w)];
+    dev *d;
+    err e = {0};
+    comm_set_timeout(w, 10);
+    if (own) setenv("ATHANOR_NCCL", own, 1);
+    CHECK(dev_open_of_rank(&d, DEV_CUDA, comm_rank_here(w), 1, &e) == ST_OK, "%s", e.message);
+    CHECK(comm_use_device(w, d, &e) == (all->why ? ST_USAGE : ST_OK), "%s", e.message);
+    CHECK(!all->why || strstr(e.message, all->why), "%s", e.message);
+    CHECK(!comm_by_nccl(w), "NCCL is used");
     comm_leave_device(w, d);
     dev_close(d);
 }
@@ -353,13 +545,17 @@ static void test_choice(void **state) {
     setenv("ATHANOR_CUDA_COUNT", "8", 1);
     run_threads(2, rank_mixes, &how);
     unsetenv("ATHANOR_NCCL");
+    run_processes(2, rank_has_word, &(words){{NULL, "off"}, NULL});
+    run_processes(2, rank_has_word, &(words){{"on", "off"}, "rank 1 has ATHANOR_NCCL=off"});
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_kind), cmocka_unit_test(test_long_ones),
         cmocka_unit_test(test_order),      cmocka_unit_test(test_missing_event),
-        cmocka_unit_test(test_failures),   cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_late_ranks), cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_two_waits),  cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

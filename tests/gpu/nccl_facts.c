@@ -8,6 +8,7 @@
 #define SAME_PLACE(ours, theirs) SAME(offsetof(nccl_config, ours), offsetof(ncclConfig_t, theirs))
 
 SAME(NCCL_SYSTEM_ERROR, ncclSystemError);
+SAME(NCCL_INTERNAL_ERROR, ncclInternalError);
 SAME(NCCL_INVALID_ARGUMENT, ncclInvalidArgument);
 SAME(NCCL_INVALID_USAGE, ncclInvalidUsage);
 SAME(NCCL_REMOTE_ERROR, ncclRemoteError);

@@ -1,6 +1,8 @@
 /* Ops that communicate, on ranks that are threads: every output and gradient against the sums and
- * rows that they are made of. */
+ * rows that they are made of, and on emulated GPUs, by NCCL, against the CPU's. */
 #include "test.h"
+
+#include <stdlib.h>
 
 #include "comm/comm_test.h"
 #include "op/op.h"
@@ -138,6 +140,139 @@ static void test_columns(void **state) {
     }
 }
 
+/* ---- on emulated GPUs: the bits of the CPU ---- */
+
+enum { ROOM = 1 << 16, TOKENS = RANKS * ROWS };
+
+typedef struct exchange {
+    op_kind kind;
+    dtype dt;
+    bool backward;
+    int64_t unit; /* columns are multiples of it: by themselves, or 16 bytes at a time */
+    dev_kind device;
+    char got[RANKS][ROOM];
+    size_t bytes[RANKS];
+} exchange;
+
+/* Memory of a device, of which the first bytes are taken. */
+typedef struct room {
+    dev *d;
+    char *at;
+} room;
+
+static bool has_order(op_kind kind) {
+    return kind == OP_GATHER_KV || kind == OP_SPLIT_HEADS || kind == OP_JOIN_HEADS;
+}
+
+static void set_shapes(op_infer *io, const exchange *x, int rank) {
+    bool many = x->kind == OP_JOIN_HEADS || x->kind == OP_SCATTER_SUM;
+    int64_t rows = many ? TOKENS : ROWS, cols = x->unit * (x->kind == OP_JOIN_HEADS ? 1 : RANKS);
+    if (x->kind == OP_GATHER_COLS) cols = op_part_of(io->attr->comm.cols, RANKS, rank).n;
+    io->in[0] = (tensor){NULL, x->dt, rows, cols, cols};
+    if (x->kind == OP_GATHER_KV) io->in[1] = (tensor){NULL, x->dt, rows, x->unit, x->unit};
+    if (has_order(x->kind))
+        io->in[x->kind == OP_GATHER_KV ? 2 : 1] = (tensor){NULL, DT_I32, TOKENS, 1, 1};
+}
+
+/* The tensor with memory and numbers of its own: sums of them are exact in every format. An order is a permutation. */
+static tensor put_tensor(room *r, tensor t, int rank) {
+    int64_t n = t.rows * t.cols;
+    size_t bytes = (size_t)n * dtype_bytes(t.dt);
+    char *host = xmalloc(bytes);
+    for (int64_t i = 0; i < n; i++)
+        if (t.dt == DT_I32)
+            ((int32_t *)(void *)host)[i] = (int32_t)(i * 5 + 2) % TOKENS;
+        else
+            put(host, i, (double)(rank * 16 + i % 16) / 8, t.dt);
+    dev_write(r->d, r->at, host, bytes);
+    free(host);
+    t.data = r->at;
+    r->at += (bytes + 63) / 64 * 64;
+    return t;
+}
+
+static void take_tensor(exchange *x, int rank, dev *d, const tensor *t) {
+    size_t bytes = (size_t)(t->rows * t->cols) * dtype_bytes(t->dt);
+    dev_read(d, x->got[rank] + x->bytes[rank], t->data, bytes);
+    x->bytes[rank] += bytes;
+}
+
+static void run_exchange(exchange *x, const op_infer *io, op_call *c, room *r, int rank) {
+    const op_impl *impl = op_find(r->d, x->kind, x->dt);
+    int grads = x->kind == OP_GATHER_KV ? 2 : 1;
+    for (int i = 0; i < OP_MAX_IN; i++)
+        if (io->in[i].rows) c->in[i] = put_tensor(r, io->in[i], rank);
+    tensor y = put_tensor(r, io->out[0], rank);
+    for (int i = 0; x->backward && i < grads; i++) c->din[i] = put_tensor(r, io->in[i], rank);
+    *(x->backward ? &c->dout[0] : &c->out[0]) = y;
+    c->ws = r->at;
+    op_launch(r->d, x->backward ? impl->bwd_input : impl->fwd, c);
+    for (int i = 0; x->backward && i < grads; i++) take_tensor(x, rank, r->d, &c->din[i]);
+    if (!x->backward) take_tensor(x, rank, r->d, &y);
+}
+
+static void exchange_on_rank(comm_world *world, void *ctx) {
+    exchange *x = ctx;
+    mesh m;
+    dev *d;
+    void *memory;
+    err e = {0};
+    mesh_open(&m, &(mesh_shape){.dp = 1, .dp_replicate = 1, .tp = RANKS, .cp = 1, .pp = 1}, world);
+    int rank = m.rank[MESH_TP];
+    CHECK(dev_open_of_rank(&d, x->device, rank, 1, &e) == ST_OK, "%s", e.message);
+    CHECK(comm_use_device(world, d, &e) == ST_OK, "%s", e.message);
+    CHECK(comm_by_nccl(world) == (x->device == DEV_CUDA), "goes by %s", comm_transport(world));
+    CHECK(dev_reserve(d, &memory, ROOM, "tensors", &e) == ST_OK, "%s", e.message);
+    op_attr attr = {.comm = {.axis = MESH_TP, .ranks = RANKS, .rank = rank, .what = "test"}};
+    if (x->kind == OP_GATHER_COLS) attr.comm.cols = x->unit == 1 ? WIDTH : RANKS * x->unit;
+    op_infer io = {.kind = x->kind, .attr = &attr, .dev = d, .want_grad = 3};
+    set_shapes(&io, x, rank);
+    CHECK(op_infer_call(&io, &e) == ST_OK, "%s", e.message);
+    op_run run = {.dev = d, .mesh = &m};
+    op_call c = {.kind = x->kind, .attr = &attr, .run = &run, .acc = 2}; /* dv is added */
+    c.ws_bytes = x->backward ? io.bwd_input.ws_bytes : io.fwd.ws_bytes;
+    run_exchange(x, &io, &c, &(room){d, memory}, rank);
+    CHECK(dev_check(d, &e) == ST_OK, "%s", e.message);
+    comm_leave_device(world, d);
+    dev_release(d, memory, ROOM);
+    dev_close(d);
+}
+
+static void compare_exchange(exchange *x) {
+    static exchange there;
+    x->device = DEV_CPU;
+    run_threads(RANKS, exchange_on_rank, x);
+    there = *x;
+    there.device = DEV_CUDA;
+    memset(there.bytes, 0, sizeof there.bytes);
+    run_threads(RANKS, exchange_on_rank, &there);
+    for (int r = 0; r < RANKS; r++) {
+        assert_true(x->bytes[r] > 0 && x->bytes[r] == there.bytes[r]);
+        if (memcmp(x->got[r], there.got[r], x->bytes[r]) != 0)
+            fail_msg("%s %d of %s, %d columns: rank %d differs on a GPU", op_classes[x->kind].name,
+                     x->backward, dtype_name(x->dt), (int)x->unit, r);
+    }
+}
+
+static void test_on_gpus(void **state) {
+    (void)state;
+    static const op_kind kinds[] = {OP_ALL_REDUCE, OP_GATHER_ROWS, OP_SCATTER_SUM, OP_GATHER_COLS,
+                                    OP_GATHER_KV,  OP_SPLIT_HEADS, OP_JOIN_HEADS};
+    static const dtype dts[] = {DT_F32, DT_BF16, DT_F16};
+    static exchange x;
+    setenv("ATHANOR_CUDA", "emulated", 1);
+    setenv("ATHANOR_CUDA_COUNT", "8", 1);
+    for (int k = 0; k < ARRAY_LEN(kinds) * ARRAY_LEN(dts) * 4; k++) {
+        op_kind kind = kinds[k / 4 / ARRAY_LEN(dts)];
+        bool backward = k % 2;
+        if (backward && (kind == OP_ALL_REDUCE || kind == OP_GATHER_COLS)) continue;
+        memset(&x, 0, sizeof x);
+        x.kind = kind, x.dt = dts[k / 4 % ARRAY_LEN(dts)], x.backward = backward;
+        x.unit = k / 2 % 2 ? 8 : 1;
+        compare_exchange(&x);
+    }
+}
+
 static void test_refusals(void **state) {
     (void)state;
     dev *d;
@@ -158,8 +293,8 @@ static void test_refusals(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums_and_rows),
-                                       cmocka_unit_test(test_columns),
-                                       cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sums_and_rows), cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_on_gpus), cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,11 +59,19 @@ void board_end(board *b, int rank, uint32_t place) {
                           memory_order_relaxed);
 }
 
-void board_waits(board *b, int rank, bool side, int peer) {
+int64_t board_waits(board *b, int rank, bool side, int peer) {
     board_seat *seat = &b->seats[rank];
+    int64_t now = clock_now_ns();
     board_looks(b, rank, side);
-    atomic_store_explicit(&seat->wait_ns[side], clock_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&seat->wait_ns[side], now, memory_order_relaxed);
     atomic_store_explicit(&seat->waits_for[side], peer + 1, memory_order_relaxed);
+    return now;
+}
+
+void board_waited(board *b, int rank, bool side, int64_t began_ns) {
+    board_seat *seat = &b->seats[rank];
+    if (atomic_load_explicit(&seat->wait_ns[side], memory_order_relaxed) == began_ns)
+        atomic_store_explicit(&seat->waits_for[side], 0, memory_order_relaxed);
 }
 
 void board_looks(board *b, int rank, bool side) {

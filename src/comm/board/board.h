@@ -65,7 +65,10 @@ void board_at(board *b, int rank, const char *where, int64_t step);
 uint32_t board_begin(board *b, int rank, bool side, const comm_call *call, int64_t bytes,
                      int group);
 void board_end(board *b, int rank, uint32_t place);
-void board_waits(board *b, int rank, bool side, int peer);
+/* Returns when this wait began. */
+int64_t board_waits(board *b, int rank, bool side, int peer);
+/* The wait that began then is over, if no other has begun: what waits for a GPU's calls shares a seat with the host. */
+void board_waited(board *b, int rank, bool side, int64_t began_ns);
 /* Now and then while it waits. Who waits and does not look does not run. */
 void board_looks(board *b, int rank, bool side);
 void board_leave(board *b, int rank);

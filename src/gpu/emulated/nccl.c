@@ -7,7 +7,11 @@
  * caller is looked at: that all ranks make the same call, that memory is the device's. Sums run from the
  * last rank to the first, in the type that is sent: NCCL has an order of its own, too.
  *
- * A send ends when it has been received, so that ranks that wait in a circle do so here, too.
+ * A send ends when it has been received, so that ranks that wait in a circle do so here, too. The first
+ * collective of a communicator, and the first message between two ranks, make connections: such a call is
+ * in progress until the others have made theirs, and the stream has nothing of it before. To destroy a
+ * communicator waits for the other ranks. To abort one waits for all work of the device, as giving back
+ * memory does, but in a group only when all of the group are marked.
  *
  * A rank removes its file when the next collective shows that all have read it; the last to be destroyed
  * removes the folder. A rank that was killed leaves it. */
@@ -16,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -28,11 +33,30 @@ enum { PATH = 256, MOST_MOVES = 512 };
 /* Kinds of collectives; also what ranks compare. */
 enum { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
 
+/* Marks that a rank leaves for others: it is there, has made its first collective, its first message with
+ * one rank, or has left. */
+typedef enum mark { MARK_NONE, MARK_HERE, MARK_FIRST, MARK_PAIR, MARK_LEFT } mark;
+
+/* What a call gives to a stream. */
+typedef struct work {
+    cu_stream s;
+    bool (*poll)(const void *args);
+    void (*run)(const void *args);
+    void *of; /* the only argument of both; NULL: there is no work */
+} work;
+
 struct nccl_comm_handle {
     char dir[sizeof(nccl_id)];
     int n, rank;
     uint64_t calls;            /* collectives so far */
     uint64_t *sent, *received; /* [n] messages to and from each rank so far */
+    bool in_progress;
+    mark *awaited; /* [n] by what is in progress */
+    work held;     /* until it no longer is */
+    nccl_result planted;
+    unsigned planted_at, given; /* calls of any kind so far */
+    nccl_comm next_to_leave;    /* of those that a group aborts */
+    _Atomic bool broken;        /* by what is planted */
     _Atomic bool aborted;
     _Atomic int users; /* the owner, and work in streams */
 };
@@ -70,6 +94,50 @@ static bool is_there(const char *path) {
     return access(path, F_OK) == 0;
 }
 
+static void nap(unsigned microseconds) {
+    struct timespec left = {.tv_sec = microseconds / 1000000,
+                            .tv_nsec = (long)(microseconds % 1000000) * 1000};
+    while (nanosleep(&left, &left) != 0) continue;
+}
+
+/* ---- marks ---- */
+
+/* That of `rank`; a pair is one with `other`. */
+static void name_mark(const struct nccl_comm_handle *c, char path[PATH], mark m, int rank,
+                      int other) {
+    static const char *const names[] = {"", "here", "first", "pair", "left"};
+    name_file(c, path, names[m], rank, m == MARK_PAIR ? other : 0, 0);
+}
+
+static void leave_mark(const struct nccl_comm_handle *c, mark m, int other) {
+    char path[PATH];
+    name_mark(c, path, m, c->rank, other);
+    write_file(path, NULL, 0, NULL, 0);
+}
+
+static bool has_mark(const struct nccl_comm_handle *c, mark m, int rank) {
+    char path[PATH];
+    name_mark(c, path, m, rank, c->rank);
+    return is_there(path);
+}
+
+static bool all_have(const struct nccl_comm_handle *c, mark m) {
+    for (int p = 0; p < c->n; p++)
+        if (!has_mark(c, m, p)) return false;
+    return true;
+}
+
+/* This rank is in progress until p has left the same mark. */
+static void meet(nccl_comm c, mark m, int p) {
+    c->in_progress = true;
+    c->awaited[p] = m;
+}
+
+static void meet_all(nccl_comm c, mark m) {
+    leave_mark(c, m, 0);
+    for (int p = 0; p < c->n; p++) meet(c, m, p);
+}
+
 /* ---- communicators ---- */
 
 static nccl_result emu_get_version(int *version) {
@@ -84,8 +152,24 @@ static nccl_result emu_get_id(nccl_id *id) {
     return 0;
 }
 
+/* ATHANOR_NCCL_FAULT=WORD:RANK:NUMBER, for tests: the rank is so many milliseconds late (late), or has an
+ * error from its call of that number on, which does not end then (internal, remote). */
+static void plant(nccl_comm c) {
+    char word[16];
+    int rank;
+    unsigned number;
+    const char *text = getenv("ATHANOR_NCCL_FAULT");
+    if (!text || sscanf(text, "%15[a-z]:%d:%u", word, &rank, &number) != 3 || rank != c->rank)
+        return;
+    if (strcmp(word, "late") == 0) {
+        nap(number * 1000);
+        return;
+    }
+    c->planted = strcmp(word, "remote") == 0 ? NCCL_REMOTE_ERROR : NCCL_INTERNAL_ERROR;
+    c->planted_at = number;
+}
+
 static nccl_result emu_init(nccl_comm *out, int ranks, nccl_id id, int rank, nccl_config *config) {
-    char here[PATH];
     *out = NULL;
     if (ranks < 1 || rank < 0 || rank >= ranks || !config || config->magic != NCCL_CONFIG_MAGIC)
         return NCCL_INVALID_ARGUMENT;
@@ -94,19 +178,29 @@ static nccl_result emu_init(nccl_comm *out, int ranks, nccl_id id, int rank, ncc
     c->n = ranks, c->rank = rank, c->users = 1;
     c->sent = xcalloc((size_t)ranks, sizeof *c->sent);
     c->received = xcalloc((size_t)ranks, sizeof *c->received);
-    name_file(c, here, "here", rank, 0, 0);
-    write_file(here, NULL, 0, NULL, 0);
+    c->awaited = xcalloc((size_t)ranks, sizeof *c->awaited);
+    plant(c);
+    meet_all(c, MARK_HERE);
     return NCCL_IN_PROGRESS;
 }
 
-/* A communicator is ready when all ranks are there. */
+static void give_held(nccl_comm c) {
+    const work *w = &c->held;
+    if (w->of) emu_stream_poll(w->s, w->poll, w->run, &w->of, sizeof w->of);
+    c->held = (work){0};
+}
+
 static nccl_result emu_async_error(nccl_comm c, nccl_result *r) {
-    char here[PATH];
     *r = 0;
-    for (int p = 0; p < c->n; p++) {
-        name_file(c, here, "here", p, 0, 0);
-        if (!is_there(here)) *r = NCCL_IN_PROGRESS;
-    }
+    if (c->broken) *r = c->planted;
+    if (c->broken || !c->in_progress) return 0;
+    *r = NCCL_IN_PROGRESS;
+    for (int p = 0; p < c->n; p++)
+        if (c->awaited[p] && !has_mark(c, c->awaited[p], p)) return 0;
+    memset(c->awaited, 0, (size_t)c->n * sizeof *c->awaited);
+    c->in_progress = false;
+    give_held(c);
+    *r = 0;
     return 0;
 }
 
@@ -114,16 +208,13 @@ static void drop(nccl_comm c) {
     if (atomic_fetch_sub(&c->users, 1) > 1) return;
     free(c->sent);
     free(c->received);
+    free(c->awaited);
     free(c);
 }
 
-/* With all that is in it, if every rank has left. */
+/* With all that is in it. */
 static void remove_folder(const struct nccl_comm_handle *c) {
     char path[PATH];
-    for (int p = 0; p < c->n; p++) {
-        name_file(c, path, "left", p, 0, 0);
-        if (!is_there(path)) return;
-    }
     DIR *d = opendir(c->dir);
     if (!d) return;
     for (const struct dirent *f; (f = readdir(d));) {
@@ -134,18 +225,45 @@ static void remove_folder(const struct nccl_comm_handle *c) {
     rmdir(c->dir);
 }
 
+/* The last one removes the folder, which shows that all have left, too. */
 static nccl_result emu_destroy(nccl_comm c) {
-    char left[PATH];
-    name_file(c, left, "left", c->rank, 0, 0);
-    write_file(left, NULL, 0, NULL, 0);
+    if (c->in_progress) return NCCL_INVALID_USAGE;
+    leave_mark(c, MARK_LEFT, 0);
+    while (is_there(c->dir) && !all_have(c, MARK_LEFT)) nap(50);
     remove_folder(c);
     drop(c);
     return 0;
 }
 
+/* Of this thread, between group_start and group_end. */
+static _Thread_local nccl_comm to_leave;
+static _Thread_local int depth;
+
+static nccl_result emu_group_start(void) {
+    depth++;
+    return 0;
+}
+
+static nccl_result emu_group_end(void);
+
 static nccl_result emu_abort(nccl_comm c) {
+    emu_group_start();
     c->aborted = true;
-    return emu_destroy(c);
+    c->next_to_leave = to_leave;
+    to_leave = c;
+    return emu_group_end();
+}
+
+static void leave_aborted(void) {
+    if (to_leave) emu_context_sync();
+    for (nccl_comm c = to_leave, next; c; c = next) {
+        next = c->next_to_leave;
+        if (c->held.of) c->held.run(&c->held.of); /* frees it */
+        leave_mark(c, MARK_LEFT, 0);
+        if (all_have(c, MARK_LEFT)) remove_folder(c);
+        drop(c);
+    }
+    to_leave = NULL;
 }
 
 /* ---- collectives ---- */
@@ -202,10 +320,16 @@ static void post(collective *k) {
     write_file(path, &k->head, sizeof k->head, k->in, sends ? bytes_of(k, false) : 0);
 }
 
+/* Whether work ends as it is: the communicator is aborted, or the device has a fault. */
+static bool is_over(const struct nccl_comm_handle *c, cu_stream s) {
+    return c->aborted || emu_fault(emu_stream_device(s));
+}
+
 static bool poll_collective(const void *args) {
-    collective *k = *(collective *const *)args;
+    collective *k = *(void *const *)args;
     char path[PATH];
-    if (k->c->aborted || emu_fault(emu_stream_device(k->s))) return true;
+    if (is_over(k->c, k->s)) return true;
+    if (k->c->broken) return false;
     if (!k->posted) post(k);
     for (; k->come < k->c->n; k->come++) {
         name_file(k->c, path, "call", k->come, 0, k->number);
@@ -288,21 +412,31 @@ static void finish_collective(const collective *k) {
 }
 
 static void run_collective(const void *args) {
-    collective *k = *(collective *const *)args;
+    collective *k = *(void *const *)args;
     if (!k->c->aborted) finish_collective(k);
     drop(k->c);
     free(k);
 }
 
+/* It is held while the ranks have yet to meet. */
+static nccl_result hand_over(nccl_comm c, work w) {
+    atomic_fetch_add(&c->users, 1);
+    c->held = w;
+    if (++c->given == c->planted_at) c->broken = true;
+    if (c->in_progress) return NCCL_IN_PROGRESS;
+    give_held(c);
+    return 0;
+}
+
 static nccl_result give(nccl_comm c, cu_stream s, header head, const void *in, void *out) {
     if (!c || c->aborted || head.root < 0 || head.root >= c->n || dtype_of(head.type) == DT_COUNT)
         return NCCL_INVALID_ARGUMENT;
+    if (c->in_progress) return NCCL_INVALID_USAGE;
+    if (c->calls == 0) meet_all(c, MARK_FIRST);
     collective *k = xcalloc(1, sizeof *k);
     *k = (collective){.c = c, .s = s, .number = ++c->calls, .in = in, .out = out};
     memcpy(&k->head, &head, sizeof head); /* with its gaps */
-    atomic_fetch_add(&c->users, 1);
-    emu_stream_poll(s, poll_collective, run_collective, &k, sizeof k);
-    return 0;
+    return hand_over(c, (work){s, poll_collective, run_collective, k});
 }
 
 static header head_of(int kind, size_t n, int type, int op, int root) {
@@ -349,9 +483,7 @@ typedef struct group {
     int n;
 } group;
 
-/* Of this thread, between group_start and group_end. */
-static _Thread_local group *current;
-static _Thread_local int depth;
+static _Thread_local group *current; /* as to_leave */
 
 static void name_message(const group *g, const message *m, char path[PATH]) {
     int own = g->c->rank;
@@ -377,9 +509,10 @@ static void advance(const group *g, message *m) {
 }
 
 static bool poll_group(const void *args) {
-    group *g = *(group *const *)args;
+    group *g = *(void *const *)args;
     bool all = true;
-    if (g->c->aborted || emu_fault(emu_stream_device(g->s))) return true;
+    if (is_over(g->c, g->s)) return true;
+    if (g->c->broken) return false;
     for (int i = 0; i < g->n; i++) {
         if (!g->item[i].done) advance(g, &g->item[i]);
         all = all && g->item[i].done;
@@ -388,29 +521,28 @@ static bool poll_group(const void *args) {
 }
 
 static void run_group(const void *args) {
-    group *g = *(group *const *)args;
+    group *g = *(void *const *)args;
     drop(g->c);
     free(g);
 }
 
-static nccl_result emu_group_start(void) {
-    depth++;
-    return 0;
-}
-
 static nccl_result emu_group_end(void) {
     if (depth == 0) return NCCL_INVALID_USAGE;
-    if (--depth > 0 || !current) return 0;
+    if (--depth > 0) return 0;
+    leave_aborted();
     group *g = current;
     current = NULL;
-    atomic_fetch_add(&g->c->users, 1);
-    emu_stream_poll(g->s, poll_group, run_group, &g, sizeof g);
-    return 0;
+    return g ? hand_over(g->c, (work){g->s, poll_group, run_group, g}) : 0;
 }
 
 static nccl_result add_message(message m, int type, nccl_comm c, cu_stream s) {
     if (!c || c->aborted || m.peer < 0 || m.peer >= c->n || dtype_of(type) == DT_COUNT)
         return NCCL_INVALID_ARGUMENT;
+    if (c->in_progress && !current) return NCCL_INVALID_USAGE;
+    if (c->sent[m.peer] + c->received[m.peer] == 0) {
+        leave_mark(c, MARK_PAIR, m.peer);
+        meet(c, MARK_PAIR, m.peer);
+    }
     emu_group_start();
     if (!current) {
         current = xcalloc(1, sizeof *current);
@@ -435,7 +567,11 @@ static nccl_result emu_recv(void *out, size_t n, int type, int peer, nccl_comm c
 }
 
 static const char *emu_error_text(nccl_result r) {
-    return r == NCCL_SYSTEM_ERROR ? "no folder for its files" : "a wrong argument";
+    return r == NCCL_SYSTEM_ERROR     ? "no folder for its files"
+           : r == NCCL_INTERNAL_ERROR ? "an error that was planted"
+           : r == NCCL_REMOTE_ERROR   ? "a peer is gone, or what leads to it"
+           : r == NCCL_INVALID_USAGE  ? "a call while another is in progress"
+                                      : "a wrong argument";
 }
 
 void emu_nccl_fill(nccl_library *n) {

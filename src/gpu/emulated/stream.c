@@ -70,9 +70,16 @@ typedef struct reservation {
     size_t bytes;
 } reservation;
 
-/* What ATHANOR_CUDA_FAULT=WORD:GPU plants, for tests of the burn-in: work takes 20 % longer, at once or
- * after it was timed for the first time; one bit of filled memory, or of a library's result, is wrong. */
-typedef enum fault { FAULT_NONE, FAULT_SLOW, FAULT_SLOWS, FAULT_FLIP, FAULT_WRONG } fault;
+/* What ATHANOR_CUDA_FAULT=WORD:GPU plants, for tests: work takes 20 % longer, at once or after it was timed for
+ * the first time; one bit of filled memory, or of a library's result, is wrong; no memory is available. */
+typedef enum fault {
+    FAULT_NONE,
+    FAULT_SLOW,
+    FAULT_SLOWS,
+    FAULT_FLIP,
+    FAULT_WRONG,
+    FAULT_FULL
+} fault;
 enum { WORK_US = 1000, FLIPS_IN = 0xaa, WRONG_AT = 4 };
 
 struct cu_context_handle {
@@ -593,10 +600,10 @@ static uint64_t seed_of_environment(void) {
 }
 
 static fault fault_of_environment(int device) {
-    static const char *const words[] = {"", "slow", "slows", "flip", "wrong"};
+    static const char *const words[] = {"", "slow", "slows", "flip", "wrong", "full"};
     const char *text = getenv("ATHANOR_CUDA_FAULT"), *colon = text ? strchr(text, ':') : NULL;
     if (!colon || atoi(colon + 1) != device) return FAULT_NONE;
-    for (int i = FAULT_SLOW; i <= FAULT_WRONG; i++)
+    for (int i = FAULT_SLOW; i <= FAULT_FULL; i++)
         if (strlen(words[i]) == (size_t)(colon - text) &&
             memcmp(words[i], text, strlen(words[i])) == 0)
             return (fault)i;
@@ -633,6 +640,12 @@ void emu_context_free(cu_context c) {
 
 const char *emu_context_fault(cu_context c) {
     return emu_fault(c->device);
+}
+
+void emu_context_sync(void) {
+    pthread_mutex_lock(&current->lock);
+    run_all(current);
+    pthread_mutex_unlock(&current->lock);
 }
 
 void emu_context_open(cu_context c) {
@@ -692,6 +705,7 @@ static cu_result emu_device_uuid(char *uuid, int device) {
 static cu_result emu_mem_info(size_t *available, size_t *total) {
     emu_device_memory(total, 0);
     *available = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    if (current->fault == FAULT_FULL) *available = 0;
     return 0;
 }
 static cu_result emu_error_text(cu_result r, const char **text) {

@@ -46,7 +46,7 @@ status bench_open(bench **out, config *c, comm_world *world, err *e) {
     bench *b = ARENA_NEW(a, bench);
     status st = trial_open(&b->s, a, c, world, true, e);
     if (st != ST_OK) {
-        bench_close(b);
+        trial_close(&b->s, world, st, e);
         return st;
     }
     b->facts = facts_of(&b->s);

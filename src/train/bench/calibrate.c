@@ -223,7 +223,7 @@ static status run_case(rank *r, int i, const char *precision, err *e) {
         expect_step(r, s.setup.plan);
     } else if (st == ST_OK)
         take_samples(r, &s, &t);
-    session_close(&s);
+    trial_close(&s, r->world, st, e);
     config_free(c);
     arena_free(t.a);
     return st;

@@ -335,7 +335,7 @@ static status run_rank(rank_job *j) {
     if (j->way->ordinary) comm_set_link(j->world, (comm_link){.latency_s = ORDINARY_LATENCY_S});
     if (st == ST_OK) st = run_steps(j, &s, e);
     if (s.setup.a)
-        session_close(&s);
+        trial_close(&s, j->world, st, e);
     else
         arena_free(a);
     if (c) config_free(c);

@@ -53,6 +53,11 @@ status trial_open(session *s, arena *a, config *c, comm_world *world, bool measu
     return open_memory(s, e);
 }
 
+void trial_close(session *s, comm_world *world, status st, const err *why) {
+    if (world && st != ST_OK && st != ST_NONFINITE) comm_fail(world, why);
+    session_close(s);
+}
+
 /* ---- steps ---- */
 
 static int64_t count_targets(session *s) {

@@ -400,7 +400,8 @@ status peers_digest(peers *p, uint64_t *digest, err *e) {
 status peers_agree(const peers *p, status st, err *e) {
     if (peers_ranks(p) == 1) return st;
     int failed = (int)-most(p, st == ST_OK ? -peers_ranks(p) : -peers_rank(p));
-    TRY(comm_check(p->m.world, e));
+    bool knows = st != ST_OK && st != ST_RANK; /* more than that the world has failed */
+    if (comm_check(p->m.world, knows ? NULL : e) != ST_OK) return knows ? st : ST_RANK;
     if (failed == peers_ranks(p)) return ST_OK;
     err none, *text = e ? e : &none;
     text->code = st;

@@ -125,7 +125,8 @@ bool peers_is_first(const peers *p, int64_t x);
 /* The x of rank 0. */
 int64_t peers_first(const peers *p, int64_t x);
 /* Combines the results of a call that each rank made alone. ST_OK: all succeeded. Otherwise all
- * ranks get the status and error of the lowest rank that failed. */
+ * ranks get the status and error of the lowest rank that failed. Where the world has failed, a rank gets
+ * its own, or else the world's. */
 status peers_agree(const peers *p, status st, err *e) ATH_MUST_USE;
 
 #endif

@@ -1,4 +1,4 @@
-/* Two threads note spans: the one that trains, and the one of the side stream. */
+/* Several threads note spans: the one that trains, and those of the side stream and of NCCL's watch. */
 #include "train/ranks/trace.h"
 
 #include <inttypes.h>
