@@ -243,7 +243,7 @@ static link *open_link(nccl_world *n, comm *c) {
     pthread_mutex_lock(&n->lock);
     l->next = n->links, n->links = l;
     pthread_mutex_unlock(&n->lock);
-    for (int s = 0; s < STREAMS; s++) open_one(n, c, &l->at[s]);
+    for (int s = 0; s < STREAMS && !board_failed(board_of(n)); s++) open_one(n, c, &l->at[s]);
     return l;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "comm/nccl.h"
 #include "dev/cuda.h"
 #include "gpu/nccl.h"
@@ -300,12 +301,7 @@ static void sum_once(const lab *l) {
     comm_run(l->c, &k);
     dev_sync(l->d);
     lab_check(l);
-}
-
-/* No rank goes on before all have looked at what became of it: the failure that follows is not seen by a slow one here. */
-static void sum_together(const lab *l) {
-    sum_once(l);
-    comm_barrier(l->c);
+    comm_barrier(l->c); /* nobody goes on to fail before */
 }
 
 static void expect_failure(const lab *l, const char *who, const char *why) {
@@ -378,11 +374,12 @@ static void test_late_ranks(void **state) {
     unsetenv("ATHANOR_NCCL_FAULT");
 }
 
-/* Rank 1 ends in the middle. */
+/* Rank 1 ends in the middle, and leaves files of the emulated NCCL. */
 static void rank_leaves(comm_world *w, void *ctx) {
-    lab l = lab_open(w, ctx, SOME_BYTES);
+    setenv("TMPDIR", ctx, 1);
+    lab l = lab_open(w, &(way){true, 2}, SOME_BYTES);
     comm_call k = one_sum(&l, "a sum");
-    sum_together(&l);
+    sum_once(&l);
     if (comm_rank(l.c) == 1) {
         (void)comm_counted(w); /* nothing is under way */
         return;                /* and the process ends */
@@ -399,7 +396,7 @@ static void rank_tells(comm_world *w, void *ctx) {
     err why = {0}, e = {0};
     lab l = lab_open(w, &(way){true, 2}, SOME_BYTES);
     comm_call k = one_sum(&l, "a sum");
-    if (!*first) sum_together(&l);
+    if (!*first) sum_once(&l);
     if (comm_rank(l.c) == 1) {
         usleep(100000);
         err_set(&why, ST_RANK, "its disk is full");
@@ -416,7 +413,7 @@ static void rank_has_error(comm_world *w, void *ctx) {
     err e = {0};
     lab l = lab_open(w, &(way){true, 2}, SOME_BYTES);
     comm_call k = one_sum(&l, "a sum");
-    sum_together(&l);
+    sum_once(&l);
     comm_run(l.c, &k);
     expect_failure(&l, "rank 0 failed: NCCL's all-reduce: ", ctx);
     if (comm_rank(l.c) == 0)
@@ -437,9 +434,12 @@ static void rank_sums_less(comm_world *w, void *ctx) {
 static void test_failures(void **state) {
     (void)state;
     int ended[2];
+    char folder[] = "/tmp/athanor-gpu-XXXXXX";
     way how = {true, 2};
     choose(&how);
-    run_processes_status(2, rank_leaves, &how, ended);
+    assert_non_null(mkdtemp(folder));
+    run_processes_status(2, rank_leaves, folder, ended);
+    assert_int_equal(file_remove_tree(folder, NULL), ST_OK);
     assert_int_equal(ended[0], 0);
     run_threads(2, rank_sums_less, &how);
     run_threads(2, rank_tells, &(bool){true});
