@@ -202,9 +202,9 @@ bool layout_trial_shares_tokens(const layout_trial *t, const layout *l) {
     model_config mc;
     err unread = {0};
     config *c;
-    arena *a = arena_new("model");
     if (l->cp <= 1) return true;
     if (copy_config(&c, t->c, &unread) != ST_OK) return false;
+    arena *a = arena_new("model");
     c->parallel.cp = l->cp, c->parallel.cp_kind = l->cp_kind, c->parallel.tp = l->tp;
     int64_t T = c->train.seq_len, rows = c->train.micro_batch_size * T / l->cp;
     bool ok = T % (2 * l->cp) == 0 && (!l->sp || rows % l->tp == 0) &&
@@ -219,8 +219,8 @@ bool layout_trial_spreads_experts(const layout_trial *t, int ep) {
     model_config mc;
     err unread = {0};
     config *c;
-    arena *a = arena_new("model");
     if (copy_config(&c, t->c, &unread) != ST_OK) return false;
+    arena *a = arena_new("model");
     c->parallel.ep = ep;
     bool ok =
         read_model(t, a, &mc, &unread) == ST_OK && setup_check_experts(c, &mc, &unread) == ST_OK;
