@@ -46,10 +46,15 @@ TORCH_SETTINGS = [f"{weights}-{mode}" for mode in ("compile", "eager")
 MALLOC = ("glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"
           "glibc.malloc.mmap_max=0")
 RESERVE_BYTES = 1 << 30  # for the system, beside the programs
-# What makes each side use AVX2 and nothing newer. oneDNN and MKL are parts of PyTorch.
-AVX2_ATHANOR = {"ATHANOR_ISA": "avx2"}
-AVX2_TORCH = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-              "TORCHINDUCTOR_CPP_MARCH": "x86-64-v3"}
+# What holds athanor and PyTorch, with its oneDNN and MKL, to an instruction set. no-amx: AVX-512 with its dot products of bf16.
+ISAS = {
+    "native": ({}, {}),
+    "no-amx": ({"ATHANOR_ISA": "avx512_bf16"},
+               {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E3"}),
+    "avx2": ({"ATHANOR_ISA": "avx2"},
+             {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+              "TORCHINDUCTOR_CPP_MARCH": "x86-64-v3"}),
+}
 
 
 def arguments():
@@ -60,7 +65,8 @@ def arguments():
                         "its bf16 only where the processor has bf16; "
                         "with the workload experts also its -dense ones. There are "
                         f"{', '.join([*ATHANOR_SETTINGS, *TORCH_SETTINGS])}")
-    parser.add_argument("--isa", choices=["native", "avx2"], default="native", help="avx2: both sides use nothing newer")
+    parser.add_argument("--isa", choices=[*ISAS], default="native",
+                        help="avx2: both sides use nothing newer; no-amx: as on a processor without tiles")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=2, help="steps after set-up that do not count, at least 2")
     parser.add_argument("--athanor", type=Path, default=ROOT / "build" / "athanor")
@@ -73,7 +79,7 @@ def arguments():
 
 def choose_settings(args, workload):
     """Returns athanor's and PyTorch's, those of a side in the order in which they are set up."""
-    bf16 = args.isa == "native" and {"avx512_bf16", "amx_bf16"} & set(cpu_flags())
+    bf16 = args.isa != "avx2" and {"avx512_bf16", "amx_bf16"} & set(cpu_flags())
     dense = DENSE_SETTINGS if workload == "experts" else ()
     default = ["athanor-fp32", "athanor-bf16", *dense, *(s for s in TORCH_SETTINGS if bf16 or s.startswith("fp32"))]
     chosen = args.settings.split(",") if args.settings else default
@@ -118,12 +124,11 @@ class Workload:
         cache = ROOT / "build" / "bench" / f"inductor-{self.args.isa}"
         env = dict(OMP_NUM_THREADS=str(cores()), GLIBC_TUNABLES=MALLOC, THP_MEM_ALLOC_ENABLE="1",
                    TORCHINDUCTOR_COMPILE_THREADS="1", TORCHINDUCTOR_CACHE_DIR=str(cache))
-        return env | (AVX2_TORCH if self.args.isa == "avx2" else {})
+        return env | ISAS[self.args.isa][1]
 
     def start(self, setting):
         if setting in ATHANOR_SETTINGS:
-            env = AVX2_ATHANOR if self.args.isa == "avx2" else {}
-            return Peer(setting, self.athanor_words(setting), os.environ | env, ROOT)
+            return Peer(setting, self.athanor_words(setting), os.environ | ISAS[self.args.isa][0], ROOT)
         words = [sys.executable, HERE / "torch_model.py", setting, json.dumps(self.shape), "--serve"]
         return Peer(setting, words, os.environ | self.torch_env(), ROOT)
 
