@@ -31,6 +31,7 @@ static void cpu_launch(dev *d, dev_kernel kernel, const void *args, size_t bytes
 const dev_class dev_class_cpu = {
     .name = "cpu",
     .reserve = cpu_reserve,
+    .expect_whole = dev_use_large_pages,
     .release = cpu_release,
     .write = cpu_move,
     .read = cpu_move,

@@ -202,6 +202,10 @@ status dev_reserve(dev *d, void **ptr, size_t bytes, const char *what, err *e) {
     return d->class->reserve(d, ptr, bytes, what, e);
 }
 
+void dev_expect_whole(dev *d, void *ptr, size_t bytes) {
+    if (ptr && d->class->expect_whole) d->class->expect_whole(ptr, bytes);
+}
+
 void dev_release(dev *d, void *ptr, size_t bytes) {
     if (ptr && d->class->release) d->class->release(d, ptr, bytes);
 }

@@ -74,6 +74,9 @@ void *dev_kernel_cache(dev *d, void *(*create)(dev *d), void (*destroy)(void *ca
 /* Reserves zero-filled, page-aligned memory; pages are touched only when used. NULL on a meta
  * device (no error). ST_MEMORY names the size and what the machine has. */
 status dev_reserve(dev *d, void **ptr, size_t bytes, const char *what, err *e) ATH_MUST_USE;
+/* Says that all of a reservation will be touched. Where it is the host's, large pages take fewer
+ * look-ups of addresses: its pages may then be of 2 MB, but for those near its end. NULL is fine. */
+void dev_expect_whole(dev *d, void *ptr, size_t bytes);
 /* Waits for all work, then gives the memory back. NULL is fine. */
 void dev_release(dev *d, void *ptr, size_t bytes);
 /* The same for the host's own memory, which belongs to no device. */

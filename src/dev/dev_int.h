@@ -17,6 +17,7 @@ typedef struct dev_class {
     status (*open)(dev *d, err *e);
     void (*close)(dev *d); /* frees d->own */
     status (*reserve)(dev *d, void **ptr, size_t bytes, const char *what, err *e);
+    void (*expect_whole)(void *ptr, size_t bytes);
     void (*release)(dev *d, void *ptr, size_t bytes); /* ptr is not NULL */
     void (*write)(dev *d, void *to, const void *host, size_t bytes);
     void (*read)(dev *d, void *host, const void *from, size_t bytes);
@@ -81,4 +82,6 @@ void *dev_room_of(dev_room *r, size_t bytes);
 
 /* mapping.c: length of the mapping for a reservation of so many bytes. */
 size_t dev_mapping_bytes(size_t bytes);
+/* dev_expect_whole for memory of the host. */
+void dev_use_large_pages(void *ptr, size_t bytes);
 #endif

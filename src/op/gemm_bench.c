@@ -49,6 +49,7 @@ static status set_up(job *j, dev *d, const gemm_case *c, err *e) {
     int64_t ws = gemm_ws_bytes(d, m, n, k, c->dt, c_dt);
     j->bytes = (size_t)(a + b + y + ws);
     TRY(dev_reserve(d, &j->memory, j->bytes, "a matrix product", e));
+    dev_expect_whole(d, j->memory, j->bytes);
     char *at = j->memory;
     fill(at, c->dt, m * k);
     fill(at + a, c->dt, k * n);

@@ -131,7 +131,8 @@ static status set_up(probe *p, int threads, err *e) {
     size_t each = (size_t)rows_for(threads) * MOST_WIDTH * sizeof(float);
     x->bytes = 6 * each + workspace_of(p->dev) + workspace_of(p->wide) + workspace_of(p->all);
     void *memory;
-    TRY(dev_reserve_host(&memory, x->bytes, "measuring this machine", e));
+    TRY(dev_reserve(p->all, &memory, x->bytes, "measuring this machine", e));
+    dev_expect_whole(p->all, memory, x->bytes);
     x->memory = memory;
     char **parts[] = {&x->a[0], &x->a[1], &x->b[0], &x->b[1], &x->c[0], &x->c[1], &x->ws};
     for (int i = 0; i < ARRAY_LEN(parts); i++) *parts[i] = x->memory + (size_t)i * each;
@@ -141,7 +142,7 @@ static status set_up(probe *p, int threads, err *e) {
 }
 
 static void tear_down(probe *p) {
-    dev_release_host(p->x.memory, p->x.bytes);
+    dev_release(p->all, p->x.memory, p->x.bytes);
     dev_close(p->all);
     dev_close(p->wide);
     dev_close(p->dev);

@@ -526,6 +526,7 @@ static void find_states(plan *p) {
 status plan_commit(plan *p, err *e) {
     int64_t snapshot = p->region[REGION_SNAPSHOT].bytes;
     TRY(dev_reserve(p->dev, &p->base, (size_t)p->arena_bytes, "the run's arena", e));
+    dev_expect_whole(p->dev, p->base, (size_t)p->arena_bytes);
     if (snapshot) TRY(dev_reserve_host(&p->snapshot, (size_t)snapshot, "the run's snapshot", e));
     for (int i = 0; i < p->n_models; i++) {
         param_arrays arrays = arrays_of(p, i);

@@ -38,6 +38,34 @@ static void test_reserve_and_high_water(void **state) {
     dev_close(d);
 }
 
+/* With large pages the high-water mark is exact near the end, and too high by less than one of them before. */
+static void test_large_pages(void **state) {
+    (void)state;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), large = 2 << 20,
+           bytes = 20 * large + 5 * page - 100;
+    dev *d = open_dev(DEV_CPU, 1);
+    void *p;
+    err e = {0};
+    for (int k = 0; k < 3; k++) {
+        size_t size = k < 2 ? bytes : page * 3; /* smaller than one: nothing happens */
+        assert_int_equal(dev_reserve(d, &p, size, "arena", &e), ST_OK);
+        dev_expect_whole(d, p, size);
+        char *c = p;
+        assert_int_equal(dev_touched_bytes(p, size), 0);
+        c[0] = 1;
+        assert_in_range(dev_touched_bytes(p, size), page, large);
+        size_t last = k == 1 ? size - large / 2 : size - 1;
+        memset(c, 1, last + 1);
+        assert_int_equal(dev_touched_bytes(p, size), last / page * page + page);
+        dev_release(d, p, size);
+    }
+    dev_expect_whole(d, NULL, bytes);
+    dev_close(d);
+    assert_int_equal(dev_open_meta(&d, DEV_CPU, 1, &e), ST_OK);
+    dev_expect_whole(d, NULL, bytes);
+    dev_close(d);
+}
+
 static void test_touched_memory_is_counted(void **state) {
     (void)state;
     size_t bytes = 64 << 20;
@@ -307,6 +335,7 @@ static void test_cache_lives_as_long_as_the_dev(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reserve_and_high_water),
+        cmocka_unit_test(test_large_pages),
         cmocka_unit_test(test_touched_memory_is_counted),
         cmocka_unit_test(test_too_much_memory_is_one_error),
         cmocka_unit_test(test_meta_holds_nothing),

@@ -21,6 +21,9 @@ enum {
     K_BLOCK = 512,             /* units of k per pass when C can hold partial sums (f32) */
     K_GRAIN = 32,              /* passes begin at multiples of it, as stored weights can be read */
     PACKED_B_UNITS = 2 << 20,  /* 8 MB: a share of the last-level cache */
+    LINE = 64,
+    FETCH_UNITS = 4, /* of B between two fetches of the panel that comes next, */
+    FETCH_LINES = FETCH_UNITS * TILE_N * 4 / LINE, /* which are so many lines */
 };
 
 typedef struct blocking {
@@ -58,8 +61,11 @@ int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_d
     return (round_up(b.ku * b.nc, 16) + packed_a) * (int64_t)sizeof(float);
 }
 
-/* Where a tile goes: C = tile (+ bias) (+ plus), from its first element on. */
+/* Where a tile goes: C = tile (+ bias) (+ plus), from its first element on. Meanwhile `each` lines from `next` on are
+ * fetched with every FETCH_UNITS units. */
 typedef struct tile_out {
+    const char *next;
+    int64_t each;
     void *c;
     int64_t ldc;
     const float *bias; /* NULL: none */
@@ -83,6 +89,19 @@ V_INLINE void prefetch_tile(const tile_out *o, dtype dt) {
     }
 }
 
+V_INLINE void multiply_units(int64_t units, const float *a, const float *b,
+                             vf acc[TILE_M][TILE_NV]) {
+    for (int64_t u = 0; u < units; u++, a += TILE_M, b += TILE_N) {
+        vf bv[TILE_NV];
+#pragma GCC unroll 4
+        for (int j = 0; j < TILE_NV; j++) bv[j] = v_keep(v_load(b + j * VW));
+#pragma GCC unroll 16
+        for (int i = 0; i < TILE_M; i++)
+#pragma GCC unroll 4
+            for (int j = 0; j < TILE_NV; j++) acc[i][j] = pack_multiply_add(a[i], bv[j], acc[i][j]);
+    }
+}
+
 /* A panel x B panel over `units` into a whole tile. Inlined only into the functions below, so that
  * nothing else competes for registers. */
 V_INLINE void multiply_tile(int64_t units, const float *a, const float *b, const tile_out *o,
@@ -93,14 +112,11 @@ V_INLINE void multiply_tile(int64_t units, const float *a, const float *b, const
     for (int i = 0; i < TILE_M; i++)
 #pragma GCC unroll 4
         for (int j = 0; j < TILE_NV; j++) acc[i][j] = v_zero();
-    for (int64_t u = 0; u < units; u++, a += TILE_M, b += TILE_N) {
-        vf bv[TILE_NV];
-#pragma GCC unroll 4
-        for (int j = 0; j < TILE_NV; j++) bv[j] = v_keep(v_load(b + j * VW));
-#pragma GCC unroll 16
-        for (int i = 0; i < TILE_M; i++)
-#pragma GCC unroll 4
-            for (int j = 0; j < TILE_NV; j++) acc[i][j] = pack_multiply_add(a[i], bv[j], acc[i][j]);
+    const char *next = o->next;
+    for (int64_t left = units; left > 0; left -= FETCH_UNITS) {
+        for (int64_t i = 0; i < o->each; i++, next += LINE) __builtin_prefetch(next, 0, 2);
+        multiply_units(left < FETCH_UNITS ? left : FETCH_UNITS, a, b, acc);
+        a += FETCH_UNITS * TILE_M, b += FETCH_UNITS * TILE_N;
     }
 #pragma GCC unroll 16
     for (int i = 0; i < TILE_M; i++)
@@ -176,35 +192,65 @@ static void pack_b(const pass *p, float *dst, int64_t j, int64_t cols) {
     pack_panels(dst, TILE_N, g->b, g->ldb, g->b_trans, p->j0 + j, cols, p->k0, p->k, g->ab_dt);
 }
 
-static void run_tiles(const pass *p, const float *packed_a, int64_t i0, int64_t rows, int64_t panel,
-                      int64_t panel_end) {
+/* Rows of A that are packed next: lines of them are fetched before each tile. */
+typedef struct ahead {
+    const char *row;
+    int64_t rows, row_bytes, ld_bytes; /* rows still to come */
+    int64_t at;                        /* byte of the row */
+    int64_t each;                      /* lines before a tile */
+} ahead;
+
+static ahead look_ahead(const pass *p, int64_t i0, int64_t rows, int64_t tiles) {
+    const gemm_args *g = p->g;
+    int64_t bytes = v_element_bytes(g->ab_dt), first = g->a_trans ? p->k0 : i0;
+    ahead f = {.ld_bytes = g->lda * bytes, .rows = g->a_trans ? p->k : rows};
+    if (rows <= 0) return (ahead){0};
+    f.row = (const char *)g->a + first * f.ld_bytes + (g->a_trans ? i0 : p->k0) * bytes;
+    f.row_bytes = (g->a_trans ? rows : p->k) * bytes;
+    f.each = (f.rows * (f.row_bytes / LINE + 1) + tiles - 1) / tiles;
+    return f;
+}
+
+V_INLINE void fetch_ahead(ahead *f) {
+    for (int64_t i = 0; i < f->each && f->rows > 0; i++) {
+        __builtin_prefetch(f->row + f->at, 0, 2);
+        f->at += LINE;
+        if (f->at < f->row_bytes + LINE) continue;
+        f->at = 0, f->row += f->ld_bytes, f->rows--;
+    }
+}
+
+/* The tiles of one panel of B; `next`: the panel that follows. */
+static void run_panel(const pass *p, const float *packed_a, int64_t i0, int64_t rows, int64_t panel,
+                      const float *next, ahead *f) {
     const gemm_args *g = p->g;
     float edge[TILE_M * TILE_N] __attribute__((aligned(64)));
     tile_fn *tile = g->c_dt == DT_F32 ? tile_f32 : g->c_dt == DT_BF16 ? tile_bf16 : tile_f16;
-    int64_t bytes = v_element_bytes(g->c_dt);
-    for (; panel < panel_end; panel++) {
-        const float *b = p->packed_b + panel * TILE_N * p->units;
-        int64_t j = panel * TILE_N, cols = p->cols - j < TILE_N ? p->cols - j : TILE_N;
-        tile_out o = {.ldc = g->ldc, .ldp = p->ldp};
-        o.bias = p->bias ? p->bias + p->j0 + j : NULL;
-        for (int64_t i = 0; i < rows; i += TILE_M) {
-            const float *a = packed_a + i * p->units;
-            int64_t row = i0 + i, col = p->j0 + j;
-            o.c = (char *)g->c + (row * g->ldc + col) * bytes;
-            if (p->plus) o.plus = (const char *)p->plus + (row * p->ldp + col) * bytes;
-            int64_t tile_rows = rows - i < TILE_M ? rows - i : TILE_M;
-            if (tile_rows == TILE_M && cols == TILE_N) {
-                tile(p->units, a, b, &o);
-                continue;
-            }
-            tile_f32(p->units, a, b, &(tile_out){.c = edge, .ldc = TILE_N});
-            if (g->c_dt == DT_F32)
-                store_edge(edge, &o, tile_rows, cols, DT_F32);
-            else if (g->c_dt == DT_BF16)
-                store_edge(edge, &o, tile_rows, cols, DT_BF16);
-            else
-                store_edge(edge, &o, tile_rows, cols, DT_F16);
+    int64_t bytes = v_element_bytes(g->c_dt), tiles = (rows + TILE_M - 1) / TILE_M;
+    const float *b = p->packed_b + panel * TILE_N * p->units;
+    int64_t j = panel * TILE_N, cols = p->cols - j < TILE_N ? p->cols - j : TILE_N;
+    tile_out o = {.ldc = g->ldc, .ldp = p->ldp, .next = (const char *)next};
+    o.each = (FETCH_LINES + tiles - 1) / tiles;
+    int64_t fetched = o.each * LINE * ((p->units + FETCH_UNITS - 1) / FETCH_UNITS);
+    o.bias = p->bias ? p->bias + p->j0 + j : NULL;
+    for (int64_t i = 0; i < rows; i += TILE_M, o.next += fetched) {
+        const float *a = packed_a + i * p->units;
+        int64_t row = i0 + i, col = p->j0 + j;
+        o.c = (char *)g->c + (row * g->ldc + col) * bytes;
+        if (p->plus) o.plus = (const char *)p->plus + (row * p->ldp + col) * bytes;
+        int64_t tile_rows = rows - i < TILE_M ? rows - i : TILE_M;
+        fetch_ahead(f);
+        if (tile_rows == TILE_M && cols == TILE_N) {
+            tile(p->units, a, b, &o);
+            continue;
         }
+        tile_f32(p->units, a, b, &(tile_out){.c = edge, .ldc = TILE_N});
+        if (g->c_dt == DT_F32)
+            store_edge(edge, &o, tile_rows, cols, DT_F32);
+        else if (g->c_dt == DT_BF16)
+            store_edge(edge, &o, tile_rows, cols, DT_BF16);
+        else
+            store_edge(edge, &o, tile_rows, cols, DT_F16);
     }
 }
 
@@ -225,13 +271,25 @@ static sharing share_out(int64_t m, int64_t panels, int threads) {
     return s;
 }
 
-static void run_task(const pass *p, float *packed_a, int64_t task, const sharing *s) {
+/* The rows of a task; none where there is no such task. */
+static int64_t task_rows(const pass *p, int64_t task, const sharing *s, int64_t *first) {
+    *first = task / s->groups * s->rows;
+    int64_t left = p->g->m - *first;
+    return left < s->rows ? left : s->rows;
+}
+
+/* soon: the task that this thread will probably get next. */
+static void run_task(const pass *p, float *packed_a, int64_t task, int64_t soon, const sharing *s) {
     const gemm_args *g = p->g;
-    int64_t i0 = task / s->groups * s->rows, group = task % s->groups;
-    int64_t rows = g->m - i0 < s->rows ? g->m - i0 : s->rows;
+    int64_t i0, next, rows = task_rows(p, task, s, &i0), next_rows = task_rows(p, soon, s, &next);
     pack_panels(packed_a, TILE_M, g->a, g->lda, !g->a_trans, i0, rows, p->k0, p->k, g->ab_dt);
-    int64_t panels = (p->cols + TILE_N - 1) / TILE_N;
-    run_tiles(p, packed_a, i0, rows, panels * group / s->groups, panels * (group + 1) / s->groups);
+    int64_t panels = (p->cols + TILE_N - 1) / TILE_N, group = task % s->groups;
+    int64_t first = panels * group / s->groups, end = panels * (group + 1) / s->groups;
+    ahead f = look_ahead(p, next, next_rows, (end - first) * ((rows + TILE_M - 1) / TILE_M));
+    for (int64_t panel = first; panel < end; panel++) {
+        int64_t then = panel + 1 < end ? panel + 1 : first;
+        run_panel(p, packed_a, i0, rows, panel, p->packed_b + then * TILE_N * p->units, &f);
+    }
 }
 
 void CPU_FN(gemm_packed)(int threads, const gemm_args *g, void *ws) {
@@ -265,7 +323,7 @@ void CPU_FN(gemm_tiles)(int threads, const gemm_args *g, void *ws) {
 #pragma omp for schedule(dynamic)
             for (int64_t t = 0; t < s.row_blocks * s.groups; t++) {
                 float *mine = packed_a + omp_get_thread_num() * a_floats(&b, g->m);
-                run_task(&p, mine, t, &s);
+                run_task(&p, mine, t, t + threads, &s);
             }
         }
     }
