@@ -14,6 +14,7 @@
 
 #include <omp.h>
 
+#include "op/cpu/ahead.h"
 #include "op/cpu/amx.h"
 #include "op/cpu/ops.h"
 #include "op/cpu/pack.h"
@@ -236,6 +237,16 @@ static void store_block(const pass *p, const block *o, const float *sums) {
 
 /* ---- products ---- */
 
+/* What is fetched at each step: the panel of B that comes next, and the rows of A. */
+typedef struct soon {
+    ahead b, a;
+} soon;
+
+V_INLINE void fetch_soon(soon *n) {
+    ahead_fetch(&n->b);
+    ahead_fetch(&n->a);
+}
+
 /* Four tiles of sums, `ld` bytes between their rows. The compilers do not know that tiles read and write
  * memory. */
 V_INLINE void load_tiles(const char *from, int64_t ld) {
@@ -290,7 +301,7 @@ V_INLINE const char *fetch_rows(const char *c, int64_t c_bytes, int64_t rows, dt
 
 /* A block of f32, added to what stands in C if the pass adds. next: the place of the block that follows. */
 static void multiply_in_place(const pass *p, const char *a, const char *b, const block *o,
-                              const char *next) {
+                              const char *next, soon *n) {
     int64_t group = p->steps * TILE_BYTES, ld = p->g->ldc * (int64_t)sizeof(float);
     char *c = place_of(p->g, o);
     if (p->plus)
@@ -300,6 +311,7 @@ static void multiply_in_place(const pass *p, const char *a, const char *b, const
     for (int64_t s = 0; s < p->steps; s++, a += TILE_BYTES, b += 2 * TILE_BYTES) {
         multiply_step(a, group, b);
         next = fetch_rows(next, ld, p->each, DT_F32);
+        fetch_soon(n);
     }
     store_tiles(c, ld);
 }
@@ -307,12 +319,13 @@ static void multiply_in_place(const pass *p, const char *a, const char *b, const
 /* A block into the buffer. Meanwhile the block before leaves it on its way w, and the place in C where this
  * one will go is fetched. */
 V_INLINE void multiply_block(const pass *p, const char *a, const char *b, float *sums, way w,
-                             const char *place, bool plain, dtype dt) {
+                             const char *place, soon *n, bool plain, dtype dt) {
     int64_t group = p->steps * TILE_BYTES, steps = p->steps, each = p->each, c_bytes = w.c_bytes;
     zero_tiles();
     for (int64_t s = 0; s < steps; s++, a += TILE_BYTES, b += 2 * TILE_BYTES) {
         multiply_step(a, group, b);
         place = fetch_rows(place, c_bytes, each, dt);
+        fetch_soon(n);
         for (int64_t i = 0; i < each && w.rows > 0 && s >= SETTLED; i++) store_row(&w, plain, dt);
     }
     while (w.rows > 0) store_row(&w, plain, dt);
@@ -321,19 +334,19 @@ V_INLINE void multiply_block(const pass *p, const char *a, const char *b, float 
 
 /* Not inlined, so that nothing else competes for registers. */
 typedef void multiply_fn(const pass *p, const char *a, const char *b, float *sums, way w,
-                         const char *place);
+                         const char *place, soon *n);
 #define MULTIPLY_FN __attribute__((noinline)) static void
 MULTIPLY_FN multiply_plain(const pass *p, const char *a, const char *b, float *sums, way w,
-                           const char *place) {
-    multiply_block(p, a, b, sums, w, place, true, DT_BF16);
+                           const char *place, soon *n) {
+    multiply_block(p, a, b, sums, w, place, n, true, DT_BF16);
 }
 MULTIPLY_FN multiply_bf16(const pass *p, const char *a, const char *b, float *sums, way w,
-                          const char *place) {
-    multiply_block(p, a, b, sums, w, place, false, DT_BF16);
+                          const char *place, soon *n) {
+    multiply_block(p, a, b, sums, w, place, n, false, DT_BF16);
 }
 MULTIPLY_FN multiply_f32(const pass *p, const char *a, const char *b, float *sums, way w,
-                         const char *place) {
-    multiply_block(p, a, b, sums, w, place, false, DT_F32);
+                         const char *place, soon *n) {
+    multiply_block(p, a, b, sums, w, place, n, false, DT_F32);
 }
 
 static multiply_fn *choose_multiply(const pass *p) {
@@ -341,29 +354,37 @@ static multiply_fn *choose_multiply(const pass *p) {
     return p->bias || p->plus ? multiply_bf16 : multiply_plain;
 }
 
+/* A panel of B, to be fetched while `rows` rows are multiplied with the one before. */
+static ahead next_panel(const pass *p, int64_t panel, int64_t rows) {
+    int64_t bytes = BLOCK * p->steps * AMX_K * 2, blocks = (rows + BLOCK - 1) / BLOCK;
+    return ahead_of(p->packed_b + panel * bytes, 1, bytes, bytes, blocks * p->steps);
+}
+
 /* Rows [i0, i0 + rows) of A, packed, times panels [panel, end) of B. */
 static void run_panels(const pass *p, const char *a, float *sums, int64_t i0, int64_t rows,
-                       int64_t panel, int64_t end) {
+                       int64_t panel, int64_t end, soon *n) {
     bool in_place = p->g->c_dt == DT_F32 && !p->bias && (!p->plus || p->plus == p->g->c);
     multiply_fn *multiply = choose_multiply(p);
+    int64_t first = panel;
     block before = {0};
     for (; panel < end; panel++) {
         int64_t j = panel * BLOCK;
         const char *b = p->packed_b + j * p->steps * AMX_K * 2, *left = a;
+        n->b = next_panel(p, panel + 1 < end ? panel + 1 : first, rows);
         for (int64_t i = 0; i < rows; i += BLOCK, left += 2 * p->steps * TILE_BYTES) {
             block o = {.row = i0 + i, .col = p->j0 + j};
             o.rows = within(rows - i, 0, BLOCK), o.cols = within(p->cols - j, 0, BLOCK);
             if (in_place && is_whole(&o)) {
                 bool last = i + BLOCK >= rows;
                 block next = {.row = last ? i0 : o.row + BLOCK, .col = o.col + last * BLOCK};
-                multiply_in_place(p, left, b, &o, place_of(p->g, &next));
+                multiply_in_place(p, left, b, &o, place_of(p->g, &next), n);
                 continue;
             }
             if (before.rows && !is_whole(&before)) {
                 store_block(p, &before, sums);
                 before.rows = 0;
             }
-            multiply(p, left, b, sums, way_of(p, &before, sums), place_of(p->g, &o));
+            multiply(p, left, b, sums, way_of(p, &before, sums), place_of(p->g, &o), n);
             before = o;
         }
     }
@@ -388,13 +409,24 @@ static sharing share_out(const blocking *b, int64_t m, int64_t panels, int threa
     return s;
 }
 
-static void run_task(const pass *p, const blocking *b, char *mine, int64_t task, const sharing *s) {
-    int64_t i0 = task / s->groups * s->rows, group = task % s->groups;
-    int64_t rows = within(p->g->m - i0, 0, s->rows), panels = (p->cols + BLOCK - 1) / BLOCK;
+/* The rows of a task; none where there is no such task. */
+static int64_t task_rows(const pass *p, int64_t task, const sharing *s, int64_t *first) {
+    *first = task / s->groups * s->rows;
+    return within(p->g->m - *first, 0, s->rows);
+}
+
+/* then: the task that this thread will probably get next. */
+static void run_task(const pass *p, const blocking *b, char *mine, int64_t task, int64_t then,
+                     const sharing *s) {
+    int64_t i0, next, rows = task_rows(p, task, s, &i0), next_rows = task_rows(p, then, s, &next);
+    int64_t panels = (p->cols + BLOCK - 1) / BLOCK, group = task % s->groups;
+    int64_t first = panels * group / s->groups, end = panels * (group + 1) / s->groups;
     float *sums = (float *)(void *)(mine + b->rows * b->k * 2);
+    soon n = {0};
+    n.a = ahead_of_a(p->g, next, next_rows, p->k0, p->k,
+                     (end - first) * ((rows + BLOCK - 1) / BLOCK) * p->steps);
     pack_a(p, mine, i0, rows);
-    run_panels(p, mine, sums, i0, rows, panels * group / s->groups,
-               panels * (group + 1) / s->groups);
+    run_panels(p, mine, sums, i0, rows, first, end, &n);
 }
 
 static pass make_pass(const gemm_args *g, const blocking *b, int64_t j0, int64_t k0,
@@ -425,7 +457,8 @@ void CPU_FN(gemm_tiles)(int threads, const gemm_args *g, void *ws) {
 #pragma omp for schedule(static)
                 for (int64_t j = 0; j < p.cols; j += BLOCK) pack_b(&p, j);
 #pragma omp for schedule(dynamic)
-                for (int64_t t = 0; t < s.row_blocks * s.groups; t++) run_task(&p, &b, mine, t, &s);
+                for (int64_t t = 0; t < s.row_blocks * s.groups; t++)
+                    run_task(&p, &b, mine, t, t + threads, &s);
             }
         }
         amx_end();

@@ -10,6 +10,7 @@
 
 #include <omp.h>
 
+#include "op/cpu/ahead.h"
 #include "op/cpu/ops.h"
 #include "op/cpu/pack.h"
 #include "op/cpu/rows.h"
@@ -21,9 +22,8 @@ enum {
     K_BLOCK = 512,             /* units of k per pass when C can hold partial sums (f32) */
     K_GRAIN = 32,              /* passes begin at multiples of it, as stored weights can be read */
     PACKED_B_UNITS = 2 << 20,  /* 8 MB: a share of the last-level cache */
-    LINE = 64,
-    FETCH_UNITS = 4, /* of B between two fetches of the panel that comes next, */
-    FETCH_LINES = FETCH_UNITS * TILE_N * 4 / LINE, /* which are so many lines */
+    FETCH_UNITS = 4,           /* of B between two fetches of the panel that comes next, */
+    FETCH_LINES = FETCH_UNITS * TILE_N * 4 / AHEAD_LINE, /* which are so many lines */
 };
 
 typedef struct blocking {
@@ -114,7 +114,7 @@ V_INLINE void multiply_tile(int64_t units, const float *a, const float *b, const
         for (int j = 0; j < TILE_NV; j++) acc[i][j] = v_zero();
     const char *next = o->next;
     for (int64_t left = units; left > 0; left -= FETCH_UNITS) {
-        for (int64_t i = 0; i < o->each; i++, next += LINE) __builtin_prefetch(next, 0, 2);
+        for (int64_t i = 0; i < o->each; i++, next += AHEAD_LINE) __builtin_prefetch(next, 0, 2);
         multiply_units(left < FETCH_UNITS ? left : FETCH_UNITS, a, b, acc);
         a += FETCH_UNITS * TILE_M, b += FETCH_UNITS * TILE_N;
     }
@@ -192,35 +192,7 @@ static void pack_b(const pass *p, float *dst, int64_t j, int64_t cols) {
     pack_panels(dst, TILE_N, g->b, g->ldb, g->b_trans, p->j0 + j, cols, p->k0, p->k, g->ab_dt);
 }
 
-/* Rows of A that are packed next: lines of them are fetched before each tile. */
-typedef struct ahead {
-    const char *row;
-    int64_t rows, row_bytes, ld_bytes; /* rows still to come */
-    int64_t at;                        /* byte of the row */
-    int64_t each;                      /* lines before a tile */
-} ahead;
-
-static ahead look_ahead(const pass *p, int64_t i0, int64_t rows, int64_t tiles) {
-    const gemm_args *g = p->g;
-    int64_t bytes = v_element_bytes(g->ab_dt), first = g->a_trans ? p->k0 : i0;
-    ahead f = {.ld_bytes = g->lda * bytes, .rows = g->a_trans ? p->k : rows};
-    if (rows <= 0) return (ahead){0};
-    f.row = (const char *)g->a + first * f.ld_bytes + (g->a_trans ? i0 : p->k0) * bytes;
-    f.row_bytes = (g->a_trans ? rows : p->k) * bytes;
-    f.each = (f.rows * (f.row_bytes / LINE + 1) + tiles - 1) / tiles;
-    return f;
-}
-
-V_INLINE void fetch_ahead(ahead *f) {
-    for (int64_t i = 0; i < f->each && f->rows > 0; i++) {
-        __builtin_prefetch(f->row + f->at, 0, 2);
-        f->at += LINE;
-        if (f->at < f->row_bytes + LINE) continue;
-        f->at = 0, f->row += f->ld_bytes, f->rows--;
-    }
-}
-
-/* The tiles of one panel of B; `next`: the panel that follows. */
+/* The tiles of one panel of B; `next`: the panel that follows; f: what is packed next. */
 static void run_panel(const pass *p, const float *packed_a, int64_t i0, int64_t rows, int64_t panel,
                       const float *next, ahead *f) {
     const gemm_args *g = p->g;
@@ -231,7 +203,7 @@ static void run_panel(const pass *p, const float *packed_a, int64_t i0, int64_t 
     int64_t j = panel * TILE_N, cols = p->cols - j < TILE_N ? p->cols - j : TILE_N;
     tile_out o = {.ldc = g->ldc, .ldp = p->ldp, .next = (const char *)next};
     o.each = (FETCH_LINES + tiles - 1) / tiles;
-    int64_t fetched = o.each * LINE * ((p->units + FETCH_UNITS - 1) / FETCH_UNITS);
+    int64_t fetched = o.each * AHEAD_LINE * ((p->units + FETCH_UNITS - 1) / FETCH_UNITS);
     o.bias = p->bias ? p->bias + p->j0 + j : NULL;
     for (int64_t i = 0; i < rows; i += TILE_M, o.next += fetched) {
         const float *a = packed_a + i * p->units;
@@ -239,7 +211,7 @@ static void run_panel(const pass *p, const float *packed_a, int64_t i0, int64_t 
         o.c = (char *)g->c + (row * g->ldc + col) * bytes;
         if (p->plus) o.plus = (const char *)p->plus + (row * p->ldp + col) * bytes;
         int64_t tile_rows = rows - i < TILE_M ? rows - i : TILE_M;
-        fetch_ahead(f);
+        ahead_fetch(f);
         if (tile_rows == TILE_M && cols == TILE_N) {
             tile(p->units, a, b, &o);
             continue;
@@ -285,7 +257,8 @@ static void run_task(const pass *p, float *packed_a, int64_t task, int64_t soon,
     pack_panels(packed_a, TILE_M, g->a, g->lda, !g->a_trans, i0, rows, p->k0, p->k, g->ab_dt);
     int64_t panels = (p->cols + TILE_N - 1) / TILE_N, group = task % s->groups;
     int64_t first = panels * group / s->groups, end = panels * (group + 1) / s->groups;
-    ahead f = look_ahead(p, next, next_rows, (end - first) * ((rows + TILE_M - 1) / TILE_M));
+    int64_t tiles = (end - first) * ((rows + TILE_M - 1) / TILE_M);
+    ahead f = ahead_of_a(g, next, next_rows, p->k0, p->k, tiles);
     for (int64_t panel = first; panel < end; panel++) {
         int64_t then = panel + 1 < end ? panel + 1 : first;
         run_panel(p, packed_a, i0, rows, panel, p->packed_b + then * TILE_N * p->units, &f);
