@@ -119,6 +119,14 @@ cmp -s <(digests one | sort -u) <(digests again | sort -u) || fail "what goes on
 expect 0 launch --ranks 2 -- train c.yaml run=tp $short parallel.tp=2
 close tp one 1e-5
 
+# ---- a GPU that is lost in the midst of a run: one sentence, and the checkpoints before it serve ----
+ATHANOR_CUDA_FAULT=lost:0 expect 6 train c.yaml run=lost device=cuda checkpoint.every=1 eval.every=0 sample.every=0
+has err "the emulated GPU failed: waiting for the GPU: it has fallen off the bus"
+[ -d lost/checkpoints/step-1 ] && [ ! -d lost/checkpoints/step-20 ] || fail "the GPU was not lost in the midst of a run"
+expect 0 verify checkpoint lost
+expect 0 train c.yaml run=lost device=cuda
+[ "$(results step lost | tail -n 1)" = "$(results step cuda | tail -n 1)" ] || fail "what goes on has another last step"
+
 # ---- from device to device ----
 expect 0 train c.yaml run=moved device=cuda train.steps=10
 expect 0 train c.yaml run=moved device=cpu
