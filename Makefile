@@ -31,7 +31,7 @@ deps-cluster: deps-mpi ## a Slurm too, for tests of several hosts
 	@tools/deps.sh $(CLUSTER_PACKAGES)
 
 CUDA_ARCHS ?= 80;90a;100;120
-CUDA_LIBS := nvidia-cuda-runtime==13.0.* nvidia-cublas==13.0.2.14 nvidia-nccl-cu13==2.27.7 'nvidia-cuda-cuobjdump==13.*'
+CUDA_LIBS := nvidia-cuda-runtime==13.0.* nvidia-cublas==13.0.2.14 nvidia-nccl-cu13==2.27.7 'nvidia-cuda-cuobjdump==13.*' 'nvidia-cuda-nvdisasm==13.*'
 cuda: deps ## the same with kernels for GPUs, by nvcc: make cuda [CUDA_ARCHS="80;90a"]
 	@cmake --preset release -DATHANOR_CUDA_ARCHS="$(CUDA_ARCHS)"
 	@cmake --build --preset release --target athanor

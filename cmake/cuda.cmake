@@ -120,3 +120,9 @@ foreach(version 130002 110000 0)
     set_target_properties(fake_lt_${version} PROPERTIES PREFIX "" SUFFIX "" OUTPUT_NAME libcublasLt.so.13
         LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_lt/${version})
 endforeach()
+
+# What tests/gpu/test_driver.c opens in the place of NVIDIA's driver.
+add_library(fake_driver SHARED tests/gpu/fake_driver.c)
+target_link_libraries(fake_driver PRIVATE ath_flags)
+set_target_properties(fake_driver PROPERTIES PREFIX "" SUFFIX "" OUTPUT_NAME libcuda.so.1
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_driver)

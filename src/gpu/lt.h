@@ -21,10 +21,19 @@ enum { LT_INVALID_VALUE = 7, LT_NOT_SUPPORTED = 15 }; /* cublasStatus_t */
 enum { LT_R_32F = 0, LT_R_16F = 2, LT_R_16BF = 14 };  /* cudaDataType */
 enum { LT_COMPUTE_32F = 68 };                         /* cublasComputeType_t */
 enum { LT_AS_IT_IS = 0, LT_TRANSPOSED = 1 };          /* cublasOperation_t */
-enum { LT_EPILOGUE_NONE = 1, LT_EPILOGUE_BIAS = 4 };  /* cublasLtEpilogue_t */
-/* cublasLtMatmulDescAttributes_t: two int32_t, a uint32_t, and the address of a bias, which has D's
- * type and as many numbers as D has rows. */
-enum { LT_DESC_TRANSPOSE_A = 3, LT_DESC_TRANSPOSE_B = 4, LT_DESC_EPILOGUE = 7, LT_DESC_BIAS = 8 };
+/* cublasLtEpilogue_t. DGELU: D = the sum times the slope of gelu, in its tanh form, at what aux has. */
+enum { LT_EPILOGUE_NONE = 1, LT_EPILOGUE_BIAS = 4, LT_EPILOGUE_DGELU = 192 };
+/* cublasLtMatmulDescAttributes_t: two int32_t, a uint32_t, the address of a bias, which has D's
+ * type and as many numbers as D has rows, and the address of aux, which has D's type and size, and whose
+ * columns are an int64_t of elements apart, a multiple of 8. Both lie at multiples of 16. */
+enum {
+    LT_DESC_TRANSPOSE_A = 3,
+    LT_DESC_TRANSPOSE_B = 4,
+    LT_DESC_EPILOGUE = 7,
+    LT_DESC_BIAS = 8,
+    LT_DESC_AUX = 11,
+    LT_DESC_AUX_LD = 12
+};
 /* cublasLtMatmulPreferenceAttributes_t: a uint64_t, and four uint32_t in bytes. */
 enum {
     LT_PREFER_WORKSPACE_BYTES = 1,

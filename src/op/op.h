@@ -65,7 +65,7 @@ typedef enum op_flag {
     OPF_GRAD_IN_FWD = 128, /* fwd also computes the gradients, if din[] is given (the head) */
     OPF_SAME_MEMORY = 256, /* out 0 is in 0, which may still be read; din 0 takes dout 0's memory */
     OPF_SUMS_GRAD = 512,   /* adds in 0 to out 0, the sum of a parameter's gradient */
-    OPF_PRODUCT = 1024,    /* multiplies the rows of in 0 by the rows of in 1 */
+    OPF_PRODUCT = 1024,    /* multiplies in 0 by in 1, in the forward pass row by row */
     OPF_FIXES = 4096, /* adds to gradients of parameters in fixed point by itself, where they are */
     OPF_STORES = 2048 /* of in 0 it writes what in 1 has, and reads nothing */
 } op_flag;
@@ -418,6 +418,9 @@ int64_t op_head_chunk_rows(const op_attr *attr, int64_t rows, int64_t vocab);
 const op_impl *op_find(const dev *d, op_kind kind, dtype dt);
 /* The kernels of this device's kind, also when `d` is meta: what infer asks for workspace. */
 const op_impl *op_find_of_kind(const dev *d, op_kind kind, dtype dt);
+/* Whether the kernels of this device's kind make one pass over memory of the products and activations
+ * that LINEAR_DGELU joins, in this dtype: elsewhere two ops are as fast, and have bits of their own. */
+bool op_joins(const dev *d, dtype dt);
 /* Who computes an op there: on the CPU the name of an instruction set or "reference"; on CUDA "own",
  * "cublaslt" (own kernels around its products) or "host" (collectives). NULL: there is no kernel. */
 const char *op_made_by(const dev *d, op_kind kind, dtype dt);

@@ -169,6 +169,12 @@ const char *op_made_by(const dev *d, op_kind kind, dtype dt) {
     return op_classes[kind].flags & OPF_PRODUCT ? "cublaslt" : "own";
 }
 
+/* In fp32 a program has the CPU's numbers to many digits, and NVIDIA does not say how exact the
+ * tanh in cuBLASLt is. */
+bool op_joins(const dev *d, dtype dt) {
+    return dev_get_kind(d) == DEV_CUDA && (dt == DT_BF16 || dt == DT_F16);
+}
+
 void op_set_run(dev *d, const op_run *run) {
     if (dev_get_kind(d) == DEV_CUDA) cuda_set_run(d, run);
 }

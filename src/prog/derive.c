@@ -330,6 +330,26 @@ static void input_targets(derive *d, const op_rec *f, op_rec *r, val dy, int32_t
     }
 }
 
+/* Where r multiplies by gelu's slope what the product just before has given to it alone, one op does both. */
+static bool joins_product(derive *d, const op_rec *r) {
+    graph *g = d->g;
+    op_rec *last = &g->op[g->n_ops - 1];
+    bool gelu = r->kind == OP_ACT && r->attr.act.kind == ACT_GELU_TANH && !r->acc;
+    bool fits = last->kind == OP_LINEAR && last->entry == ENTRY_BWD_INPUT && !last->acc &&
+                last->din[0] == r->dout[0] && g->value[last->dout[0]].t.dt == g->opt.dt;
+    if (!gelu || !fits || !op_joins(g->opt.dev, g->opt.dt)) return false;
+    op_rec both = graph_empty_op(OP_LINEAR_DGELU, ENTRY_FWD, PHASE_B, last->block);
+    both.in[0] = last->dout[0], both.in[1] = last->in[1], both.in[2] = r->in[0];
+    both.out[0] = r->din[0];
+    op_infer io = {.kind = both.kind, .attr = &both.attr, .dev = g->opt.dev};
+    for (int i = 0; i < 3; i++) io.in[i] = g->value[both.in[i]].t;
+    err e;
+    CHECK(op_infer_call(&io, &e) == ST_OK, "%s", e.message);
+    graph_set_cost(g, &both, &io.fwd);
+    *last = both;
+    return true;
+}
+
 static void append_making_grads(derive *d, op_rec *r) {
     begin_or_add(d, r);
     graph_append(d->g, r);
@@ -384,7 +404,7 @@ static void backward_op(derive *d, int32_t index) {
     input_targets(d, &f, &r, dy, index);
     graph_set_cost(g, &r, &f.bwd_input);
     r.flops_again = f.flops_bwd_again;
-    append_making_grads(d, &r);
+    if (!joins_product(d, &r)) append_making_grads(d, &r);
 }
 
 /* The gradient of an auxiliary loss is the same number everywhere, beside what is given. */

@@ -83,6 +83,14 @@ dropped='model.model_type=gpt2 model.embd_pdrop=0.2 model.attn_pdrop=0.2 model.r
 expect 0 train dropout.yaml run=cpu-dropout device=cpu $dropped
 expect 0 train dropout.yaml run=cuda-dropout device=cuda $dropped
 close cuda-dropout cpu-dropout 1e-5
+# In 16 bits the slope of gelu is joined with the product before it, under every policy, so all have the same bits.
+gelu='model.model_type=gpt2 train.steps=3 train.precision=bf16'
+expect 0 train dropout.yaml run=cpu-gelu device=cpu $gelu
+for policy in none selective full; do
+    expect 0 train dropout.yaml run=gelu-$policy device=cuda $gelu train.recompute=$policy
+    close gelu-$policy cpu-gelu 3e-3
+    cmp -s <(losses gelu-none) <(losses gelu-$policy) || fail "train.recompute=$policy has other losses than none"
+done
 ATHANOR_CUDA_SEED=7 expect 0 train c.yaml run=seed device=cuda train.steps=4
 losses cuda | head -n 4 | cmp -s - <(losses seed | head -n 4) || fail "another order of threads gives other losses"
 
@@ -110,6 +118,14 @@ expect 0 train c.yaml run=again $short
 cmp -s <(digests one | sort -u) <(digests again | sort -u) || fail "what goes on has other digests"
 expect 0 launch --ranks 2 -- train c.yaml run=tp $short parallel.tp=2
 close tp one 1e-5
+
+# ---- a GPU that is lost in the midst of a run: one sentence, and the checkpoints before it serve ----
+ATHANOR_CUDA_FAULT=lost:0 expect 6 train c.yaml run=lost device=cuda checkpoint.every=1 eval.every=0 sample.every=0
+has err "the emulated GPU failed: waiting for the GPU: it has fallen off the bus"
+[ -d lost/checkpoints/step-1 ] && [ ! -d lost/checkpoints/step-20 ] || fail "the GPU was not lost in the midst of a run"
+expect 0 verify checkpoint lost
+expect 0 train c.yaml run=lost device=cuda
+[ "$(results step lost | tail -n 1)" = "$(results step cuda | tail -n 1)" ] || fail "what goes on has another last step"
 
 # ---- from device to device ----
 expect 0 train c.yaml run=moved device=cuda train.steps=10

@@ -36,12 +36,13 @@ static void gpu_close(gpu *g) {
     cu_driver_close(&g->api);
 }
 
-/* D [m,n] = op(A) op(B) + C + bias, column by column. */
-enum { M = 5, N = 3, K = 7, LD = 9, ROOM = LD * LD };
+/* D [m,n] = op(A) op(B) + C + bias, or (op(A) op(B) + C) gelu'(bias as a matrix), column by column. */
+enum { M = 5, N = 3, K = 7, LD = 9, AUX_LD = 8, ROOM = LD * LD };
 
 typedef struct problem {
     int type, d_type;
-    bool turn_a, turn_b, bias;
+    bool turn_a, turn_b, bias, slope;
+    int64_t aux_ld;
     int64_t k_of_b;                          /* K, or wrong */
     uint32_t alignment, a_shift, bias_shift; /* bytes */
     uint64_t ws_bytes;                       /* that the caller gives */
@@ -51,12 +52,13 @@ typedef struct problem {
 static const problem PLAIN = {.type = LT_R_32F,
                               .d_type = LT_R_32F,
                               .k_of_b = K,
+                              .aux_ld = AUX_LD,
                               .alignment = 4,
                               .ws_said = 4096,
                               .ws_bytes = 4096};
 
 typedef struct buffers {
-    alignas(256) float a[ROOM], b[ROOM], c[ROOM], d[ROOM], bias[LD + 4], ws[1024];
+    alignas(256) float a[ROOM], b[ROOM], c[ROOM], d[ROOM], bias[AUX_LD * N + 4], ws[1024];
 } buffers;
 
 static double number(const void *p, int type, int64_t i) {
@@ -85,12 +87,17 @@ typedef struct handles {
 static lt_result prepare(const gpu *g, const problem *p, handles *h) {
     const lt_library *lt = &g->lt;
     int32_t turn_a = p->turn_a, turn_b = p->turn_b;
-    uint32_t epilogue = p->bias ? LT_EPILOGUE_BIAS : LT_EPILOGUE_NONE;
+    uint32_t epilogue = p->bias    ? LT_EPILOGUE_BIAS
+                        : p->slope ? LT_EPILOGUE_DGELU
+                                   : LT_EPILOGUE_NONE;
+    const void *any = (const void *)(uintptr_t)16;
     lt->desc_create(&h->desc, LT_COMPUTE_32F, LT_R_32F);
     assert_int_equal(lt->desc_set(h->desc, LT_DESC_TRANSPOSE_A, &turn_a, sizeof turn_a), 0);
     assert_int_equal(lt->desc_set(h->desc, LT_DESC_TRANSPOSE_B, &turn_b, sizeof turn_b), 0);
     assert_int_equal(lt->desc_set(h->desc, LT_DESC_EPILOGUE, &epilogue, sizeof epilogue), 0);
     assert_int_equal(lt->desc_set(h->desc, LT_DESC_EPILOGUE, &epilogue, 8), LT_INVALID_VALUE);
+    assert_int_equal(lt->desc_set(h->desc, LT_DESC_AUX, &any, sizeof any), 0);
+    assert_int_equal(lt->desc_set(h->desc, LT_DESC_AUX_LD, &p->aux_ld, sizeof p->aux_ld), 0);
     lt->layout_create(&h->a, p->type, p->turn_a ? K : M, p->turn_a ? M : K, LD);
     lt->layout_create(&h->b, p->type, (uint64_t)(p->turn_b ? N : p->k_of_b),
                       (uint64_t)(p->turn_b ? p->k_of_b : N), LD);
@@ -120,7 +127,8 @@ static void multiply(gpu *g, const problem *p, buffers *x, const gpu_range *rang
     const float one = 1;
     const void *bias = (const char *)x->bias + p->bias_shift;
     assert_int_equal(prepare(g, p, &h), 0);
-    assert_int_equal(g->lt.desc_set(h.desc, LT_DESC_BIAS, &bias, sizeof bias), 0);
+    assert_int_equal(
+        g->lt.desc_set(h.desc, p->slope ? LT_DESC_AUX : LT_DESC_BIAS, &bias, sizeof bias), 0);
     emu_stream_scope(g->stream, "test", ranges, n);
     assert_int_equal(g->lt.multiply(g->handle, h.desc, &one, (const char *)x->a + p->a_shift, h.a,
                                     x->b, h.b, &one, x->c, h.d, x->d, h.d, &h.choice.algorithm,
@@ -135,13 +143,13 @@ static gpu_range all_of(const char *name, void *at, size_t bytes, gpu_access acc
     return (gpu_range){name, at, 1, (int64_t)bytes, (int64_t)bytes, access, 2};
 }
 
-enum { RANGES = 6, RANGE_C = 2, RANGE_D = 3 };
+enum { RANGES = 6, RANGE_C = 2, RANGE_D = 3, RANGE_BIAS = 4 };
 static void all_ranges(buffers *x, gpu_range r[RANGES]) {
     r[0] = all_of("a", x->a, sizeof x->a, GPU_READ);
     r[1] = all_of("b", x->b, sizeof x->b, GPU_READ);
     r[RANGE_C] = all_of("c", x->c, sizeof x->c, GPU_READ);
     r[RANGE_D] = all_of("d", x->d, sizeof x->d, GPU_UPDATE);
-    r[4] = all_of("bias", x->bias, sizeof x->bias, GPU_READ);
+    r[RANGE_BIAS] = all_of("bias", x->bias, sizeof x->bias, GPU_READ);
     r[5] = all_of("workspace", x->ws, sizeof x->ws, GPU_SCRATCH);
 }
 
@@ -152,8 +160,12 @@ static buffers *new_buffers(const problem *p) {
     fill(x->b, p->type, ROOM, 3);
     fill(x->c, p->d_type, ROOM, 4);
     fill(x->d, p->d_type, ROOM, 5);
-    fill(x->bias, p->d_type, LD + 4, 6);
+    fill(x->bias, p->d_type, AUX_LD * N + 4, 6);
     return x;
+}
+
+static double gelu(double x) {
+    return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
 }
 
 static double truth(const problem *p, const buffers *x, int i, int j) {
@@ -162,7 +174,9 @@ static double truth(const problem *p, const buffers *x, int i, int j) {
     for (int k = 0; k < K; k++)
         sum += number(x->a, p->type, p->turn_a ? i * LD + k : k * LD + i) *
                number(x->b, p->type, p->turn_b ? k * LD + j : j * LD + k);
-    return sum;
+    if (!p->slope) return sum;
+    double at = number(x->bias, p->d_type, j * AUX_LD + i), h = 1e-6;
+    return sum * (gelu(at + h) - gelu(at - h)) / (2 * h);
 }
 
 static void test_products(void **state) {
@@ -171,11 +185,12 @@ static void test_products(void **state) {
         {LT_R_32F, LT_R_32F}, {LT_R_16BF, LT_R_16BF}, {LT_R_16F, LT_R_16F}, {LT_R_16BF, LT_R_32F}};
     gpu g;
     gpu_open(&g);
-    for (int i = 0; i < 8 * ARRAY_LEN(types); i++) {
+    for (int i = 0; i < 16 * ARRAY_LEN(types); i++) {
         problem p = PLAIN;
-        p.type = types[i / 8][0], p.d_type = types[i / 8][1];
+        p.type = types[i / 16][0], p.d_type = types[i / 16][1];
         p.alignment = 2;
-        p.turn_a = i & 1, p.turn_b = i & 2, p.bias = i & 4;
+        p.turn_a = i & 1, p.turn_b = i & 2, p.bias = i & 4, p.slope = i & 8;
+        if (p.slope && (p.bias || p.d_type == LT_R_32F)) continue;
         buffers *x = new_buffers(&p);
         gpu_range r[RANGES];
         all_ranges(x, r);
@@ -219,6 +234,11 @@ static void test_faults(void **state) {
     expect_fault(&p, -1, 0, GPU_READ, "the workspace is smaller than the algorithm needs");
     p = PLAIN, p.bias = true, p.bias_shift = 4;
     expect_fault(&p, -1, 0, GPU_READ, "the bias is absent, or not aligned to 16");
+    p = PLAIN, p.type = p.d_type = LT_R_16BF, p.slope = true, p.bias_shift = 8;
+    expect_fault(&p, -1, 0, GPU_READ, "aux is absent, or not aligned to 16");
+    p.bias_shift = 0;
+    expect_fault(&p, RANGE_BIAS, ((N - 1) * AUX_LD + M - 1) * 2, GPU_READ,
+                 "row 2 of aux, 10 bytes, is not all in memory");
     expect_fault(&PLAIN, RANGE_D, ((N - 1) * LD + M - 1) * 4, GPU_UPDATE,
                  "row 2 of D, 20 bytes, is not all in memory that it may write");
     expect_fault(&PLAIN, RANGE_D, ROOM * 4, GPU_READ, "row 0 of D, 20 bytes, is not all in memory");
@@ -238,6 +258,15 @@ static void test_refused(void **state) {
     p = PLAIN, p.d_type = LT_R_16BF;
     assert_int_equal(prepare(&g, &p, &h), LT_NOT_SUPPORTED);
     drop(&g, &h);
+    p = PLAIN, p.slope = true; /* of floats */
+    assert_int_equal(prepare(&g, &p, &h), LT_NOT_SUPPORTED);
+    drop(&g, &h);
+    static const int64_t wrong_ld[] = {LD, 0};
+    for (int i = 0; i < ARRAY_LEN(wrong_ld); i++) {
+        p = PLAIN, p.type = p.d_type = LT_R_16F, p.slope = true, p.aux_ld = wrong_ld[i];
+        assert_int_equal(prepare(&g, &p, &h), LT_NOT_SUPPORTED);
+        drop(&g, &h);
+    }
     gpu_close(&g);
 }
 

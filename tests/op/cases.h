@@ -115,6 +115,20 @@ static void cases_LINEAR(case_list *l) {
     }
 }
 
+/* Columns in eights, as cuBLASLt takes them, and not. */
+static void cases_LINEAR_DGELU(case_list *l) {
+    static const int64_t sizes[][3] = {{1, 1, 1},    {1, 8, 64},  {3, 64, 7},    {17, 33, 65},
+                                       {64, 64, 64}, {70, 31, 1}, {290, 64, 121}};
+    for (int i = 0; i < ARRAY_LEN(sizes); i++) {
+        op_case *c = case_add(l, OP_LINEAR_DGELU);
+        int64_t N = sizes[i][0], I = sizes[i][1], O = sizes[i][2];
+        LABEL(c, "linear_dgelu N=%d I=%d O=%d", (int)N, (int)I, (int)O);
+        c->in[0] = (slot){ACTIVATION, N, O, 0, 0};
+        c->in[1] = (slot){MATRIX, O, I, 0, 0};
+        c->in[2] = (slot){ACTIVATION, N, I, 0, 3};
+    }
+}
+
 static void cases_BIAS(case_list *l) {
     for (int i = 0; i < ARRAY_LEN(SIZES); i++) {
         op_case *c = case_add(l, OP_BIAS);

@@ -161,6 +161,62 @@ static void test_second_head(void **state) {
     lab_close(&l);
 }
 
+/* ---- the slope of gelu, joined with the product whose gradient it multiplies ---- */
+
+typedef struct joint {
+    dev_kind device;
+    dtype dt;
+    act_kind act;
+    recompute_policy recompute;
+    bool read_twice; /* a second product reads the activation */
+    int joined;      /* how many ops become one */
+} joint;
+
+/* One feed-forward part in a block; how many joined ops its backward has. */
+static int joined_ops(const joint *j) {
+    lab l = {.a = arena_new("joined")};
+    assert_int_equal(dev_open_meta(&l.dev, j->device, 1, NULL), ST_OK);
+    graph_options opt = {.dev = l.dev, .dt = j->dt, .train = true, .recompute = j->recompute};
+    l.g = graph_new(l.a, &opt);
+    val x = graph_input(l.g, "x", j->dt, N, C), targets = graph_input(l.g, "t", DT_I32, N, 1);
+    val up = param(&l, "up", SPACE_WORK, j->dt, 2 * C, C);
+    val down = param(&l, "down", SPACE_WORK, j->dt, C, 2 * C);
+    graph_block_begin(l.g, 0);
+    val h = graph_act(l.g, graph_linear(l.g, x, up, VAL_NONE), j->act);
+    val y = graph_linear(l.g, h, down, VAL_NONE);
+    if (j->read_twice) y = graph_add(l.g, y, graph_linear(l.g, h, down, VAL_NONE));
+    graph_block_end(l.g);
+    val w = param(&l, "w", SPACE_WORK, j->dt, V, C);
+    graph_head_ce(l.g, &(graph_head_spec){.weight = 1}, y, w, VAL_NONE, targets);
+    prog *p;
+    err e;
+    if (prog_finish(&p, l.g, &e) != ST_OK) fail_msg("%s", e.message);
+    int joined = 0, slopes = 0;
+    for (int i = 0; i < prog_get_stats(p)->ops; i++) {
+        prog_op o = prog_get_op(p, i);
+        joined += o.kind == OP_LINEAR_DGELU && o.phase == PHASE_B;
+        slopes += o.kind == OP_ACT && o.entry == ENTRY_BWD_INPUT;
+    }
+    assert_int_equal(joined + slopes, 1);
+    lab_close(&l);
+    return joined;
+}
+
+/* On GPUs in 16 bits, under every policy, so that all have the same bits. */
+static void test_joined_slope(void **state) {
+    (void)state;
+    static const joint all[] = {
+        {DEV_CUDA, DT_BF16, ACT_GELU_TANH, RECOMPUTE_NONE, false, 1},
+        {DEV_CUDA, DT_F16, ACT_GELU_TANH, RECOMPUTE_SELECTIVE, false, 1},
+        {DEV_CUDA, DT_BF16, ACT_GELU_TANH, RECOMPUTE_FULL, false, 1},
+        {DEV_CUDA, DT_BF16, ACT_GELU_TANH, RECOMPUTE_NONE, true, 0},
+        {DEV_CUDA, DT_BF16, ACT_GELU_EXACT, RECOMPUTE_NONE, false, 0},
+        {DEV_CUDA, DT_F32, ACT_GELU_TANH, RECOMPUTE_NONE, false, 0},
+        {DEV_CPU, DT_BF16, ACT_GELU_TANH, RECOMPUTE_NONE, false, 0},
+    };
+    for (int i = 0; i < ARRAY_LEN(all); i++) assert_int_equal(joined_ops(&all[i]), all[i].joined);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options_that_are_off),
@@ -170,6 +226,7 @@ int main(void) {
         cmocka_unit_test(test_look_up),
         cmocka_unit_test(test_head),
         cmocka_unit_test(test_second_head),
+        cmocka_unit_test(test_joined_slope),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

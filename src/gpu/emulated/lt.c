@@ -3,9 +3,11 @@
  * as cuBLASLt's are by default.
  *
  *   D = alpha op(A) op(B) + beta C (+ bias, one number for each row)
+ *   D = (alpha op(A) op(B) + beta C) gelu'(aux)
  *
  * Every element is one chain of float additions in the order of k, whatever the number of threads.
  * The workspace that a choice asks for is overwritten, as the library does: nothing may lie there. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +24,8 @@ struct lt_desc_handle {
     int compute, scale;
     int32_t turned[2]; /* A, B */
     uint32_t epilogue;
-    const void *bias;
+    const void *bias, *aux;
+    int64_t aux_ld;
 };
 
 struct lt_layout_handle {
@@ -77,6 +80,8 @@ static lt_result emu_desc_set(lt_desc d, int attribute, const void *value, size_
         case LT_DESC_TRANSPOSE_B: return take(&d->turned[1], sizeof d->turned[1], value, bytes);
         case LT_DESC_EPILOGUE: return take(&d->epilogue, sizeof d->epilogue, value, bytes);
         case LT_DESC_BIAS: return take(&d->bias, sizeof d->bias, value, bytes);
+        case LT_DESC_AUX: return take(&d->aux, sizeof d->aux, value, bytes);
+        case LT_DESC_AUX_LD: return take(&d->aux_ld, sizeof d->aux_ld, value, bytes);
         default: return LT_INVALID_VALUE;
     }
 }
@@ -132,12 +137,22 @@ static bool sizes_agree(lt_desc desc, lt_layout a, lt_layout b, lt_layout c, lt_
            d->ld >= d->rows;
 }
 
+/* This program asks for a slope in 16 bits only. */
+static const char *wrong_in_aux(lt_desc desc, lt_layout d) {
+    if (d->type == LT_R_32F) return "gelu's slope is for results of 16 bits";
+    if (desc->aux_ld < d->rows || desc->aux_ld % 8)
+        return "columns of aux overlap, or are no multiple of 8 elements apart";
+    if (!desc->aux || (uintptr_t)desc->aux % 16) return "aux is absent, or not aligned to 16";
+    return NULL;
+}
+
 /* What is wrong with the operation, or NULL. */
 static const char *wrong_in(lt_desc desc, lt_layout a, lt_layout b, lt_layout c, lt_layout d) {
     if (desc->compute != LT_COMPUTE_32F || desc->scale != LT_R_32F)
         return "sums must be float, and so must alpha and beta";
     if (!types_are_known(a, b, c, d)) return "cuBLASLt has no product of these types";
     if (!sizes_agree(desc, a, b, c, d)) return "the sizes of A, B, C and D do not agree";
+    if (desc->epilogue == LT_EPILOGUE_DGELU) return wrong_in_aux(desc, d);
     if (desc->epilogue != LT_EPILOGUE_NONE && desc->epilogue != LT_EPILOGUE_BIAS)
         return "this epilogue is not known";
     return NULL;
@@ -187,8 +202,15 @@ static gpu_range range_of(const char *name, const void *at, const struct lt_layo
     return (gpu_range){name, at, l->cols, l->rows * item, l->ld * item, access, (int32_t)item};
 }
 
+static struct lt_layout_handle layout_of_aux(const product *p) {
+    struct lt_layout_handle l = p->layout[3];
+    l.ld = p->desc.aux_ld;
+    return l;
+}
+
 static bool may_touch(const product *p) {
     gpu_range r[6];
+    struct lt_layout_handle aux = layout_of_aux(p);
     int n = 0;
     r[n++] = range_of("A", p->a, &p->layout[0], GPU_READ);
     r[n++] = range_of("B", p->b, &p->layout[1], GPU_READ);
@@ -196,6 +218,8 @@ static bool may_touch(const product *p) {
     int64_t bias_bytes = p->layout[3].rows * type_bytes(p->layout[3].type);
     if (p->desc.epilogue == LT_EPILOGUE_BIAS)
         r[n++] = (gpu_range){"bias", p->desc.bias, 1, bias_bytes, bias_bytes, GPU_READ, 1};
+    if (p->desc.epilogue == LT_EPILOGUE_DGELU)
+        r[n++] = range_of("aux", p->desc.aux, &aux, GPU_READ);
     int64_t ws_bytes = (int64_t)p->ws_bytes;
     if (p->ws_bytes > 0)
         r[n++] = (gpu_range){"workspace", p->ws, 1, ws_bytes, ws_bytes, GPU_WRITE, 1};
@@ -227,6 +251,13 @@ static float *widen(const void *p, const struct lt_layout_handle *l, int64_t out
     return out;
 }
 
+/* The slope of 0.5 x (1 + tanh(c (x + 0.044715 x^3))). */
+static float gelu_slope(float x) {
+    const float c = 0.79788456f, cubic = 0.044715f; /* c = sqrt(2/pi) */
+    float t = tanhf(c * (x + cubic * x * x * x));
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * c * (1 + 3 * cubic * x * x);
+}
+
 /* Column j of D, from row 0: `a` is [k, m], b [k] belongs to the column. */
 static void product_column(const product *p, int64_t j, const float *a, const float *b, int64_t k) {
     enum { PIECE = 256 };
@@ -242,6 +273,8 @@ static void product_column(const product *p, int64_t j, const float *a, const fl
             if (p->beta != 0) v += p->beta * number_at(p->c, lc->type, j * lc->ld + first + i);
             if (p->desc.epilogue == LT_EPILOGUE_BIAS)
                 v += number_at(p->desc.bias, ld->type, first + i);
+            if (p->desc.epilogue == LT_EPILOGUE_DGELU)
+                v *= gelu_slope(number_at(p->desc.aux, ld->type, j * p->desc.aux_ld + first + i));
             put_number(p->d, ld->type, j * ld->ld + first + i, v);
         }
     }

@@ -71,16 +71,18 @@ typedef struct reservation {
 } reservation;
 
 /* What ATHANOR_CUDA_FAULT=WORD:GPU plants, for tests: work takes 20 % longer, at once or after it was timed for
- * the first time; one bit of filled memory, or of a library's result, is wrong; no memory is available. */
+ * the first time; one bit of filled memory, or of a library's result, is wrong; no memory is available; the GPU is lost
+ * in the midst of a run, after so many calls of libraries. */
 typedef enum fault {
     FAULT_NONE,
     FAULT_SLOW,
     FAULT_SLOWS,
     FAULT_FLIP,
     FAULT_WRONG,
-    FAULT_FULL
+    FAULT_FULL,
+    FAULT_LOST
 } fault;
-enum { WORK_US = 1000, FLIPS_IN = 0xaa, WRONG_AT = 4 };
+enum { WORK_US = 1000, FLIPS_IN = 0xaa, WRONG_AT = 4, LOST_AT = 200 };
 
 struct cu_context_handle {
     emu_device *device;
@@ -562,6 +564,8 @@ void emu_stream_scope_end(cu_stream s) {
 
 static void run_host_call(cu_context c, const void *args) {
     const host_call *h = args;
+    if (c->fault == FAULT_LOST && c->calls++ == LOST_AT)
+        emu_keep_fault(c->device, "it has fallen off the bus");
     if (!emu_fault(c->device)) h->fn(h + 1);
     if (c->fault == FAULT_WRONG && h->out && c->calls++ == WRONG_AT) *h->out ^= 1;
 }
@@ -600,10 +604,10 @@ static uint64_t seed_of_environment(void) {
 }
 
 static fault fault_of_environment(int device) {
-    static const char *const words[] = {"", "slow", "slows", "flip", "wrong", "full"};
+    static const char *const words[] = {"", "slow", "slows", "flip", "wrong", "full", "lost"};
     const char *text = getenv("ATHANOR_CUDA_FAULT"), *colon = text ? strchr(text, ':') : NULL;
     if (!colon || atoi(colon + 1) != device) return FAULT_NONE;
-    for (int i = FAULT_SLOW; i <= FAULT_FULL; i++)
+    for (int i = FAULT_SLOW; i <= FAULT_LOST; i++)
         if (strlen(words[i]) == (size_t)(colon - text) &&
             memcmp(words[i], text, strlen(words[i])) == 0)
             return (fault)i;

@@ -4,6 +4,9 @@
  * sums before they are rounded. cuBLASLt wants a bias in y's format, so in programs of 16 bits it is
  * rounded first, as PyTorch's autocast does: 6 bytes a column. The gradient of the bias reads dy once.
  *
+ * LINEAR_DGELU: dx = (dy w) gelu'(x), by cuBLASLt's epilogue: beside the product it reads x once. It takes no fp32 and
+ * no odd rows; there ACT's kernel follows the product, and reads dx and x and writes dx.
+ *
  * Weights as files store them, in programs of f32: for a few rows of x, as in decoding, a warp makes
  * one column of y from the blocks where they lie, each of which is read once for up to 4 rows; for
  * more rows w becomes float, so many rows at a time, for the product.
@@ -280,6 +283,28 @@ static void linear_bwd_input(const op_call *c) {
     cuda_product_run(c->run, &p, c->ws);
 }
 
+extern const op_impl CUDA_IMPL(ACT);
+
+static void linear_dgelu(const op_call *c) {
+    static const op_attr gelu = {.act = {.kind = ACT_GELU_TANH}};
+    const tensor *dy = &c->in[0], *w = &c->in[1], *x = &c->in[2], *dx = &c->out[0];
+    cuda_product p = {.m = dy->rows, .n = w->cols, .k = w->rows, .a = dy->data, .lda = dy->ld};
+    p.b = w->data, p.ldb = w->ld, p.ab_dt = dy->dt;
+    p.c = dx->data, p.ldc = dx->ld, p.c_dt = dx->dt;
+    p.slope_at = x->data, p.ld_slope = x->ld;
+    bool joined = cuda_product_has_slope(c->run->dev, &p);
+    if (!joined) p.slope_at = NULL;
+    cuda_product_run(c->run, &p, c->ws);
+    if (joined) return;
+    op_call act = {.kind = OP_ACT, .attr = &gelu, .run = c->run};
+    act.in[0] = *x, act.dout[0] = act.din[0] = *dx;
+    CUDA_IMPL(ACT).bwd_input(&act);
+}
+
+static void linear_dgelu_workspace(const op_infer *io, int64_t ws[3]) {
+    ws[0] = cuda_product_ws_bytes(io->in[0].rows, io->in[1].cols);
+}
+
 static void linear_bwd_weight(const op_call *c) {
     const tensor *dy = &c->dout[0], *x = &c->in[0], *dw = &c->din[1], *db = &c->din[2];
     if (db->data) column_sums(c, dy, db, op_accumulates(c, 2), c->ws);
@@ -308,4 +333,5 @@ static void linear_workspace(const op_infer *io, int64_t ws[3]) {
 
 const op_impl CUDA_IMPL(LINEAR) = {linear_fwd, linear_bwd_input, linear_bwd_weight,
                                    linear_workspace};
+const op_impl CUDA_IMPL(LINEAR_DGELU) = {linear_dgelu, NULL, NULL, linear_dgelu_workspace};
 #endif

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "op/cuda/product_choice.h"
 
-enum { WS_MOST = 32 << 20, WS_ALIGN = 256, ALIGN_MOST = 16 };
+enum { WS_MOST = 32 << 20, WS_ALIGN = 256, ALIGN_MOST = 16, SLOPE_STEP = 8 };
 
 typedef struct plan {
     product_key key;
@@ -101,6 +101,7 @@ static product_key key_of(const cuda_product *p) {
     k.lda = p->lda, k.ldb = p->ldb, k.ldc = p->ldc;
     k.ld_add = p->add ? p->ld_add : p->ldc;
     k.a_trans = p->a_trans, k.b_trans = p->b_trans;
+    k.ld_slope = p->slope_at ? p->ld_slope : 0;
     k.ab_dt = (uint8_t)p->ab_dt, k.c_dt = (uint8_t)p->c_dt, k.bias = p->bias != NULL;
     k.alignment[0] = alignment_of(p->b, p->ldb, p->ab_dt);
     k.alignment[1] = alignment_of(p->a, p->lda, p->ab_dt);
@@ -119,12 +120,15 @@ static lt_result describe_operation(const lt_library *lt, plan *p) {
     lt_result r = lt->desc_create(&p->desc, LT_COMPUTE_32F, LT_R_32F);
     if (r == 0) r = lt->desc_set(p->desc, LT_DESC_TRANSPOSE_A, &turn_a, sizeof turn_a);
     if (r == 0) r = lt->desc_set(p->desc, LT_DESC_TRANSPOSE_B, &turn_b, sizeof turn_b);
-    if (r != 0 || !p->key.bias) return r;
+    if (r != 0 || !(p->key.bias || p->key.ld_slope)) return r;
     /* Of the address only the alignment counts now: the least that later ones have. */
-    const void *bias = (const void *)(uintptr_t)ALIGN_MOST;
-    uint32_t epilogue = LT_EPILOGUE_BIAS;
+    const void *any = (const void *)(uintptr_t)ALIGN_MOST;
+    uint32_t epilogue = p->key.bias ? LT_EPILOGUE_BIAS : LT_EPILOGUE_DGELU;
     r = lt->desc_set(p->desc, LT_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    return r ? r : lt->desc_set(p->desc, LT_DESC_BIAS, &bias, sizeof bias);
+    if (r == 0 && p->key.ld_slope)
+        r = lt->desc_set(p->desc, LT_DESC_AUX_LD, &p->key.ld_slope, sizeof p->key.ld_slope);
+    int address = p->key.bias ? LT_DESC_BIAS : LT_DESC_AUX;
+    return r ? r : lt->desc_set(p->desc, address, &any, sizeof any);
 }
 
 static lt_result describe_matrices(const lt_library *lt, plan *p) {
@@ -207,6 +211,8 @@ static void run_call(const void *args) {
     const float alpha = 1, beta = x->add ? 1 : 0;
     lt_result r = p->state;
     if (r == 0 && x->bias) r = lt->api.desc_set(p->desc, LT_DESC_BIAS, &x->bias, sizeof x->bias);
+    if (r == 0 && x->slope_at)
+        r = lt->api.desc_set(p->desc, LT_DESC_AUX, &x->slope_at, sizeof x->slope_at);
     if (r == 0)
         r = lt->api.multiply(lt->handle, p->desc, &alpha, x->b, p->layout[0], x->a, p->layout[1],
                              &beta, x->add ? x->add : x->c, p->layout[2], x->c, p->layout[3],
@@ -261,6 +267,16 @@ void cuda_product_run(const op_run *run, const cuda_product *x, void *ws) {
     product_call call = call_of(c, p, x, ws);
     run_call(&call);
     pthread_mutex_unlock(&c->lock);
+}
+
+bool cuda_product_has_slope(dev *d, const cuda_product *x) {
+    bool fits = x->c_dt != DT_F32 && x->ld_slope % SLOPE_STEP == 0;
+    if (!fits || (uintptr_t)x->slope_at % ALIGN_MOST != 0) return false;
+    product_cache *c = cache_of(d);
+    pthread_mutex_lock(&c->lock);
+    bool has = plan_for(c, x)->state == 0;
+    pthread_mutex_unlock(&c->lock);
+    return has;
 }
 
 void cuda_product_use_first(dev *d) {

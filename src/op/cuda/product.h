@@ -1,5 +1,5 @@
-/* Matrix products on CUDA devices, by cuBLASLt: C = A B (+ bias) (+ what is added), rows one after
- * the other, with sums in float (no TF32). */
+/* Matrix products on CUDA devices, by cuBLASLt: C = A B (+ bias) (+ what is added), or C = A B gelu'(slope_at), rows
+ * one after the other, with sums in float (no TF32). */
 #ifndef OP_CUDA_PRODUCT_H
 #define OP_CUDA_PRODUCT_H
 
@@ -18,12 +18,17 @@ typedef struct cuda_product {
     const void *bias; /* [n] of c_dt, aligned to 16 bytes; NULL: none */
     const void *add;  /* [m,n] of c_dt, maybe C itself with ldc; NULL: nothing */
     int64_t ld_add;
+    const void *
+        slope_at; /* [m,n] of c_dt, with neither bias nor add; gelu is the one with tanh. NULL: no slope */
+    int64_t ld_slope;
 } cuda_product;
 
 /* Workspace of a product of this size, the same on every device: room for four parts of C in float,
  * which serve where k is long and C small; at most 32 MiB, with which NVIDIA's largest kernels
  * are content. A meta device plans it as it will be. */
 int64_t cuda_product_ws_bytes(int64_t m, int64_t n);
+/* Whether the library has this product, which has a slope: of 16 bits, aligned to 16 bytes, as far as is known. */
+bool cuda_product_has_slope(dev *d, const cuda_product *p);
 /* Gives the product to the device. ws has that size and is aligned to 64. What fails is noted on the
  * device. When a shape first comes in a run without other ranks, the algorithms are timed, unless a
  * file remembers them (product_choice.h); so bits may differ from machine to machine, and between

@@ -45,32 +45,33 @@ static json_t *to_json(const product_choice *c) {
     json_t *times = json_array();
     for (int i = 0; i < c->candidates; i++)
         json_array_append_new(times, json_f32((float)(c->seconds[i] * 1e6)));
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:[i,i,i,i],s:b,s:b,s:s,s:s,s:b,s:i,s:o}", "m",
-                     (json_int_t)k->m, "n", (json_int_t)k->n, "k", (json_int_t)k->k, "lda",
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:[i,i,i,i],s:b,s:b,s:s,s:s,s:b,s:i,s:o}",
+                     "m", (json_int_t)k->m, "n", (json_int_t)k->n, "k", (json_int_t)k->k, "lda",
                      (json_int_t)k->lda, "ldb", (json_int_t)k->ldb, "ldc", (json_int_t)k->ldc,
-                     "ld_add", (json_int_t)k->ld_add, "alignment", k->alignment[0], k->alignment[1],
-                     k->alignment[2], k->alignment[3], "a_trans", k->a_trans, "b_trans", k->b_trans,
-                     "dt", dtype_name((dtype)k->ab_dt), "c_dt", dtype_name((dtype)k->c_dt), "bias",
+                     "ld_add", (json_int_t)k->ld_add, "ld_slope", (json_int_t)k->ld_slope,
+                     "alignment", k->alignment[0], k->alignment[1], k->alignment[2],
+                     k->alignment[3], "a_trans", k->a_trans, "b_trans", k->b_trans, "dt",
+                     dtype_name((dtype)k->ab_dt), "c_dt", dtype_name((dtype)k->c_dt), "bias",
                      k->bias, "algorithm", c->algorithm, "microseconds", times);
 }
 
 static bool from_json(json_t *o, product_choice *c) {
     product_key *k = &c->key;
-    json_int_t size[7];
+    json_int_t size[8];
     int alignment[4], a_trans, b_trans, bias;
     const char *dt, *c_dt;
     dtype ab, out;
     json_t *times, *t;
-    if (json_unpack(o, "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:[i,i,i,i],s:b,s:b,s:s,s:s,s:b,s:i,s:o}", "m",
-                    &size[0], "n", &size[1], "k", &size[2], "lda", &size[3], "ldb", &size[4], "ldc",
-                    &size[5], "ld_add", &size[6], "alignment", &alignment[0], &alignment[1],
-                    &alignment[2], &alignment[3], "a_trans", &a_trans, "b_trans", &b_trans, "dt",
-                    &dt, "c_dt", &c_dt, "bias", &bias, "algorithm", &c->algorithm, "microseconds",
-                    &times) != 0 ||
+    if (json_unpack(o, "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:[i,i,i,i],s:b,s:b,s:s,s:s,s:b,s:i,s:o}",
+                    "m", &size[0], "n", &size[1], "k", &size[2], "lda", &size[3], "ldb", &size[4],
+                    "ldc", &size[5], "ld_add", &size[6], "ld_slope", &size[7], "alignment",
+                    &alignment[0], &alignment[1], &alignment[2], &alignment[3], "a_trans", &a_trans,
+                    "b_trans", &b_trans, "dt", &dt, "c_dt", &c_dt, "bias", &bias, "algorithm",
+                    &c->algorithm, "microseconds", &times) != 0 ||
         !dtype_parse(dt, &ab) || !dtype_parse(c_dt, &out) || !json_is_array(times))
         return false;
     k->m = size[0], k->n = size[1], k->k = size[2], k->lda = size[3], k->ldb = size[4];
-    k->ldc = size[5], k->ld_add = size[6];
+    k->ldc = size[5], k->ld_add = size[6], k->ld_slope = size[7];
     for (int i = 0; i < 4; i++) k->alignment[i] = (uint16_t)alignment[i];
     k->a_trans = a_trans != 0, k->b_trans = b_trans != 0, k->bias = bias != 0;
     k->ab_dt = (uint8_t)ab, k->c_dt = (uint8_t)out;

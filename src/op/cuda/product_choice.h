@@ -14,6 +14,7 @@ enum { PRODUCT_CANDIDATES = 8 };
 /* Everything on which the library's list depends; compared as bytes. */
 typedef struct product_key {
     int64_t m, n, k, lda, ldb, ldc, ld_add;
+    int64_t ld_slope;      /* 0: no slope_at */
     uint16_t alignment[4]; /* of cuBLASLt's A, B, C and D */
     uint8_t a_trans, b_trans, ab_dt, c_dt, bias;
     uint8_t zero[3];

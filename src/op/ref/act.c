@@ -1,5 +1,6 @@
 /* ACT: y = act(x); dx = dy act'(x). GATED: y = act(gate) up; dgate = dy up act'(gate),
- * dup = dy act(gate). One body: x is the gate, and without `up` it is 1. */
+ * dup = dy act(gate). One body: x is the gate, and without `up` it is 1.
+ * LINEAR_DGELU: dx = (dy w) act'(x). */
 #include "op/ref/ref.h"
 
 #define GELU_C ((REAL)0.79788456080286535588) /* sqrt(2/pi) */
@@ -80,5 +81,22 @@ static void backward(const op_call *c) {
     }
 }
 
+static void linear_dgelu(const op_call *c) {
+    const tensor *dy = &c->in[0], *w = &c->in[1], *x = &c->in[2], *dx = &c->out[0];
+    PARALLEL_FOR_2
+    for (int64_t n = 0; n < dx->rows; n++) {
+        for (int64_t b = 0; b < blocks_of(dx->cols); b++) {
+            int64_t first = b * BLOCK, len = block_len(dx->cols, first);
+            ACC acc[BLOCK] = {0};
+            for (int64_t o = 0; o < dy->cols; o++)
+                axpy(acc, load(row_of(dy, n)[o]), row_of(w, o) + first, len);
+            for (int64_t i = first; i < first + len; i++)
+                row_of(dx, n)[i] = store((REAL)acc[i - first] *
+                                         act_slope(ACT_GELU_TANH, load(row_of(x, n)[i]), 0));
+        }
+    }
+}
+
 const op_impl REF_IMPL(ACT) = {forward, backward, NULL, NULL};
 const op_impl REF_IMPL(GATED) = {forward, backward, NULL, NULL};
+const op_impl REF_IMPL(LINEAR_DGELU) = {linear_dgelu, NULL, NULL, NULL};

@@ -1,4 +1,4 @@
-/* Rules of products with weights: LINEAR, and the head with its loss. */
+/* Rules of products with weights: LINEAR, what is joined with it, and the head with its loss. */
 #include "op/rules/rules.h"
 
 status infer_LINEAR(op_infer *io, err *e) {
@@ -20,6 +20,18 @@ status infer_LINEAR(op_infer *io, err *e) {
     if (io->want_grad & 1u) io->bwd_input.flops = product;
     if (io->want_grad & 2u) io->bwd_weight.flops += product;
     if (io->want_grad & 4u) io->bwd_weight.flops += elements(&io->out[0]);
+    return ST_OK;
+}
+
+status infer_LINEAR_DGELU(op_infer *io, err *e) {
+    const tensor *dy = &io->in[0], *w = &io->in[1], *x = &io->in[2];
+    TRY(expect_dtype(io, 1, act_dt(io), e));
+    TRY(expect_rows(io, 1, dy->cols, "the number of columns of dy", e));
+    TRY(expect_dtype(io, 2, act_dt(io), e));
+    TRY(same_rows(io, 0, 2, e));
+    TRY(same_cols(io, 1, 2, e));
+    out_like(io, 0, 2);
+    io->fwd.flops = 2.0 * elements(dy) * (double)w->cols + 12 * elements(x);
     return ST_OK;
 }
 
