@@ -339,7 +339,7 @@ static status read_model(measured_model *out, const json_t *root, const char *pa
 
 status measured_load(measured_model *out, const char *path, err *e) {
     json_t *root;
-    TRY(yaml_load(&root, NULL, path, e));
+    TRY(yaml_load_data(&root, NULL, path, e));
     status st = read_model(out, root, path, e);
     json_decref(root);
     return st;
