@@ -341,6 +341,14 @@ status yaml_load(json_t **root, json_t **origins, const char *path, err *e) {
     return st;
 }
 
+status yaml_load_data(json_t **root, json_t **origins, const char *path, err *e) {
+    status st = yaml_load(root, origins, path, e);
+    if (st != ST_USAGE) return st;
+    if (e) e->code = ST_FORMAT;
+    err_where(e, "%s", path);
+    return ST_FORMAT;
+}
+
 const char *yaml_origin(const json_t *origins, const char *path) {
     char key[YAML_MAX_PATH];
     snprintf(key, sizeof key, "%s", path);

@@ -28,6 +28,8 @@ status yaml_parse(json_t **root, json_t **origins, const char *name, const char 
                   err *e) ATH_MUST_USE;
 /* The same from a file; "-" is standard input. */
 status yaml_load(json_t **root, json_t **origins, const char *path, err *e) ATH_MUST_USE;
+/* The same from a file that is no config: what is wrong with it is ST_FORMAT. */
+status yaml_load_data(json_t **root, json_t **origins, const char *path, err *e) ATH_MUST_USE;
 /* "file:line" of the key path or of its nearest parent in the table; NULL when there is none. */
 const char *yaml_origin(const json_t *origins, const char *path);
 

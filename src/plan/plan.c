@@ -177,7 +177,7 @@ static void lay_out(plan *p) {
     if (s->train_B) {
         p->region[REGION_GRADS].bytes = ps.grad_bytes;
         p->region[REGION_GRAD_PIECE].bytes = ps.grad_piece_bytes;
-        p->states = optim_states(s->optim, p->memory, p->dev, p->store);
+        p->states = p->like ? p->like->states : optim_states(s->optim, p->memory, p->dev, p->store);
         lay_out_states(p);
     }
     if (s->snapshot)
@@ -278,8 +278,8 @@ static bool locate_frozen(void *ctx, const param *q, dtype *stored, int64_t *off
     return *stored == s->compute || (s->compute == DT_F32 && !is_deferred_head(p, q));
 }
 
-static status declare_whole(plan *p, const plan_spec *s, param_store **out, err *e) {
-    *out = param_store_new(p->memory, s->compute);
+status plan_declare_whole(arena *a, const plan_spec *s, param_store **out, err *e) {
+    *out = param_store_new(a, s->compute);
     if (s->adapters.rank) return model_declare_adapted(&s->model, &s->adapters, *out, e);
     model_declare(&s->model, *out);
     return ST_OK;
@@ -289,7 +289,7 @@ static status declare_whole(plan *p, const plan_spec *s, param_store **out, err 
 static status declare_share(plan *p, const plan_spec *s, err *e) {
     param_store *whole = NULL;
     bool stages = plan_stages_of(s) > 1;
-    if (!s->reckoned || (stages && !s->cut)) TRY(declare_whole(p, s, &whole, e));
+    if (!s->reckoned || (stages && !s->cut)) TRY(plan_declare_whole(p->memory, s, &whole, e));
     if (stages) TRY(plan_cut_stages(p, whole, e));
     model_layer_range *own = ARENA_ARRAY(p->memory, model_layer_range, s->chunks);
     int n = 0;
@@ -398,13 +398,14 @@ static status make(plan *p, err *e) {
     plan_share_places(p);
     for (int i = p->n_phases - 1; i >= 0; i--) { /* the first stays selected */
         plan_select(p, i);
-        TRY(check_traffic(p, e));
+        if (!p->like) TRY(check_traffic(p, e)); /* which sends as much */
     }
     lay_out(p);
     return ST_OK;
 }
 
-status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e) {
+/* What has not been declared yet. */
+static plan *begin(dev *d, const plan_spec *specs, int n) {
     arena *memory = arena_new("plan");
     plan *p = ARENA_NEW(memory, plan);
     p->dev = d;
@@ -412,16 +413,39 @@ status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e
     p->phase = ARENA_ARRAY(memory, plan_spec, n);
     p->n_phases = n;
     for (int i = 0; i < n; i++) p->phase[i] = own_spec(memory, &specs[i]);
-    status st = declare(p, &p->phase[0], e);
+    return p;
+}
+
+/* st: how declaring went. */
+static status complete(plan **out, plan *p, status st, err *e) {
     if (st == ST_OK) st = make(p, e);
     if (st != ST_OK) {
-        arena_free(memory);
+        arena_free(p->memory);
         return st;
     }
-    int ranks = specs->ranks ? specs->ranks->size[MESH_WORLD] : 1;
-    plan_set_classes(p, &(plan_class){ranks, p->peak_bytes}, 1);
+    const mesh *ranks = p->phase->ranks;
+    plan_set_classes(p, &(plan_class){ranks ? ranks->size[MESH_WORLD] : 1, p->peak_bytes}, 1);
     *out = p;
     return ST_OK;
+}
+
+status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e) {
+    plan *p = begin(d, specs, n);
+    return complete(out, p, declare(p, &p->phase[0], e), e);
+}
+
+status plan_new_like(plan **out, const plan *like, const mesh *ranks, err *e) {
+    plan_spec spec = like->spec;
+    CHECK(like->n_phases == 1 && spec.reckoned && spec.cut, "no stage that others can be like");
+    spec.ranks = ranks;
+    spec.pipe = NULL;
+    plan *p = begin(like->dev, &spec, 1);
+    p->like = like;
+    p->store = like->store;
+    p->model = like->model;
+    p->n_models = like->n_models;
+    p->quant_bytes = like->quant_bytes;
+    return complete(out, p, plan_cut_stages(p, NULL, e), e);
 }
 
 static int by_size(const void *a, const void *b) {

@@ -217,7 +217,8 @@ typedef struct plan {
     int n_programs, cap_programs;
     plan_spec *phase;
     int n_phases;
-    int64_t quant_bytes; /* of REGION_QUANT, while parameters are declared */
+    const struct plan *like; /* of another stage, whose programs and store it has; NULL: own ones */
+    int64_t quant_bytes;     /* of REGION_QUANT, while parameters are declared */
     bool *
         shares; /* [chunks] which of a pipeline's chunks share places with their mates; NULL: there is one stage */
     struct {
@@ -243,6 +244,14 @@ typedef struct plan {
 status plan_new_phases(plan **out, dev *d, const plan_spec *specs, int n, err *e) ATH_MUST_USE;
 /* The same for one phase. */
 status plan_new(plan **out, dev *d, const plan_spec *spec, err *e) ATH_MUST_USE;
+/* The same for a rank of another stage, which is alike: it has programs and store of `like`, and must be freed before it. */
+status plan_new_like(plan **out, const plan *like, const mesh *ranks, err *e) ATH_MUST_USE;
+/* Whether two stages have layers of the same kinds: their programs and parameters differ in names only. */
+bool plan_stages_alike(const plan *p, int a, int b);
+/* What each layer costs, by which a pipeline is cut: cost[num_hidden_layers]. It does not depend on the layout. */
+status plan_layer_costs(const plan_spec *s, dev *d, double *cost, err *e) ATH_MUST_USE;
+/* [chunks + 1] spec.cut: where plan_new would cut so many chunks. */
+int *plan_cut_layers(arena *a, const plan_spec *s, const double *cost, int chunks);
 /* Says how much memory all ranks of the run need, in any order; classes with the same need are
  * joined. Before this call, the plan assumes that every rank needs as much as this one. */
 void plan_set_classes(plan *p, const plan_class *needs, int n);

@@ -10,9 +10,13 @@ status plan_record_programs(plan *p, err *e) ATH_MUST_USE;
 /* stages.c: where there are several stages, cuts the model into chunks of equal cost, and sets `cut` and
  * `pipe` of all phases. `whole` has the parameters of the whole model. */
 status plan_cut_stages(plan *p, const param_store *whole, err *e) ATH_MUST_USE;
+/* The parameters of the whole model, of one rank. */
+status plan_declare_whole(arena *a, const plan_spec *s, param_store **out, err *e) ATH_MUST_USE;
 int plan_stages_of(const plan_spec *s);
 int plan_stage_of(const plan_spec *s);
 bool plan_has_chunk(const plan_spec *s, int chunk); /* this stage */
+/* The chunk of another stage that has the place of `chunk` among those of this one. */
+int plan_chunk_like(const plan_spec *s, int chunk, int stage);
 /* Frames of a chunk of this stage; -1: of the one that has most. */
 int plan_stage_frames(const plan_spec *s, int chunk);
 /* [chunks] The stored layer with which each chunk of the first phase begins; NULL: there is one stage. */

@@ -352,6 +352,14 @@ static status record(plan *p, const plan_spec *s, const plan_signature *g, prog 
     return prog_finish(out, r.g, e);
 }
 
+/* The program of the stage that this one is like; NULL: it is recorded. */
+static prog *borrowed(const plan *p, plan_use use, int number) {
+    if (!p->like) return NULL;
+    bool of_chunk = use == USE_TRAIN || use == USE_VALID;
+    int like = plan_stage(p->like);
+    return plan_prog(p->like, use, of_chunk ? plan_chunk_like(p->phase, number, like) : number);
+}
+
 /* Nothing where the phase has no such program, or another one has it already. */
 static status add(plan *p, const plan_spec *s, plan_use use, int number, err *e) {
     plan_signature g;
@@ -362,8 +370,9 @@ static status add(plan *p, const plan_spec *s, plan_use use, int number, err *e)
         if (frames > same->frames) same->frames = same->ports = frames;
         return ST_OK;
     }
-    plan_program made = {.of = g, .frames = frames, .ports = frames};
-    status st = record(p, s, &g, &made.prog, e);
+    plan_program made = {
+        .of = g, .frames = frames, .ports = frames, .prog = borrowed(p, use, number)};
+    status st = made.prog ? ST_OK : record(p, s, &g, &made.prog, e);
     if (st != ST_OK) return err_context(e, "recording the %s program", use_name(use));
     made.frame_step = prog_get_stats(made.prog)->frame_bytes;
     p->program =

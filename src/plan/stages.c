@@ -49,10 +49,11 @@ model_layer_range plan_layers(const plan *p, int chunk) {
 /* ---- what layers cost ---- */
 
 /* cost[n]: of each stored layer, with what is outside of the layers. */
-static status find_costs(const plan *p, const param_store *whole, double *cost, int n, err *e) {
-    const plan_spec *s = &p->phase[0];
+static status find_costs(const plan_spec *s, dev *d, const param_store *whole, double *cost,
+                         err *e) {
+    int n = (int)s->model.num_hidden_layers;
     arena *a = arena_new("what layers cost");
-    graph_options opt = {.dev = p->dev, .dt = s->compute, .train = true};
+    graph_options opt = {.dev = d, .dt = s->compute, .train = true};
     model_rec r = {.g = graph_new(a, &opt),
                    .mc = &s->model,
                    .params = whole,
@@ -74,6 +75,15 @@ static status find_costs(const plan *p, const param_store *whole, double *cost, 
         int layer = op.block >= 0 ? op.block / repeat : embeds ? 0 : n - 1;
         cost[layer < n ? layer : n - 1] += op.flops; /* modules stand behind the last layer */
     }
+    arena_free(a);
+    return st;
+}
+
+status plan_layer_costs(const plan_spec *s, dev *d, double *cost, err *e) {
+    arena *a = arena_new("the whole model");
+    param_store *whole;
+    status st = plan_declare_whole(a, s, &whole, e);
+    if (st == ST_OK) st = find_costs(s, d, whole, cost, e);
     arena_free(a);
     return st;
 }
@@ -105,7 +115,8 @@ static double best(arena *a, const double *cost, int n, int chunks, double most,
     return value[chunks * width + n];
 }
 
-static int *cut(arena *a, const double *cost, int n, int chunks, int repeat) {
+int *plan_cut_layers(arena *a, const plan_spec *s, const double *cost, int chunks) {
+    int n = (int)s->model.num_hidden_layers, repeat = (int)s->model.block_repeat;
     int *at = ARENA_ARRAY(a, int, chunks + 1);
     arena *room = arena_new("cuts");
     double most = best(room, cost, n, chunks, INFINITY, false, at + 1);
@@ -132,8 +143,8 @@ status plan_cut_stages(plan *p, const param_store *whole, err *e) {
     const int *at = first->cut;
     if (!at) {
         double *cost = ARENA_ARRAY(p->memory, double, n);
-        TRY(find_costs(p, whole, cost, n, e));
-        at = cut(p->memory, cost, n, chunks, (int)first->model.block_repeat);
+        TRY(find_costs(first, p->dev, whole, cost, e));
+        at = plan_cut_layers(p->memory, first, cost, chunks);
     }
     p->shares = ARENA_ARRAY(p->memory, bool, chunks);
     for (int i = 0; i < p->n_phases; i++) {
@@ -155,6 +166,43 @@ const int *plan_layer_cuts(const plan *p) {
     int *at = ARENA_ARRAY(p->memory, int, s->chunks);
     for (int c = 0; c < s->chunks; c++) at[c] = s->cut[c] / (int)s->model.block_repeat;
     return at;
+}
+
+/* ---- stages that are alike ---- */
+
+/* A chunk of stage `to` that has the place of `chunk` among those of stage `from`. */
+static int chunk_in_place_of(const plan_spec *s, int chunk, int from, int to) {
+    int stages = plan_stages_of(s), place = 0, at = 0;
+    for (int c = 0; c < chunk; c++) place += pipeline_stage_of(s->pp_schedule, stages, c) == from;
+    for (; at < chunks_of(s); at++)
+        if (pipeline_stage_of(s->pp_schedule, stages, at) == to && place-- == 0) break;
+    return at;
+}
+
+int plan_chunk_like(const plan_spec *s, int chunk, int stage) {
+    return chunk_in_place_of(s, chunk, plan_stage_of(s), stage);
+}
+
+/* Both are within the model, and have layers of the same kinds in the same order. */
+static bool chunks_alike(const plan_spec *s, int a, int b) {
+    int last = chunks_of(s) - 1, repeat = (int)s->model.block_repeat;
+    if (a == b) return true;
+    if (a == 0 || b == 0 || a == last || b == last || a > last || b > last) return false;
+    int n = s->cut[a + 1] - s->cut[a];
+    if (s->cut[b + 1] - s->cut[b] != n) return false;
+    for (int i = 0; i < n; i++)
+        if (!model_layers_alike(&s->model, (s->cut[a] + i) / repeat, (s->cut[b] + i) / repeat))
+            return false;
+    return true;
+}
+
+bool plan_stages_alike(const plan *p, int a, int b) {
+    const plan_spec *s = p->phase;
+    for (int c = 0; c < chunks_of(s); c++)
+        if (pipeline_stage_of(s->pp_schedule, plan_stages_of(s), c) == a &&
+            !chunks_alike(s, c, chunk_in_place_of(s, c, a, b)))
+            return false;
+    return true;
 }
 
 /* ---- steps ---- */

@@ -55,29 +55,101 @@ typedef struct placed_item {
     int32_t first, last;
 } placed_item;
 
-/* The lowest free offset for an item of `size` bytes; placed[n] are sorted by offset. */
-static int64_t lowest_free(const pack_item *it, int64_t size, const placed_item *placed, int n) {
-    int64_t offset = 0;
-    for (const placed_item *p = placed; p < placed + n; p++) {
-        if (it->first > p->last || p->first > it->last) continue;
-        if (p->offset >= offset + size) break;
-        if (p->end > offset) offset = p->end;
+/* Placed items, sorted by offset. */
+typedef struct placed_list {
+    placed_item *item;
+    int n;
+} placed_list;
+
+/* Most items of a long program live for a few ops: these are found by time, in lists of slices of the program, of which an item has
+ * one or two. Others are in the list of those that last. */
+enum { SLICES = 64 };
+typedef struct places {
+    placed_list lasting, slice[SLICES];
+    placed_item *room; /* of all lists */
+    int32_t width;     /* times in a slice */
+} places;
+
+static int slice_of(const places *p, int32_t time) {
+    return time / p->width;
+}
+
+static bool lasts(const places *p, const pack_item *it) {
+    return slice_of(p, it->last) - slice_of(p, it->first) > 1;
+}
+
+/* Lists with room for all items, none of which has a place. */
+static places places_new(const pack_item *items, int n) {
+    places p = {.width = 1};
+    int many = 0, of_slice[SLICES] = {0}, at = 0;
+    for (int i = 0; i < n; i++)
+        if (items[i].last / SLICES + 1 > p.width) p.width = items[i].last / SLICES + 1;
+    for (int i = 0; i < n; i++) {
+        bool long_lived = lasts(&p, &items[i]);
+        many += long_lived;
+        for (int k = slice_of(&p, items[i].first); !long_lived && k <= slice_of(&p, items[i].last);
+             k++)
+            of_slice[k]++;
     }
+    p.room = xmalloc(sizeof *p.room * (size_t)(2 * n + 1));
+    p.lasting.item = p.room;
+    at = many;
+    for (int k = 0; k < SLICES; at += of_slice[k++]) p.slice[k].item = p.room + at;
+    return p;
+}
+
+static void insert(placed_list *to, placed_item x) {
+    int at = to->n++;
+    for (; at > 0 && to->item[at - 1].offset > x.offset; at--) to->item[at] = to->item[at - 1];
+    to->item[at] = x;
+}
+
+static void put(places *p, const pack_item *it, int64_t size) {
+    placed_item x = {it->offset, it->offset + size, it->first, it->last};
+    if (lasts(p, it)) {
+        insert(&p->lasting, x);
+        return;
+    }
+    for (int k = slice_of(p, it->first); k <= slice_of(p, it->last); k++) insert(&p->slice[k], x);
+}
+
+/* Passes what lies below offset + size in the list from *at on, and returns the offset behind all of that which lives at the same time. */
+static int64_t pass_over(const placed_list *list, int *at, const pack_item *it, int64_t size,
+                         int64_t offset) {
+    int i = *at;
+    for (; i < list->n && list->item[i].offset < offset + size; i++) {
+        const placed_item *p = &list->item[i];
+        if (it->first <= p->last && p->first <= it->last && p->end > offset) offset = p->end;
+    }
+    *at = i;
     return offset;
 }
 
-/* Inserts items in the given order, in which fixed ones come first, each other at the lowest free
- * offset; `placed` stays sorted by offset. */
-static int64_t place_in_order(ordered *order, int n, placed_item *placed) {
+/* The lowest free offset for an item of `size` bytes: where no list has anything in the way any more. */
+static int64_t lowest_free(const places *p, const pack_item *it, int64_t size) {
+    int at[SLICES] = {0}, at_lasting = 0;
+    int64_t offset = 0, before;
+    do {
+        before = offset;
+        offset = pass_over(&p->lasting, &at_lasting, it, size, offset);
+        for (int k = slice_of(p, it->first); k <= slice_of(p, it->last); k++)
+            offset = pass_over(&p->slice[k], &at[k], it, size, offset);
+    } while (offset > before);
+    return offset;
+}
+
+/* Gives places in the given order, in which fixed ones come first, each other at the lowest free
+ * offset. */
+static int64_t place_in_order(ordered *order, int n, places *p) {
     int64_t total = 0;
+    p->lasting.n = 0;
+    for (int k = 0; k < SLICES; k++) p->slice[k].n = 0;
     for (int i = 0; i < n; i++) {
         pack_item *it = order[i].item;
         int64_t size = pack_rounded(it->bytes);
-        if (!it->fixed) it->offset = lowest_free(it, size, placed, i);
+        if (!it->fixed) it->offset = lowest_free(p, it, size);
         if (it->offset + size > total) total = it->offset + size;
-        int at = i;
-        for (; at > 0 && placed[at - 1].offset > it->offset; at--) placed[at] = placed[at - 1];
-        placed[at] = (placed_item){it->offset, it->offset + size, it->first, it->last};
+        put(p, it, size);
     }
     return total;
 }
@@ -106,7 +178,7 @@ int64_t pack_items(pack_item *items, int n) {
     static int (*const orders[])(const void *, const void *) = {by_size, by_birth, by_death,
                                                                 by_end};
     ordered *order = xmalloc(sizeof *order * (size_t)(n ? n : 1));
-    placed_item *placed = xmalloc(sizeof *placed * (size_t)(n ? n : 1));
+    places placed = places_new(items, n);
     packing best = {INT64_MAX, xmalloc(sizeof *best.offsets * (size_t)(n ? n : 1))};
     int64_t live = pack_live_peak(items, n), enough = live + live / NEAR;
     int fixed = 0, at = 0;
@@ -117,14 +189,14 @@ int64_t pack_items(pack_item *items, int n) {
     for (int k = n < GREEDY_LIMIT ? 0 : 1; k < ARRAY_LEN(orders) && best.total > live; k++) {
         qsort(order + fixed, (size_t)at, sizeof *order, orders[k]);
         for (int i = 0; i == 0 || (i < PROMOTIONS && best.total > enough); i++) {
-            int64_t total = place_in_order(order, n, placed);
+            int64_t total = place_in_order(order, n, &placed);
             keep_if_better(&best, total, items, n);
             promote_topmost(order + fixed, at, total);
         }
     }
     for (int i = 0; i < n; i++) items[i].offset = best.offsets[i];
     free(best.offsets);
-    free(placed);
+    free(placed.room);
     free(order);
     return n ? best.total : 0;
 }

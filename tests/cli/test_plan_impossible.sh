@@ -48,6 +48,31 @@ cmp -s c.yaml wrong.yaml && fail "no share was changed"
 no 3 plan m.yaml cluster=wrong.yaml
 echo '{name: x, device: {name: y, kind: cuda, peak_tflops: {f32: 1, bf16: 2, f16: 2}, memory_gib: 1, memory_gb_per_s: 1}}' >short.yaml
 no 3 plan m.yaml cluster=short.yaml
+# raw TEXT: a cluster that is no file of that form.
+raw() {
+    printf "$1" >raw.yaml
+    no 3 plan m.yaml cluster=raw.yaml
+    has err 'raw.yaml'
+}
+raw '['
+raw '&a [*a]'
+raw 'a: b\n---\nc: d\n'
+raw 'a: 1\na: 2\n'
+raw '\377\376'
+raw 'device: {peak_tflops: 5}'
+no 3 plan m.yaml cluster=.
+no 3 plan m.yaml cluster=/dev/zero
+# rate TEXT WHY: a first rate that is none.
+rate() {
+    sed "s/\"rates\": \[/&$1, /" c.yaml >wrong.yaml
+    cmp -s c.yaml wrong.yaml && fail "there are no rates"
+    no 3 plan m.yaml cluster=wrong.yaml
+    has err "$2"
+}
+rate '{"off": "matmul", "share": [[1, 0.5]]}' 'rates.0.off is no key of a rate'
+rate '{"of": 5, "share": [[1, 0.5]]}' 'rates.0.of is no text'
+rate '7' 'rates.0 is no rate'
+rate '{"of": "matmul", "share": [[1, 0.5], [1, 0.6]]}' 'rising x'
 # layouts
 no 2 plan $small parallel.tp=3
 no 2 plan $small parallel.tp=16
@@ -125,9 +150,21 @@ no 2 plan schedule --stages 0
 no 2 plan schedule interleaved --stages 4 --micro-batches 5
 no 2 plan schedule --times 1,2
 no 2 plan schedule zb-v --virtual 3
+no 2 plan schedule --stages 1024 --micro-batches 65536
+no 2 plan schedule 1f1b --stages 1025
+no 2 plan schedule 1f1b --micro-batches 99999999999999999999
+no 2 plan schedule 1f1b --times nan,1,1
+no 2 plan schedule 1f1b -o picture.png
+no 2 plan $small train.global_batch_size=9223372036854775808
+no 2 plan $small parallel.tp=4294967297
+no 2 plan $small model.hidden_size=1099511627776
+no 2 plan cost --params 3B --tokens 1T --days 1e-7
+no 2 plan cost --params nan --tokens 1T
+no 2 plan infer $small --context 99999999999
+no 2 decide --prompting no --device-hours 1e400
 no 2 decide --prompting yes --device-hours 5
 no 2 decide --prompting no --tuning no --reason best --device-hours 5
 no 3 plan validate m.yaml
 no 3 plan validate nowhere.csv
-[ $asked -ge 50 ] || fail "only $asked requests"
+[ $asked -ge 80 ] || fail "only $asked requests"
 finish

@@ -105,6 +105,8 @@ static void test_wrong_files(void **state) {
     refuse("\"nodes\": 1", "\"nodes\": 1000000", "nodes");
     refuse("\"of\": \"matmul\"", "\"of\": \"matmull\"", "rates.0");
     refuse("\"pass\": \"forward\"", "\"pass\": \"sideways\"", "rates.2");
+    refuse("\"of\": \"matmul\"", "\"off\": \"matmul\"", "rates.0.off");
+    refuse("\"of\": \"matmul\"", "\"of\": 5", "rates.0.of");
     refuse("\"network\": {", "\"network\": {\"by_nodes\": [[4, 0.5], [2, 0.5]], ",
            "network.by_nodes");
 }
@@ -448,6 +450,58 @@ static void test_stages(void **state) {
     }
 }
 
+/* A stage of a pipeline of `stages`; some of the first layers have a window. */
+static plan_spec spec_of_stage(arena *a, mesh *ranks, int stages, int chunks, int stage) {
+    static const int64_t windows[32] = {[3] = 64, [5] = 64};
+    plan_spec s = spec_of(a);
+    s.model.num_hidden_layers = ARRAY_LEN(windows);
+    s.model.sliding_window_of = windows;
+    s.micro_batches = 4 * stages;
+    s.chunks = stages * chunks;
+    s.pp_schedule = chunks > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B;
+    s.reckoned = true;
+    s.sharing = (param_sharding){.shards = 2, .zero = 2, .bucket_elems = 1 << 18};
+    mesh_place(ranks,
+               &(mesh_shape){.dp = 2, .dp_replicate = 1, .tp = 1, .cp = 1, .pp = stages, .ep = 1},
+               2 * stage);
+    s.ranks = ranks;
+    return s;
+}
+
+/* A stage that is planned like another one needs, sends and takes what it does when it is planned for itself. */
+static void test_stages_alike(void **state) {
+    (void)state;
+    int alike = 0;
+    for (int k = 0; k < 16; k++) {
+        int chunks = 1 + k / 8, stage = k % 8;
+        arena *a = arena_new("test");
+        dev *d = meta_device();
+        mesh of_one, of_other;
+        plan *one, *other, *like;
+        err e = {0};
+        plan_spec s = spec_of_stage(a, &of_one, 8, chunks, 4);
+        if (plan_new(&one, d, &s, &e) != ST_OK) fail_msg("%s", e.message);
+        s = spec_of_stage(a, &of_other, 8, chunks, stage);
+        if (plan_new(&other, d, &s, &e) != ST_OK) fail_msg("%s", e.message);
+        if (plan_stages_alike(one, 4, stage)) {
+            if (plan_new_like(&like, one, &of_other, &e) != ST_OK) fail_msg("%s", e.message);
+            alike += stage != 4;
+            assert_int_equal(like->peak_bytes, other->peak_bytes);
+            for (int i = 0; i < REGION_COUNT; i++)
+                assert_int_equal(like->region[i].bytes, other->region[i].bytes);
+            assert_near(plan_model_flops(like), plan_model_flops(other));
+            comm_counts x = plan_traffic(like), y = plan_traffic(other);
+            assert_memory_equal(&x, &y, sizeof x);
+            plan_free(like);
+        }
+        plan_free(other);
+        plan_free(one);
+        dev_close(d);
+        arena_free(a);
+    }
+    if (alike < 4) fail_msg("only %d stages are alike", alike);
+}
+
 /* One micro-batch through two stages: each waits for the other's work, and for a message there and one back. */
 static void test_messages(void **state) {
     (void)state;
@@ -674,6 +728,112 @@ static void test_bubble(void **state) {
     arena_free(a);
 }
 
+/* The memory of a pipeline's stages, by a sketch, is nearly that of its plans, and hardly ever more: what a sketch says does not fit is not
+ * planned. */
+static void test_sketch_of_stages(void **state) {
+    (void)state;
+    static const struct {
+        schedule_kind kind;
+        int chunks;
+    } all[] = {{SCHEDULE_1F1B, 1}, {SCHEDULE_INTERLEAVED, 2}, {SCHEDULE_ZB_H1, 1}};
+    for (int k = 0; k < ARRAY_LEN(all) * 9; k++) {
+        int chunks = all[k / 9].chunks, zero = k % 3;
+        arena *a = arena_new("test");
+        dev *d = meta_device();
+        cluster c = plain(8, 2);
+        mesh ranks;
+        plan *p;
+        err e = {0};
+        sketch sk;
+        sketch_result r;
+        plan_spec s = spec_of_stage(a, &ranks, 8, chunks, 0), base = s;
+        s.pp_schedule = (int)all[k / 9].kind;
+        s.recompute = (recompute_policy)(k / 3 % 3);
+        s.sharing.zero = zero;
+        base.ranks = NULL;
+        base.chunks = 1;
+        double *cost = ARENA_ARRAY(a, double, base.model.num_hidden_layers);
+        if (plan_layer_costs(&base, d, cost, &e) != ST_OK) fail_msg("%s", e.message);
+        sketch_key key = {1, s.train_B, s.recompute, 1, CONTEXT_ALLGATHER, 1};
+        sketch_layout l = {.key = key,
+                           .dp = 2,
+                           .pp = 8,
+                           .chunks_of_stage = chunks,
+                           .zero = zero,
+                           .micro_batches = s.micro_batches,
+                           .schedule = all[k / 9].kind,
+                           .cut = plan_cut_layers(a, &base, cost, 8 * chunks)};
+        if (sketch_new(&sk, a, d, &base, key, &c, &e) != ST_OK) fail_msg("%s", e.message);
+        if (sketch_time(&sk, &l, &c, &runtime_athanor, &r, &e) != ST_OK) fail_msg("%s", e.message);
+        if (plan_new(&p, d, &s, &e) != ST_OK) fail_msg("%s", e.message);
+        clock_time t = clock_step(p, &c);
+        double bytes = t.peak_bytes - (double)plan_baseline_bytes(p);
+        /* a backward in two parts keeps more */
+        double least = l.schedule == SCHEDULE_ZB_H1 ? 0.4 : 0.8;
+        if (r.memory_bytes > 1.02 * bytes || r.memory_bytes < least * bytes)
+            fail_msg("%s, ZeRO %d, recompute %d: a sketch of %g bytes, plans of %g",
+                     schedule_name(l.schedule), zero, (int)s.recompute, r.memory_bytes, bytes);
+        if (fabs(r.time.step_s / t.step_s - 1) > 0.1)
+            fail_msg("%s, ZeRO %d, recompute %d: a sketch of %g s, a step of %g s",
+                     schedule_name(l.schedule), zero, (int)s.recompute, r.time.step_s, t.step_s);
+        plan_free(p);
+        dev_close(d);
+        arena_free(a);
+    }
+}
+
+/* Counted by the linker's --wrap: programs that are recorded, and parameters that are named. */
+static int programs_recorded, params_named;
+status __real_prog_finish(prog **out, graph *g, err *e);
+int __real_param_add(param_store *s, const param *q);
+
+status __wrap_prog_finish(prog **out, graph *g, err *e);
+int __wrap_param_add(param_store *s, const param *q);
+
+status __wrap_prog_finish(prog **out, graph *g, err *e) {
+    programs_recorded++;
+    return __real_prog_finish(out, g, e);
+}
+
+int __wrap_param_add(param_store *s, const param *q) {
+    params_named++;
+    return __real_param_add(s, q);
+}
+
+/* A search among pipelines of so many stages, for a model of 32 alike layers. */
+static void search_stages(int stages, int layers, search_result *r, arena *a) {
+    cluster c = plain(8, 4);
+    dev *d = meta_device();
+    err e = {0};
+    search_spec what = {
+        .base = spec_of(a), .global_batch = 256, .most = 5, .pipelines = true, .kept = search_all};
+    what.base.model.num_hidden_layers = layers;
+    what.kept.pp = stages;
+    what.kept.tp = 1;
+    what.kept.micro_batch = 1;
+    programs_recorded = params_named = 0;
+    if (search_layouts(r, a, d, &what, &c, &e) != ST_OK) fail_msg("%s", e.message);
+    dev_close(d);
+}
+
+/* Stages that are alike are planned once, and what layers cost is found once: a search in twice as many stages, of twice as many layers,
+ * records no more programs, and each program names as many parameters. */
+static void test_work_of_search(void **state) {
+    (void)state;
+    arena *a = arena_new("test");
+    search_result r;
+    search_stages(8, 32, &r, a);
+    int programs = programs_recorded, params = params_named, planned = r.n;
+    search_stages(16, 64, &r, a);
+    assert_int_equal(r.n, planned);
+    for (int i = 0; i < r.n; i++) assert_true(r.found[i].exact);
+    if (programs_recorded > programs * 5 / 4)
+        fail_msg("%d programs in 16 stages, %d in 8", programs_recorded, programs);
+    if (params_named > params * 5 / 4)
+        fail_msg("%d parameters in 16 stages, %d in 8", params_named, params);
+    arena_free(a);
+}
+
 static void test_search(void **state) {
     (void)state;
     arena *a = arena_new("test");
@@ -713,6 +873,9 @@ int main(void) {
                                        cmocka_unit_test(test_overlap),
                                        cmocka_unit_test(test_stages),
                                        cmocka_unit_test(test_messages),
+                                       cmocka_unit_test(test_stages_alike),
+                                       cmocka_unit_test(test_sketch_of_stages),
+                                       cmocka_unit_test(test_work_of_search),
                                        cmocka_unit_test(test_sketch_of_experts),
                                        cmocka_unit_test(test_sketch_of_adapters),
                                        cmocka_unit_test(test_sketch),

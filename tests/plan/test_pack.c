@@ -43,20 +43,21 @@ static int64_t slow_live_peak(const pack_item *item, int n, int32_t times) {
 
 static void test_random_instances(void **state) {
     (void)state;
-    enum { MOST = 120, TIMES = 60 };
+    enum { MOST = 120 };
     pack_item item[MOST];
     rng_key key = rng_key_numbered(3, 1);
     uint64_t at = 0;
     for (int trial = 0; trial < (UNDER_ASAN ? 100 : 400); trial++) {
+        int32_t times = trial % 7 < 2 ? 1000 : 60; /* slices of many times, or of one */
         int n = (int)(rng_u32(key, at++) % MOST);
         for (int i = 0; i < n; i++) {
-            int32_t first = (int32_t)(rng_u32(key, at++) % TIMES);
-            int32_t length = (int32_t)(rng_u32(key, at++) % (trial % 2 ? TIMES : 5));
+            int32_t first = (int32_t)(rng_u32(key, at++) % (uint32_t)times);
+            int32_t length = (int32_t)(rng_u32(key, at++) % (trial % 2 ? (uint32_t)times : 5));
             int64_t bytes = rng_u32(key, at++) % (trial % 3 ? 5000 : 100) + (trial % 5 > 0);
             item[i] = (pack_item){.bytes = bytes,
                                   .offset = -1,
                                   .first = first,
-                                  .last = first + length < TIMES ? first + length : TIMES - 1};
+                                  .last = first + length < times ? first + length : times - 1};
         }
         int fixed = trial % 4 ? 0 : n / 3;
         int64_t offset = 0;
@@ -70,7 +71,7 @@ static void test_random_instances(void **state) {
             assert_true(item[i].offset == offset);
             offset += up(item[i].bytes) + 64 * (i % 3);
         }
-        assert_true(pack_live_peak(item, n) == slow_live_peak(item, n, TIMES));
+        assert_true(pack_live_peak(item, n) == slow_live_peak(item, n, times));
         check_packing(item, n, total);
     }
 }

@@ -119,8 +119,7 @@ async function showBest(mine, files) {
   $('best').replaceChildren(...(found.length ? [drawBest(found, takeAndAsk)] : []));
   const v = answer.value;
   $('best-note').textContent = v
-    ? `${v.tried} layouts: ${v.too_large} do not fit, ${v.impossible} cannot be made. The fastest of the others; a click takes one over.` +
-      (found.some((x) => !x.exact) ? ' * reckoned from single layers.' : '')
+    ? `${v.tried} layouts: ${v.too_large} do not fit, ${v.impossible} cannot be made. The fastest of the others; a click takes one over.`
     : `${answer.error.message}. ${answer.error.hint}`;
 }
 

@@ -9,7 +9,12 @@
 #include "app/plan/schedule_picture.h"
 #include "base/file.h"
 
-enum { MOST_STAGES = 1024, MOST_MICRO_BATCHES = 65536, TERMINAL_LETTERS = 120 };
+enum {
+    MOST_STAGES = 1024,
+    MOST_MICRO_BATCHES = 65536,
+    MOST_FORWARDS = 1 << 20, /* each is an item in memory */
+    TERMINAL_LETTERS = 120
+};
 
 /* ---- what is asked ---- */
 
@@ -73,6 +78,13 @@ static status read_wish(const cli_args *args, wish *w, err *e) {
     TRY(cli_int(args, "stages", 4, 1, MOST_STAGES, &w->stages, e));
     TRY(cli_int(args, "micro-batches", 2 * w->stages, 1, MOST_MICRO_BATCHES, &w->micro_batches, e));
     TRY(cli_int(args, "virtual", 2, 2, 64, &w->of_stage, e));
+    int64_t forwards = w->stages * w->micro_batches * w->of_stage;
+    if (forwards > MOST_FORWARDS) {
+        err_at(e, ST_USAGE, "--micro-batches",
+               "%lld micro-batches in %lld chunks of layers are more than can be drawn",
+               (long long)w->micro_batches, (long long)(w->stages * w->of_stage));
+        return err_hint(e, "take fewer of them: a longer step waits as long");
+    }
     return read_times(args, &w->times, e);
 }
 

@@ -234,7 +234,6 @@ static void print_table(const finding *f) {
     if (f->given.len) strbuf_printf(&text, "kept as given: %s\n\n", strbuf_cstr(&f->given));
     strbuf_printf(&text, "%12s %14s %6s %8s %8s  %s\n", "step, ms", "tokens/s/dev", "MFU", "bubble",
                   "GiB", "layout");
-    bool sketched = false;
     for (int i = 0; i < r->n; i++) {
         const search_found *x = &r->found[i];
         const clock_time *t = &x->result.time;
@@ -242,11 +241,8 @@ static void print_table(const finding *f) {
                       t->tokens / t->step_s / t->ranks, 100 * clock_mfu(t), 100 * clock_bubble(t),
                       x->result.memory_bytes / (1 << 30));
         search_name(&x->layout, &text);
-        strbuf_puts(&text, x->exact ? "\n" : " *\n");
-        sketched |= !x->exact;
+        strbuf_putc(&text, '\n');
     }
-    if (sketched)
-        strbuf_puts(&text, "\n* reckoned from single layers: too many stages to plan each\n");
     if (r->n > 1) {
         strbuf_puts(&text, "\nThe first before the second: ");
         search_explain(&r->found[0], &r->found[1], &text);

@@ -12,11 +12,22 @@
 /* What a program's ops take up to each: [ops + 1]. */
 typedef op_time *op_sums;
 
+/* Programs whose ops have been summed: stages that are alike, and the walks of two steps, have the same. */
+typedef struct summed {
+    struct {
+        const prog *p;
+        op_sums sums;
+    } * of;
+    int n, cap;
+    arena *a;
+} summed;
+
 typedef struct ticking {
     const plan *p;
     const cluster *c;
     const mesh *ranks;
     arena *a;
+    summed *known;
     step_parts parts;
     op_sums *chunk, *look;
     double now, side,
@@ -53,9 +64,9 @@ static double call_seconds(const ticking *k, mesh_axis axis, int copies, const c
     return network_seconds(k->c, g, call->kind, (double)comm_call_sends(call, 0, g.ranks));
 }
 
-static op_sums sum_ops(ticking *k, const prog *p) {
+static op_sums sum_ops(const ticking *k, const prog *p) {
     int n = prog_get_stats(p)->ops;
-    op_sums s = ARENA_ARRAY(k->a, op_time, n + 1);
+    op_sums s = ARENA_ARRAY(k->known->a, op_time, n + 1);
     for (int i = 0; i < n; i++) {
         prog_op op = prog_get_op(p, i);
         op_time t = op_time_of(k->c, k->ranks ? &k->ranks->shape : NULL, &op);
@@ -63,6 +74,15 @@ static op_sums sum_ops(ticking *k, const prog *p) {
                              s[i].exposed + t.exposed};
     }
     return s;
+}
+
+static op_sums sums_of(const ticking *k, const prog *p) {
+    summed *all = k->known;
+    for (int i = 0; i < all->n; i++)
+        if (all->of[i].p == p) return all->of[i].sums;
+    all->of = arena_grow(all->a, all->of, all->n, &all->cap, sizeof *all->of);
+    all->of[all->n].p = p;
+    return all->of[all->n++].sums = sum_ops(k, p);
 }
 
 /* ---- entries ---- */
@@ -264,16 +284,22 @@ static bool walk(ticking *k) {
 
 /* ---- steps ---- */
 
-static void begin(ticking *k, const plan *p, const cluster *c, arena *a, int n, int frames) {
-    *k = (ticking){
-        .p = p, .c = c, .ranks = p->spec.ranks, .a = a, .tied = UNKNOWN, .ready = UNKNOWN};
+static void begin(ticking *k, const plan *p, const cluster *c, arena *a, summed *known, int n,
+                  int frames) {
+    *k = (ticking){.p = p,
+                   .c = c,
+                   .ranks = p->spec.ranks,
+                   .a = a,
+                   .known = known,
+                   .tied = UNKNOWN,
+                   .ready = UNKNOWN};
     k->parts = plan_step_parts(p, a, n, p->spec.ranks && p->spec.ranks->size[MESH_DATA] > 1);
     k->parts.frames = frames;
     k->chunk = ARENA_ARRAY(a, op_sums, k->parts.chunks);
     k->look = ARENA_ARRAY(a, op_sums, k->parts.looks);
     for (int i = 0; i < k->parts.chunks; i++)
-        if (k->parts.chunk[i]) k->chunk[i] = sum_ops(k, k->parts.chunk[i]);
-    for (int i = 0; i < k->parts.looks; i++) k->look[i] = sum_ops(k, k->parts.look[i]);
+        if (k->parts.chunk[i]) k->chunk[i] = sums_of(k, k->parts.chunk[i]);
+    for (int i = 0; i < k->parts.looks; i++) k->look[i] = sums_of(k, k->parts.look[i]);
     k->done = ARENA_ARRAY(a, double, param_units(p->store));
     k->table = step_build(a, &k->parts);
     k->sent = ARENA_ARRAY(a, double, k->table.n);
@@ -296,8 +322,8 @@ static clock_time time_of_longest(const stages *s) {
 }
 
 /* plans: [n] of the stages. */
-static clock_time time_of(plan *const *plans, int n, const cluster *c, int micro_batches,
-                          int frames) {
+static clock_time time_of(plan *const *plans, int n, const cluster *c, summed *known,
+                          int micro_batches, int frames) {
     arena *a = arena_new("clock");
     stages s = {ARENA_ARRAY(a, ticking, n), n, {NULL, NULL}};
     int boxes = plan_chunks(plans[0]) * micro_batches;
@@ -306,7 +332,7 @@ static clock_time time_of(plan *const *plans, int n, const cluster *c, int micro
         for (int i = 0; i < boxes; i++) s.arrives[b][i] = UNKNOWN;
     }
     for (int i = 0; i < n; i++) {
-        begin(&s.stage[i], plans[i], c, a, micro_batches, frames);
+        begin(&s.stage[i], plans[i], c, a, known, micro_batches, frames);
         if (n > 1) s.stage[i].all = &s;
     }
     for (bool moved = true; moved;) {
@@ -349,16 +375,35 @@ static void straggle(clock_time *t, const cluster *c) {
 }
 
 /* Of long steps only short ones are walked. frames: of a step that has fewer. */
-static clock_time time_of_step(plan *const *plans, int n_plans, const cluster *c) {
+static clock_time walk_step(plan *const *plans, int n_plans, const cluster *c, summed *known) {
     enum { FEW = 3 };
     const plan_spec *s = &plans[0]->spec;
     int n = s->micro_batches > 1 ? (int)s->micro_batches : 1, frames = plan_frames(plans[0]);
     int group = n_plans > 1 ? 2 * n_plans : frames < n ? frames : 1;
-    if (n / group <= FEW) return time_of(plans, n_plans, c, n, frames);
+    if (n / group <= FEW) return time_of(plans, n_plans, c, known, n, frames);
     int few = FEW * group + n % group, more = few + group;
-    clock_time longer = time_of(plans, n_plans, c, more, frames < n ? frames : more);
-    clock_time t = time_of(plans, n_plans, c, few, frames < n ? frames : few);
+    clock_time longer = time_of(plans, n_plans, c, known, more, frames < n ? frames : more);
+    clock_time t = time_of(plans, n_plans, c, known, few, frames < n ? frames : few);
     return extend(t, &longer, n / group - FEW);
+}
+
+static clock_time time_of_step(plan *const *plans, int n_plans, const cluster *c) {
+    summed known = {.a = arena_new("sums of ops")};
+    clock_time t = walk_step(plans, n_plans, c, &known);
+    arena_free(known.a);
+    return t;
+}
+
+/* One of those planned already which stage i is like; NULL: there is none. */
+static const plan *like_stage(const plan *p, plan *const *planned, int i) {
+    for (int k = 0; k < i; k++)
+        if (!planned[k]->like && plan_stages_alike(p, k, i)) return planned[k];
+    return NULL;
+}
+
+/* Whether p itself is the plan of stage i: others may read files, and hold more than is reckoned. */
+static bool is_own(const plan *p, int i) {
+    return p->spec.reckoned && i == plan_stage(p);
 }
 
 /* The plans of a pipeline's stages beside rank p; it was planned together with them, so none fails. */
@@ -369,11 +414,18 @@ static void plan_stages_beside(const plan *p, mesh *ranks, plan **out) {
     for (int i = 0; i < n; i++) {
         plan_spec spec = p->spec;
         err why = {0};
+        if (is_own(p, i)) {
+            out[i] = (plan *)(uintptr_t)p;
+            continue;
+        }
         mesh_place(&ranks[i], &own->shape, own->rank[MESH_WORLD] + (i - plan_stage(p)) * stride);
         spec.ranks = &ranks[i];
         spec.reckoned = true;
         spec.pipe = NULL;
-        CHECK(plan_new(&out[i], p->dev, &spec, &why) == ST_OK, "stage %d: %s", i, why.message);
+        const plan *like = like_stage(p, out, i);
+        status st = like ? plan_new_like(&out[i], like, &ranks[i], &why)
+                         : plan_new(&out[i], p->dev, &spec, &why);
+        CHECK(st == ST_OK, "stage %d: %s", i, why.message);
     }
 }
 
@@ -394,7 +446,8 @@ static clock_time step_of_stages(const plan *p, const cluster *c, double micro) 
     clock_time t = time_of_step(plans, n, c);
     sum_classes(plans[t.stage], c, micro, &t);
     add_sums(&t, plans, n, micro);
-    for (int i = 0; i < n; i++) plan_free(plans[i]);
+    while (n--) /* later ones are like earlier ones */
+        if (!is_own(p, n)) plan_free(plans[n]);
     free(plans);
     free(ranks);
     return t;

@@ -209,15 +209,33 @@ static void take_word(const json_t *o, const char *key, char *out, size_t size) 
     snprintf(out, size, "%s", v ? v : "");
 }
 
+/* A word that is misspelt, or no word, would make a rate of something else. */
+static status check_rate(const reading *r, const char *at, const json_t *rate) {
+    static const char *const keys[] = {"of", "pass", "format", "share"};
+    const char *key;
+    json_t *v;
+    if (!json_is_object(rate)) return wrong(r, at, "is no rate with of, pass, format and share");
+    json_object_foreach((json_t *)(uintptr_t)rate, key, v) {
+        char path[128];
+        snprintf(path, sizeof path, "%s.%s", at, key);
+        if (!*key || !is_word(key, keys, ARRAY_LEN(keys)))
+            return wrong(r, path, "is no key of a rate");
+        if (strcmp(key, "share") != 0 && !json_is_string(v)) return wrong(r, path, "is no text");
+    }
+    return ST_OK;
+}
+
 static status read_rates(const reading *r, cluster *out) {
     static const char *const words[] = {"f32", "bf16", "f16"};
     const json_t *list = look_up(r->root, "rates"), *o;
     size_t i;
+    if (list && !json_is_array(list)) return wrong(r, "rates", "are no list");
     if (json_array_size(list) > CLUSTER_RATES) return wrong(r, "rates", "are more than 128");
     json_array_foreach(list, i, o) {
         cluster_rate x = {0};
         char key[32];
         snprintf(key, sizeof key, "rates.%zu", i);
+        TRY(check_rate(r, key, o));
         take_word(o, "of", x.of, sizeof x.of);
         take_word(o, "pass", x.pass, sizeof x.pass);
         take_word(o, "format", x.format, sizeof x.format);
@@ -297,7 +315,7 @@ bool cluster_local_path(const char *name, char *out, size_t bytes) {
 
 static status load(cluster *out, const char *path, err *e) {
     json_t *root, *origins;
-    TRY(yaml_load(&root, &origins, path, e));
+    TRY(yaml_load_data(&root, &origins, path, e));
     status st = cluster_read(out, root, origins, path, e);
     json_decref(root);
     json_decref(origins);

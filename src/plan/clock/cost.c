@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+enum { MOST_DEVICES = 1 << 20 }; /* of a cluster */
 static const double HOUR = 3600;
 
 static double lost_share(const cost_wish *w) {
@@ -43,8 +44,14 @@ status cost_reckon(const cost_wish *w, cost_sum *out, err *e) {
     double shared = w->serial > 0 && rate > 0 && w->step_s <= 0
                         ? out->flops / rate / (1 - lost) /* as if all were shared */
                         : out->run_s * w->devices;
-    if (w->deadline_s > 0 && out->ideal_s > 0)
-        out->devices_needed = (int)ceil(shared / w->deadline_s - 1e-9);
+    if (w->deadline_s > 0 && out->ideal_s > 0 && lost < 1) {
+        double needed = ceil(shared / w->deadline_s - 1e-9);
+        if (needed > MOST_DEVICES)
+            return err_at(e, ST_USAGE, "--days",
+                          "for %.4g days it takes %.3g devices, and there are no more than %d",
+                          w->deadline_s / (24 * HOUR), needed, MOST_DEVICES);
+        out->devices_needed = (int)needed;
+    }
     if (w->preemptions_per_hour > 0)
         out->best_checkpoint_s = sqrt(2 * w->checkpoint_s * HOUR / w->preemptions_per_hour);
     if (w->serial > 0) {

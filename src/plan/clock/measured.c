@@ -281,6 +281,7 @@ static measured_model with_curves(const cluster *c) {
     measured_model m = measured_plain(c);
     m.t.balanced = true;
     m.t.dispatches = c->kind == DEV_CUDA; /* of CPUs rows are this program's */
+    m.t.own = !m.t.dispatches;
     m.c.network_by_nodes.n = ARRAY_LEN(network_nodes);
     m.t.send_s.n = ARRAY_LEN(send_nodes);
     memcpy(m.c.network_by_nodes.x, network_nodes, sizeof network_nodes);
@@ -339,7 +340,7 @@ static status read_model(measured_model *out, const json_t *root, const char *pa
 
 status measured_load(measured_model *out, const char *path, err *e) {
     json_t *root;
-    TRY(yaml_load(&root, NULL, path, e));
+    TRY(yaml_load_data(&root, NULL, path, e));
     status st = read_model(out, root, path, e);
     json_decref(root);
     return st;

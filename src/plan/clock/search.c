@@ -6,7 +6,7 @@
 
 #include "plan/plan_int.h"
 
-enum { MOST_PP = 128, SHORT_LIST = 64, MOST_STAGES_PLANNED = 16, LEAST_TOKENS = 4096 };
+enum { MOST_PP = 128, MOST_PLANNED = 512, LEAST_TOKENS = 4096 };
 static const int micro_batches[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 
 typedef struct searching {
@@ -16,6 +16,8 @@ typedef struct searching {
     const search_spec *what;
     const cluster *c;
     int cap;
+    double *cost;         /* [layers] of each, by which stages are cut; NULL: not known yet */
+    const int **cut;      /* [layers + 1] by how many chunks there are; NULL: not made yet */
     sketch_key *hopeless; /* [n_hopeless] of which no layout fits */
     int n_hopeless, cap_hopeless;
     err last; /* why the last layout could not be cut so */
@@ -65,6 +67,19 @@ static bool divides(const searching *k, const sketch_key *key, int pp) {
     return free_or(kept->dp, dp) && k->what->global_batch % ((int64_t)dp * key->micro_batch) == 0;
 }
 
+/* Where a plan of so many chunks is cut. The costs of layers, which no layout changes, are found once. NULL: they cannot be. */
+static const int *cut_of(searching *k, int chunks) {
+    const plan_spec *s = &k->what->base;
+    int n = (int)s->model.num_hidden_layers;
+    if (!k->cut) {
+        double *cost = ARENA_ARRAY(k->a, double, n);
+        k->cut = ARENA_ARRAY(k->a, const int *, n + 1);
+        if (plan_layer_costs(s, k->meta, cost, &k->last) == ST_OK) k->cost = cost;
+    }
+    if (k->cost && !k->cut[chunks]) k->cut[chunks] = plan_cut_layers(k->a, s, k->cost, chunks);
+    return k->cut[chunks];
+}
+
 /* One schedule with so many chunks a stage, where layers and micro-batches suffice. */
 static void try_schedule(searching *k, const sketch *s, sketch_layout l, schedule_kind kind,
                          int chunks) {
@@ -74,6 +89,7 @@ static void try_schedule(searching *k, const sketch *s, sketch_layout l, schedul
     if (kind == SCHEDULE_INTERLEAVED && l.micro_batches % l.pp) return;
     l.schedule = kind;
     l.chunks_of_stage = chunks;
+    if (l.pp > 1) l.cut = cut_of(k, l.pp * chunks);
     note(k, s, &l);
 }
 
@@ -123,8 +139,15 @@ static bool reaches(const searching *k, sketch_key key) {
     return false;
 }
 
+/* Whether it can be the only one of a step: gradients come where its activations were then. */
+static bool can_be_alone(const searching *k, sketch_key key) {
+    int64_t dp = cluster_devices(k->c) / (key.tp * key.cp);
+    return dp * key.micro_batch == k->what->global_batch;
+}
+
 /* A micro-batch that holds a smaller one several times needs more memory in every layout that it has, and has no others. */
 static bool is_hopeless(const searching *k, sketch_key key) {
+    if (can_be_alone(k, key)) return false;
     for (int i = 0; i < k->n_hopeless; i++) {
         const sketch_key *h = &k->hopeless[i];
         if (h->tp == key.tp && h->cp == key.cp && h->context == key.context && h->ep == key.ep &&
@@ -247,6 +270,7 @@ static bool verify(searching *k, search_found *f) {
     s.context = l->key.context;
     if (l->pp > 1) {
         s.chunks = l->pp * l->chunks_of_stage;
+        s.cut = l->cut;
         s.pp_schedule = (int)l->schedule;
     }
     if (plan_new(&p, k->meta, &s, &k->last) != ST_OK) return false;
@@ -258,29 +282,23 @@ static bool verify(searching *k, search_found *f) {
 }
 
 /* Plans the best of the list, and keeps those that fit: twice as many as are wanted, which may come in another order then, of four times
- * as many, or of as many as it takes until one fits. Very long pipelines stay sketches: each stage is a plan. */
+ * as many, or of as many as it takes until one fits. */
 static void verify_best(searching *k) {
     search_result *r = k->out;
-    int kept = 0, planned = 0, fit = 0, most = k->what->most;
+    int fit = 0, most = k->what->most;
     double least = 0;
-    if (r->n > SHORT_LIST * 8) r->n = SHORT_LIST * 8;
-    for (int i = 0; i < r->n && kept < SHORT_LIST; i++) {
+    if (r->n > MOST_PLANNED) r->n = MOST_PLANNED;
+    for (int i = 0; i < r->n && fit < 2 * most && (fit == 0 || i < 4 * most); i++) {
         search_found f = r->found[i];
-        if (f.layout.pp <= MOST_STAGES_PLANNED) {
-            if (fit == 2 * most || (kept > 0 && planned >= 4 * most)) continue;
-            planned++;
-            if (!verify(k, &f)) {
-                r->too_large++;
-                if (f.exact && (least == 0 || f.result.memory_bytes < least))
-                    least = f.result.memory_bytes;
-                continue;
-            }
-            fit++;
+        if (verify(k, &f)) {
+            r->found[fit++] = f;
+            continue;
         }
-        r->found[kept++] = f;
+        r->too_large++;
+        if (f.exact && (least == 0 || f.result.memory_bytes < least)) least = f.result.memory_bytes;
     }
-    r->n = kept;
-    if (kept == 0 && least > 0)
+    r->n = fit;
+    if (fit == 0 && least > 0)
         r->least_bytes = least; /* those beyond memory need more by sketches */
 }
 

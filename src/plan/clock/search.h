@@ -31,7 +31,7 @@ typedef struct search_spec {
 typedef struct search_found {
     sketch_layout layout;
     sketch_result result;
-    bool exact; /* planned as it would run; else it is a sketch */
+    bool exact; /* planned as it would run, as all are that are found; else it is a sketch */
 } search_found;
 
 typedef struct search_result {

@@ -13,6 +13,7 @@ const runtime runtime_athanor = {.products = 1,
                                  .dp_usable = 1,
                                  .dp_calls = 1,
                                  .kept = 1,
+                                 .own = true,
                                  .fill = 1};
 
 static int part_of(op_kind kind) {
@@ -92,6 +93,8 @@ static void add_params(sketch_layer *layer, int n_layers, const plan *p) {
         sketch_params *to = params_of(&layer[at], q);
         to->elems += n;
         if (q->of_expert) to->experts += n;
+        if (!q->of_expert && to->experts > 0 && q->layer >= 0 && q->rank > 1)
+            layer[at].experts_between = true;
         if (q->layer < 0) to->outside += n;
         if (q->layer < 0 && q->table && tied) params_of(&layer[last], q)->tied += n;
     }
@@ -184,8 +187,12 @@ typedef struct stage_params {
 
 typedef struct stage_sums {
     stage_params trained, frozen;
-    double quant_bytes, saved, scratch;
+    double quant_bytes, saved, scratch; /* scratch: of the layer that needs most */
+    /* Sums over chunks: of the layer that needs most; of activations that lie between layers, and in ports. */
+    double scratch_of_chunks, passed_of_chunks;
     double work[WORKS], among;
+    double experts[WORKS], beside_experts[WORKS]; /* kernels of forward and backward */
+    bool experts_between;                         /* sketch_layer */
 } stage_sums;
 
 /* A layout under way. */
@@ -271,10 +278,12 @@ static double kernels_of(const sketch_layer *x) {
     return sum;
 }
 
-/* The layers of a chunk: as many as in each other, or as long as each other, at least one. */
+/* The layers of a chunk: those that were given, or as many as in each other, or as long as each other, at least one. */
 static op_part layers_of(const timing *t, int chunk) {
     const sketch *s = t->s;
+    const int *at = t->l->cut, repeat = (int)s->spec.model.block_repeat;
     int chunks = t->l->pp * t->l->chunks_of_stage, border[2] = {0, 0};
+    if (at) return (op_part){at[chunk] / repeat, (at[chunk + 1] - at[chunk]) / repeat};
     if (!t->r->balanced) return op_part_of(s->layers, chunks, chunk);
     double all = 0;
     for (int i = 0; i < s->layers; i++) all += kernels_of(&s->layer[i]);
@@ -308,13 +317,15 @@ static void add_tied(stage_params *to, double elems) {
 static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WORKS]) {
     int chunks = t->l->pp * t->l->chunks_of_stage;
     op_part part = layers_of(t, chunk);
+    double scratch = 0;
     for (int64_t i = part.first; i < part.first + part.n; i++) {
         const sketch_layer *x = &t->s->layer[i];
         add_layer(&to->trained, &x->trained);
         add_layer(&to->frozen, &x->frozen);
         to->quant_bytes += x->quant_bytes;
+        to->experts_between |= x->experts_between;
         to->saved += x->saved_bytes;
-        if (x->scratch_bytes > to->scratch) to->scratch = x->scratch_bytes;
+        if (x->scratch_bytes > scratch) scratch = x->scratch_bytes;
         for (int w = 0; w < WORKS; w++) {
             double among, all;
             if (w == WORK_BACKWARD) continue; /* which is the sum of two */
@@ -324,8 +335,16 @@ static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WO
             to->work[w] += all;
             if (w != WORK_FORWARD) work[WORK_BACKWARD] += all;
             if (w != WORK_FORWARD) to->work[WORK_BACKWARD] += all;
+            int pass = w == WORK_FORWARD ? WORK_FORWARD : WORK_BACKWARD;
+            double experts = experts_of(t->r, x, (schedule_work)w);
+            to->experts[pass] += experts;
+            to->beside_experts[pass] += all - among - experts;
         }
     }
+    int ports = t->l->pp > 1 ? (chunk > 0 ? 2 : 0) + (chunk < chunks - 1 ? 2 : 0) : 0;
+    to->scratch_of_chunks += scratch;
+    to->passed_of_chunks += t->s->passed_bytes * (double)(part.n - 1 + ports);
+    if (scratch > to->scratch) to->scratch = scratch;
     const sketch_layer *last = &t->s->layer[t->s->layers - 1];
     if (chunk != chunks - 1 || t->l->pp == 1) return;
     add_tied(&to->trained, last->trained.tied);
@@ -365,6 +384,13 @@ static double weights_bytes(const timing *t, const stage_params *g, const offloa
     return masters + copies + (slots ? width * slot_elems(g) : 0);
 }
 
+/* Whether gradients come where activations were: plan_grads_in_frame. */
+static bool grads_replace(const timing *t) {
+    const sketch_layout *l = t->l;
+    return t->r->own && l->pp == 1 && l->micro_batches == 1 && l->zero < 2 &&
+           !t->s->spec.fixed_grads;
+}
+
 /* What lies where under each stage of ZeRO: param/units.h. What is frozen has neither gradients nor states. */
 static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     const sketch *s = t->s;
@@ -376,8 +402,11 @@ static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     double states = s->spec.offload & OFFLOAD_OPTIMIZER ? 0 : each_state(&s->spec) * piece;
     double weights = weights_bytes(t, trained, &away) + weights_bytes(t, &g->frozen, &away);
     states += (double)offload_slot_bytes(&away);
-    double saved = t->r->kept * (g->saved / l->chunks_of_stage * kept);
-    return weights + g->quant_bytes + grads + states + saved + g->scratch + t->r->extra_bytes;
+    double saved = t->r->kept * (g->saved / l->chunks_of_stage * kept), scratch = g->scratch;
+    if (t->r->own)
+        scratch = (g->scratch_of_chunks + g->passed_of_chunks) / l->chunks_of_stage * kept;
+    if (grads_replace(t)) saved = saved > grads ? saved - grads : 0; /* or up to all of it */
+    return weights + g->quant_bytes + grads + states + saved + scratch + t->r->extra_bytes;
 }
 
 /* What collectives of d seconds in all add to `work` seconds of kernels of n layers: each layer's begins when the layer is
@@ -417,29 +446,73 @@ static stage_params without_ends(const stage_params *g) {
     return layers;
 }
 
-/* Under ZeRO 2 and 3 slots of layers take turns: gradients leave after every micro-batch, and weights come for it. What is outside of the
- * layers has slots of its own, and travels once a step. read: seconds in which a file gives the pieces. */
-static tail tail_of_slots(const timing *k, const stage_sums *g, double back, double forth,
-                          double width, double read) {
-    double m = (double)k->l->micro_batches, share = k->c->contention;
-    int n = k->s->layers / k->l->pp;
+/* Seconds of all units of a kind; those outside of layers have slots of their own, and travel once a step. */
+typedef struct slot_traffic {
+    double sums, sums_once, gathers, gathers_once;
+    double gathers_of_rest; /* of the gathers, what is no experts' */
+} slot_traffic;
+
+static slot_traffic slot_traffic_of(const timing *k, const stage_sums *g, double width) {
     stage_params layers = without_ends(&g->trained), ends = {.elems = g->trained.outside};
-    double sums = dp_seconds(k, &layers, COMM_REDUCE_SCATTER, 4);
-    double once = dp_seconds(k, &ends, COMM_REDUCE_SCATTER, 4), gathers = 0, first = 0;
+    slot_traffic t = {.sums = dp_seconds(k, &layers, COMM_REDUCE_SCATTER, 4),
+                      .sums_once = dp_seconds(k, &ends, COMM_REDUCE_SCATTER, 4)};
     const stage_params *weights[] = {&g->trained, &g->frozen}; /* units of their own */
     for (int i = 0; k->l->zero == 3 && i < ARRAY_LEN(weights); i++) {
         layers = without_ends(weights[i]);
         ends.elems = weights[i]->outside;
-        gathers += dp_seconds(k, &layers, COMM_ALL_GATHER, width);
-        first += dp_seconds(k, &ends, COMM_ALL_GATHER, width);
+        t.gathers += dp_seconds(k, &layers, COMM_ALL_GATHER, width);
+        t.gathers_once += dp_seconds(k, &ends, COMM_ALL_GATHER, width);
+        layers = (stage_params){.elems = layers.elems - layers.experts};
+        t.gathers_of_rest += dp_seconds(k, &layers, COMM_ALL_GATHER, width);
     }
-    if (read > gathers) gathers = read;
-    double again = n > 2 ? gathers * (n - 2) / n : 0; /* the slots still hold two layers */
-    return (tail){.beside = m * (sums + gathers + again) + once + first,
-                  .exposed = (m - 1) * (stick_out(sums + again, back, n, share) +
-                                        stick_out(gathers, forth, n, share)) +
-                             stick_out(sums + again + once, back, n, share) +
-                             stick_out(gathers + first, forth, n, share)};
+    return t;
+}
+
+static double beyond(double d, double hidden) {
+    return d > hidden ? d - hidden : 0;
+}
+
+/* Waits for weights in one pass over the layers. Experts come while ops use the rest of their layer, and the rest of the next layer while
+ * ops use the experts; but in a layer of three units the two slots are never free before they are needed. */
+static double waits_of_pass(const stage_sums *g, const slot_traffic *t, schedule_work w) {
+    if (g->experts_between) return t->gathers;
+    return beyond(t->gathers - t->gathers_of_rest, g->beside_experts[w]) +
+           beyond(t->gathers_of_rest, g->experts[w]);
+}
+
+/* A layer whose experts ranks share out has units of its own for them. With three units what is beside the experts comes once more where
+ * all is computed again. The sums of experts' gradients are over before those of the rest are written. */
+static tail tail_of_expert_slots(const timing *k, const stage_sums *g, const slot_traffic *t,
+                                 double m) {
+    bool again = g->experts_between && k->l->key.recompute == RECOMPUTE_FULL;
+    double gathers = 2 * t->gathers + (again ? t->gathers_of_rest : 0);
+    double waits = waits_of_pass(g, t, WORK_FORWARD) + waits_of_pass(g, t, WORK_BACKWARD) +
+                   (again ? t->gathers_of_rest : 0);
+    double sums = stick_out(t->sums, g->beside_experts[WORK_BACKWARD], k->s->layers / k->l->pp,
+                            k->c->contention);
+    double once = t->sums_once + t->gathers_once;
+    return (tail){.beside = (double)k->l->micro_batches * (t->sums + gathers) + once,
+                  .exposed = m * (sums + waits) + once};
+}
+
+/* Under ZeRO 2 and 3 slots of layers take turns: gradients leave after every micro-batch, and weights come for it; here other stages of a
+ * pipeline wait for these waits, too. read: seconds in which a file gives the pieces. */
+static tail tail_of_slots(const timing *k, const stage_sums *g, double back, double forth,
+                          double width, double read) {
+    double n_micro = (double)k->l->micro_batches, share = k->c->contention;
+    double busy = n_micro * (g->work[WORK_FORWARD] + g->work[WORK_BACKWARD]);
+    double m = k->r->own && k->l->pp > 1 && k->end > busy ? n_micro * k->end / busy : n_micro;
+    int n = k->s->layers / k->l->pp;
+    slot_traffic t = slot_traffic_of(k, g, width);
+    bool apart = k->r->own && g->trained.experts > 0 && k->l->key.ep > 1;
+    if (apart) return tail_of_expert_slots(k, g, &t, m);
+    if (read > t.gathers) t.gathers = read;
+    double again = n > 2 ? t.gathers * (n - 2) / n : 0; /* the slots still hold two layers */
+    return (tail){.beside = n_micro * (t.sums + t.gathers + again) + t.sums_once + t.gathers_once,
+                  .exposed = (m - 1) * (stick_out(t.sums + again, back, n, share) +
+                                        stick_out(t.gathers, forth, n, share)) +
+                             stick_out(t.sums + again + t.sums_once, back, n, share) +
+                             stick_out(t.gathers + t.gathers_once, forth, n, share)};
 }
 
 /* Of a stage: its gradients, its gathers, its update. */

@@ -32,10 +32,13 @@ typedef struct runtime {
     double dp_calls_of_gb; /* and for each 10^9 bytes: buckets */
     cluster_curve send_s;  /* more than a message of a pipeline takes by its bytes, by nodes */
     double kept;           /* activations kept for the backward, as a multiple of this program's */
-    double extra_bytes;    /* memory beside that of the plan */
-    double fill;           /* share of a device's memory that can be filled before it fails */
-    bool balanced;         /* stages are equally long in time; else equally many layers */
-    double step_s;         /* more than the cluster's, of each step */
+    /* Frames and slots are as this program has them: each micro-batch under way has all that its ops need, and experts have units of
+     * their own. */
+    bool own;
+    double extra_bytes; /* memory beside that of the plan */
+    double fill;        /* share of a device's memory that can be filled before it fails */
+    bool balanced;      /* stages are equally long in time; else equally many layers */
+    double step_s;      /* more than the cluster's, of each step */
     /* The host's time for each rank of a collective among the ops, in a pipeline over nodes: kernels hide it where they last longer. */
     double pipe_rank_s;
 } runtime;
@@ -70,7 +73,9 @@ typedef struct sketch_layer {
     double saved_bytes, scratch_bytes;
     double model_flops, hardware_flops;
     sketch_params trained, frozen;
-    double quant_bytes; /* frozen matrices in 4 bits, which no rank shares; they are in neither */
+    bool
+        experts_between; /* experts that ranks share out have others of its matrices on both sides */
+    double quant_bytes;  /* frozen matrices in 4 bits, which no rank shares; they are in neither */
 } sketch_layer;
 
 typedef struct sketch {
@@ -96,6 +101,7 @@ typedef struct sketch_layout {
     int64_t micro_batches; /* of a rank in a step */
     schedule_kind schedule;
     unsigned offload; /* that of the sketch's spec */
+    const int *cut;   /* [pp * chunks_of_stage + 1] where chunks begin; NULL: as the runtime cuts */
 } sketch_layout;
 
 typedef struct sketch_result {
