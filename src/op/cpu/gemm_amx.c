@@ -7,7 +7,8 @@
  * so the bits do not depend on the number of threads. FLOPs 2mnk.
  *
  * Results in f32 are summed where they lie. Others leave their tiles through a buffer, a row at a time, while
- * the next block is multiplied: one after the other would take half as long again at k = 256.
+ * the next block is multiplied: one after the other would take half as long again at k = 256. Meanwhile, too, the
+ * panel of B and the rows of A that come next are fetched (ahead.h).
  *
  * Reading order: gemm_tiles, run_task, run_panels, multiply_block. */
 #include "op/cpu/parts.h"
@@ -242,9 +243,9 @@ typedef struct soon {
     ahead b, a;
 } soon;
 
-V_INLINE void fetch_soon(soon *n) {
-    ahead_fetch(&n->b);
-    ahead_fetch(&n->a);
+V_INLINE void fetch_soon(soon *later) {
+    ahead_fetch(&later->b);
+    ahead_fetch(&later->a);
 }
 
 /* Four tiles of sums, `ld` bytes between their rows. The compilers do not know that tiles read and write
@@ -301,7 +302,7 @@ V_INLINE const char *fetch_rows(const char *c, int64_t c_bytes, int64_t rows, dt
 
 /* A block of f32, added to what stands in C if the pass adds. next: the place of the block that follows. */
 static void multiply_in_place(const pass *p, const char *a, const char *b, const block *o,
-                              const char *next, soon *n) {
+                              const char *next, soon *later) {
     int64_t group = p->steps * TILE_BYTES, ld = p->g->ldc * (int64_t)sizeof(float);
     char *c = place_of(p->g, o);
     if (p->plus)
@@ -311,7 +312,7 @@ static void multiply_in_place(const pass *p, const char *a, const char *b, const
     for (int64_t s = 0; s < p->steps; s++, a += TILE_BYTES, b += 2 * TILE_BYTES) {
         multiply_step(a, group, b);
         next = fetch_rows(next, ld, p->each, DT_F32);
-        fetch_soon(n);
+        fetch_soon(later);
     }
     store_tiles(c, ld);
 }
@@ -319,13 +320,13 @@ static void multiply_in_place(const pass *p, const char *a, const char *b, const
 /* A block into the buffer. Meanwhile the block before leaves it on its way w, and the place in C where this
  * one will go is fetched. */
 V_INLINE void multiply_block(const pass *p, const char *a, const char *b, float *sums, way w,
-                             const char *place, soon *n, bool plain, dtype dt) {
+                             const char *place, soon *later, bool plain, dtype dt) {
     int64_t group = p->steps * TILE_BYTES, steps = p->steps, each = p->each, c_bytes = w.c_bytes;
     zero_tiles();
     for (int64_t s = 0; s < steps; s++, a += TILE_BYTES, b += 2 * TILE_BYTES) {
         multiply_step(a, group, b);
         place = fetch_rows(place, c_bytes, each, dt);
-        fetch_soon(n);
+        fetch_soon(later);
         for (int64_t i = 0; i < each && w.rows > 0 && s >= SETTLED; i++) store_row(&w, plain, dt);
     }
     while (w.rows > 0) store_row(&w, plain, dt);
@@ -334,19 +335,19 @@ V_INLINE void multiply_block(const pass *p, const char *a, const char *b, float 
 
 /* Not inlined, so that nothing else competes for registers. */
 typedef void multiply_fn(const pass *p, const char *a, const char *b, float *sums, way w,
-                         const char *place, soon *n);
+                         const char *place, soon *later);
 #define MULTIPLY_FN __attribute__((noinline)) static void
 MULTIPLY_FN multiply_plain(const pass *p, const char *a, const char *b, float *sums, way w,
-                           const char *place, soon *n) {
-    multiply_block(p, a, b, sums, w, place, n, true, DT_BF16);
+                           const char *place, soon *later) {
+    multiply_block(p, a, b, sums, w, place, later, true, DT_BF16);
 }
 MULTIPLY_FN multiply_bf16(const pass *p, const char *a, const char *b, float *sums, way w,
-                          const char *place, soon *n) {
-    multiply_block(p, a, b, sums, w, place, n, false, DT_BF16);
+                          const char *place, soon *later) {
+    multiply_block(p, a, b, sums, w, place, later, false, DT_BF16);
 }
 MULTIPLY_FN multiply_f32(const pass *p, const char *a, const char *b, float *sums, way w,
-                         const char *place, soon *n) {
-    multiply_block(p, a, b, sums, w, place, n, false, DT_F32);
+                         const char *place, soon *later) {
+    multiply_block(p, a, b, sums, w, place, later, false, DT_F32);
 }
 
 static multiply_fn *choose_multiply(const pass *p) {
@@ -362,7 +363,7 @@ static ahead next_panel(const pass *p, int64_t panel, int64_t rows) {
 
 /* Rows [i0, i0 + rows) of A, packed, times panels [panel, end) of B. */
 static void run_panels(const pass *p, const char *a, float *sums, int64_t i0, int64_t rows,
-                       int64_t panel, int64_t end, soon *n) {
+                       int64_t panel, int64_t end, soon *later) {
     bool in_place = p->g->c_dt == DT_F32 && !p->bias && (!p->plus || p->plus == p->g->c);
     multiply_fn *multiply = choose_multiply(p);
     int64_t first = panel;
@@ -370,21 +371,21 @@ static void run_panels(const pass *p, const char *a, float *sums, int64_t i0, in
     for (; panel < end; panel++) {
         int64_t j = panel * BLOCK;
         const char *b = p->packed_b + j * p->steps * AMX_K * 2, *left = a;
-        n->b = next_panel(p, panel + 1 < end ? panel + 1 : first, rows);
+        later->b = next_panel(p, panel + 1 < end ? panel + 1 : first, rows);
         for (int64_t i = 0; i < rows; i += BLOCK, left += 2 * p->steps * TILE_BYTES) {
             block o = {.row = i0 + i, .col = p->j0 + j};
             o.rows = within(rows - i, 0, BLOCK), o.cols = within(p->cols - j, 0, BLOCK);
             if (in_place && is_whole(&o)) {
                 bool last = i + BLOCK >= rows;
                 block next = {.row = last ? i0 : o.row + BLOCK, .col = o.col + last * BLOCK};
-                multiply_in_place(p, left, b, &o, place_of(p->g, &next), n);
+                multiply_in_place(p, left, b, &o, place_of(p->g, &next), later);
                 continue;
             }
             if (before.rows && !is_whole(&before)) {
                 store_block(p, &before, sums);
                 before.rows = 0;
             }
-            multiply(p, left, b, sums, way_of(p, &before, sums), place_of(p->g, &o), n);
+            multiply(p, left, b, sums, way_of(p, &before, sums), place_of(p->g, &o), later);
             before = o;
         }
     }
@@ -422,11 +423,11 @@ static void run_task(const pass *p, const blocking *b, char *mine, int64_t task,
     int64_t panels = (p->cols + BLOCK - 1) / BLOCK, group = task % s->groups;
     int64_t first = panels * group / s->groups, end = panels * (group + 1) / s->groups;
     float *sums = (float *)(void *)(mine + b->rows * b->k * 2);
-    soon n = {0};
-    n.a = ahead_of_a(p->g, next, next_rows, p->k0, p->k,
-                     (end - first) * ((rows + BLOCK - 1) / BLOCK) * p->steps);
+    soon later = {0};
+    later.a = ahead_of_a(p->g, next, next_rows, p->k0, p->k,
+                         (end - first) * ((rows + BLOCK - 1) / BLOCK) * p->steps);
     pack_a(p, mine, i0, rows);
-    run_panels(p, mine, sums, i0, rows, first, end, &n);
+    run_panels(p, mine, sums, i0, rows, first, end, &later);
 }
 
 static pass make_pass(const gemm_args *g, const blocking *b, int64_t j0, int64_t k0,

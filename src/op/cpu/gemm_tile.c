@@ -4,7 +4,8 @@
  *
  * FLOPs 2mnk, at 93-95 % of the multiply-add loop on Zen 4. A block of A (ROW_BLOCK x K_BLOCK) and
  * a panel of B stay in 512 KB of second-level cache. The register tile keeps 24 (AVX-512), 12
- * (AVX2) or 8 accumulators. k is cut only into equal blocks that depend on the shape, never on
+ * (AVX2) or 8 accumulators. While a tile is made, the panel of B and the rows of A that come next are
+ * fetched (ahead.h). k is cut only into equal blocks that depend on the shape, never on
  * threads. */
 #include "op/cpu/parts.h"
 
