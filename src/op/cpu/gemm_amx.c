@@ -20,6 +20,7 @@
 #include "op/cpu/ops.h"
 #include "op/cpu/pack.h"
 #include "op/cpu/rows.h"
+#include "op/cpu/sharing.h"
 
 enum {
     BLOCK = 2 * AMX_ROWS,     /* rows and columns of a block of 2 x 2 tiles */
@@ -41,10 +42,6 @@ typedef struct blocking {
     int64_t rows; /* the most rows of A packed at a time */
 } blocking;
 
-static int64_t round_up(int64_t x, int64_t to) {
-    return (x + to - 1) / to * to;
-}
-
 /* The size of equal parts of at most `most`, each a multiple of `to`. */
 static int64_t cut(int64_t x, int64_t most, int64_t to) {
     int64_t parts = x > 0 ? (x + most - 1) / most : 1;
@@ -61,10 +58,6 @@ static blocking choose_blocking(int64_t n, int64_t k, dtype c_dt) {
     b.nc = cut(n, fit < LEAST_COLUMNS ? LEAST_COLUMNS : fit, BLOCK);
     b.rows = within(rows / BLOCK * BLOCK, BLOCK, ROWS);
     return b;
-}
-
-static int product_threads(int threads, int64_t m, int64_t n, int64_t k) {
-    return (double)m * (double)n * (double)k < SMALL_PRODUCT ? 1 : threads;
 }
 
 /* Of a thread: packed rows of A, then the buffer of sums. */
@@ -394,40 +387,15 @@ static void run_panels(const pass *p, const char *a, float *sums, int64_t i0, in
 
 /* ---- the whole ---- */
 
-/* How C is shared out: row blocks of equal size, a multiple of the threads so that they end
- * together; where there are too few rows for that, groups of columns, too, each of which packs its
- * block of A again. */
-typedef struct sharing {
-    int64_t rows, row_blocks, groups;
-} sharing;
-
-static sharing share_out(const blocking *b, int64_t m, int64_t panels, int threads) {
-    int64_t fewest = (m + b->rows - 1) / b->rows, most = (m + LEAST_ROWS - 1) / LEAST_ROWS;
-    int64_t blocks = within(round_up(fewest, threads), fewest, most > fewest ? most : fewest);
-    sharing s = {.rows = round_up((m + blocks - 1) / blocks, BLOCK), .groups = 1};
-    s.row_blocks = (m + s.rows - 1) / s.rows;
-    while (s.row_blocks * s.groups < threads && s.groups < panels) s.groups++;
-    return s;
-}
-
-/* The rows of a task; none where there is no such task. */
-static int64_t task_rows(const pass *p, int64_t task, const sharing *s, int64_t *first) {
-    *first = task / s->groups * s->rows;
-    return within(p->g->m - *first, 0, s->rows);
-}
-
-/* then: the task that this thread will probably get next. */
-static void run_task(const pass *p, const blocking *b, char *mine, int64_t task, int64_t then,
-                     const sharing *s) {
-    int64_t i0, next, rows = task_rows(p, task, s, &i0), next_rows = task_rows(p, then, s, &next);
-    int64_t panels = (p->cols + BLOCK - 1) / BLOCK, group = task % s->groups;
-    int64_t first = panels * group / s->groups, end = panels * (group + 1) / s->groups;
+/* next: the task that this thread will probably get next. */
+static void run_task(const pass *p, const blocking *b, char *mine, const task *t,
+                     const task *next) {
     float *sums = (float *)(void *)(mine + b->rows * b->k * 2);
     soon later = {0};
-    later.a = ahead_of_a(p->g, next, next_rows, p->k0, p->k,
-                         (end - first) * ((rows + BLOCK - 1) / BLOCK) * p->steps);
-    pack_a(p, mine, i0, rows);
-    run_panels(p, mine, sums, i0, rows, first, end, &later);
+    int64_t steps = (t->end - t->panel) * ((t->rows + BLOCK - 1) / BLOCK) * p->steps;
+    later.a = ahead_of_a(p->g, next->row, next->rows, p->k0, p->k, steps);
+    pack_a(p, mine, t->row, t->rows);
+    run_panels(p, mine, sums, t->row, t->rows, t->panel, t->end, &later);
 }
 
 static pass make_pass(const gemm_args *g, const blocking *b, int64_t j0, int64_t k0,
@@ -446,6 +414,7 @@ static pass make_pass(const gemm_args *g, const blocking *b, int64_t j0, int64_t
 void CPU_FN(gemm_tiles)(int threads, const gemm_args *g, void *ws) {
     blocking b = choose_blocking(g->n, g->k, g->c_dt);
     char *packed_b = ws, *packed_a = packed_b + b.k * b.nc * 2;
+    row_limits by = {.tile = BLOCK, .most = b.rows, .least = LEAST_ROWS};
     threads = product_threads(threads, g->m, g->n, g->k);
 #pragma omp parallel num_threads(threads)
     {
@@ -454,12 +423,14 @@ void CPU_FN(gemm_tiles)(int threads, const gemm_args *g, void *ws) {
         for (int64_t j0 = 0; j0 < g->n; j0 += b.nc) {
             for (int64_t k0 = 0; k0 < g->k; k0 += b.k) {
                 pass p = make_pass(g, &b, j0, k0, packed_b);
-                sharing s = share_out(&b, g->m, (p.cols + BLOCK - 1) / BLOCK, threads);
+                sharing s = share_out(g->m, (p.cols + BLOCK - 1) / BLOCK, &by, threads);
 #pragma omp for schedule(static)
                 for (int64_t j = 0; j < p.cols; j += BLOCK) pack_b(&p, j);
 #pragma omp for schedule(dynamic)
-                for (int64_t t = 0; t < s.row_blocks * s.groups; t++)
-                    run_task(&p, &b, mine, t, t + threads, &s);
+                for (int64_t i = 0; i < sharing_tasks(&s); i++) {
+                    task t = task_at(&s, i), next = task_at(&s, i + threads);
+                    run_task(&p, &b, mine, &t, &next);
+                }
             }
         }
         amx_end();

@@ -15,6 +15,7 @@
 #include "op/cpu/ops.h"
 #include "op/cpu/pack.h"
 #include "op/cpu/rows.h"
+#include "op/cpu/sharing.h"
 
 enum {
     ROW_BLOCK = 96,            /* rows of A packed at a time by one thread */
@@ -32,9 +33,7 @@ typedef struct blocking {
     int64_t nc;        /* columns of B packed at a time */
 } blocking;
 
-static int64_t round_up(int64_t x, int64_t to) {
-    return (x + to - 1) / to * to;
-}
+static const row_limits ROW_LIMITS = {.tile = TILE_M, .most = ROW_BLOCK, .least = MIN_ROWS};
 
 static blocking choose_blocking(int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
     blocking b = {.units = pack_units(k, pack_pairs(ab_dt))};
@@ -50,10 +49,6 @@ static blocking choose_blocking(int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
 static int64_t a_floats(const blocking *b, int64_t m) {
     int64_t rows = m < ROW_BLOCK ? round_up(m, TILE_M) : ROW_BLOCK;
     return round_up(b->ku * rows, 16);
-}
-
-static int product_threads(int threads, int64_t m, int64_t n, int64_t k) {
-    return (double)m * (double)n * (double)k < SMALL_PRODUCT ? 1 : threads;
 }
 
 int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
@@ -230,42 +225,16 @@ static void run_panel(const pass *p, const float *packed_a, int64_t i0, int64_t 
     }
 }
 
-/* How C is shared out: row blocks of equal size, a multiple of the threads so that they end
- * together; where there are too few rows for that, groups of columns too, each of which packs its
- * block of A again. */
-typedef struct sharing {
-    int64_t rows, row_blocks, groups;
-} sharing;
-
-static sharing share_out(int64_t m, int64_t panels, int threads) {
-    int64_t blocks = (m + ROW_BLOCK - 1) / ROW_BLOCK, fit = (m + MIN_ROWS - 1) / MIN_ROWS;
-    blocks = round_up(blocks, threads);
-    if (blocks > fit) blocks = fit;
-    sharing s = {.rows = round_up((m + blocks - 1) / blocks, TILE_M), .groups = 1};
-    s.row_blocks = (m + s.rows - 1) / s.rows;
-    while (s.row_blocks * s.groups < threads && s.groups < panels) s.groups++;
-    return s;
-}
-
-/* The rows of a task; none where there is no such task. */
-static int64_t task_rows(const pass *p, int64_t task, const sharing *s, int64_t *first) {
-    *first = task / s->groups * s->rows;
-    int64_t left = p->g->m - *first;
-    return left < s->rows ? left : s->rows;
-}
-
 /* soon: the task that this thread will probably get next. */
-static void run_task(const pass *p, float *packed_a, int64_t task, int64_t soon, const sharing *s) {
+static void run_task(const pass *p, float *packed_a, const task *t, const task *soon) {
     const gemm_args *g = p->g;
-    int64_t i0, next, rows = task_rows(p, task, s, &i0), next_rows = task_rows(p, soon, s, &next);
-    pack_panels(packed_a, TILE_M, g->a, g->lda, !g->a_trans, i0, rows, p->k0, p->k, g->ab_dt);
-    int64_t panels = (p->cols + TILE_N - 1) / TILE_N, group = task % s->groups;
-    int64_t first = panels * group / s->groups, end = panels * (group + 1) / s->groups;
-    int64_t tiles = (end - first) * ((rows + TILE_M - 1) / TILE_M);
-    ahead f = ahead_of_a(g, next, next_rows, p->k0, p->k, tiles);
-    for (int64_t panel = first; panel < end; panel++) {
-        int64_t then = panel + 1 < end ? panel + 1 : first;
-        run_panel(p, packed_a, i0, rows, panel, p->packed_b + then * TILE_N * p->units, &f);
+    pack_panels(packed_a, TILE_M, g->a, g->lda, !g->a_trans, t->row, t->rows, p->k0, p->k,
+                g->ab_dt);
+    int64_t tiles = (t->end - t->panel) * ((t->rows + TILE_M - 1) / TILE_M);
+    ahead f = ahead_of_a(g, soon->row, soon->rows, p->k0, p->k, tiles);
+    for (int64_t panel = t->panel; panel < t->end; panel++) {
+        int64_t then = panel + 1 < t->end ? panel + 1 : t->panel;
+        run_panel(p, packed_a, t->row, t->rows, panel, p->packed_b + then * TILE_N * p->units, &f);
     }
 }
 
@@ -291,16 +260,17 @@ void CPU_FN(gemm_tiles)(int threads, const gemm_args *g, void *ws) {
             p.bias = u0 == 0 ? g->bias : NULL;
             bool again = g->accumulate || u0 > 0;
             p.plus = again ? g->c : g->res, p.ldp = again ? g->ldc : g->ldr;
-            sharing s = share_out(g->m, (p.cols + TILE_N - 1) / TILE_N, threads);
+            sharing s = share_out(g->m, (p.cols + TILE_N - 1) / TILE_N, &ROW_LIMITS, threads);
 #pragma omp for schedule(static)
             for (int64_t j = 0; j < p.cols; j += COLUMN_BLOCK) {
                 int64_t cols = p.cols - j < COLUMN_BLOCK ? p.cols - j : COLUMN_BLOCK;
                 pack_b(&p, packed_b + j * p.units, j, cols);
             }
 #pragma omp for schedule(dynamic)
-            for (int64_t t = 0; t < s.row_blocks * s.groups; t++) {
+            for (int64_t i = 0; i < sharing_tasks(&s); i++) {
                 float *mine = packed_a + omp_get_thread_num() * a_floats(&b, g->m);
-                run_task(&p, mine, t, t + threads, &s);
+                task t = task_at(&s, i), soon = task_at(&s, i + threads);
+                run_task(&p, mine, &t, &soon);
             }
         }
     }
