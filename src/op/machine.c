@@ -85,10 +85,7 @@ machine_choice machine_choose(const machine_facts *f, const machine_layer *layer
     c.measured = c.ms[ARITH_F32] > 0;
     if (!c.measured) return c;
     machine_arith half = wins(c.ms, allowed, ARITH_DOTS, ARITH_WIDE) ? ARITH_WIDE : ARITH_DOTS;
-    if (wins(c.ms, allowed, ARITH_F32, half))
-        c.how = half;
-    else if (allowed >> ARITH_F32 & 1)
-        c.how = ARITH_F32;
+    c.how = wins(c.ms, allowed, half, ARITH_F32) ? ARITH_F32 : half;
     memcpy(c.rule.of[0], by[ARITH_F32], sizeof by[0]);
     memcpy(c.rule.of[1], by[half], sizeof by[0]);
     return c;
