@@ -40,14 +40,16 @@ chosen() {
         fail "precision: $(grep -A3 '"precision"' run/config.json)"
 }
 chosen 2 1 2.05 bf16 bf16
-chosen 2 4 2.05 fp32 fp32
+chosen 2 4 2.05 bf16 fp32
+chosen 2 4 2.2 fp32 fp32
 chosen 2 4 1.8 bf16 fp32
 lacks out '"isa": "avx512_bf16"'
 has out '"arithmetic": "fp32"'
-chosen 2 0 2.05 fp32 fp32
-chosen 2 1.99 1.98 fp32 fp32
+chosen 2 0 2.2 fp32 fp32
+chosen 2 2.01 2.02 bf16 bf16
 expect 0 train c.yaml train.precision=fp32 run=run train.steps=1 --fresh --json
 has out '"precision": "f32"'
+plant 2 4 2.2
 expect 0 plan c.yaml $auto
 has out "f32"
 plant 2 1 2.05
