@@ -146,4 +146,29 @@ for dt in Q8_0 Q4_0; do
         cmp -s cpu.txt cuda.txt || fail "$dt: the GPU goes on otherwise after '$prompt'"
     done
 done
+
+# ---- tokens that the GPU picks: those of the CPU by the same draws, of a text alone, of one that is tried in advance, of many ----
+cat >write.yaml <<'END'
+task: write
+dataset_path: json
+dataset_kwargs: {data_files: {test: rows.jsonl}}
+test_split: test
+output_type: generate_until
+doc_to_text: a
+doc_to_target: b
+generation_kwargs: {until: ["\n"], max_gen_toks: 7}
+END
+printf '{"a": "the fire", "b": "and"}\n{"a": "every", "b": "ember"}\n{"a": "of", "b": "a"}\n' >rows.jsonl
+sampled="--prompt fire --max-new 24 --temperature 0.9 --top-p 0.9"
+for device in cpu cuda; do
+    export ATHANOR_DEVICE=$device
+    for how in "--top-k 12 --min-p 0.01 --seed 4" "--seed 5 --draft ngram" "--seed 6 --repetition-penalty 1.2"; do
+        expect 0 generate small $sampled $how
+        cat out
+    done >sampled.$device
+    expect 0 eval small --tasks write.yaml --samples written.$device
+done
+unset ATHANOR_DEVICE
+cmp sampled.cpu sampled.cuda || fail "the GPU draws other tokens"
+cmp written.cpu written.cuda || fail "the GPU writes other answers"
 finish
