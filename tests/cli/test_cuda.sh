@@ -34,6 +34,11 @@ has err "ATHANOR_CUDA=emulated"
 ATHANOR_MACHINE_FILE=none expect 0 doctor --json
 has out '"name": "GPU 0", "ok": true, "detail": "emulated GPU, compute capability 9.0, '
 has out '"name": "cuBLASLt", "ok": true, "detail": "emulated"'
+lacks out '"name": "GPU 0 to 1"'
+ATHANOR_CUDA_COUNT=3 ATHANOR_MACHINE_FILE=none expect 0 doctor --json
+has out '"name": "GPU 0 to 1", "ok": true, "detail": "no peer access: what they send goes through '
+has out '"name": "GPU 1 to 2"'
+lacks out '"name": "GPU 0 slot"' # an emulated GPU is in none
 expect 0 bench kernels --list
 has out "rope             backward"
 lacks out "scale            backward   none" # every storage has it on the CPU
