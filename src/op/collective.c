@@ -125,8 +125,10 @@ void op_collect(const op_call *c, bool forward, const tensor *in, const void *fr
 
 comm_ticket op_start(const op_call *c, mesh_axis axis, const comm_call *call) {
     const mesh *m = c->run->mesh;
-    if (m->size[MESH_PP] == 1) return comm_start(m->axis[axis], call);
-    comm_run(m->axis[axis], call);
+    comm_call one = *call;
+    one.dev = memory_of(c);
+    if (m->size[MESH_PP] == 1) return comm_start(m->axis[axis], &one);
+    comm_run(m->axis[axis], &one);
     return 0;
 }
 
