@@ -392,8 +392,6 @@ static status check_async(const setup *u, err *e) {
         {c->train.keep_collectives && c->parallel.sp, "train.keep_collectives",
          "with parallel.sp, kept collectives, of which pieces leave no whole one, are",
          "train.keep_collectives=false"},
-        {dev_get_kind(u->dev) == DEV_CUDA, "device", "a GPU, which has no kernels for it, is",
-         "device=cpu"},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++) {
         if (!all[i].refused) continue;
