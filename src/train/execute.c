@@ -451,7 +451,7 @@ static status run_entry(session *s, const step_source *from, const step_entry *t
             routers_give(&s->routers, io, t->chunk, t->frame);
             replay(s, t, &run, times);
             break;
-        case STEP_TALLY: routers_take(&s->stage.routing, t); break;
+        case STEP_TALLY: routers_take(&s->routers, &s->stage.routing, t); break;
         case STEP_COUNTED:
             routers_settle(&s->routers, &s->stage.routing);
             routers_sum(&s->routers, &s->setup.peers);

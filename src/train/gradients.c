@@ -154,7 +154,7 @@ static void pass(const setup *u, const batch_ports *io, const op_run *run) {
     routers r;
     routers_init(&r, u->a, &u->models[0]);
     prog_replay_range(io->p, 0, forward, run, NULL);
-    routers_take(&routing, &first);
+    routers_take(&r, &routing, &first);
     routers_settle(&r, &routing);
     routers_give(&r, &routing, 0, 0);
     prog_replay_range(io->p, forward, prog_get_stats(io->p)->ops, run, NULL);

@@ -26,10 +26,16 @@ static int64_t router_tally_bytes(const model_config *mc) {
     return (ROUTERS_SUMS * mc->num_experts + 1) * (int64_t)sizeof(float);
 }
 
-int64_t routing_bytes(const model_config *mc, int64_t micro_batches) {
-    int64_t routed = 0;
+/* Tallies that are held until they are read. */
+static int64_t most_tallies(const model_config *mc, int64_t micro_batches) {
+    enum { MICRO_BATCHES = 32 };
+    int64_t routed = 0, held = micro_batches < MICRO_BATCHES ? micro_batches : MICRO_BATCHES;
     for (int l = 0; l < model_blocks(mc); l++) routed += has_router(mc, l);
-    return micro_batches * routed * router_tally_bytes(mc);
+    return held * routed;
+}
+
+int64_t routing_bytes(const model_config *mc, int64_t micro_batches) {
+    return most_tallies(mc, micro_batches) * router_tally_bytes(mc);
 }
 
 routing_ports routing_ports_of(arena *a, const plan *p, int micro_batches) {
@@ -50,6 +56,8 @@ routing_ports routing_ports_of(arena *a, const plan *p, int micro_batches) {
         }
     }
     io.dev = param_device(p->store);
+    io.most = (int)most_tallies(mc, micro_batches);
+    io.of = ARENA_ARRAY(a, int, io.most);
     if (io.n) io.tallies = dev_pinned(io.dev, (size_t)routing_bytes(mc, micro_batches));
     return io;
 }
@@ -93,22 +101,23 @@ void routers_begin_step(routers *r) {
     memset(r->sum, 0, sizeof *r->sum * (size_t)sums(r));
 }
 
-/* Where the tally of an item comes to, of a model with E experts. */
-static float *tally_at(const routing_ports *io, int E, int micro_batch, int i) {
-    return (float *)io->tallies + ((int64_t)micro_batch * io->n + i) * (ROUTERS_SUMS * E + 1);
+/* Where tally number k comes to, of a model with E experts. */
+static float *tally_at(const routing_ports *io, int E, int k) {
+    return (float *)io->tallies + (int64_t)k * (ROUTERS_SUMS * E + 1);
 }
 
-void routers_take(routing_ports *io, const step_entry *t) {
+void routers_take(routers *r, routing_ports *io, const step_entry *t) {
     for (int i = 0; i < io->n && io->tallies; i++) {
         const router_ports *k = &io->item[i];
         if (k->chunk != t->chunk || !k->tally.bytes) continue;
-        float *to = tally_at(io, (int)k->tally.cols, t->micro_batch, i);
+        if (io->taken == io->most) routers_settle(r, io);
+        float *to = tally_at(io, r->E, io->taken);
+        io->of[io->taken++] = i;
         dev_read_later(io->dev, to, prog_port_at(k->p, t->frame, k->tally), (size_t)k->tally.bytes);
         if (k->rounds.bytes)
-            dev_read_later(io->dev, to + ROUTERS_SUMS * k->tally.cols,
+            dev_read_later(io->dev, to + ROUTERS_SUMS * r->E,
                            prog_port_at(k->p, t->frame, k->rounds), (size_t)k->rounds.bytes);
     }
-    if (io->taken <= t->micro_batch) io->taken = t->micro_batch + 1;
 }
 
 static void add_tally(routers *r, int i, const router_ports *k, const float *tally) {
@@ -130,9 +139,8 @@ static void add_tally(routers *r, int i, const router_ports *k, const float *tal
 
 void routers_settle(routers *r, routing_ports *io) {
     dev_sync(io->dev);
-    for (int m = 0; m < io->taken && io->tallies; m++)
-        for (int i = 0; i < io->n; i++)
-            if (io->item[i].tally.bytes) add_tally(r, i, &io->item[i], tally_at(io, r->E, m, i));
+    for (int k = 0; k < io->taken; k++)
+        add_tally(r, io->of[k], &io->item[io->of[k]], tally_at(io, r->E, k));
     io->taken = 0;
 }
 

@@ -24,14 +24,15 @@ typedef struct router_ports {
 
 /* The ports of all layers with experts in the training programs, and room for what they give. The
  * device copies tallies while it goes on; the host reads them when those of all micro-batches are
- * wanted. */
+ * wanted, or there is no room for more. */
 typedef struct routing_ports {
     router_ports *item;
     int n;
-    float *row;    /* [E] */
-    dev *dev;      /* whose memory this is: */
-    void *tallies; /* pinned: [micro_batches][n] of router_tally_bytes */
-    int taken;     /* micro-batches whose tallies were taken and not added */
+    float *row;      /* [E] */
+    dev *dev;        /* whose memory this is: */
+    void *tallies;   /* pinned: [most] of router_tally_bytes */
+    int *of;         /* [most] the item of each */
+    int most, taken; /* that there is room for; that were taken and not added */
 } routing_ports;
 /* micro_batches: of a step. */
 routing_ports routing_ports_of(arena *a, const plan *p, int micro_batches);
@@ -58,7 +59,7 @@ void routers_init(routers *r, arena *a, const model_config *mc);
 
 void routers_begin_step(routers *r);
 /* STEP_TALLY of a chunk: has copied what a micro-batch gave. */
-void routers_take(routing_ports *io, const step_entry *t);
+void routers_take(routers *r, routing_ports *io, const step_entry *t);
 /* Waits, and adds what was taken. */
 void routers_settle(routers *r, routing_ports *io);
 /* STEP_COUNTED, after that. */
