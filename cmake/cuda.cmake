@@ -28,8 +28,8 @@ if(ATHANOR_CUDA_ARCHS)
     endforeach()
     string(REPLACE ";" " " archs "${ATHANOR_CUDA_ARCHS}")
     target_compile_definitions(ath_gpu PUBLIC GPU_HAS_KERNELS=1 "GPU_ARCHS=\"${archs}\"")
-    file(GLOB cuda_headers CONFIGURE_DEPENDS src/gpu/*.h src/op/cuda/*.h src/op/clip.h src/op/narrow.h src/op/factored_rule.h
-        src/base/philox.h src/base/nf4.h src/base/nf4_tables.h)
+    file(GLOB cuda_headers CONFIGURE_DEPENDS src/gpu/*.h src/op/cuda/*.h src/op/clip.h src/op/narrow.h src/op/factored_rule.h src/op/pick.h
+        src/op/exp_below.h         src/base/philox.h src/base/nf4.h src/base/nf4_tables.h)
 endif()
 
 # An image without data, or with the file's bytes.
@@ -55,7 +55,7 @@ function(add_image file storage)
     set(fatbins ${fatbins} ${fatbin} PARENT_SCOPE)
 endfunction()
 
-set(CUDA_OF_FLOATS vecops factored) # these know no storage: compiled once, as f32
+set(CUDA_OF_FLOATS vecops factored pick) # these know no storage: compiled once, as f32
 foreach(storage f32 bf16 f16)
     string(TOUPPER ${storage} STORAGE)
     foreach(source IN LISTS cuda_sources)

@@ -8,6 +8,7 @@
 #include "app/doctor.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "gpu/links.h"
 #include "gpu/lt.h"
 #include "gpu/nccl.h"
 #include "op/gemm_bench.h"
@@ -180,6 +181,38 @@ static bool check_gpu(doctor *x, const cu_driver *api, int ordinal) {
     return serves;
 }
 
+/* What ranks can send depends on both: by PCIe to the host, and to each other. */
+static void show_slot(doctor *x, const cu_driver *api, int ordinal) {
+    char label[32];
+    int device = 0;
+    api->device_get(&device, ordinal);
+    gpu_pcie p = gpu_pcie_of(api, device, "/sys/bus/pci/devices");
+    if (!p.lanes || !p.generation) return;
+    snprintf(label, sizeof label, "GPU %d slot", ordinal);
+    doctor_check(&x->checks, label, true, "PCIe %d x%d now, %d x%d at most%s", p.generation,
+                 p.lanes, p.most_generation, p.most_lanes,
+                 p.lanes < p.most_lanes ? ": the slot has fewer lanes than the GPU" : "");
+}
+
+static void show_link(doctor *x, const cu_driver *api, int i, int j) {
+    static const char *const words[] = {
+        [GPU_LINK_NONE] = "no peer access: what they send goes through the host's memory",
+        [GPU_LINK_PEER] = "peer access, without atomics: over PCIe",
+        [GPU_LINK_ATOMIC] = "peer access with atomics: over NVLink"};
+    char label[32];
+    int a = 0, b = 0;
+    api->device_get(&a, i);
+    api->device_get(&b, j);
+    snprintf(label, sizeof label, "GPU %d to %d", i, j);
+    doctor_check(&x->checks, label, true, "%s", words[gpu_link_of(api, a, b)]);
+}
+
+static void show_links(doctor *x, const cu_driver *api, int count) {
+    for (int i = 0; i < count; i++) show_slot(x, api, i);
+    for (int i = 0; i < count; i++)
+        for (int j = i + 1; j < count; j++) show_link(x, api, i, j);
+}
+
 static void check_kernels(doctor *x, bool emulated) {
     if (emulated)
         doctor_check(&x->checks, "GPU kernels", true, "compiled for the emulated GPU");
@@ -241,6 +274,7 @@ static void check_gpus(doctor *x) {
                  version / 1000, version % 1000 / 10);
     if (api.device_count(&count) != 0 || count == 0) doctor_check(&x->checks, "GPU", true, "none");
     for (int i = 0; i < count; i++) serving += check_gpu(x, &api, i);
+    show_links(x, &api, count);
     if (serving > 0) {
         check_kernels(x, api.emulated);
         check_cublaslt(x, api.emulated);

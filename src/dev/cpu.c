@@ -35,6 +35,7 @@ const dev_class dev_class_cpu = {
     .release = cpu_release,
     .write = cpu_move,
     .read = cpu_move,
+    .read_later = cpu_move,
     .copy = cpu_move,
     .fill = cpu_fill,
     .launch = cpu_launch,

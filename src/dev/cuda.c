@@ -34,6 +34,16 @@ struct dev_graph {
     cu_graph_exec exec;
 };
 
+/* Pinned memory by which the host's bytes go to the GPU, so that the host need not wait until the GPU
+ * takes them: two halves, of which one is filled when the GPU has read what was in it before. */
+enum { UPLOAD_HALF = 1 << 20 };
+typedef struct upload {
+    char *at; /* NULL: not needed yet */
+    size_t used;
+    int half;
+    cu_event read[2]; /* the last copy out of each */
+} upload;
+
 typedef struct cuda {
     cu_driver api;
     int device, multiprocessors;
@@ -50,13 +60,15 @@ typedef struct cuda {
     int n_images, images_cap;
     dev_graph *graphs;
     dev_keep keep;
+    upload upload;
     /* Held for writing while a thread captures, for reading by others that use the stream. Taken
      * before the other locks. */
     pthread_rwlock_t stream_use;
     _Atomic(bool) capturing;
     pthread_t captor;
-    pthread_mutex_t lists; /* guards kernels, images, and the tables of keep */
-    pthread_mutex_t lock;  /* guards given and error; the last that is taken */
+    pthread_mutex_t lists;   /* guards kernels, images, and the tables of keep */
+    pthread_mutex_t uploads; /* guards upload */
+    pthread_mutex_t lock;    /* guards given and error; the last that is taken */
     char error[ERROR_MAX];
 } cuda;
 
@@ -158,18 +170,48 @@ static cu_ptr at(const void *p) {
     return (cu_ptr)(uintptr_t)p;
 }
 
-/* The host's bytes are pageable, so that the driver has taken them when the call returns. */
+static bool open_upload(dev *d, cuda *c) {
+    upload *u = &c->upload;
+    u->at = cuda_pinned(d, 2 * UPLOAD_HALF);
+    for (int i = 0; i < 2; i++)
+        good(d, c->api.event_create(&u->read[i], CU_EVENT_NO_TIMING), "an event");
+    return u->at != NULL;
+}
+
+/* Copies bytes to where the GPU reads them. NULL: there is no room for so many. */
+static const void *upload_bytes(dev *d, cuda *c, const void *host, size_t bytes) {
+    upload *u = &c->upload;
+    if (bytes > UPLOAD_HALF || (!u->at && !open_upload(d, c))) return NULL;
+    if (u->used + bytes > UPLOAD_HALF) {
+        good(d, c->api.event_record(u->read[u->half], c->stream), "an event");
+        u->half ^= 1;
+        u->used = 0;
+        good(d, c->api.event_sync(u->read[u->half]), "waiting for the GPU");
+    }
+    void *room = u->at + (size_t)u->half * UPLOAD_HALF + u->used;
+    u->used += bytes;
+    return memcpy(room, host, bytes);
+}
+
+/* Of many bytes, which are pageable, the driver has taken those of the host when the call returns. */
 static void cuda_write(dev *d, void *to, const void *host, size_t bytes) {
     if (!bytes) return;
     cuda *c = stream_begin(d);
-    good(d, c->api.copy_in(at(to), host, bytes, c->stream), "a copy to the GPU");
+    pthread_mutex_lock(&c->uploads);
+    const void *pinned = upload_bytes(d, c, host, bytes);
+    good(d, c->api.copy_in(at(to), pinned ? pinned : host, bytes, c->stream), "a copy to the GPU");
+    pthread_mutex_unlock(&c->uploads);
+    stream_end(c);
+}
+
+static void cuda_read_later(dev *d, void *host, const void *from, size_t bytes) {
+    cuda *c = stream_begin(d);
+    if (bytes) good(d, c->api.copy_out(host, at(from), bytes, c->stream), "a copy from the GPU");
     stream_end(c);
 }
 
 static void cuda_read(dev *d, void *host, const void *from, size_t bytes) {
-    cuda *c = stream_begin(d);
-    if (bytes) good(d, c->api.copy_out(host, at(from), bytes, c->stream), "a copy from the GPU");
-    stream_end(c);
+    cuda_read_later(d, host, from, bytes);
     sync_stream(d);
 }
 
@@ -525,6 +567,9 @@ static void cuda_close(dev *d) {
     keep_free(&c->keep, d);
     for (int i = 0; i < EVENTS; i++)
         if (c->event[i]) c->api.event_destroy(c->event[i]);
+    for (int i = 0; i < 2; i++)
+        if (c->upload.read[i]) c->api.event_destroy(c->upload.read[i]);
+    cuda_pinned_free(d, c->upload.at);
     if (c->lt.handle) c->lt.api.destroy(c->lt.handle);
     if (d->flag != &d->own_flag) c->api.mem_host_free(d->flag);
     d->flag = &d->own_flag;
@@ -538,6 +583,7 @@ static void cuda_close(dev *d) {
     cu_driver_close(&c->api);
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->lists);
+    pthread_mutex_destroy(&c->uploads);
     pthread_rwlock_destroy(&c->stream_use);
     free(c->kernels);
     free(c->images);
@@ -549,6 +595,7 @@ static status cuda_open(dev *d, err *e) {
     cuda *c = d->own = xcalloc(1, sizeof *c);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->lists, NULL);
+    pthread_mutex_init(&c->uploads, NULL);
     pthread_rwlock_init(&c->stream_use, NULL);
     status st = start(d, c, e);
     if (st != ST_OK) cuda_close(d);
@@ -563,6 +610,9 @@ const dev_class dev_class_cuda = {
     .release = cuda_release,
     .write = cuda_write,
     .read = cuda_read,
+    .pinned = cuda_pinned,
+    .pinned_free = cuda_pinned_free,
+    .read_later = cuda_read_later,
     .copy = cuda_copy,
     .fill = cuda_fill,
     .borrow = cuda_borrow,

@@ -220,6 +220,21 @@ void dev_read(dev *d, void *host, const void *from, size_t bytes) {
     if (d->class->read) d->class->read(d, host, from, bytes);
 }
 
+void *dev_pinned(dev *d, size_t bytes) {
+    return d->class->pinned ? d->class->pinned(d, bytes) : xmalloc(bytes);
+}
+
+void dev_pinned_free(dev *d, void *p) {
+    if (d->class->pinned_free)
+        d->class->pinned_free(d, p);
+    else
+        free(p);
+}
+
+void dev_read_later(dev *d, void *pinned, const void *from, size_t bytes) {
+    if (pinned && d->class->read_later) d->class->read_later(d, pinned, from, bytes);
+}
+
 void dev_copy(dev *d, void *to, const void *from, size_t bytes) {
     if (d->class->copy) d->class->copy(d, to, from, bytes);
 }

@@ -92,6 +92,12 @@ size_t dev_touched_bytes(const void *ptr, size_t bytes);
 void dev_write(dev *d, void *to, const void *host, size_t bytes);
 /* Copies bytes of the device to the host, after all earlier work. */
 void dev_read(dev *d, void *host, const void *from, size_t bytes);
+/* Memory of the host for dev_read_later. NULL: a GPU has none, which dev_check tells. */
+void *dev_pinned(dev *d, size_t bytes);
+void dev_pinned_free(dev *d, void *p); /* after all work that fills it; NULL is fine */
+/* As dev_read, but the host goes on: the bytes are in pinned memory when it has next waited for the
+ * device's work. */
+void dev_read_later(dev *d, void *pinned, const void *from, size_t bytes);
 /* Copies within the device. */
 void dev_copy(dev *d, void *to, const void *from, size_t bytes);
 void dev_fill(dev *d, void *at, int byte, size_t bytes);
@@ -110,8 +116,8 @@ void dev_graph_begin(dev *d);
 dev_graph *dev_graph_end(dev *d);
 void dev_graph_launch(dev *d, dev_graph *g);
 void dev_graph_free(dev *d, dev_graph *g); /* after all its work; NULL is fine */
-/* A flag, false at first, that kernels may raise and the host reads and clears. Each device has one.
- * The host touches it only after dev_sync. */
+/* A flag, false at first, that kernels may raise and read, and that the host reads and clears. Each
+ * device has one. The host touches it only after dev_sync. */
 bool *dev_flag(dev *d);
 /* Waits for all work. */
 void dev_sync(dev *d);

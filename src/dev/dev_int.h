@@ -21,6 +21,9 @@ typedef struct dev_class {
     void (*release)(dev *d, void *ptr, size_t bytes); /* ptr is not NULL */
     void (*write)(dev *d, void *to, const void *host, size_t bytes);
     void (*read)(dev *d, void *host, const void *from, size_t bytes);
+    void *(*pinned)(dev *d, size_t bytes); /* NULL: any memory of the host will do */
+    void (*pinned_free)(dev *d, void *p);
+    void (*read_later)(dev *d, void *pinned, const void *from, size_t bytes);
     void (*copy)(dev *d, void *to, const void *from, size_t bytes);
     void (*fill)(dev *d, void *at, int byte, size_t bytes);
     void *(*borrow)(dev *d, void *at, size_t bytes, bool contents, dev_room *room);

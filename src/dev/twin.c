@@ -280,6 +280,7 @@ const dev_class dev_class_twin = {
     .release = twin_release,
     .write = twin_write,
     .read = move_now,
+    .read_later = twin_copy,
     .copy = twin_copy,
     .fill = twin_fill,
     .borrow = twin_borrow,

@@ -36,6 +36,7 @@ enum { /* CUdevice_attribute */
        CU_MOST_SHARED_BYTES = 97 /* of a block that asks for it */
 };
 enum { CU_LEAST_MAJOR = 8 };          /* compute capability that our kernels need */
+enum { CU_PEER_ATOMICS = 3 };         /* CUdevice_P2PAttribute: native atomics */
 enum { CU_DYNAMIC_SHARED_BYTES = 8 }; /* CUfunction_attribute */
 enum { CU_HOST_DEVICE_MAP = 2 };      /* kernels reach the host's memory by the host's addresses */
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_NO_TIMING = 2 };
@@ -51,6 +52,9 @@ enum { CU_CAPTURE_THREAD_LOCAL = 1 }; /* other threads may call what a capture f
     X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))           \
     X(device_memory, "cuDeviceTotalMem_v2", (size_t * bytes, int device))                          \
     X(device_uuid, "cuDeviceGetUuid_v2", (char *uuid, int device))                                 \
+    X(device_bus_id, "cuDeviceGetPCIBusId", (char *id, int bytes, int device))                     \
+    X(can_access_peer, "cuDeviceCanAccessPeer", (int *can, int device, int peer))                  \
+    X(peer_attribute, "cuDeviceGetP2PAttribute", (int *value, int attribute, int from, int to))    \
     X(context_retain, "cuDevicePrimaryCtxRetain", (cu_context * c, int device))                    \
     X(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                               \
     X(context_set, "cuCtxSetCurrent", (cu_context c))                                              \

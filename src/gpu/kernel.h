@@ -17,7 +17,7 @@
  *   copy16_async(shared, global) copies_commit() copies_wait(n)   cp.async: at most n groups of
  *                                     copies are still under way afterwards
  *   mul_rounded(a, b)                 a product that no multiply-add takes up
- *   atomic_add_u64(p, v)              on global memory
+ *   atomic_add_u64(p, v)              on global or shared memory
  *   raise_flag(bool *)                sets it; many threads may
  *   kernel_check(ok, "finds ..")      ends the kernel with an error, if not
  *   pack_bf16(low, high) pack_f16(..) two numbers, rounded, in a register

@@ -185,7 +185,8 @@ static float *next_logits(search *q) {
             if (q->beam[b].slot == slot) h = &q->beam[b];
         scorer_set_next(q->s, slot, h ? h->ids[h->n - 1] : -1);
     }
-    return scorer_write(q->s);
+    scorer_write(q->s);
+    return scorer_written(q->s);
 }
 
 static bool is_interrupted(const search *q) {

@@ -355,7 +355,7 @@ bool engine_step(engine *en) {
 
 /* ---- what comes of a text ---- */
 
-void text_take(engine *en, text *t, float *logits) {
+void text_take(engine *en, text *t, float *logits, const int32_t *picked) {
     err e = {0};
     bool ended = t->rq.rq.max_new == 0;
     status st = ST_OK;
@@ -363,6 +363,8 @@ void text_take(engine *en, text *t, float *logits) {
     t->in_call = true;
     if (ended)
         t->result.finish = FINISH_LENGTH;
+    else if (picked)
+        st = generation_take_id(t->writing, *picked, &ended, &e);
     else
         st = generation_take(t->writing, logits, &ended, &e);
     if (st == ST_OK && ended) st = generation_end(t->writing, &e);

@@ -44,6 +44,8 @@ typedef struct pass {
     text **of;     /* [rows] NULL: it has ended meanwhile */
     int n_wanted;
     int32_t *wanted; /* rows whose logits are wanted, rising */
+    pick_rule *rule; /* [logits] where the device picks from these */
+    int32_t *picked; /* [logits] */
 } pass;
 
 typedef struct engine_program {
@@ -123,8 +125,8 @@ void pass_forget(engine *en, const text *t);
 
 /* ---- engine.c: the life of a text ---- */
 
-/* Takes the logits [vocab] after the last token of the sequence. */
-void text_take(engine *en, text *t, float *logits);
+/* Takes the logits [vocab] after the last token of the sequence, or the token that was picked from them. */
+void text_take(engine *en, text *t, float *logits, const int32_t *picked);
 /* The first `done` tokens are in the cache. */
 void text_advance(engine *en, text *t, int64_t done);
 /* Calls on_end, if it is to be called, and frees t. */

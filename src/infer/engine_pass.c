@@ -18,6 +18,8 @@ void pass_new(engine *en) {
     p->of = xcalloc(rows, sizeof *p->of);
     p->wanted = xcalloc(rows, sizeof *p->wanted);
     p->span = xcalloc((size_t)en->size.seqs, 3 * sizeof *p->span);
+    p->rule = xcalloc((size_t)en->size.logits, sizeof *p->rule);
+    p->picked = xcalloc((size_t)en->size.logits, sizeof *p->picked);
 }
 
 void pass_free(engine *en) {
@@ -27,6 +29,8 @@ void pass_free(engine *en) {
     free(p->at);
     free(p->place);
     free(p->span);
+    free(p->rule);
+    free(p->picked);
     free(p->of);
     free(p->wanted);
 }
@@ -152,13 +156,43 @@ void pass_rows_to(const engine *en, const prog *to, prog_port port, const engine
     }
 }
 
-/* Logits of rows wanted[0..n) of a pass; they may be overwritten and stay until the next call to the device. */
-static float *run_head(engine *en, const engine_program *body, const int32_t *wanted, int n) {
+/* Computes the logits of rows wanted[0..n) of a pass. */
+static const engine_program *run_head(engine *en, const engine_program *body, const int32_t *wanted,
+                                      int n) {
     const engine_program *g = pass_program(en->head, n);
     pass_rows_to(en, g->p, g->x, body, wanted, n);
     pass_replay(en, g);
-    return dev_borrow(en->dev, prog_port_at(g->p, 0, g->logits), (size_t)g->logits.bytes, true,
-                      &en->room);
+    return g;
+}
+
+/* Whether the device may pick after all of these rows; the rules are those of the pass. */
+static bool find_rules(engine *en, const int32_t *wanted, int n) {
+    pass *p = &en->pass;
+    if (!pick_is_on_device(en->dev)) return false;
+    for (int i = 0; i < n; i++) {
+        const text *t = p->of[wanted[i]];
+        int64_t after = (int64_t)p->pos[wanted[i]] + 1;
+        p->rule[i] = (pick_rule){.top_p = 1}; /* nobody looks at what it picks */
+        if (!t) continue;
+        if (after < t->rq.rq.n_prompt || !generation_rule(t->writing, after, &p->rule[i]))
+            return false;
+    }
+    return true;
+}
+
+/* What the head has computed of rows wanted[0..n): the tokens, picked on the device, or else NULL, and
+ * *logits, which may be overwritten and stay until the next call to the device. */
+static const int32_t *read_head(engine *en, const engine_program *g, const int32_t *wanted, int n,
+                                float **logits) {
+    void *at = prog_port_at(g->p, 0, g->logits);
+    *logits = NULL;
+    if (find_rules(en, wanted, n)) {
+        pick_rows(en->dev, at, en->limits.vocab, n, en->limits.n_ids, en->pass.rule,
+                  en->pass.picked);
+        return en->pass.picked;
+    }
+    *logits = dev_borrow(en->dev, at, (size_t)g->logits.bytes, true, &en->room);
+    return NULL;
 }
 
 /* ---- results ---- */
@@ -183,9 +217,9 @@ static void tell_prompt(engine *en, text *t, int64_t pos, const float *logits) {
     if (t->is_cancelled) engine_cancel(en, t->id);
 }
 
-/* The logits after row n of the pass, which is one of a prompt, or the last of a sequence, or a try
- * that failed. */
-static void take_row(engine *en, int n, float *logits) {
+/* The logits after row n of the pass, or what was picked from them. It is one of a prompt, or the last of a
+ * sequence, or a try that failed. */
+static void take_row(engine *en, int n, float *logits, const int32_t *picked) {
     pass *p = &en->pass;
     text *t = p->of[n];
     if (!t) return;
@@ -195,7 +229,7 @@ static void take_row(engine *en, int n, float *logits) {
         tell_prompt(en, t, pos, logits);
     } else if (pos + 1 == seq->n && p->ids[n] == seq->id[pos]) {
         text_advance(en, t, pos + 1);
-        text_take(en, t, logits);
+        text_take(en, t, logits, picked);
     }
 }
 
@@ -216,10 +250,13 @@ void pass_run(engine *en) {
     }
     for (int done = 0, n; done < p->n_wanted; done += n) {
         n = p->n_wanted - done < en->size.logits ? p->n_wanted - done : en->size.logits;
-        float *logits = run_head(en, body, p->wanted + done, n);
+        float *logits;
+        const int32_t *wanted = p->wanted + done;
+        const int32_t *picked = read_head(en, run_head(en, body, wanted, n), wanted, n, &logits);
         if (alone) trial_time(en, p->n, tried, clock_now_ns() - began);
         for (int i = 0; i < n; i++)
-            take_row(en, p->wanted[done + i], logits + (int64_t)i * en->limits.vocab);
+            take_row(en, wanted[i], picked ? NULL : logits + (int64_t)i * en->limits.vocab,
+                     picked ? picked + i : NULL);
     }
     en->load.passes++;
     en->load.rows += p->n;

@@ -249,7 +249,13 @@ static status pick(const generation *w, float *logits, int32_t *id, err *e) {
     TRY(obey_limit(w, logits, e));
     if (w->result->n_new < rq->min_new && !rq->limit) forbid_ends(w, logits);
     *id = sampler_pick(w->sampler, logits, (uint64_t)w->seq.n, w->seq.id, w->seq.n, rq->n_prompt);
-    return *id < 0 ? not_finite(w, e) : ST_OK;
+    return ST_OK;
+}
+
+bool generation_rule(const generation *w, int64_t n, pick_rule *rule) {
+    const generate_request *rq = w->rq;
+    bool wanted = w->logits || rq->n_bias || rq->limit || n - rq->n_prompt < rq->min_new;
+    return !wanted && sampler_rule(w->sampler, (uint64_t)n, rule);
 }
 
 /* Tells of a token before its text is known. */
@@ -267,10 +273,15 @@ static void report(const generation *w, int32_t id, bool ends) {
 }
 
 status generation_take(generation *w, float *logits, bool *ended, err *e) {
-    generate_result *res = w->result;
-    const generate_request *rq = w->rq;
     int32_t id;
     TRY(pick(w, logits, &id, e));
+    return generation_take_id(w, id, ended, e);
+}
+
+status generation_take_id(generation *w, int32_t id, bool *ended, err *e) {
+    generate_result *res = w->result;
+    const generate_request *rq = w->rq;
+    if (id < 0) return not_finite(w, e);
     *ended = is_end(rq, id);
     report(w, id, *ended);
     if (*ended) {
@@ -293,13 +304,21 @@ status generation_end(generation *w, err *e) {
 
 /* ---- the loop ---- */
 
-/* Picks tokens, the first from the logits after the prompt. */
-static status decode(generator *g, generation *w, float *logits, int64_t *passes, err *e) {
-    for (bool ended = false; logits;) {
-        TRY(generation_take(w, logits, &ended, e));
+/* The token after what the generator has computed. */
+static status take(generator *g, generation *w, bool *ended, err *e) {
+    pick_rule rule;
+    if (pick_is_on_device(g->dev) && generation_rule(w, w->seq.n, &rule))
+        return generation_take_id(w, generator_pick(g, &rule), ended, e);
+    return generation_take(w, generator_logits(g), ended, e);
+}
+
+/* Picks tokens, the first of them after the prompt. */
+static status decode(generator *g, generation *w, int64_t *passes, err *e) {
+    for (bool ended, goes_on = true; goes_on;) {
+        TRY(take(g, w, &ended, e));
         if (ended) break;
-        logits = generator_continue(g, w->seq.id, w->seq.n, w->rq->interrupt, NULL);
-        if (logits) ++*passes;
+        goes_on = generator_advance(g, w->seq.id, w->seq.n, w->rq->interrupt, NULL);
+        *passes += goes_on;
     }
     return ST_OK;
 }
@@ -308,11 +327,11 @@ static status prefill_and_decode(generator *g, generation *w, err *e) {
     const generate_request *rq = w->rq;
     generate_result *res = w->result;
     int64_t began = clock_now_ns(), passes = 0;
-    float *logits = generator_continue(g, rq->prompt, rq->n_prompt, rq->interrupt, &res->n_reused);
+    bool read = generator_advance(g, rq->prompt, rq->n_prompt, rq->interrupt, &res->n_reused);
     res->prefill_rate = per_second(rq->n_prompt - res->n_reused, began);
-    if (!logits) return ST_OK;
+    if (!read) return ST_OK;
     began = clock_now_ns();
-    TRY(decode(g, w, logits, &passes, e));
+    TRY(decode(g, w, &passes, e));
     res->decode_rate = per_second(passes, began);
     return generation_end(w, e);
 }

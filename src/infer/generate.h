@@ -97,6 +97,12 @@ const tok_ids *generation_ids(const generation *w);
 /* Picks the next token from logits [vocab], which are overwritten. *ended: there is no next one, and
  * generation_end gives the last of the text. */
 status generation_take(generation *w, float *logits, bool *ended, err *e) ATH_MUST_USE;
+/* Whether the token after n tokens follows from the logits by a rule alone, which is *rule: then the
+ * device may pick it (op/pick.h). Not where something else wants the logits, or changes them: penalties, biases,
+ * constraints, probabilities. */
+bool generation_rule(const generation *w, int64_t n, pick_rule *rule);
+/* As generation_take, with the token that was picked so; -1: by no distribution. */
+status generation_take_id(generation *w, int32_t id, bool *ended, err *e) ATH_MUST_USE;
 status generation_end(generation *w, err *e) ATH_MUST_USE;
 void generation_free(generation *w); /* NULL is fine */
 

@@ -153,9 +153,16 @@ void generator_set_source(generator *g, const int32_t *ids, int64_t n) {
     generator_reset(g);
 }
 
-static float *logits_of(generator *g, const generator_pass *k) {
-    prog_get(k->p, 0, k->logits, g->logits);
+float *generator_logits(generator *g) {
+    prog_get(g->last->p, 0, g->last->logits, g->logits);
     return g->logits;
+}
+
+int32_t generator_pick(generator *g, const pick_rule *rule) {
+    int32_t id;
+    pick_rows(g->dev, prog_port_at(g->last->p, 0, g->last->logits), g->vocab, 1, g->n_ids, rule,
+              &id);
+    return id;
 }
 
 static int64_t common_prefix(const tok_ids *a, const int32_t *ids, int64_t n) {
@@ -164,21 +171,25 @@ static int64_t common_prefix(const tok_ids *a, const int32_t *ids, int64_t n) {
     return i;
 }
 
-float *generator_continue(generator *g, const int32_t *ids, int64_t n,
-                          const volatile sig_atomic_t *stop, int64_t *reused) {
+bool generator_advance(generator *g, const int32_t *ids, int64_t n,
+                       const volatile sig_atomic_t *stop, int64_t *reused) {
     CHECK(n > 0 && n <= g->Tmax, "%ld tokens in a cache of %d", (long)n, g->Tmax);
     int64_t same = common_prefix(&g->cached, ids, n);
     if (same == n) same--; /* its logits are wanted */
     if (g->decode.span.rows && same < g->cached.n) same = 0;
     if (reused) *reused = same;
     g->cached.n = same;
-    const generator_pass *k = NULL;
     make_room(g);
     while (g->cached.n < n) {
-        if (stop && *stop) return NULL;
+        if (stop && *stop) return false;
         int64_t done = g->cached.n, left = n - done;
-        k = next_pass(g, left, g->Tmax - done);
-        run_pass(g, k, ids + done, left < k->T ? left : k->T);
+        g->last = next_pass(g, left, g->Tmax - done);
+        run_pass(g, g->last, ids + done, left < g->last->T ? left : g->last->T);
     }
-    return logits_of(g, k);
+    return true;
+}
+
+float *generator_continue(generator *g, const int32_t *ids, int64_t n,
+                          const volatile sig_atomic_t *stop, int64_t *reused) {
+    return generator_advance(g, ids, n, stop, reused) ? generator_logits(g) : NULL;
 }

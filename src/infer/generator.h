@@ -20,6 +20,7 @@
 
 #include <signal.h>
 
+#include "op/pick.h"
 #include "prog/prog.h"
 #include "tok/tok.h"
 
@@ -57,10 +58,11 @@ typedef struct generator {
     void *replay_ctx;
 
     /* Its own; zero at first. */
-    int64_t n_source; /* tokens of the source */
-    tok_ids cached;   /* the tokens whose keys and values are in the cache */
-    int32_t *inputs;  /* ids and positions of the longest pass */
-    float *logits;    /* of the last pass */
+    int64_t n_source;           /* tokens of the source */
+    tok_ids cached;             /* the tokens whose keys and values are in the cache */
+    int32_t *inputs;            /* ids and positions of the longest pass */
+    const generator_pass *last; /* pass */
+    float *logits;              /* of it */
 } generator;
 
 /* The ports of a program, found by name; p may be NULL. */
@@ -85,5 +87,11 @@ void generator_free(generator *g);
  * cache keeps what was computed. */
 float *generator_continue(generator *g, const int32_t *ids, int64_t n,
                           const volatile sig_atomic_t *stop, int64_t *reused);
+/* The same, but the logits stay where they were computed; false for NULL. Then one of the others brings
+ * them to the host, or what the device picks from them: -1: they are no distribution. */
+bool generator_advance(generator *g, const int32_t *ids, int64_t n,
+                       const volatile sig_atomic_t *stop, int64_t *reused);
+float *generator_logits(generator *g);
+int32_t generator_pick(generator *g, const pick_rule *rule);
 
 #endif

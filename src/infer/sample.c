@@ -10,12 +10,8 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "infer/exp_below.h"
 
 enum { BINS = 1024 };
-/* Tokens this far (in units of temperature) below the best have e^-50 of its probability: together,
- * in any vocabulary, less than a double can tell. */
-#define REACH 50.0f
 
 typedef struct candidate {
     float logit;
@@ -168,13 +164,17 @@ static int by_likelihood(const void *a, const void *b) {
 
 typedef struct histogram {
     int64_t count[BINS + 1]; /* the last bin is what is out of reach */
-    double mass[BINS + 1];
+    uint64_t mass[BINS + 1];
 } histogram;
+
+static float temperature_of(const sample_options *o) {
+    return o->temperature > 1e-6 ? (float)o->temperature : 1e-6f;
+}
 
 /* Weights and bins of all tokens, the best in bin 0. */
 static void weigh(sampler *s, const float *logits, float least, float best) {
-    float t = s->opt.temperature > 1e-6 ? (float)s->opt.temperature : 1e-6f, per_t = 1 / t;
-    float range = best - least < REACH * t ? best - least : REACH * t;
+    float t = temperature_of(&s->opt), per_t = 1 / t;
+    float range = best - least < PICK_REACH * t ? best - least : PICK_REACH * t;
     float per_bin = range > 0 ? BINS / (range * 1.0001f) : 0.0f;
     for (int32_t i = 0; i < s->vocab; i++) {
         float below = best - logits[i], reached = below <= range ? below : range;
@@ -188,16 +188,16 @@ static void count_bins(const sampler *s, histogram *h) {
     memset(h, 0, sizeof *h);
     for (int32_t i = 0; i < s->vocab; i++) {
         h->count[s->bin[i]]++;
-        h->mass[s->bin[i]] += s->weight[i];
+        h->mass[s->bin[i]] += pick_mass(s->weight[i]);
     }
 }
 
 /* Where a beginning of the tokens ends that holds `count` tokens or `mass`, whichever comes first;
  * *reached is its mass. */
 static candidate cut(sampler *s, const float *logits, const histogram *h, int64_t count,
-                     double mass, double *reached) {
+                     uint64_t mass, uint64_t *reached) {
     int bin = 0, lowest = BINS - 1; /* bin that is not empty */
-    double sum = 0;
+    uint64_t sum = 0;
     while (lowest > 0 && !h->count[lowest]) lowest--;
     for (; bin < lowest && h->count[bin] < count && sum + h->mass[bin] < mass; bin++) {
         count -= h->count[bin];
@@ -208,7 +208,7 @@ static candidate cut(sampler *s, const float *logits, const histogram *h, int64_
         if (s->bin[id] == bin) s->item[n++] = (candidate){logits[id], id};
     qsort(s->item, (size_t)n, sizeof *s->item, by_likelihood);
     for (;; i++) {
-        sum += s->weight[s->item[i].id];
+        sum += pick_mass(s->weight[s->item[i].id]);
         if (i + 1 >= count || sum >= mass || i + 1 == n) break;
     }
     *reached = sum;
@@ -219,18 +219,18 @@ static candidate cut(sampler *s, const float *logits, const histogram *h, int64_
 static candidate last_kept(sampler *s, const float *logits, const histogram *h) {
     const sample_options *o = &s->opt;
     candidate last = {-INFINITY, s->vocab};
-    double mass = 0;
+    uint64_t mass = 0;
     if (o->top_k > 0 && o->top_k < s->vocab)
-        last = cut(s, logits, h, o->top_k, INFINITY, &mass);
+        last = cut(s, logits, h, o->top_k, UINT64_MAX, &mass);
     else
         for (int b = 0; b < BINS; b++) mass += h->mass[b];
     if (o->top_p >= 1) return last;
-    candidate by_mass = cut(s, logits, h, s->vocab, o->top_p * mass, &mass);
+    candidate by_mass = cut(s, logits, h, s->vocab, pick_share(o->top_p, mass), &mass);
     return is_before(by_mass, last) ? by_mass : last;
 }
 
-/* Gathers the tokens that all filters keep; returns how many, and the sum of their weights. */
-static int32_t gather(sampler *s, const float *logits, double *sum) {
+/* Gathers the tokens that all filters keep; returns how many, and their mass. */
+static int32_t gather(sampler *s, const float *logits, uint64_t *sum) {
     histogram h;
     count_bins(s, &h);
     candidate last = last_kept(s, logits, &h);
@@ -243,9 +243,15 @@ static int32_t gather(sampler *s, const float *logits, double *sum) {
         candidate c = {logits[i], i};
         if (is_before(last, c)) continue;
         s->item[n++] = c;
-        *sum += s->weight[i];
+        *sum += pick_mass(s->weight[i]);
     }
     return n;
+}
+
+static uint64_t draw_at(const sampler *s, uint64_t index) {
+    uint32_t bits[4];
+    rng_block(rng_key_named(s->opt.seed, "sample"), index, 0, bits);
+    return (uint64_t)bits[0] << 32 | bits[1];
 }
 
 int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *seen, int64_t n_seen,
@@ -256,15 +262,26 @@ int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *s
     find_range(logits, s->vocab, &least, &best);
     if (!isfinite(best)) return -1;
     if (s->opt.temperature <= 0) return first_with(logits, s->vocab, best);
-    double sum;
+    uint64_t sum;
     weigh(s, logits, least, best);
     int32_t n = gather(s, logits, &sum);
-    uint32_t bits[4];
-    rng_block(rng_key_named(s->opt.seed, "sample"), index, 0, bits);
-    double at = ((double)bits[0] + (double)bits[1] / 4294967296.0) / 4294967296.0 * sum;
+    uint64_t at = pick_at(draw_at(s, index), sum);
     for (int32_t i = 0; i < n - 1; i++) {
-        at -= s->weight[s->item[i].id];
-        if (at < 0) return s->item[i].id;
+        uint64_t mass = pick_mass(s->weight[s->item[i].id]);
+        if (at < mass) return s->item[i].id;
+        at -= mass;
     }
     return s->item[n - 1].id;
+}
+
+bool sampler_rule(const sampler *s, uint64_t index, pick_rule *rule) {
+    const sample_options *o = &s->opt;
+    bool penalises = o->repetition_penalty != 1.0 && o->repetition_penalty > 0;
+    *rule = (pick_rule){.temperature = o->temperature > 0 ? temperature_of(o) : 0,
+                        .min_p = (float)o->min_p,
+                        .top_p = o->top_p,
+                        .top_k = o->top_k,
+                        .draw = draw_at(s, index)};
+    return !penalises && o->no_repeat_ngram <= 0 && o->presence_penalty == 0 &&
+           o->frequency_penalty == 0;
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/rng.h"
+#include "op/pick.h"
 
 typedef struct sample_options {
     /* 0 to 100. 0: the most likely token, whatever else is asked for. */
@@ -42,6 +43,9 @@ void sampler_free(sampler *s); /* NULL is fine */
  * streaming). -1: the logits are no distribution (none is a finite number, or one is +infinity). */
 int32_t sampler_pick(sampler *s, float *logits, uint64_t index, const int32_t *seen, int64_t n_seen,
                      int64_t n_prompt);
+
+/* The rule by which sampler_pick picks at that position; false: it looks at the tokens so far, too. */
+bool sampler_rule(const sampler *s, uint64_t index, pick_rule *rule);
 
 /* The first two of these alone, of logits or log-probabilities [V]. */
 void sampler_penalise(sampler *s, float *logits, const int32_t *seen, int64_t n_seen);

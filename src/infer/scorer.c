@@ -575,7 +575,7 @@ void scorer_set_next(scorer *s, int b, int32_t id) {
     if (id >= 0) k->ids[k->n++] = id;
 }
 
-float *scorer_write(scorer *s) {
+void scorer_write(scorer *s) {
     const generator_pass *k = &s->write;
     prog_put(k->p, 0, k->ids, s->ids);
     prog_put(k->p, 0, k->pos, s->pos);
@@ -584,8 +584,21 @@ float *scorer_write(scorer *s) {
     prog_put(k->p, 0, k->rows, s->rows);
     op_run run = {.dev = s->dev, .first_micro = true, .grad_scale = 1.0f};
     replay(s, k->p, &run);
-    prog_get(k->p, 0, k->logits, s->logits);
     s->stats.passes++;
     s->stats.rows += s->size.writes;
+}
+
+float *scorer_written(scorer *s) {
+    prog_get(s->write.p, 0, s->write.logits, s->logits);
     return s->logits;
+}
+
+bool scorer_picks(const scorer *s) {
+    return pick_is_on_device(s->dev);
+}
+
+void scorer_pick(const scorer *s, int32_t vocab, int32_t n_ids, const pick_rule *rule,
+                 int32_t *ids) {
+    const float *at = prog_port_at(s->write.p, 0, s->write.logits);
+    pick_rows(s->dev, at, vocab, s->size.writes, n_ids, rule, ids);
 }

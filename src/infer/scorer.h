@@ -24,6 +24,7 @@
 #include <signal.h>
 
 #include "model/family.h"
+#include "op/pick.h"
 #include "tok/tok.h"
 
 /* Rows of logits that exist at a time; rows of a pass at least. */
@@ -104,8 +105,13 @@ bool scorer_fill_slot(scorer *s, int b, const int32_t *ids, int64_t n,
                       const volatile sig_atomic_t *interrupt);
 /* The token after those that slot b holds; id -1: the lane is idle. */
 void scorer_set_next(scorer *s, int b, int32_t id);
-/* One pass with what was set for all lanes; the logits [writes, vocab] stay until the next. */
-float *scorer_write(scorer *s);
+/* One pass with what was set for all lanes. Of its logits [writes, vocab] the host gets all, until the next
+ * pass, or what the device picks from each row by its rule, where it can (op/pick.h). */
+void scorer_write(scorer *s);
+float *scorer_written(scorer *s);
+bool scorer_picks(const scorer *s);
+void scorer_pick(const scorer *s, int32_t vocab, int32_t n_ids, const pick_rule *rule,
+                 int32_t *ids);
 const scorer_size *scorer_get_size(const scorer *s);
 
 #endif

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "infer/exp_below.h"
+#include "op/exp_below.h"
 
 /* Eight at a time, so that the compiler can use vectors. */
 enum { LANES = 8 };

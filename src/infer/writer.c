@@ -20,6 +20,8 @@ typedef struct writing {
     int64_t n, next; /* the first one that has not begun */
     lane *lanes;     /* [writes]; the first is idle, prompts are computed in its slot */
     int n_lanes, busy;
+    pick_rule *rule; /* [n_lanes] */
+    int32_t *picked; /* [n_lanes] */
     write_done done;
     void *ctx;
 } writing;
@@ -58,6 +60,17 @@ static bool is_interrupted(const writing *w) {
     return false;
 }
 
+/* Whether the device may pick for all lanes. */
+static bool find_rules(const writing *w) {
+    if (!scorer_picks(w->s)) return false;
+    for (int i = 0; i < w->n_lanes; i++) {
+        const generation *text = w->lanes[i].text;
+        w->rule[i] = (pick_rule){.top_p = 1}; /* of an idle lane */
+        if (text && !generation_rule(text, generation_ids(text)->n, &w->rule[i])) return false;
+    }
+    return true;
+}
+
 /* The next token of each text. */
 static status step(writing *w, err *e) {
     for (int i = 0; i < w->n_lanes; i++) {
@@ -65,11 +78,18 @@ static status step(writing *w, err *e) {
         scorer_set_next(w->s, i, ids ? ids->id[ids->n - 1] : -1);
     }
     if (is_interrupted(w)) return stopped(e);
-    float *logits = scorer_write(w->s);
+    scorer_write(w->s);
+    bool by_rule = find_rules(w);
+    if (by_rule) scorer_pick(w->s, w->limits->vocab, w->limits->n_ids, w->rule, w->picked);
+    float *logits = by_rule ? NULL : scorer_written(w->s);
     for (int i = 1; i < w->n_lanes; i++) {
         bool ended;
         if (!w->lanes[i].text) continue;
-        TRY(generation_take(w->lanes[i].text, logits + (int64_t)i * w->limits->vocab, &ended, e));
+        if (by_rule)
+            TRY(generation_take_id(w->lanes[i].text, w->picked[i], &ended, e));
+        else
+            TRY(generation_take(w->lanes[i].text, logits + (int64_t)i * w->limits->vocab, &ended,
+                                e));
         if (ended) TRY(end_text(w, &w->lanes[i], e));
     }
     return ST_OK;
@@ -97,9 +117,13 @@ status writer_run(scorer *s, const generate_limits *limits, write_item *items, i
                  .done = done,
                  .ctx = ctx};
     w.lanes = xcalloc((size_t)w.n_lanes, sizeof *w.lanes);
+    w.rule = xcalloc((size_t)w.n_lanes, sizeof *w.rule);
+    w.picked = xcalloc((size_t)w.n_lanes, sizeof *w.picked);
     status st = write_all(&w, e);
     for (int i = 0; i < w.n_lanes; i++) generation_free(w.lanes[i].text);
     free(w.lanes);
+    free(w.rule);
+    free(w.picked);
     return st;
 }
 

@@ -110,23 +110,30 @@ op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, 
     }
 }
 
-/* The device that has the arrays of a call, if the host does not reach them now. */
+/* The device that has the arrays of a call, if the host does not reach them. */
 static dev *memory_of(const op_call *c) {
-    return c->run->on_host || dev_host_enters(c->run->dev) ? NULL : c->run->dev;
+    return dev_host_enters(c->run->dev) ? NULL : c->run->dev;
+}
+
+void op_exchange(const op_call *c, mesh_axis axis, const comm_call *call) {
+    comm_call one = *call;
+    one.dev = memory_of(c);
+    comm_run(c->run->mesh->axis[axis], &one);
 }
 
 void op_collect(const op_call *c, bool forward, const tensor *in, const void *from, void *to) {
     op_collective k = op_collective_of(c->kind, forward, c->attr, in, 0);
-    k.call.dev = memory_of(c);
     k.call.in = from;
     k.call.out = to;
-    comm_run(c->run->mesh->axis[k.axis], &k.call);
+    op_exchange(c, k.axis, &k.call);
 }
 
 comm_ticket op_start(const op_call *c, mesh_axis axis, const comm_call *call) {
     const mesh *m = c->run->mesh;
-    if (m->size[MESH_PP] == 1) return comm_start(m->axis[axis], call);
-    comm_run(m->axis[axis], call);
+    comm_call one = *call;
+    one.dev = memory_of(c);
+    if (m->size[MESH_PP] == 1) return comm_start(m->axis[axis], &one);
+    op_exchange(c, axis, call);
     return 0;
 }
 

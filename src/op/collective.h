@@ -16,7 +16,9 @@ op_collective op_collective_of(op_kind kind, bool forward, const op_attr *attr, 
 /* Makes the only call of c->kind, from `from` to `to`. */
 void op_collect(const op_call *c, bool forward, const tensor *in, const void *from, void *to);
 
-/* Begins a call of a kernel that makes several, over ranks along an axis: on the side stream of comm. But in a pipeline it is made at
+/* Makes a call of a kernel that makes several, of arrays where those of c lie. */
+void op_exchange(const op_call *c, mesh_axis axis, const comm_call *call);
+/* Begins one, over ranks along an axis: on the side stream of comm. But in a pipeline it is made at
  * once, since stages have transfers there that wait for other stages. */
 comm_ticket op_start(const op_call *c, mesh_axis axis, const comm_call *call);
 void op_await(const op_call *c, comm_ticket t);

@@ -275,7 +275,6 @@ typedef union op_attr {
  * *fixed_overflow may be read only after dev_sync. */
 typedef struct op_run {
     dev *dev;
-    bool on_host;         /* the arrays of this call are copies in the host's memory */
     const mesh *mesh;     /* for programs that communicate */
     uint64_t seed;        /* train.seed */
     uint64_t step;        /* optimizer step, for random ops */
@@ -422,7 +421,8 @@ const op_impl *op_find_of_kind(const dev *d, op_kind kind, dtype dt);
  * that LINEAR_DGELU joins, in this dtype: elsewhere two ops are as fast, and have bits of their own. */
 bool op_joins(const dev *d, dtype dt);
 /* Who computes an op there: on the CPU the name of an instruction set or "reference"; on CUDA "own",
- * "cublaslt" (own kernels around its products) or "host" (collectives). NULL: there is no kernel. */
+ * "cublaslt" (own kernels around its products) or "host" (who gives collectives, and the calls of ops that are made of
+ * other ops' kernels). NULL: there is no kernel. */
 const char *op_made_by(const dev *d, op_kind kind, dtype dt);
 /* The portable reference for tests and for the debug walk (dt F64: compiled in double). */
 const op_impl *op_find_reference(op_kind kind, dtype dt);

@@ -107,7 +107,7 @@ static void launch_later(dev *d, op_fn fn, const op_call *c) {
     dev_launch(d, run_launched, &l, sizeof l);
 }
 
-/* ---- CUDA; what communicates is given by the host ---- */
+/* ---- CUDA; what communicates is given by the host: a collective, or calls of other kernels with collectives in between ---- */
 
 static const op_impl *find_on_cuda(const dev *d, op_kind kind, dtype dt) {
     if (communicates(kind) && !op_cuda_table_f32[kind]) return find_on_cpu(d, kind, dt);
@@ -120,9 +120,7 @@ static const op_impl *find_on_cuda(const dev *d, op_kind kind, dtype dt) {
 }
 
 static void launch_on_cuda(dev *d, op_fn fn, const op_call *c) {
-    if (cuda_op_is_on_host(c->kind))
-        cuda_op_on_host(d, fn, c);
-    else if (communicates(c->kind))
+    if (communicates(c->kind))
         fn(c);
     else
         cuda_op_launch(d, fn, c);

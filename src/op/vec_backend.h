@@ -16,6 +16,7 @@ typedef struct vec_backend {
     double (*sum_squares)(dev *d, const vec_spans *s, const float *x);
     void (*norm_add)(dev *d, const vec_spans *s, const float *x, vec_norm *to);
     void (*norm_end)(dev *d, double clip_norm, double grads_scale, vec_norm *to);
+    void (*check_finite)(dev *d, const float *x, int64_t n);
     void (*sum_squares_fixed)(dev *d, const vec_spans *s, const int64_t *x,
                               int64_t limb[VEC_LIMBS]);
     uint64_t (*digest)(dev *d, const vec_spans *s, const float *x);

@@ -88,13 +88,28 @@ typedef struct norm_job {
 } norm_job;
 
 static void run_norm_end(dev *d, const void *args) {
-    (void)d;
     const norm_job *j = args;
-    j->of->scale = clip_scale(j->of->squares, j->clip_norm, j->grads_scale);
+    float scale = clip_scale(j->of->squares, j->clip_norm, j->grads_scale);
+    j->of->scale = *dev_flag(d) ? NAN : scale;
 }
 
 static void host_norm_end(dev *d, double clip_norm, double grads_scale, vec_norm *to) {
     dev_launch(d, run_norm_end, &(norm_job){to, clip_norm, grads_scale}, sizeof(norm_job));
+}
+
+typedef struct finite_job {
+    const float *x;
+    int64_t n;
+} finite_job;
+
+static void run_finite(dev *d, const void *args) {
+    const finite_job *j = args;
+    for (int64_t i = 0; i < j->n; i++)
+        if (!isfinite(j->x[i])) *dev_flag(d) = true;
+}
+
+static void host_check_finite(dev *d, const float *x, int64_t n) {
+    dev_launch(d, run_finite, &(finite_job){x, n}, sizeof(finite_job));
 }
 
 static void run_limbs(dev *d, const void *args) {
@@ -159,8 +174,10 @@ static void host_add(dev *d, void *to, const void *from, int64_t n, dtype dt) {
 }
 
 static const vec_backend host_backend = {
-    host_update, host_sum_squares, host_norm_add, host_norm_end, host_sum_squares_fixed,
-    host_digest, host_draw,        host_round,    host_add,
+    host_update,   host_sum_squares,  host_norm_add,
+    host_norm_end, host_check_finite, host_sum_squares_fixed,
+    host_digest,   host_draw,         host_round,
+    host_add,
 };
 
 /* ---- on any device ---- */
@@ -228,6 +245,10 @@ double vec_norm_squares(dev *d) {
     vec_norm *n = norm_of(d), now = {.squares = NAN};
     if (n) dev_read(d, &now, n, sizeof now);
     return now.squares;
+}
+
+void vec_check_finite(dev *d, const float *x, int64_t n) {
+    backend_of(d)->check_finite(d, x, n);
 }
 
 void vec_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x, int64_t limb[VEC_LIMBS]) {

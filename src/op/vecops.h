@@ -90,12 +90,15 @@ void vec_update(dev *d, const vec_spans *s, const vec_update_args *a, uint64_t *
 /* Sum of x^2 over counted spans, in double. */
 double vec_sum_squares(dev *d, const vec_spans *s, const float *x);
 /* The same of many arrays, kept on the device, so that an update can be given before the host knows
- * the sum. end returns where the device has the factor of op/clip.h, until the next begin; NULL: it
- * has no memory for it, and has taken note. squares waits, and returns the sum. */
+ * the sum. end returns where the device has the factor of op/clip.h, until the next begin, or NaN
+ * where dev_flag is raised; NULL: it has no memory for it, and has taken note. squares waits, and
+ * returns the sum. */
 void vec_norm_begin(dev *d);
 void vec_norm_add(dev *d, const vec_spans *s, const float *x);
 const float *vec_norm_end(dev *d, double clip_norm, double grads_scale);
 double vec_norm_squares(dev *d);
+/* Raises dev_flag where one of n numbers is not finite. */
+void vec_check_finite(dev *d, const float *x, int64_t n);
 /* Sum of squares of counted elements of fixed point, exact: sum of limb[i] * 2^(32 i), in units of
  * 2^-2F with F = FIXED_GRAD_BITS. Limbs are below 2^32, so those of many ranks may be added up as
  * they are. */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "op/cuda/tables.h"
 #include "plan/plan_int.h"
 
 /* Measured on Debian 12 with oneDNN 2.6: allocator, JIT code and primitive caches, JSON trees,
@@ -25,29 +24,10 @@ static bool has_own_memory(const plan *p) {
     return dev_get_kind(p->dev) == DEV_CUDA && !dev_is_meta(p->dev);
 }
 
-/* Copies of what an op names, of all its operands and as many gradients at most, and its workspace. */
-static int64_t copied_bytes(const prog *p, int op) {
-    prog_op o = prog_get_op(p, op);
-    int64_t bytes = 0;
-    if (!cuda_op_is_on_host(o.kind)) return 0;
-    for (int i = 0; i < OP_MAX_IN; i++)
-        bytes += o.in[i].rows * dtype_span_bytes(o.in[i].dt, o.in[i].ld);
-    for (int i = 0; i < OP_MAX_OUT; i++)
-        bytes += o.out[i].rows * dtype_span_bytes(o.out[i].dt, o.out[i].ld);
-    return (o.entry == ENTRY_FWD ? 1 : 2) * bytes + prog_get_stats(p)->workspace_peak_bytes;
-}
-
-/* Through which the ranks of GPUs pass what they send to each other: room for pieces, and for what the largest op reads and writes
- * that the host computes. Memory of the host: of a GPU that is not there only the device's is known, and is what counts. */
+/* Through which the ranks of GPUs pass what they send to each other. Memory of the host: of a GPU that is not there only the device's is
+ * known, and is what counts. */
 static int64_t staging_bytes(const plan *p) {
-    int64_t most = 0;
-    if (!p->spec.ranks || !has_own_memory(p)) return 0;
-    for (int i = 0; i < p->n_programs; i++)
-        for (int k = 0; k < prog_get_stats(p->program[i].prog)->ops; k++) {
-            int64_t bytes = copied_bytes(p->program[i].prog, k);
-            most = bytes > most ? bytes : most;
-        }
-    return comm_staging_bytes() + most;
+    return p->spec.ranks && has_own_memory(p) ? comm_staging_bytes() : 0;
 }
 
 int64_t plan_state_bytes(const plan *p) {

@@ -187,11 +187,15 @@ void batch_put_score_grads(const batch_ports *io, int frame, const batch_rows *r
     prog_put(io->p, frame, io->d_score, stored);
 }
 
+double batch_sum(const float *nll, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += nll[i];
+    return sum;
+}
+
 static double take_sum(const batch_ports *io, int frame, prog_port port, float *to) {
     prog_get(io->p, frame, port, to);
-    double sum = 0;
-    for (int64_t i = 0; i < port.rows; i++) sum += to[i];
-    return sum;
+    return batch_sum(to, port.rows);
 }
 
 double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows) {

@@ -78,7 +78,9 @@ void batch_put(const batch_ports *io, int frame, const batch_rows *rows);
 void batch_take_scores(const batch_ports *io, int frame, const batch_rows *rows);
 /* Copies rows->d_score to the program; rows->score is lost. */
 void batch_put_score_grads(const batch_ports *io, int frame, const batch_rows *rows);
-/* Copies the losses to rows->nll; returns their sum, added in double from first to last. */
+/* The sum of n losses, added in double from first to last. */
+double batch_sum(const float *nll, int64_t n);
+/* Copies the losses to rows->nll; returns their sum. */
 double batch_take_nll(const batch_ports *io, int frame, const batch_rows *rows);
 /* The sum of the losses of module `number`, from 0 on. rows->d_nll is the room. */
 double batch_take_ahead(const batch_ports *io, int frame, int number, const batch_rows *rows);

@@ -9,7 +9,7 @@
 #include "optim/offload.h"
 #include "step/pipeline.h"
 #include "train/distill.h"
-#include "train/guard/suspects.h"
+#include "train/losses.h"
 
 void execute_complete(const stage *g, const loader *l, uint64_t first_sample) {
     const objective *o = objective_of(g->now);
@@ -87,8 +87,8 @@ static void judge(session *s, step_result *r) {
     if (s->watches) r->verdict = watch_judge(&s->watch, s->setup.c, &w, &r->score);
 }
 
-/* Whether the update may be given before the host knows the norm. Then nothing leaves it out but a
- * norm that is not finite, which the device sees itself. */
+/* Whether the update may be given before the host knows losses and norm. Then nothing leaves it out
+ * but one of these that is not finite, which the device sees itself. */
 static bool may_go_ahead(const session *s, const step_result *r) {
     const config *c = s->setup.c;
     bool moves = routers_have_bias(&s->setup.models[0]); /* by the host, where there is an update */
@@ -151,18 +151,33 @@ static void end_timed(const session *s, const step_times *times) {
     if (times || trace_now(s->trace)) dev_sync(s->setup.dev);
 }
 
-/* Of the gradients as they are, multiplied by grads_scale. In the deterministic mode a number that
- * does not fit into the fixed-point sums makes it infinite. */
-static double grad_norm(session *s) {
-    setup *u = &s->setup;
-    if (!u->c->train.deterministic)
-        return sqrt(peers_sum_copy(&u->peers, optim_grad_squares(u->dev, u->plan->store)));
-    int64_t limb[VEC_LIMBS];
-    optim_grad_limbs(u->dev, u->plan->store, limb);
-    peers_sum_limbs(&u->peers, limb);
-    dev_sync(u->dev); /* kernels set the flag */
+/* Squares of this rank's gradients as they are, multiplied by grads_scale. */
+typedef struct grad_squares {
+    double sum;
+    int64_t limb[VEC_LIMBS]; /* replace it in the deterministic mode */
+} grad_squares;
+
+/* The device has done the step when this returns. */
+static grad_squares square_gradients(session *s, bool ahead) {
+    dev *d = s->setup.dev;
+    const param_store *store = s->setup.plan->store;
+    grad_squares q = {0};
+    if (!s->setup.c->train.deterministic) {
+        q.sum = ahead ? vec_norm_squares(d) : optim_grad_squares(d, store);
+        return q;
+    }
+    optim_grad_limbs(d, store, q.limb);
+    dev_sync(d); /* kernels set the flag */
+    return q;
+}
+
+/* Over all ranks. In the deterministic mode a number that does not fit into the fixed-point sums
+ * makes it infinite. */
+static double norm_of(const setup *u, grad_squares *q) {
+    if (!u->c->train.deterministic) return sqrt(peers_sum_copy(&u->peers, q->sum));
+    peers_sum_limbs(&u->peers, q->limb);
     bool overflow = peers_any(&u->peers, *dev_flag(u->dev));
-    return overflow ? (double)INFINITY : sqrt(vec_limbs_value(limb));
+    return overflow ? (double)INFINITY : sqrt(vec_limbs_value(q->limb));
 }
 
 /* They were counted where losses are taken. */
@@ -192,24 +207,27 @@ static void sum_over_ranks(session *s, step_result *r) {
     r->repeated = (double)r->repeated_tokens / (double)(s->stage.batch * s->stage.T);
 }
 
-/* Returns when all ranks had come here: until then this one waited. */
+/* Returns how long this rank waited for others to come here. */
 static int64_t measure_and_judge(session *s, step_result *r, bool ahead) {
+    grad_squares q = square_gradients(s, ahead);
+    losses_settle(s, r);
+    int64_t came = clock_now_ns();
     sum_over_ranks(s, r);
     int64_t met = clock_now_ns();
-    r->norm = (ahead ? sqrt(vec_norm_squares(s->setup.dev)) : grad_norm(s)) / r->grads_scale;
+    r->norm = norm_of(&s->setup, &q) / r->grads_scale;
     judge(s, r);
-    return met;
+    return met - came;
 }
 
 static status update(session *s, step_times *times, step_result *r, err *e) {
     setup *u = &s->setup;
-    int64_t began = clock_now_ns(), met = began, step = s->at.step + 1;
+    int64_t began = clock_now_ns(), waited = 0, step = s->at.step + 1;
     int64_t every = s->stage.now->train.digest_every;
     const float *ahead = NULL;
     r->has_digest = every > 0 && step % every == 0;
     if (may_go_ahead(s, r))
         ahead = optim_norm(u->dev, u->plan->store, s->stage.now->optim.clip_norm, r->grads_scale);
-    if (!ahead) met = measure_and_judge(s, r, false);
+    if (!ahead) waited = measure_and_judge(s, r, false);
     end_timed(s, times);
     trace_span(s->trace, began, "norm of gradients", NULL);
     int64_t normed = clock_now_ns();
@@ -225,8 +243,8 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
     end_timed(s, times);
     trace_span(s->trace, normed, "optimizer", NULL);
     if (times) {
-        times->meet_ns += met - began;
-        times->norm_ns += normed - met;
+        times->meet_ns += waited;
+        times->norm_ns += normed - began - waited;
         times->update_ns += clock_now_ns() - normed;
     }
     TRY(dev_check(u->dev, e));
@@ -235,62 +253,7 @@ static status update(session *s, step_times *times, step_result *r, err *e) {
     return comm_check(u->peers.m.world, e);
 }
 
-/* Tokens of row b before the padding at its end, which is id 0 without targets. */
-static int64_t without_padding(const stage *g, int b) {
-    const int32_t *ids = g->rows.ids + (int64_t)b * g->T;
-    const int32_t *targets = g->rows.targets + (int64_t)b * g->T;
-    int64_t n = g->T;
-    while (n > 0 && ids[n - 1] == 0 && targets[n - 1] < 0) n--;
-    return n;
-}
-
-/* Tokens of this micro-batch that repeat themselves. A stretch shorter than LEAST_REPEATED is a
- * ruler or a table, not a document. */
-static int64_t count_repeated(const stage *g) {
-    enum { LEAST_REPEATED = 64 };
-    int64_t sum = 0, least = g->T < LEAST_REPEATED ? g->T : LEAST_REPEATED;
-    for (int b = 0; b < g->B; b++) {
-        const int32_t *ids = g->rows.ids + (int64_t)b * g->T;
-        int64_t n = suspects_count_repeated(ids, without_padding(g, b), g->marks);
-        if (n >= least) sum += n;
-    }
-    return sum;
-}
-
-/* For a later round, by one of the ranks that have the losses. */
-static void note_losses(session *s, int micro_batch) {
-    stage *g = &s->stage;
-    const batch_rows *r = &g->rows;
-    if (g->noted.fd < 0 || s->setup.peers.m.rank[MESH_TP] > 0) return;
-    uint64_t first = stage_own_sample(&s->setup, &s->watch, s->at.step + 1);
-    first += (uint64_t)micro_batch * (uint64_t)g->B;
-    for (int b = 0; b < g->B; b++) {
-        int targets = 0;
-        for (int64_t i = (int64_t)b * r->T; i < (int64_t)(b + 1) * r->T; i++)
-            targets += r->targets[i] >= 0;
-        double loss = -batch_row_logp(r, r->nll, b) / (targets ? targets : 1);
-        if (targets) resample_note(&g->noted, g->train, first + (uint64_t)b, loss);
-    }
-}
-
-/* In the order of the data; a sequence that is not learned has no loss. */
-static void keep_nll(const session *s, int micro_batch) {
-    const stage *g = &s->stage;
-    const objective *o = s->setup.objective;
-    int64_t first = s->setup.peers.m.rank[MESH_DP] * g->share + (int64_t)micro_batch * g->B;
-    if (!g->nll) return;
-    if (o->learned == o->sequences) {
-        memcpy(g->nll + first * g->T, g->rows.nll, sizeof *g->nll * (size_t)(g->B * g->T));
-        return;
-    }
-    memset(g->nll + first * g->T, 0, sizeof *g->nll * (size_t)(g->B * g->T));
-    int samples = g->B / o->sequences;
-    for (int i = 0; i < samples * o->learned; i++)
-        memcpy(g->nll + (first + i % samples * o->sequences + i / samples) * g->T,
-               g->rows.nll + (int64_t)i * g->T, sizeof *g->nll * (size_t)g->T);
-}
-
-/* ---- inputs and losses ---- */
+/* ---- inputs, and losses of a micro-batch ---- */
 
 static status read_rows(session *s, const step_source *from, const step_entry *t, step_times *times,
                         step_result *r, err *e) {
@@ -383,33 +346,6 @@ double execute_loss(const objective *o, const stage *g, const step_entry *t, flo
     spread_gradients(&g->rows, n, g->d_logp, scale);
     prog_put(last->p, t->frame, last->d_nll, g->rows.d_nll);
     return sum;
-}
-
-/* Adds the loss of a micro-batch as an integer, so that the order of micro-batches does not
- * matter. */
-static void add_fixed_loss(session *s, double sum, step_result *r) {
-    int64_t parts = s->stage.batch / s->stage.B * s->setup.peers.m.size[MESH_CP];
-    double x = ldexp(sum, FIXED_NLL_BITS), limit = 0x1p62 / (double)parts;
-    if (fabs(x) <= limit)
-        r->loss_fixed += llrint(x);
-    else
-        *dev_flag(s->setup.dev) = true;
-    r->loss_sum = ldexp((double)r->loss_fixed, -FIXED_NLL_BITS);
-}
-
-static void take_loss(session *s, const step_entry *t, step_result *r) {
-    double sum = execute_loss(s->setup.objective, &s->stage, t, r->grad_scale, r->sums);
-    if (s->setup.c->train.deterministic)
-        add_fixed_loss(s, sum, r);
-    else
-        r->loss_sum += sum;
-    for (int k = 0; k < execute_modules(s); k++)
-        r->ahead_sum[k] +=
-            batch_take_ahead(execute_ports_of(&s->stage, t), t->frame, k, &s->stage.rows);
-    keep_nll(s, t->micro_batch);
-    note_losses(s, t->micro_batch);
-    if (s->watches && s->setup.c->guard.repeated > 0)
-        r->repeated_tokens += count_repeated(&s->stage);
 }
 
 /* ---- programs ---- */
@@ -515,8 +451,11 @@ static status run_entry(session *s, const step_source *from, const step_entry *t
             routers_give(&s->routers, io, t->chunk, t->frame);
             replay(s, t, &run, times);
             break;
-        case STEP_TALLY: routers_take(&s->routers, io, t->chunk, t->frame); break;
-        case STEP_COUNTED: routers_sum(&s->routers, &s->setup.peers); break;
+        case STEP_TALLY: routers_take(&s->routers, &s->stage.routing, t); break;
+        case STEP_COUNTED:
+            routers_settle(&s->routers, &s->stage.routing);
+            routers_sum(&s->routers, &s->setup.peers);
+            break;
         case STEP_PASS_ON:
         case STEP_PASS_BACK: execute_pass_on(s->setup.dev, &s->stage, t); break;
         case STEP_RECEIVE:
@@ -524,7 +463,7 @@ static status run_entry(session *s, const step_source *from, const step_entry *t
         case STEP_SENT:
         case STEP_RECEIVED: await_transfer(s, t); break;
         case STEP_TIED: peers_tie(&s->setup.peers, t->unit); break;
-        case STEP_LOSS: take_loss(s, t, r); break;
+        case STEP_LOSS: losses_take(s, t, r); break;
         case STEP_GATHER: peers_gather(&s->setup.peers, t->unit); break;
         case STEP_REDUCE: peers_reduce(&s->setup.peers, t); break;
         case STEP_GATHERED:

@@ -149,13 +149,16 @@ static void divide_gradients(const setup *u, double scale) {
 /* Forward and backward. The batch is a whole step: between them routers get what they did to it. */
 static void pass(const setup *u, const batch_ports *io, const op_run *run) {
     int forward = prog_get_stats(io->p)->ops_forward;
-    routing_ports routing = routing_ports_of(u->a, u->plan);
+    const step_entry first = {0};
+    routing_ports routing = routing_ports_of(u->a, u->plan, 1);
     routers r;
     routers_init(&r, u->a, &u->models[0]);
     prog_replay_range(io->p, 0, forward, run, NULL);
-    routers_take(&r, &routing, 0, 0);
+    routers_take(&r, &routing, &first);
+    routers_settle(&r, &routing);
     routers_give(&r, &routing, 0, 0);
     prog_replay_range(io->p, forward, prog_get_stats(io->p)->ops, run, NULL);
+    routing_ports_free(&routing);
 }
 
 /* In fp16 with the largest loss scale at which nothing overflows. */

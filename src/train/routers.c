@@ -21,10 +21,27 @@ static bool has_router(const model_config *mc, int l) {
     return m.E > 0 && !m.slots;
 }
 
-routing_ports routing_ports_of(arena *a, const plan *p) {
+/* A tally [ROUTERS_SUMS,E], and behind it a number of rounds. */
+static int64_t router_tally_bytes(const model_config *mc) {
+    return (ROUTERS_SUMS * mc->num_experts + 1) * (int64_t)sizeof(float);
+}
+
+/* Tallies that are held until they are read. */
+static int64_t most_tallies(const model_config *mc, int64_t micro_batches) {
+    enum { MICRO_BATCHES = 32 };
+    int64_t routed = 0, held = micro_batches < MICRO_BATCHES ? micro_batches : MICRO_BATCHES;
+    for (int l = 0; l < model_blocks(mc); l++) routed += has_router(mc, l);
+    return held * routed;
+}
+
+int64_t routing_bytes(const model_config *mc, int64_t micro_batches) {
+    return most_tallies(mc, micro_batches) * router_tally_bytes(mc);
+}
+
+routing_ports routing_ports_of(arena *a, const plan *p, int micro_batches) {
     const model_config *mc = &p->spec.model;
     routing_ports io = {.item = ARENA_ARRAY(a, router_ports, model_blocks(mc)),
-                        .row = ARENA_ARRAY(a, float, ROUTERS_SUMS * mc->num_experts)};
+                        .row = ARENA_ARRAY(a, float, mc->num_experts)};
     for (int c = 0; c < plan_chunks(p); c++) {
         const prog *program = plan_prog(p, USE_TRAIN, c); /* NULL: another stage has it */
         model_layer_range range = plan_layers(p, c);
@@ -38,7 +55,16 @@ routing_ports routing_ports_of(arena *a, const plan *p) {
             io.item[io.n++] = one;
         }
     }
+    io.dev = param_device(p->store);
+    io.most = (int)most_tallies(mc, micro_batches);
+    io.of = ARENA_ARRAY(a, int, io.most);
+    if (io.n) io.tallies = dev_pinned(io.dev, (size_t)routing_bytes(mc, micro_batches));
     return io;
+}
+
+void routing_ports_free(routing_ports *io) {
+    if (io->tallies) dev_pinned_free(io->dev, io->tallies);
+    io->tallies = NULL;
 }
 
 /* ---- sums ---- */
@@ -75,30 +101,47 @@ void routers_begin_step(routers *r) {
     memset(r->sum, 0, sizeof *r->sum * (size_t)sums(r));
 }
 
-static void take_rounds(routers *r, int i, const router_ports *k, int frame) {
+/* Where tally number k comes to, of a model with E experts. */
+static float *tally_at(const routing_ports *io, int E, int k) {
+    return (float *)io->tallies + (int64_t)k * (ROUTERS_SUMS * E + 1);
+}
+
+void routers_take(routers *r, routing_ports *io, const step_entry *t) {
+    for (int i = 0; i < io->n && io->tallies; i++) {
+        const router_ports *k = &io->item[i];
+        if (k->chunk != t->chunk || !k->tally.bytes) continue;
+        if (io->taken == io->most) routers_settle(r, io);
+        float *to = tally_at(io, r->E, io->taken);
+        io->of[io->taken++] = i;
+        dev_read_later(io->dev, to, prog_port_at(k->p, t->frame, k->tally), (size_t)k->tally.bytes);
+        if (k->rounds.bytes)
+            dev_read_later(io->dev, to + ROUTERS_SUMS * r->E,
+                           prog_port_at(k->p, t->frame, k->rounds), (size_t)k->rounds.bytes);
+    }
+}
+
+static void add_tally(routers *r, int i, const router_ports *k, const float *tally) {
     int32_t rounds;
+    for (int what = 0; what < ROUTERS_SUMS; what++) {
+        int64_t *sum = sums_of(r, i, what);
+        bool counts = what == ROUTERS_PICKS || what == ROUTERS_TAKEN;
+        int bits = counts ? 0 : ROUTERS_FIXED_BITS;
+        for (int e = 0; e < r->E; e++) {
+            double x = (double)tally[what * r->E + e];
+            if (isfinite(x)) sum[e] += llrint(ldexp(x, bits)); /* else the step fails anyway */
+        }
+    }
     if (!k->rounds.bytes) return;
-    prog_get(k->p, frame, k->rounds, &rounds);
+    memcpy(&rounds, tally + ROUTERS_SUMS * r->E, sizeof rounds);
     r->rounds[i] += rounds;
     r->passes[i]++;
 }
 
-void routers_take(routers *r, const routing_ports *io, int chunk, int frame) {
-    for (int i = 0; i < io->n; i++) {
-        const router_ports *k = &io->item[i];
-        if (k->chunk != chunk || !k->tally.bytes) continue;
-        prog_get(k->p, frame, k->tally, io->row);
-        take_rounds(r, i, k, frame);
-        for (int what = 0; what < ROUTERS_SUMS; what++) {
-            int64_t *sum = sums_of(r, i, what);
-            bool counts = what == ROUTERS_PICKS || what == ROUTERS_TAKEN;
-            int bits = counts ? 0 : ROUTERS_FIXED_BITS;
-            for (int e = 0; e < r->E; e++) {
-                double x = (double)io->row[what * r->E + e];
-                if (isfinite(x)) sum[e] += llrint(ldexp(x, bits)); /* else the step fails anyway */
-            }
-        }
-    }
+void routers_settle(routers *r, routing_ports *io) {
+    dev_sync(io->dev);
+    for (int k = 0; k < io->taken; k++)
+        add_tally(r, io->of[k], &io->item[io->of[k]], tally_at(io, r->E, k));
+    io->taken = 0;
 }
 
 void routers_sum(routers *r, const peers *p) {

@@ -11,6 +11,7 @@
 #define TRAIN_ROUTERS_H
 
 #include "plan/plan.h"
+#include "step/step.h"
 #include "train/ranks/peers.h"
 
 /* One layer with experts, or module of multi-token prediction. */
@@ -21,13 +22,23 @@ typedef struct router_ports {
     prog_port rounds;        /* 0 bytes where ranks do not share out experts */
 } router_ports;
 
-/* The ports of all layers with experts in the training programs, and room for a tally. */
+/* The ports of all layers with experts in the training programs, and room for what they give. The
+ * device copies tallies while it goes on; the host reads them when those of all micro-batches are
+ * wanted, or there is no room for more. */
 typedef struct routing_ports {
     router_ports *item;
     int n;
-    float *row; /* [ROUTERS_SUMS,E] */
+    float *row;      /* [E] */
+    dev *dev;        /* whose memory this is: */
+    void *tallies;   /* pinned: [most] of router_tally_bytes */
+    int *of;         /* [most] the item of each */
+    int most, taken; /* that there is room for; that were taken and not added */
 } routing_ports;
-routing_ports routing_ports_of(arena *a, const plan *p);
+/* micro_batches: of a step. */
+routing_ports routing_ports_of(arena *a, const plan *p, int micro_batches);
+void routing_ports_free(routing_ports *io);
+/* Of the host's memory, that one of a model has. */
+int64_t routing_bytes(const model_config *mc, int64_t micro_batches);
 
 enum { ROUTERS_PICKS, ROUTERS_PROBS, ROUTERS_ENTROPY, ROUTERS_TAKEN, ROUTERS_SUMS };
 
@@ -47,9 +58,11 @@ typedef struct routers {
 void routers_init(routers *r, arena *a, const model_config *mc);
 
 void routers_begin_step(routers *r);
-/* STEP_TALLY of a chunk: adds what a micro-batch gave. */
-void routers_take(routers *r, const routing_ports *io, int chunk, int frame);
-/* STEP_COUNTED. */
+/* STEP_TALLY of a chunk: has copied what a micro-batch gave. */
+void routers_take(routers *r, routing_ports *io, const step_entry *t);
+/* Waits, and adds what was taken. */
+void routers_settle(routers *r, routing_ports *io);
+/* STEP_COUNTED, after that. */
 void routers_sum(routers *r, const peers *p);
 /* Gives the counts of the step to a chunk's program, as the backward needs them. */
 void routers_give(const routers *r, const routing_ports *io, int chunk, int frame);

@@ -17,6 +17,7 @@
 #include "train/context.h"
 #include "train/distill.h"
 #include "train/lessons.h"
+#include "train/routers.h"
 #include "train/vocabulary.h"
 
 /* ---- model ---- */
@@ -391,8 +392,6 @@ static status check_async(const setup *u, err *e) {
         {c->train.keep_collectives && c->parallel.sp, "train.keep_collectives",
          "with parallel.sp, kept collectives, of which pieces leave no whole one, are",
          "train.keep_collectives=false"},
-        {dev_get_kind(u->dev) == DEV_CUDA, "device", "a GPU, which has no kernels for it, is",
-         "device=cpu"},
     };
     for (int i = 0; i < ARRAY_LEN(all); i++) {
         if (!all[i].refused) continue;
@@ -537,7 +536,9 @@ static int64_t host_bytes(const course_stage *k, int64_t dp, int cp, const model
     return (int64_t)prefetch_bytes(k->B, k->T, S, share, k->c->data.document_mask) +
            batch_rows_bytes(k->B, k->T, S, mc->num_labels) + context_bytes(k->B, k->T, cp) +
            lessons_host_bytes(k->c, mc->vocab_size, k->B, k->T) +
-           k->max_batch * k->T * (int64_t)sizeof(float) + k->T;
+           k->max_batch * k->T * (int64_t)sizeof(float) + k->T +
+           share * k->T * (1 + mc->num_nextn_predict_layers) * (int64_t)sizeof(float) +
+           routing_bytes(mc, share / k->B);
 }
 
 /* Whether a save can come before the last step. The save after the last step is always waited for,

@@ -20,8 +20,16 @@ void stage_init(stage *g) {
         .number = -1, .chat = {.stop = -1}, .noted = {.fd = -1}, .mem = arena_new("part of a run")};
 }
 
+/* What lies outside of its arena. */
+static void leave_part(stage *g) {
+    if (g->late.dev) dev_pinned_free(g->late.dev, g->late.nll);
+    g->late = (late_losses){0};
+    routing_ports_free(&g->routing);
+}
+
 void stage_close(stage *g) {
     stage_leave(g);
+    leave_part(g);
     teaching_close(&g->chat);
     arena_free(g->mem);
 }
@@ -42,6 +50,7 @@ static void make_tables(stage *g, const setup *u) {
     const plan *p = u->plan;
     arena *a = g->mem;
     int ranks = peers_ranks(&u->peers);
+    leave_part(g);
     arena_reset(a);
     g->parts = plan_step_parts(p, a, (int)(g->share / g->B), ranks > 1);
     g->table = step_build(a, &g->parts);
@@ -57,6 +66,13 @@ static void make_tables(stage *g, const setup *u) {
     }
 }
 
+static late_losses late_of(const stage *g, const setup *u) {
+    late_losses l = {.dev = u->dev, .modules = (int)u->models[g->number].num_nextn_predict_layers};
+    int64_t rows = g->share * g->T * (1 + l.modules);
+    l.nll = dev_pinned(u->dev, (size_t)rows * sizeof *l.nll);
+    return l;
+}
+
 /* Memory for a micro-batch on the host, and the ports of the programs that read it. */
 static void make_ways(stage *g, const setup *u) {
     arena *a = g->mem;
@@ -64,7 +80,7 @@ static void make_ways(stage *g, const setup *u) {
     g->looks = ARENA_ARRAY(a, batch_ports, g->parts.looks);
     for (int c = 0; c < g->parts.chunks; c++) g->chunks[c] = batch_ports_of(g->parts.chunk[c]);
     for (int i = 0; i < g->parts.looks; i++) g->looks[i] = batch_ports_of(g->parts.look[i]);
-    g->routing = routing_ports_of(a, u->plan);
+    g->routing = routing_ports_of(a, u->plan, g->table.micro_batches);
     g->validation = batch_ports_of(plan_prog(u->plan, USE_VALID, 0));
     g->validations = ARENA_ARRAY(a, batch_ports, g->parts.chunks);
     for (int c = 0; c < g->parts.chunks; c++)
@@ -73,6 +89,7 @@ static void make_ways(stage *g, const setup *u) {
     g->rows = batch_rows_new(a, g->B, g->T, g->now->data.document_mask, &u->models[g->number]);
     int S = stage_source_len(g->now, u->models[g->number].num_encoder_layers > 0);
     if (S) batch_rows_add_sources(a, &g->rows, S);
+    g->late = late_of(g, u);
     g->learned = ARENA_ARRAY(a, objective_row, g->B);
     g->d_logp = ARENA_ARRAY(a, double, g->B);
     g->marks = ARENA_ARRAY(a, uint8_t, g->T);

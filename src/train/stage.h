@@ -44,6 +44,13 @@ typedef struct pass_table {
     step_table table;
 } pass_table;
 
+/* Losses that the device copies while it goes on (losses.h). */
+typedef struct late_losses {
+    float *nll;     /* pinned: [micro_batches][1 + modules][B,T] */
+    dev *dev;       /* whose memory it is */
+    int modules, n; /* of multi-token prediction; micro-batches that were taken and not added */
+} late_losses;
+
 typedef struct stage {
     int number;        /* in the course, from 0; -1: there is no current stage */
     bool begins;       /* the coming step is its first: loop.c calls begin_stage */
@@ -73,6 +80,7 @@ typedef struct stage {
     comm_ticket *transfer;    /* [table.n] in a pipeline: of entries that began one */
     routing_ports routing;    /* of the programs that are trained */
     batch_rows rows;          /* the micro-batch that was filled last */
+    late_losses late;         /* of the step under way */
     batch_rows own;           /* of it what this rank's programs get: all, but with parallel.cp */
     context context;          /* how context-parallel ranks share it */
     objective_row *learned;   /* its sequences, as a loss sees them; memory for [B] */

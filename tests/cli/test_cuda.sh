@@ -34,6 +34,11 @@ has err "ATHANOR_CUDA=emulated"
 ATHANOR_MACHINE_FILE=none expect 0 doctor --json
 has out '"name": "GPU 0", "ok": true, "detail": "emulated GPU, compute capability 9.0, '
 has out '"name": "cuBLASLt", "ok": true, "detail": "emulated"'
+lacks out '"name": "GPU 0 to 1"'
+ATHANOR_CUDA_COUNT=3 ATHANOR_MACHINE_FILE=none expect 0 doctor --json
+has out '"name": "GPU 0 to 1", "ok": true, "detail": "no peer access: what they send goes through '
+has out '"name": "GPU 1 to 2"'
+lacks out '"name": "GPU 0 slot"' # an emulated GPU is in none
 expect 0 bench kernels --list
 has out "rope             backward"
 lacks out "scale            backward   none" # every storage has it on the CPU
@@ -146,4 +151,29 @@ for dt in Q8_0 Q4_0; do
         cmp -s cpu.txt cuda.txt || fail "$dt: the GPU goes on otherwise after '$prompt'"
     done
 done
+
+# ---- tokens that the GPU picks: those of the CPU by the same draws, of a text alone, of one that is tried in advance, of many ----
+cat >write.yaml <<'END'
+task: write
+dataset_path: json
+dataset_kwargs: {data_files: {test: rows.jsonl}}
+test_split: test
+output_type: generate_until
+doc_to_text: a
+doc_to_target: b
+generation_kwargs: {until: ["\n"], max_gen_toks: 7}
+END
+printf '{"a": "the fire", "b": "and"}\n{"a": "every", "b": "ember"}\n{"a": "of", "b": "a"}\n' >rows.jsonl
+sampled="--prompt fire --max-new 24 --temperature 0.9 --top-p 0.9"
+for device in cpu cuda; do
+    export ATHANOR_DEVICE=$device
+    for how in "--top-k 12 --min-p 0.01 --seed 4" "--seed 5 --draft ngram" "--seed 6 --repetition-penalty 1.2"; do
+        expect 0 generate small $sampled $how
+        cat out
+    done >sampled.$device
+    expect 0 eval small --tasks write.yaml --samples written.$device
+done
+unset ATHANOR_DEVICE
+cmp sampled.cpu sampled.cuda || fail "the GPU draws other tokens"
+cmp written.cpu written.cuda || fail "the GPU writes other answers"
 finish

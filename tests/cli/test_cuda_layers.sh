@@ -97,7 +97,7 @@ done
 expect 0 launch --ranks 2 -- train latents.yaml run=latents-tp $short parallel.tp=2
 close latents-tp latents-one 1e-5
 
-# ---- what the host does for its ranks, and what it does not do ----
+# ---- ops that send in the midst of what they compute ----
 grep -v '^sample' experts.yaml >shared.yaml
 alone="$short train.router.balance=global"
 expect 0 train shared.yaml run=shared-one $alone
@@ -108,8 +108,8 @@ close shared-ring shared-one 1e-5
 expect 0 train shared.yaml run=shared-file $alone parallel.offload=optimizer
 [ "$(digests shared-one | wc -l)" -ge 3 ] && cmp -s <(digests shared-one) <(digests shared-file) ||
     fail "states in a file give other digests"
-expect 2 launch --ranks 2 -- train shared.yaml run=shared-async $alone parallel.tp=2 parallel.tp_async=true
-has err "a GPU, which has no kernels for it, is not there with parallel.tp_async"
+expect 0 launch --ranks 2 -- train shared.yaml run=shared-async $alone parallel.tp=2 parallel.tp_async=true
+close shared-async shared-one 1e-5
 
 # ---- experts and latents of a GGUF file, read where they lie: after prompts of few and of many tokens ----
 "$athanor" tok train text.txt -o bpe.json --kind bpe --vocab-size 300 >log 2>&1 &&

@@ -53,6 +53,15 @@ ranks 1 host-experts 2 experts.yaml train.router.balance=global parallel.ep=2 pa
 ranks 4 nccl-experts 4 experts.yaml train.router.balance=global parallel.ep=2 parallel.tp=2 parallel.sp=true parallel.zero=2
 close host-experts cpu
 close nccl-experts cpu
+ranks 2 nccl-rounds 2 experts.yaml train.router.balance=global parallel.ep=2 parallel.ep_load=0.5
+close nccl-rounds cpu
+expect 0 train dense.yaml run=dense-cpu device=cpu
+for way in 1 2; do
+    ranks $way async-$way 2 dense.yaml parallel.tp=2 parallel.tp_async=true
+    ranks $way async-sp-$way 2 dense.yaml parallel.tp=2 parallel.sp=true parallel.tp_async=true
+    ranks $way ring-$way 2 dense.yaml parallel.cp=2 parallel.cp_kind=ring
+    for run in async-$way async-sp-$way ring-$way; do close $run dense-cpu; done
+done
 
 # ---- layouts of every kind: all of two ranks that share a GPU, some of four that have one each ----
 expect 0 verify layouts dense.yaml --ranks 2 --steps 1 device=cuda

@@ -74,6 +74,21 @@ KERNEL(shared_unwritten, planted_args, PLANTED_THREADS) {
     a->y[here()] = tile[thread_x()]; /* fault: shared_unwritten */
 }
 
+KERNEL(shared_atomics, planted_args, PLANTED_THREADS) {
+    SHARED(uint64_t, sums, 4);
+    if (thread_x() < 4) sums[thread_x()] = 0;
+    sync_block();
+    atomic_add_u64(&sums[thread_x() % 4], 1);
+    sync_block();
+    a->y[here()] = (float)sums[thread_x() % 4];
+}
+
+KERNEL(shared_atomic_too_far, planted_args, PLANTED_THREADS) {
+    SHARED(uint64_t, sums, 4);
+    atomic_add_u64(&sums[thread_x() % 5], 1); /* fault: shared_atomic_too_far */
+    a->y[here()] = 0;
+}
+
 KERNEL(unwritten_output, planted_args, PLANTED_THREADS) {
     if (here() != 70) a->y[here()] = a->x[here()];
 }

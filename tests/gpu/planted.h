@@ -24,6 +24,8 @@ enum { PLANTED_THREADS = 64 };
     X(one_too_early)                                                                               \
     X(shared_too_small)                                                                            \
     X(shared_unwritten)                                                                            \
+    X(shared_atomics)                                                                              \
+    X(shared_atomic_too_far)                                                                       \
     X(unwritten_output)                                                                            \
     X(reads_output)                                                                                \
     X(writes_input)                                                                                \

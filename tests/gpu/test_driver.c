@@ -4,7 +4,9 @@
 
 #include <dlfcn.h>
 
-#include "gpu/driver.h"
+#include <sys/stat.h>
+
+#include "gpu/links.h"
 
 static void expect_refused(const char *how, const char *sentence) {
     cu_driver d;
@@ -33,7 +35,61 @@ static void test_drivers(void **state) {
     dlclose(fake);
 }
 
+static void put_line(const char *folder, const char *name, const char *line) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/0000:3b:00.0/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(line, f);
+    fclose(f);
+}
+
+static void check_slot(const cu_driver *d, const char *folder, gpu_pcie want) {
+    gpu_pcie p = gpu_pcie_of(d, 0, folder);
+    assert_memory_equal(&p, &want, sizeof p);
+}
+
+/* A folder as Linux has it for each device on PCIe, and what the driver says of two GPUs. */
+static void test_links(void **state) {
+    (void)state;
+    static const char *const files[] = {"current_link_speed", "current_link_width",
+                                        "max_link_speed", "max_link_width"};
+    char folder[] = "/tmp/athanor-pci-XXXXXX", device[128];
+    cu_driver d;
+    void *fake = dlopen(FAKE_DRIVER "/libcuda.so.1", RTLD_NOW);
+    assert_non_null(mkdtemp(folder));
+    snprintf(device, sizeof device, "%s/0000:3b:00.0", folder);
+    setenv("FAKE_DRIVER", "12000", 1);
+    assert_int_equal(cu_driver_open(&d, NULL), ST_OK);
+    check_slot(&d, folder, (gpu_pcie){0});
+    assert_int_equal(mkdir(device, 0700), 0);
+    put_line(folder, files[0], "2.5 GT/s PCIe\n");
+    put_line(folder, files[1], "8\n");
+    put_line(folder, files[2], "32.0 GT/s PCIe\n");
+    put_line(folder, files[3], "16\n");
+    check_slot(&d, folder, (gpu_pcie){1, 8, 5, 16});
+    put_line(folder, files[0], "16.0 GT/s PCIe\n");
+    put_line(folder, files[1], "255\n");
+    put_line(folder, files[2], "Unknown\n");
+    put_line(folder, files[3], "");
+    check_slot(&d, folder, (gpu_pcie){4, 0, 0, 0});
+    assert_int_equal(gpu_link_of(&d, 0, 1), GPU_LINK_NONE);
+    setenv("FAKE_LINK", "peer", 1);
+    assert_int_equal(gpu_link_of(&d, 0, 1), GPU_LINK_PEER);
+    setenv("FAKE_LINK", "atomics", 1);
+    assert_int_equal(gpu_link_of(&d, 0, 1), GPU_LINK_ATOMIC);
+    for (int i = 0; i < ARRAY_LEN(files); i++) {
+        char path[256];
+        snprintf(path, sizeof path, "%s/%s", device, files[i]);
+        remove(path);
+    }
+    rmdir(device), rmdir(folder);
+    cu_driver_close(&d);
+    dlclose(fake);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_drivers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_drivers),
+                                       cmocka_unit_test(test_links)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,8 @@ static const mistake MISTAKES[] = {
     {"one_too_early", &planted_one_too_early, "of y, which"},
     {"shared_too_small", &planted_shared_too_small, "the shared array tile, which has 252"},
     {"shared_unwritten", &planted_shared_unwritten, "which nobody has written"},
+    {"shared_atomics", &planted_shared_atomics, NULL},
+    {"shared_atomic_too_far", &planted_shared_atomic_too_far, "byte 32 of the shared array sums"},
     {"unwritten_output", &planted_unwritten_output, "row 0, number 70 of y was never written"},
     {"reads_output", &planted_reads_output, "which nobody has written"},
     {"writes_input", &planted_writes_input, "only to be read"},

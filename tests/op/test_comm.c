@@ -273,6 +273,111 @@ static void test_on_gpus(void **state) {
     }
 }
 
+/* ---- norms of rows that ranks share ---- */
+
+enum { NORM_ROWS = 5, MOST_COLS = 72, NORM_NUMBERS = 8 * NORM_ROWS * MOST_COLS };
+
+typedef struct norms {
+    op_kind kind;
+    dtype dt;
+    dev_kind device;
+    int cols, copies;
+    double got[RANKS][NORM_NUMBERS]; /* y, statistics, dx, dw, db */
+    int n[RANKS];
+} norms;
+
+static void take_numbers(norms *x, int rank, dev *d, const tensor *t) {
+    char host[NORM_ROWS * MOST_COLS * 8];
+    dev_read(d, host, t->data, (size_t)(t->rows * t->cols) * dtype_bytes(t->dt));
+    for (int64_t i = 0; i < t->rows * t->cols; i++)
+        x->got[rank][x->n[rank]++] = get(host, i, t->dt);
+}
+
+/* Forward, then backward with gradients that are added to what is there. */
+static void run_norms(norms *x, const op_infer *io, op_call *c, room *r, int rank) {
+    const op_impl *impl = op_find(r->d, x->kind, x->dt);
+    int inputs = x->kind == OP_LAYERNORM_RANKS ? 3 : 2;
+    for (int i = 0; i < inputs; i++) c->in[i] = put_tensor(r, io->in[i], rank + i);
+    for (int o = 0; o < inputs; o++) c->out[o] = put_tensor(r, io->out[o], rank);
+    c->ws = r->at, c->ws_bytes = io->fwd.ws_bytes;
+    op_launch(r->d, impl->fwd, c);
+    for (int o = 0; o < inputs; o++) take_numbers(x, rank, r->d, &c->out[o]);
+    c->dout[0] = put_tensor(r, io->out[0], rank + 5);
+    for (int i = 0; i < inputs; i++) c->din[i] = put_tensor(r, io->in[i], rank);
+    c->acc = 5; /* dx and db */
+    c->ws = r->at, c->ws_bytes = io->bwd_input.ws_bytes;
+    op_launch(r->d, impl->bwd_input, c);
+    for (int i = 0; i < inputs; i++) take_numbers(x, rank, r->d, &c->din[i]);
+}
+
+static void norms_on_rank(comm_world *world, void *ctx) {
+    norms *x = ctx;
+    mesh m;
+    dev *d;
+    void *memory;
+    err e = {0};
+    mesh_open(&m, &(mesh_shape){.dp = 1, .dp_replicate = 1, .tp = RANKS, .cp = 1, .pp = 1}, world);
+    int rank = m.rank[MESH_TP], cols = x->cols + (x->copies == 1) * rank;
+    CHECK(dev_open_of_rank(&d, x->device, rank, 1, &e) == ST_OK, "%s", e.message);
+    CHECK(comm_use_device(world, d, &e) == ST_OK, "%s", e.message);
+    CHECK(dev_reserve(d, &memory, ROOM, "tensors", &e) == ST_OK, "%s", e.message);
+    op_attr attr = {.norm = {.eps = 1e-5f,
+                             .unit_offset = x->cols % 2,
+                             .all_cols = RANKS * x->cols + 3,
+                             .copies = x->copies,
+                             .axis = MESH_TP}};
+    if (x->copies > 1) attr.norm.all_cols = x->cols;
+    op_infer io = {.kind = x->kind, .attr = &attr, .dev = d, .want_grad = 7};
+    io.in[0] = (tensor){NULL, x->dt, NORM_ROWS, cols, cols};
+    io.in[1] = io.in[2] = (tensor){NULL, DT_F32, 1, cols, cols};
+    if (x->kind == OP_RMSNORM_RANKS) io.in[2] = (tensor){0};
+    CHECK(op_infer_call(&io, &e) == ST_OK, "%s", e.message);
+    op_run run = {.dev = d, .mesh = &m};
+    op_call c = {.kind = x->kind, .attr = &attr, .run = &run};
+    run_norms(x, &io, &c, &(room){d, memory}, rank);
+    CHECK(dev_check(d, &e) == ST_OK, "%s", e.message);
+    comm_leave_device(world, d);
+    dev_release(d, memory, ROOM);
+    dev_close(d);
+}
+
+static void compare_norms(norms *x) {
+    static norms there;
+    x->device = DEV_CPU;
+    run_threads(RANKS, norms_on_rank, x);
+    there = *x;
+    there.device = DEV_CUDA;
+    memset(there.n, 0, sizeof there.n);
+    run_threads(RANKS, norms_on_rank, &there);
+    double limit = x->dt == DT_F32 ? 1e-5 : x->dt == DT_F16 ? 2e-3 : 1.6e-2;
+    for (int r = 0; r < RANKS; r++) {
+        assert_true(x->n[r] > 0 && x->n[r] == there.n[r]);
+        for (int i = 0; i < x->n[r]; i++)
+            if (!(fabs(there.got[r][i] - x->got[r][i]) <= limit * (1 + fabs(x->got[r][i]))))
+                fail_msg("%s of %s, %d columns, %d copies, rank %d, number %d: %g, not %g",
+                         op_classes[x->kind].name, dtype_name(x->dt), x->cols, x->copies, r, i,
+                         there.got[r][i], x->got[r][i]);
+    }
+}
+
+/* Rows of few and of many pieces, whole ones and others; each rank with columns of its own, or all with the same. */
+static void test_norms_on_gpus(void **state) {
+    (void)state;
+    static const dtype dts[] = {DT_F32, DT_BF16, DT_F16};
+    static const int cols[] = {1, 8, 69};
+    static norms x;
+    setenv("ATHANOR_CUDA", "emulated", 1);
+    setenv("ATHANOR_CUDA_COUNT", "8", 1);
+    for (int k = 0; k < 2 * 2 * ARRAY_LEN(dts) * ARRAY_LEN(cols); k++) {
+        memset(&x, 0, sizeof x);
+        x.kind = k % 2 ? OP_RMSNORM_RANKS : OP_LAYERNORM_RANKS;
+        x.copies = k / 2 % 2 ? RANKS : 1;
+        x.dt = dts[k / 4 % ARRAY_LEN(dts)];
+        x.cols = cols[k / 4 / ARRAY_LEN(dts)];
+        compare_norms(&x);
+    }
+}
+
 static void test_refusals(void **state) {
     (void)state;
     dev *d;
@@ -295,6 +400,7 @@ static void test_refusals(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_and_rows), cmocka_unit_test(test_columns),
-        cmocka_unit_test(test_on_gpus), cmocka_unit_test(test_refusals)};
+        cmocka_unit_test(test_on_gpus), cmocka_unit_test(test_norms_on_gpus),
+        cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

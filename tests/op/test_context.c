@@ -84,6 +84,7 @@ typedef struct work {
     const numbers *whole;
     dtype dt;
     double tolerance;
+    dev_kind device;
     double dsinks[RANKS][H];
 } work;
 
@@ -125,14 +126,46 @@ static void bound(int rank, int32_t *first, int32_t *end) {
         }
 }
 
-static void run_both(op_call *c, const op_infer *io, double *ws, int64_t room) {
+static void run_both(op_call *c, const op_infer *io, void *ws, int64_t room) {
     CHECK(io->fwd.ws_bytes <= room && io->bwd_input.ws_bytes <= room, "workspace");
     const op_impl *impl = op_find(c->run->dev, c->kind, c->in[0].dt);
-    c->ws = ws;
-    c->ws_bytes = io->fwd.ws_bytes;
-    impl->fwd(c);
+    op_call forward = *c;
+    memset(forward.dout, 0, sizeof forward.dout);
+    memset(forward.din, 0, sizeof forward.din);
+    c->ws = forward.ws = ws;
+    forward.ws_bytes = io->fwd.ws_bytes;
+    op_launch(c->run->dev, impl->fwd, &forward);
     c->ws_bytes = io->bwd_input.ws_bytes;
-    impl->bwd_input(c);
+    op_launch(c->run->dev, impl->bwd_input, c);
+}
+
+/* The same in the memory of a device: tensors go there, and what the op writes comes back. */
+static void run_there(op_call *c, const op_infer *io) {
+    enum { ROOM = 1 << 20, MOST = 2 * (OP_MAX_IN + OP_MAX_OUT) };
+    dev *d = c->run->dev;
+    tensor *all[MOST];
+    void *here[MOST], *memory;
+    int n = 0;
+    CHECK(dev_reserve(d, &memory, ROOM, "tensors", NULL) == ST_OK, "memory");
+    for (int i = 0; i < OP_MAX_IN; i++) all[n++] = &c->in[i], all[n++] = &c->din[i];
+    for (int i = 0; i < OP_MAX_OUT; i++) all[n++] = &c->out[i], all[n++] = &c->dout[i];
+    char *at = memory;
+    for (int i = 0; i < n; i++) {
+        here[i] = all[i]->data;
+        if (!here[i]) continue;
+        size_t bytes = (size_t)(all[i]->rows * all[i]->cols) * dtype_bytes(all[i]->dt);
+        dev_write(d, at, here[i], bytes);
+        all[i]->data = at;
+        at += (bytes + 63) / 64 * 64;
+    }
+    run_both(c, io, at, (char *)memory + ROOM - at);
+    for (int i = 0; i < n; i++)
+        if (here[i])
+            dev_read(d, here[i], all[i]->data,
+                     (size_t)(all[i]->rows * all[i]->cols) * dtype_bytes(all[i]->dt));
+    err e = {0};
+    CHECK(dev_check(d, &e) == ST_OK, "%s", e.message);
+    dev_release(d, memory, ROOM);
 }
 
 static void ring_on_rank(comm_world *world, void *ctx) {
@@ -146,7 +179,8 @@ static void ring_on_rank(comm_world *world, void *ctx) {
     int32_t first[RANKS * N], end[RANKS * N];
     mesh_open(&m, &(mesh_shape){.dp = 1, .dp_replicate = 1, .tp = 1, .cp = RANKS, .pp = 1}, world);
     int rank = m.rank[MESH_CP];
-    CHECK(dev_open(&d, DEV_CPU, 1, NULL) == ST_OK, "device");
+    CHECK(dev_open_of_rank(&d, w->device, rank, 1, NULL) == ST_OK, "device");
+    CHECK(comm_use_device(world, d, &e) == ST_OK, "%s", e.message);
     op_attr attr = {.ring = {.ranks = RANKS, .rank = rank, .what = "ring"}};
     attr.attention = (op_attention){.B = B, .Tq = OWN, .Tk = OWN, .H = H, .K = K, .D = D, .Dv = DV};
     attr.attention.scale = 0.5f;
@@ -169,7 +203,11 @@ static void ring_on_rank(comm_world *world, void *ctx) {
     c.dout[0] = mat(dO, w->dt, N, WO), c.din[0] = mat(dq, w->dt, N, WQ);
     c.din[1] = mat(dk, w->dt, N, WK), c.din[2] = mat(dv, w->dt, N, WV);
     c.din[RING_SINKS] = mat(dsinks, w->dt, 1, H);
-    run_both(&c, &io, ws, sizeof ws);
+    if (w->device == DEV_CUDA)
+        run_there(&c, &io);
+    else
+        run_both(&c, &io, ws, sizeof ws);
+    comm_leave_device(world, d);
     expect(w->whole->o, WO, rank, w, o, "o");
     expect(w->whole->dq, WQ, rank, w, dq, "dq");
     expect(w->whole->dk, WK, rank, w, dk, "dk");
@@ -179,9 +217,9 @@ static void ring_on_rank(comm_world *world, void *ctx) {
     dev_close(d);
 }
 
-static void check_ring(dtype dt, double tolerance) {
+static void check_ring(dev_kind device, dtype dt, double tolerance) {
     numbers *x = xcalloc(1, sizeof *x);
-    work w = {.whole = x, .dt = dt, .tolerance = tolerance};
+    work w = {.whole = x, .dt = dt, .tolerance = tolerance, .device = device};
     make(x);
     run_threads(RANKS, ring_on_rank, &w);
     for (int h = 0; h < H; h++) {
@@ -194,8 +232,18 @@ static void check_ring(dtype dt, double tolerance) {
 
 static void test_ring(void **state) {
     (void)state;
-    check_ring(DT_F64, 1e-12);
-    check_ring(DT_F32, 2e-6);
+    check_ring(DEV_CPU, DT_F64, 1e-12);
+    check_ring(DEV_CPU, DT_F32, 2e-6);
+}
+
+/* By NCCL, and through the host's memory. */
+static void test_ring_on_gpus(void **state) {
+    (void)state;
+    setenv("ATHANOR_CUDA", "emulated", 1);
+    for (int own = 0; own < 2; own++) {
+        setenv("ATHANOR_CUDA_COUNT", own ? "3" : "1", 1);
+        check_ring(DEV_CUDA, DT_F32, 4e-6);
+    }
 }
 
 /* ---- rows and heads ---- */
@@ -292,6 +340,7 @@ static void test_rows_and_heads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ring),
+                                       cmocka_unit_test(test_ring_on_gpus),
                                        cmocka_unit_test(test_rows_and_heads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -739,6 +739,23 @@ static void check_update_by_norm(dev *d) {
     by_norm.grad_scale_at = vec_norm_end(d, most, loss_scale);
     vec_update(d, &s, &by_norm, NULL);
     assert_true(isinf(vec_norm_squares(d)) && vec_digest(d, &s, two.param) == now);
+    /* gradients that are fine, and a loss that is not, or is */
+    float fine = 0, some[40] = {0}, *losses;
+    dev_write(d, grad + s.item[2].at, &fine, sizeof fine);
+    assert_int_equal(dev_reserve(d, (void **)&losses, sizeof some, "losses", NULL), ST_OK);
+    for (int k = 0; k < 2; k++) {
+        some[33] = k ? 1e30f : -INFINITY;
+        dev_write(d, losses, some, sizeof some);
+        vec_check_finite(d, losses, 40);
+        vec_norm_begin(d);
+        vec_norm_add(d, &s, grad);
+        by_norm.grad_scale_at = vec_norm_end(d, most, loss_scale);
+        vec_update(d, &s, &by_norm, NULL);
+        assert_true(isfinite(vec_norm_squares(d)) && *dev_flag(d) == !k);
+        assert_int_equal(vec_digest(d, &s, two.param) == now, !k);
+        *dev_flag(d) = false;
+    }
+    dev_release(d, losses, sizeof some);
     for (int k = 0; k < 2; k++) {
         vec_update_args *x = k ? &two : &one;
         dev_release(d, x->param, LEN * sizeof(float));

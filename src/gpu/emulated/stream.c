@@ -706,6 +706,21 @@ static cu_result emu_device_uuid(char *uuid, int device) {
     memcpy(uuid, &device, sizeof device);
     return 0;
 }
+/* It is in no slot, and has memory that no other reaches. */
+static cu_result emu_device_bus_id(char *id, int bytes, int device) {
+    (void)id, (void)bytes, (void)device;
+    return CU_NO_DEVICE;
+}
+static cu_result emu_can_access_peer(int *can, int device, int peer) {
+    (void)device, (void)peer;
+    *can = 0;
+    return 0;
+}
+static cu_result emu_peer_attribute(int *value, int attribute, int from, int to) {
+    (void)attribute, (void)from, (void)to;
+    *value = 0;
+    return 0;
+}
 static cu_result emu_mem_info(size_t *available, size_t *total) {
     emu_device_memory(total, 0);
     *available = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
@@ -727,6 +742,9 @@ void emu_driver_fill(cu_driver *d) {
         .device_attribute = emu_device_attribute,
         .device_memory = emu_device_memory,
         .device_uuid = emu_device_uuid,
+        .device_bus_id = emu_device_bus_id,
+        .can_access_peer = emu_can_access_peer,
+        .peer_attribute = emu_peer_attribute,
         .context_retain = emu_context_retain,
         .context_set = emu_context_set,
         .mem_info = emu_mem_info,

@@ -205,7 +205,16 @@ void emu_watch_forget_shared(emu_worker *w) {
     memset(w->origin, 0, sizeof *w->origin * ((size_t)w->shared_used / 16 + 1));
 }
 
-static void watch_shared(emu_worker *w, uint32_t at, const touching *a, stamp now) {
+static bool is_shared(const emu_worker *w, const void *p) {
+    return (uintptr_t)p - (uintptr_t)w->shared < EMU_SHARED_BYTES;
+}
+
+static uint32_t shared_at(const emu_worker *w, const void *p) {
+    return (uint32_t)((uintptr_t)p - (uintptr_t)w->shared);
+}
+
+/* The array that an access lies in. */
+static const emu_array *shared_array(const emu_worker *w, uint32_t at, const touching *a) {
     const emu_array *hit = NULL;
     for (int i = 0; i < w->arrays; i++)
         if (at >= w->array[i].at && at + a->bytes <= w->array[i].at + w->array[i].bytes)
@@ -219,6 +228,11 @@ static void watch_shared(emu_worker *w, uint32_t at, const touching *a, stamp no
         emu_fail(a->pc, a->site, "%s %zu bytes at byte %u of the shared array %s, which has %u",
                  verb(a), a->bytes, at - hit->at, hit->site->what, hit->bytes);
     }
+    return hit;
+}
+
+static void watch_shared(emu_worker *w, uint32_t at, const touching *a, stamp now) {
+    const emu_array *hit = shared_array(w, at, a);
     if (a->write) w->origin[at / 16] = NULL;
     touch_units(&w->shared_cell[at / 2], (a->bytes + 1) / 2, 2, a, now, hit->site->what,
                 (int64_t)(at - hit->at), true);
@@ -358,8 +372,8 @@ void emu_watch(const void *p, size_t bytes, bool write, const void *pc, const em
         emu_fail(pc, site, "%s %zu bytes at an address that is no multiple of %zu", verb(&a), bytes,
                  bytes);
     stamp now = make_stamp(w, t->place[EMU_THREAD]);
-    if ((uintptr_t)p - (uintptr_t)w->shared < EMU_SHARED_BYTES)
-        watch_shared(w, (uint32_t)((uintptr_t)p - (uintptr_t)w->shared), &a, now);
+    if (is_shared(w, p))
+        watch_shared(w, shared_at(w, p), &a, now);
     else
         watch_ranges(w, p, &a, now);
 }
@@ -367,10 +381,14 @@ void emu_watch(const void *p, size_t bytes, bool write, const void *pc, const em
 /* Atomic accesses do not collide with each other. Only the place is checked: that they collide with
  * plain ones is not seen. */
 static void watch_atomic(void *p, size_t bytes, const emu_site *site) {
-    const emu_device *d = emu_worker_now->device;
+    const emu_worker *w = emu_worker_now;
+    const emu_device *d = w->device;
     const touching a = {bytes, true, NULL, site};
     int64_t at;
-    if (!range_around(d, p, bytes, true, &at)) fail_outside(d, p, &a);
+    if (is_shared(w, p))
+        shared_array(w, shared_at(w, p), &a);
+    else if (!range_around(d, p, bytes, true, &at))
+        fail_outside(d, p, &a);
 }
 
 void emu_atomic_add_u64(const emu_site *site, uint64_t *p, uint64_t v) {

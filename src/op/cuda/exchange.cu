@@ -24,11 +24,6 @@ KERNEL(exchange_rows, exchange_args, PIECE_THREADS) {
 #ifndef __CUDACC__
 #include "op/collective.h"
 
-static gpu_range rows_range(const char *name, const tensor *t, gpu_access access) {
-    int64_t item = (int64_t)dtype_bytes(t->dt);
-    return (gpu_range){name, t->data, t->rows, t->cols * item, t->ld * item, access, (int32_t)item};
-}
-
 /* Indices are permutations. A scope for each move: what comes from other ranks in between was written by no kernel. */
 static void move(const op_call *c, tensor to, const tensor *to_at, tensor from,
                  const tensor *from_at, bool add) {

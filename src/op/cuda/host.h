@@ -33,6 +33,11 @@ static inline gpu_range range_of(const char *name, const void *at, int64_t n, in
     return (gpu_range){name, at, at ? 1 : 0, n * item_bytes, n * item_bytes, access, item_bytes};
 }
 
+static inline gpu_range rows_range(const char *name, const tensor *t, gpu_access access) {
+    int64_t item = (int64_t)dtype_bytes(t->dt);
+    return (gpu_range){name, t->data, t->rows, t->cols * item, t->ld * item, access, (int32_t)item};
+}
+
 static inline uint32_t blocks_for(int64_t n, int64_t per_block) {
     return (uint32_t)((n + per_block - 1) / per_block);
 }

@@ -9,7 +9,12 @@
  * from the cache (LAYERNORM: three times); res is read and y written once. Backward: dx in one kernel like the
  * forward, with x and dy. dw and db: a block takes a piece of columns for each lane, and a slice of the
  * groups, and adds up in a fixed order; a last kernel adds the slices. So x and dy come from memory
- * twice, dx goes there once. 5 FLOPs forward, 13 backward (LAYERNORM 7 and 15). */
+ * twice, dx goes there once. 5 FLOPs forward, 13 backward (LAYERNORM 7 and 15).
+ *
+ * RMSNORM_RANKS and LAYERNORM_RANKS: a row is one group, and its columns are shared by ranks. A kernel more, in each
+ * direction, makes one number of a row (LAYERNORM: two), in double, which is summed over the ranks by a
+ * collective between the two; the kernels above take it as what they would have summed. That reads x (and dy) twice
+ * more. As on the CPU, a rank's squares are those of deviations from its own mean. */
 #include "op/cuda/pieces.h"
 
 typedef struct norm_args {
@@ -17,7 +22,9 @@ typedef struct norm_args {
     const float *w, *b;
     float *sum_w, *sum_b; /* [slices, width] */
     float *dw, *db;
-    int64_t n; /* groups in all rows */
+    double *sums;       /* [n, 1 + center] over ranks that share rows; NULL: rows are whole */
+    double all, copies; /* columns of a whole row, and how many ranks have each */
+    int64_t n;          /* groups in all rows */
     int32_t width, groups, wide;
     int32_t slices, by_warp;
     float eps;
@@ -49,12 +56,20 @@ GPU_FN team my_team(const norm_args *a) {
     return t;
 }
 
-/* The mean of what the group's threads have summed. */
-GPU_FN float team_mean(const norm_args *a, float sum, float *room) {
-    if (a->by_warp) return warp_sum(sum) / (float)a->width;
+/* What the group's threads have summed, and its mean. */
+GPU_FN float team_sum(const norm_args *a, float sum, float *room) {
+    if (a->by_warp) return warp_sum(sum);
     sum = block_sum(sum, room);
     sync_block(); /* the room is free again */
-    return sum / (float)a->width;
+    return sum;
+}
+GPU_FN float team_mean(const norm_args *a, float sum, float *room) {
+    return team_sum(a, sum, room) / (float)a->width;
+}
+
+/* Sums over ranks that a group has, behind each other. */
+GPU_FN double *shared_sums(const norm_args *a, int64_t group) {
+    return a->sums + group * (a->center ? 2 : 1);
 }
 
 /* w or 1 + w, for the piece of columns at c. */
@@ -72,6 +87,41 @@ GPU_FN float piece_sum(const norm_args *a, const float d[VEC], bool squares) {
     return sum;
 }
 
+/* The mean of the group's columns; 0 in RMSNORM. */
+GPU_FN float mean_of(const norm_args *a, const team *t, const STORE *x, float *room) {
+    float v[VEC], sum = 0;
+    if (!a->center) return 0;
+    for (int32_t c = t->first; c < a->width; c += t->step) {
+        piece_load(v, x + c, a->wide);
+        sum += piece_sum(a, v, false);
+    }
+    return team_mean(a, sum, room);
+}
+
+/* Sums over the columns of x - mean and of its squares, of this thread alone. */
+typedef struct moments {
+    float first, second;
+} moments;
+
+GPU_FN moments moments_of(const norm_args *a, const team *t, const STORE *x, float mean) {
+    float v[VEC];
+    moments m = {0, 0};
+    for (int32_t c = t->first; c < a->width; c += t->step) {
+        piece_load(v, x + c, a->wide);
+        for (int k = 0; k < VEC; k++) v[k] -= mean;
+        m.first += piece_sum(a, v, false);
+        m.second += piece_sum(a, v, true);
+    }
+    return m;
+}
+
+/* rstd of a row that ranks share. */
+GPU_FN float shared_rstd(const norm_args *a, const double *sums, float *mean) {
+    double m = a->center ? sums[1] / a->all : 0, var = sums[0] / a->all - m * m;
+    *mean = (float)m;
+    return (float)(1.0 / sqrt((var > 0 ? var : 0) + (double)a->eps));
+}
+
 KERNEL(norm_fwd, norm_args, NORM_THREADS) {
     SHARED(float, room, 32);
     team t = my_team(a);
@@ -79,21 +129,13 @@ KERNEL(norm_fwd, norm_args, NORM_THREADS) {
     const STORE *x = norm_at(a, a->x, t.group);
     STORE *y = (STORE *)norm_at(a, a->y, t.group);
     const STORE *res = a->res.p ? norm_at(a, a->res, t.group) : NULL;
-    float v[VEC], gain[VEC], bias[VEC], mean = 0, sum = 0;
-    if (a->center) {
-        for (int32_t c = t.first; c < a->width; c += t.step) {
-            piece_load(v, x + c, a->wide);
-            sum += piece_sum(a, v, false);
-        }
-        mean = team_mean(a, sum, room);
-        sum = 0;
+    float v[VEC], gain[VEC], bias[VEC], mean, rstd;
+    if (a->sums) {
+        rstd = shared_rstd(a, shared_sums(a, t.group), &mean);
+    } else {
+        mean = mean_of(a, &t, x, room);
+        rstd = 1.0f / sqrtf(team_mean(a, moments_of(a, &t, x, mean).second, room) + a->eps);
     }
-    for (int32_t c = t.first; c < a->width; c += t.step) {
-        piece_load(v, x + c, a->wide);
-        for (int k = 0; k < VEC; k++) v[k] -= mean;
-        sum += piece_sum(a, v, true);
-    }
-    float rstd = 1.0f / sqrtf(team_mean(a, sum, room) + a->eps);
     if (t.first == 0) {
         *stat_at(a, a->rstd, t.group) = rstd;
         if (a->center) *stat_at(a, a->mean, t.group) = mean;
@@ -112,6 +154,48 @@ KERNEL(norm_fwd, norm_args, NORM_THREADS) {
     }
 }
 
+/* Sums over the columns of g and of g xn, of this thread alone. */
+GPU_FN moments slopes_of(const norm_args *a, const team *t, float mean, float rstd) {
+    const STORE *x = norm_at(a, a->x, t->group), *dy = norm_at(a, a->dy, t->group);
+    float xn[VEC], g[VEC], gain[VEC];
+    moments m = {0, 0};
+    for (int32_t c = t->first; c < a->width; c += t->step) {
+        piece_load(xn, x + c, a->wide);
+        piece_load(g, dy + c, a->wide);
+        load_gain(a, c, gain);
+        for (int k = 0; k < VEC; k++) {
+            g[k] *= gain[k];
+            xn[k] = g[k] * (xn[k] - mean) * rstd;
+        }
+        m.first += piece_sum(a, g, false);
+        m.second += piece_sum(a, xn, false);
+    }
+    return m;
+}
+
+/* What this rank has of a row's sums. Ranks with the same columns have parts of their dy, so that only forward
+ * they count more than once. */
+KERNEL(norm_share, norm_args, NORM_THREADS) {
+    SHARED(float, room, 32);
+    team t = my_team(a);
+    if (t.group >= a->n) return;
+    const STORE *x = norm_at(a, a->x, t.group);
+    bool forward = !a->dy.p;
+    float mean = forward ? mean_of(a, &t, x, room) : a->center ? *stat_at(a, a->mean, t.group) : 0;
+    moments m = forward ? moments_of(a, &t, x, mean)
+                        : slopes_of(a, &t, mean, *stat_at(a, a->rstd, t.group));
+    double second = (double)team_sum(a, m.second, room);
+    double first = a->center ? (double)team_sum(a, m.first, room) : 0;
+    if (t.first != 0) return;
+    if (forward) { /* of x, not of x - mean */
+        double n = a->width, shift = mean;
+        second = (second + shift * (n * shift + 2 * first)) / a->copies;
+        first = (n * shift + first) / a->copies;
+    }
+    shared_sums(a, t.group)[0] = second;
+    if (a->center) shared_sums(a, t.group)[1] = first;
+}
+
 KERNEL(norm_bwd, norm_args, NORM_THREADS) {
     SHARED(float, room, 32);
     team t = my_team(a);
@@ -120,20 +204,16 @@ KERNEL(norm_bwd, norm_args, NORM_THREADS) {
     STORE *dx = (STORE *)norm_at(a, a->dx, t.group);
     float rstd = *stat_at(a, a->rstd, t.group);
     float mean = a->center ? *stat_at(a, a->mean, t.group) : 0;
-    float xn[VEC], g[VEC], gain[VEC], sum_g = 0, sum_gx = 0;
-    for (int32_t c = t.first; c < a->width; c += t.step) {
-        piece_load(xn, x + c, a->wide);
-        piece_load(g, dy + c, a->wide);
-        load_gain(a, c, gain);
-        for (int k = 0; k < VEC; k++) {
-            g[k] *= gain[k];
-            xn[k] = g[k] * (xn[k] - mean) * rstd;
-        }
-        sum_g += piece_sum(a, g, false);
-        sum_gx += piece_sum(a, xn, false);
+    float xn[VEC], g[VEC], gain[VEC], mean_gx, mean_g = 0;
+    if (a->sums) {
+        const double *sums = shared_sums(a, t.group);
+        mean_gx = (float)(sums[0] / (a->all * a->copies));
+        if (a->center) mean_g = (float)(sums[1] / (a->all * a->copies));
+    } else {
+        moments m = slopes_of(a, &t, mean, rstd);
+        mean_gx = team_mean(a, m.second, room);
+        if (a->center) mean_g = team_mean(a, m.first, room);
     }
-    float mean_gx = team_mean(a, sum_gx, room);
-    float mean_g = a->center ? team_mean(a, sum_g, room) : 0;
     for (int32_t c = t.first; c < a->width; c += t.step) {
         piece_load(xn, x + c, a->wide);
         piece_load(g, dy + c, a->wide);
@@ -190,6 +270,10 @@ KERNEL(norm_join, norm_args, NORM_THREADS) {
 }
 
 #ifndef __CUDACC__
+#include <string.h>
+
+#include "op/collective.h"
+#include "op/cuda/tables.h"
 
 /* Whether all pieces of 16 bytes lie in one group. */
 static bool is_norm_wide(const op_call *c, const tensor *p, const tensor *q) {
@@ -197,6 +281,9 @@ static bool is_norm_wide(const op_call *c, const tensor *p, const tensor *q) {
            op_norm_width(c->attr, c->in[0].cols) % VEC == 0 &&
            (!c->in[1].data || is_wide_f32(&c->in[1])) && (!c->in[2].data || is_wide_f32(&c->in[2]));
 }
+
+/* Where the second half of an op over ranks finds their sums. */
+enum { SUMS = OP_MAX_IN - 1 };
 
 static norm_args norm_open(const op_call *c, bool center) {
     int64_t width = op_norm_width(c->attr, c->in[0].cols);
@@ -209,6 +296,8 @@ static norm_args norm_open(const op_call *c, bool center) {
     a.n = c->in[0].rows * a.groups;
     a.eps = c->attr->norm.eps;
     a.unit_offset = c->attr->norm.unit_offset;
+    a.sums = c->in[SUMS].data;
+    a.all = (double)c->attr->norm.all_cols, a.copies = c->attr->norm.copies;
     return a;
 }
 
@@ -280,6 +369,73 @@ static void layernorm_bwd(const op_call *c) {
     backward(c, true);
 }
 
+/* ---- over ranks: two calls, and a collective between them; what comes by it was written by no kernel ---- */
+
+static int64_t sums_bytes(int64_t rows, int64_t each) {
+    return (rows * each * (int64_t)sizeof(double) + 15) / 16 * 16;
+}
+
+/* To `sums`, an output or the gradient of an input. */
+static void share(const op_call *c, bool center, const tensor *sums) {
+    norm_args a = norm_open(c, center);
+    if (c->dout[0].data) a.dy = mat_of(&c->dout[0]);
+    a.wide = is_norm_wide(c, &c->dout[0], &c->dout[0]);
+    a.sums = sums->data;
+    launch_groups(c, &norm_share, &a);
+}
+
+static void rmsnorm_share_fwd(const op_call *c) {
+    share(c, false, &c->out[0]);
+}
+static void rmsnorm_share_bwd(const op_call *c) {
+    share(c, false, &c->din[0]);
+}
+static void layernorm_share_fwd(const op_call *c) {
+    share(c, true, &c->out[0]);
+}
+static void layernorm_share_bwd(const op_call *c) {
+    share(c, true, &c->din[0]);
+}
+
+static void over_ranks(const op_call *c, int64_t each, op_fn first, op_fn second) {
+    op_call own = *c, rest = *c;
+    tensor sums = {c->ws, DT_F64, c->in[0].rows, each, each};
+    int64_t bytes = sums_bytes(sums.rows, each);
+    bool backward = c->dout[0].data != NULL;
+    own.ws = NULL, own.ws_bytes = 0, own.acc = 0;
+    memset(own.din, 0, sizeof own.din);
+    if (!backward) memset(own.out, 0, sizeof own.out);
+    *(backward ? &own.din[0] : &own.out[0]) = sums;
+    cuda_op_launch(c->run->dev, first, &own);
+    op_collect(c, true, &c->in[0], c->ws, c->ws);
+    rest.in[SUMS] = sums;
+    rest.ws = (char *)c->ws + bytes, rest.ws_bytes -= bytes;
+    cuda_op_launch(c->run->dev, second, &rest);
+}
+
+static void rmsnorm_ranks_fwd(const op_call *c) {
+    over_ranks(c, 1, rmsnorm_share_fwd, rmsnorm_fwd);
+}
+static void rmsnorm_ranks_bwd(const op_call *c) {
+    over_ranks(c, 1, rmsnorm_share_bwd, rmsnorm_bwd);
+}
+static void layernorm_ranks_fwd(const op_call *c) {
+    over_ranks(c, 2, layernorm_share_fwd, layernorm_fwd);
+}
+static void layernorm_ranks_bwd(const op_call *c) {
+    over_ranks(c, 2, layernorm_share_bwd, layernorm_bwd);
+}
+
+static void ranks_workspace(const op_infer *io, int64_t ws[3]) {
+    norm_workspace(io, ws);
+    ws[0] = sums_bytes(io->in[0].rows, io->kind == OP_LAYERNORM_RANKS ? 2 : 1);
+    ws[1] += ws[0];
+}
+
+const op_impl CUDA_IMPL(RMSNORM_RANKS) = {rmsnorm_ranks_fwd, rmsnorm_ranks_bwd, NULL,
+                                          ranks_workspace};
+const op_impl CUDA_IMPL(LAYERNORM_RANKS) = {layernorm_ranks_fwd, layernorm_ranks_bwd, NULL,
+                                            ranks_workspace};
 const op_impl CUDA_IMPL(RMSNORM) = {rmsnorm_fwd, rmsnorm_bwd, NULL, norm_workspace};
 const op_impl CUDA_IMPL(LAYERNORM) = {layernorm_fwd, layernorm_bwd, NULL, norm_workspace};
 #endif

@@ -13,9 +13,5 @@ extern const op_impl *const op_cuda_table_f16[OP_COUNT];
 void cuda_set_run(dev *d, const op_run *run);
 /* Runs a call on a CUDA device: fn launches kernels, which may touch only what the call names. */
 void cuda_op_launch(dev *d, op_fn fn, const op_call *c);
-/* Ops of ranks that the host computes: those that are no plain collectives and have no kernels here. */
-bool cuda_op_is_on_host(op_kind kind);
-/* Runs a call of a kernel of the host, on copies of what the call names. */
-void cuda_op_on_host(dev *d, op_fn fn, const op_call *c);
 
 #endif

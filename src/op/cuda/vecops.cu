@@ -268,12 +268,26 @@ KERNEL(sum_parts, sum_args, VECOPS_THREADS) {
 
 typedef struct scale_args {
     const double *squares;
+    const bool *spoilt; /* dev_flag */
     float *scale;
     double clip_norm, grads_scale;
 } scale_args;
 
 KERNEL(clip_gradients, scale_args, GPU_WARP) {
-    if (thread_x() == 0) *a->scale = clip_scale(*a->squares, a->clip_norm, a->grads_scale);
+    if (thread_x() != 0) return;
+    float scale = clip_scale(*a->squares, a->clip_norm, a->grads_scale);
+    *a->scale = *a->spoilt ? f32_of_bits(0x7fc00000u) : scale;
+}
+
+typedef struct finite_args {
+    const float *x;
+    bool *flag;
+    int64_t n;
+} finite_args;
+
+KERNEL(check_finite, finite_args, VECOPS_THREADS) {
+    int64_t i = (int64_t)block_x() * threads_x() + thread_x();
+    if (i < a->n && a->x[i] - a->x[i] != 0.0f) raise_flag(a->flag);
 }
 
 /* Sums of the 32-bit digits of squares. With |x| = h * 2^32 + l: x^2 = h^2 * 2^64 + 2 h l * 2^32 + l^2. */
@@ -530,11 +544,23 @@ static void cuda_norm_add(dev *d, const vec_spans *s, const float *x, vec_norm *
 }
 
 static void cuda_norm_end(dev *d, double clip_norm, double grads_scale, vec_norm *to) {
-    scale_args a = {&to->squares, &to->scale, clip_norm, grads_scale};
+    scale_args a = {&to->squares, dev_flag(d), &to->scale, clip_norm, grads_scale};
     gpu_range may[] = {range_of("squares", a.squares, 1, 8, GPU_READ),
+                       range_of("the flag", a.spoilt, 1, 1, GPU_READ),
                        range_of("scale of the gradients", a.scale, 1, 4, GPU_WRITE)};
     cuda_scope_begin(d, "clip", may, ARRAY_LEN(may));
     cuda_launch(d, &clip_gradients, (gpu_grid){1, 1, 1, GPU_WARP, 0}, &a);
+    cuda_scope_end(d);
+}
+
+static void cuda_check_finite(dev *d, const float *x, int64_t n) {
+    finite_args a = {x, dev_flag(d), n};
+    gpu_range may[] = {range_of("numbers", x, n, 4, GPU_READ),
+                       range_of("the flag", a.flag, 1, 1, GPU_UPDATE)};
+    uint32_t threads = n > GPU_WARP ? VECOPS_THREADS : GPU_WARP;
+    cuda_scope_begin(d, "losses", may, ARRAY_LEN(may));
+    cuda_launch(d, &check_finite,
+                (gpu_grid){(uint32_t)((n + threads - 1) / threads), 1, 1, threads, 0}, &a);
     cuda_scope_end(d);
 }
 
@@ -618,7 +644,9 @@ static void cuda_add(dev *d, void *to, const void *from, int64_t n, dtype dt) {
 }
 
 const vec_backend vec_backend_cuda = {
-    cuda_update, cuda_sum_squares, cuda_norm_add, cuda_norm_end, cuda_sum_squares_fixed,
-    cuda_digest, cuda_draw,        cuda_round,    cuda_add,
+    cuda_update,   cuda_sum_squares,  cuda_norm_add,
+    cuda_norm_end, cuda_check_finite, cuda_sum_squares_fixed,
+    cuda_digest,   cuda_draw,         cuda_round,
+    cuda_add,
 };
 #endif

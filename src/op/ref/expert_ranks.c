@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "op/collective.h"
+#include "op/inner.h"
 #include "op/ref/ref.h"
 
 enum { SETS = 3 };
@@ -38,7 +39,7 @@ typedef struct exchange {
     const op_impl *product, *act, *fixed;
     op_attr own; /* of the product of this rank's experts */
     int64_t E, C, H, F, cap;
-    const int32_t *starts; /* [ranks, experts + 1], of all ranks */
+    const int32_t *starts; /* [ranks, experts + 1], of all ranks; memory of the host */
     int64_t most;          /* rows from any rank to any other */
     parcels x[SETS], dz[SETS];
     comm_ticket come[SETS], gone[SETS];
@@ -57,15 +58,10 @@ static void *take(exchange *x, char *ws, int64_t bytes) {
     return at;
 }
 
-/* A collective's kernel runs on the host, whatever the device, and so do those it calls. */
-static const op_impl *kernels_of(const dev *d, op_kind kind, dtype dt) {
-    return dev_get_kind(d) == DEV_CUDA ? op_find_reference(kind, dt) : op_find_of_kind(d, kind, dt);
-}
-
 static void find_kernels(exchange *x, const dev *d, dtype dt) {
-    x->product = kernels_of(d, OP_EXPERT_LINEAR, dt);
-    x->act = kernels_of(d, x->a->gated ? OP_GATED : OP_ACT, dt);
-    x->fixed = kernels_of(d, OP_FIXED_ADD, dt);
+    x->product = op_find_of_kind(d, OP_EXPERT_LINEAR, dt);
+    x->act = op_find_of_kind(d, x->a->gated ? OP_GATED : OP_ACT, dt);
+    x->fixed = op_find_of_kind(d, OP_FIXED_ADD, dt);
 }
 
 /* With ws NULL only the bytes count. in: shapes of x, w_in, w_out. */
@@ -137,9 +133,9 @@ static void hidden(const exchange *x, const STORE *rows) {
     op_attr attr = act_attr(x);
     op_call in = product_of(x, 1, rows, x->C), act = act_of(x, &attr);
     in.out[0] = rows_at(x, x->h, x->H);
-    x->product->fwd(&in);
+    inner_run(x->product->fwd, &in);
     act.out[0] = rows_at(x, x->g, x->F);
-    x->act->fwd(&act);
+    inner_run(x->act->fwd, &act);
 }
 
 /* ---- loads and rounds ---- */
@@ -183,28 +179,26 @@ static int64_t part_rows(const exchange *x, int64_t r) {
 
 /* Where the rows of each own expert begin in what a rank sends in round r. */
 static void find_starts(const exchange *x, int64_t from, int64_t r) {
+    enum { AT_ONCE = 64 };
+    int32_t some[AT_ONCE];
     const int32_t *own = starts_of(x, from) + x->a->rank * x->E;
     int64_t n = rows_of_round(x, from, x->a->rank, r);
-    for (int64_t e = 0; e <= x->E; e++)
-        x->of_sender[e] = (int32_t)clamp(own[e] - own[0] - r * x->cap, n);
+    for (int64_t first = 0, now; first <= x->E; first += now) {
+        now = x->E + 1 - first < AT_ONCE ? x->E + 1 - first : AT_ONCE;
+        for (int64_t i = 0; i < now; i++)
+            some[i] = (int32_t)clamp(own[first + i] - own[0] - r * x->cap, n);
+        inner_put(x->c, x->of_sender + first, some, (size_t)now * sizeof *some);
+    }
 }
 
 /* ---- what travels ---- */
 
 /* Rows of t that are of round r, to or from parts. */
 static void copy_rows(const exchange *x, const tensor *t, STORE *parts, int64_t r, bool pack) {
-    const op_call *c = x->c;
-    size_t bytes = (size_t)x->C * sizeof(STORE);
     for (int64_t to = 0; to < x->a->ranks; to++) {
         int64_t first = starts_of(x, x->a->rank)[to * x->E] + r * x->cap;
         int64_t n = rows_of_round(x, x->a->rank, to, r);
-        STORE *part = parts + to * part_rows(x, r) * x->C;
-        PARALLEL_FOR
-        for (int64_t i = 0; i < n; i++)
-            if (pack)
-                memcpy(part + i * x->C, row_of(t, first + i), bytes);
-            else
-                memcpy(row_of(t, first + i), part + i * x->C, bytes);
+        inner_copy_rows(x->c, t, first, n, parts + to * part_rows(x, r) * x->C, pack);
     }
 }
 
@@ -244,13 +238,14 @@ static void take_back(const exchange *x, int64_t r, const tensor *to) {
 }
 
 static void zero_dropped(const exchange *x, const tensor *t) {
-    for (int64_t m = starts_of(x, x->a->rank)[x->a->experts]; t->data && m < t->rows; m++)
-        memset(row_of(t, m), 0, (size_t)t->cols * sizeof(STORE));
+    int64_t rows = starts_of(x, x->a->rank)[x->a->experts];
+    if (t->data) inner_clear_rows(x->c, t, rows, t->rows - rows);
 }
 
 /* y of one sender's rows to where these rows are. */
 static void put_results(const exchange *x, int64_t from, int64_t r, STORE *rows) {
-    memcpy(rows, x->y, (size_t)(rows_of_round(x, from, x->a->rank, r) * x->C) * sizeof(STORE));
+    int64_t n = rows_of_round(x, from, x->a->rank, r);
+    inner_copy(x->c, rows, x->y, (size_t)(n * x->C) * sizeof(STORE));
 }
 
 typedef void (*sender_fn)(exchange *x, STORE *rows, const STORE *dz);
@@ -283,29 +278,36 @@ static void forward_of(exchange *x, STORE *rows, const STORE *dz) {
     hidden(x, rows);
     op_call out = product_of(x, 2, x->g, x->F);
     out.out[0] = rows_at(x, x->y, x->C);
-    x->product->fwd(&out);
+    inner_run(x->product->fwd, &out);
 }
 
 static exchange begin(const op_call *c, bool back) {
     exchange x = divide(c->attr, c->run->dev, c->in, back, c->ws);
     x.c = c;
-    x.starts = c->out[1].data;
     return x;
+}
+
+/* Of what ranks have gathered; the host waits for that. */
+static void look_at_loads(exchange *x) {
+    int64_t n = x->a->ranks * (x->a->experts + 1);
+    x->starts = inner_look(x->c, x->c->out[1].data, (size_t)n * sizeof *x->starts);
+    x->most = find_most(x);
 }
 
 static void expert_ranks_fwd(const op_call *c) {
     exchange x = begin(c, false);
     /* Where the world fails, it gathers nothing: then no rows are moved, in place of as many as old memory says. */
-    memset(c->out[1].data, 0, (size_t)(x.a->ranks * (x.a->experts + 1)) * sizeof(int32_t));
+    inner_clear(c, c->out[1].data, (size_t)(x.a->ranks * (x.a->experts + 1)) * sizeof(int32_t));
     comm_call loads = {.kind = COMM_ALL_GATHER,
                        .in = c->in[3].data,
                        .out = c->out[1].data,
                        .n = c->in[3].cols,
                        .dt = DT_I32,
                        .what = x.a->what};
-    comm_run(c->run->mesh->axis[MESH_EP], &loads);
-    x.most = find_most(&x);
-    *(int32_t *)c->out[2].data = (int32_t)rounds_of(&x);
+    op_exchange(c, MESH_EP, &loads);
+    look_at_loads(&x);
+    int32_t rounds = (int32_t)rounds_of(&x);
+    inner_put(c, c->out[2].data, &rounds, sizeof rounds);
     run_rounds(&x, NULL, &c->out[0], forward_of);
 }
 
@@ -323,13 +325,13 @@ static void add_weights(const exchange *x, int w, op_call *k) {
         k->din[1].dt = sizeof(REAL) == sizeof(double) ? DT_F64 : DT_F32;
         k->acc = 0;
     }
-    x->product->bwd_weight(k);
+    inner_run(x->product->bwd_weight, k);
     if (!x->a->fixed) return;
     op_call sum = call_of(x, OP_FIXED_ADD, NULL);
     sum.in[0] = k->din[1];
     sum.out[0] = *dw;
     sum.acc = add;
-    x->fixed->fwd(&sum);
+    inner_run(x->fixed->fwd, &sum);
 }
 
 static void backward_of(exchange *x, STORE *rows, const STORE *dz) {
@@ -340,21 +342,21 @@ static void backward_of(exchange *x, STORE *rows, const STORE *dz) {
     out.dout[0] = rows_at(x, dz, x->C);
     add_weights(x, 2, &out);
     out.din[0] = rows_at(x, x->dg, x->F), out.din[1].data = NULL, out.acc = 0;
-    x->product->bwd_input(&out);
+    inner_run(x->product->bwd_input, &out);
     act.dout[0] = rows_at(x, x->dg, x->F);
     set_hidden(x, x->dh, act.din);
-    x->act->bwd_input(&act);
+    inner_run(x->act->bwd_input, &act);
     in.dout[0] = rows_at(x, x->dh, x->H);
     add_weights(x, 1, &in);
     in.din[0] = rows_at(x, x->y, x->C), in.din[1].data = NULL, in.acc = 0;
-    x->product->bwd_input(&in);
+    inner_run(x->product->bwd_input, &in);
     x->begun = true;
 }
 
 static void expert_ranks_bwd(const op_call *c) {
     exchange x = begin(c, true);
     CHECK(!op_accumulates(c, 0), "rows that go to other ranks are read by nobody else");
-    x.most = find_most(&x);
+    look_at_loads(&x);
     run_rounds(&x, &c->dout[0], &c->din[0], backward_of);
 }
 

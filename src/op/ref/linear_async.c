@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "op/collective.h"
+#include "op/inner.h"
 #include "op/ref/ref.h"
 
 /* One kernel call, and how its workspace is divided. N: rows that this rank has outside of the product; W: the width of what travels. */
@@ -21,6 +22,7 @@ typedef struct work {
     int64_t N, W;
     STORE *all;     /* [ranks*N,W] */
     STORE *part[2]; /* summands of a piece of each rank */
+    STORE *sum[2];  /* their sums, which NCCL does not add to what is there */
     void *ws;       /* of LINEAR */
     int64_t bytes;  /* of all but ws */
 } work;
@@ -36,18 +38,24 @@ static int64_t most_rows(int64_t N, int pieces) {
     return (N + pieces - 1) / pieces;
 }
 
+/* A reduce-scatter that adds is no call of NCCL, so that GPUs add afterwards, whatever they send by. */
+static bool adds_apart(const dev *d) {
+    return dev_get_kind(d) == DEV_CUDA;
+}
+
 static work divide(op_kind kind, const op_attr *attr, const tensor *in, const dev *d, bool backward,
                    void *ws) {
     const op_async *at = &attr->async;
     bool gathers = kind == OP_GATHER_LINEAR, shares = at->shares_rows;
     work w = {.at = at, .backward = backward};
-    w.linear = dev_get_kind(d) == DEV_CUDA ? op_find_reference(OP_LINEAR, in[0].dt)
-                                           : op_find_of_kind(d, OP_LINEAR, in[0].dt);
+    w.linear = op_find_of_kind(d, OP_LINEAR, in[0].dt);
     w.N = in[0].rows / (shares && !gathers ? at->ranks : 1);
     w.W = gathers ? in[0].cols : in[1].rows;
     if (shares && (gathers || backward)) w.all = take(&w, ws, at->ranks * w.N * w.W);
     for (int i = 0; i < 2 && shares && gathers == backward; i++)
         w.part[i] = take(&w, ws, at->ranks * most_rows(w.N, at->pieces) * w.W);
+    for (int i = 0; i < 2 && w.part[0] && adds_apart(d); i++)
+        w.sum[i] = take(&w, ws, most_rows(w.N, at->pieces) * w.W);
     w.ws = take(&w, ws, 0);
     return w;
 }
@@ -109,13 +117,13 @@ static op_call call_of(const work *w) {
 static void multiply(const work *w, tensor x, tensor y) {
     op_call one = call_of(w);
     one.in[0] = x, one.in[2] = w->c->in[2], one.out[0] = y;
-    if (x.rows > 0) w->linear->fwd(&one);
+    if (x.rows > 0) inner_run(w->linear->fwd, &one);
 }
 
 static void multiply_back(const work *w, tensor dy, tensor dx, bool add) {
     op_call one = call_of(w);
     one.dout[0] = dy, one.din[0] = dx, one.acc = add;
-    if (dy.rows > 0) w->linear->bwd_input(&one);
+    if (dy.rows > 0) inner_run(w->linear->bwd_input, &one);
 }
 
 static void weight_gradients(const work *w, tensor x, tensor dy) {
@@ -123,7 +131,7 @@ static void weight_gradients(const work *w, tensor x, tensor dy) {
     one.in[0] = x, one.dout[0] = dy;
     one.din[1] = w->c->din[1], one.din[2] = w->c->din[2];
     one.acc = w->c->acc, one.acc_param = w->c->acc_param;
-    w->linear->bwd_weight(&one);
+    inner_run(w->linear->bwd_weight, &one);
 }
 
 /* ---- rows that come ---- */
@@ -156,7 +164,7 @@ typedef void (*rows_fn)(const work *w, op_part rows);
 /* The rows of all ranks, `own` among them, come to w->all. Those that are there are used while others travel. */
 static void gather(const work *w, const tensor *own, rows_fn use) {
     op_part mine = {w->at->rank * w->N, w->N};
-    memcpy(w->all + mine.first * w->W, own->data, (size_t)(w->N * w->W) * sizeof(STORE));
+    inner_copy(w->c, w->all + mine.first * w->W, own->data, (size_t)(w->N * w->W) * sizeof(STORE));
     comm_ticket under_way[2] = {pass_on(w, 0), pass_on(w, 1)};
     use(w, mine);
     for (int i = 0; i < (w->at->ranks - 1) * op_hop_pieces(w->at); i++) {
@@ -170,19 +178,40 @@ static void gather(const work *w, const tensor *own, rows_fn use) {
 
 typedef void (*summand_fn)(const work *w, op_part rows, STORE *to);
 
-/* Pieces of the summands of all ranks, call number `first` and later; returns the last ticket. */
+/* Piece k, which has been summed, to what is there. */
+static void add_piece(const work *w, const tensor *sum, int k) {
+    static const op_attr none;
+    op_part p = op_part_of(w->N, w->at->pieces, k);
+    op_call one = {.kind = OP_ADD, .attr = &none, .run = w->c->run};
+    one.in[0] = moving(w, w->sum[k % 2], p.n);
+    one.in[1] = one.out[0] = rows_at(sum, p.first, p.n);
+    if (p.n > 0) inner_run(op_find_of_kind(w->c->run->dev, OP_ADD, sum->dt)->fwd, &one);
+}
+
+/* Waits for piece k, if there is one, and adds it where that is done apart. */
+static void end_piece(const work *w, const tensor *sum, bool apart, int k, comm_ticket t) {
+    if (k < 0) return;
+    op_await(w->c, t);
+    if (apart) add_piece(w, sum, k);
+}
+
+/* Pieces of the summands of all ranks, call number `first` and later; returns the last ticket, or 0 where all is done. */
 static comm_ticket scatter(const work *w, tensor *sum, bool add, int first, summand_fn make) {
     comm_ticket t[2] = {0, 0};
-    for (int k = 0; k < w->at->pieces; k++) {
-        op_part p = op_part_of(w->N, w->at->pieces, k);
-        op_await(w->c, t[k % 2]);
+    int pieces = w->at->pieces;
+    bool apart = add && adds_apart(w->c->run->dev);
+    for (int k = 0; k < pieces; k++) {
+        op_part p = op_part_of(w->N, pieces, k);
+        end_piece(w, sum, apart, k - 2, t[k % 2]);
         for (int r = 0; r < w->at->ranks; r++)
             make(w, (op_part){r * w->N + p.first, p.n}, w->part[k % 2] + r * p.n * w->W);
         op_collective call = collective(w, first + k);
-        call.call.in = w->part[k % 2], call.call.out = row_of(sum, p.first), call.call.add = add;
+        call.call.in = w->part[k % 2], call.call.add = add && !apart;
+        call.call.out = apart ? w->sum[k % 2] : row_of(sum, p.first);
         t[k % 2] = op_start(w->c, call.axis, &call.call);
     }
-    return t[(w->at->pieces - 1) % 2];
+    for (int k = pieces - 2; k < pieces && apart; k++) end_piece(w, sum, true, k, t[k % 2]);
+    return apart ? 0 : t[(pieces - 1) % 2];
 }
 
 /* The same where all ranks get all rows, at `sum`. */

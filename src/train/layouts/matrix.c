@@ -132,7 +132,7 @@ static void add_spread(layouts *all, const layout_trial *t) {
 
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     const config *c = t->c;
-    layouts all = {.async = !c->lora.rank && c->device != CONFIG_DEVICE_CUDA &&
+    layouts all = {.async = !c->lora.rank &&
                             !c->train.keep_collectives, /* which sp does not go with then */
                    .away = can_lie_in_files(c)};
     int64_t rows = rows_of(t);
