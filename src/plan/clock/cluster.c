@@ -191,6 +191,27 @@ static status read_curve(const reading *r, const char *key, const json_t *list, 
     return ST_OK;
 }
 
+/* [call_us, gflop_us, ...]: as people read them; of a call, of 10^9 FLOPs, of a million elements or results. */
+static const double term_units[CLUSTER_TERMS] = {[TERM_CALL] = 1e-6,
+                                                 [TERM_FLOP] = 1e-15,
+                                                 [TERM_FIRST] = 1e-12,
+                                                 [TERM_SECOND] = 1e-12,
+                                                 [TERM_RESULT] = 1e-12};
+
+static status read_terms(const reading *r, const char *key, const json_t *list, double *out) {
+    double sum = 0;
+    if (!list) return ST_OK;
+    if (json_array_size(list) != CLUSTER_TERMS) return wrong(r, key, "has terms that are not 5");
+    for (int i = 0; i < CLUSTER_TERMS; i++) {
+        const json_t *x = json_array_get(list, (size_t)i);
+        double v = json_number_value(x);
+        if (!json_is_number(x) || !(v >= 0 && v < 1e12))
+            return wrong(r, key, "has a term that is no number from 0 to 1e12");
+        sum += out[i] = v * term_units[i];
+    }
+    return sum > 0 ? ST_OK : wrong(r, key, "has only terms of 0");
+}
+
 static bool is_word(const char *word, const char *const *words, int n) {
     if (!*word) return true;
     for (int i = 0; i < n; i++)
@@ -211,16 +232,18 @@ static void take_word(const json_t *o, const char *key, char *out, size_t size) 
 
 /* A word that is misspelt, or no word, would make a rate of something else. */
 static status check_rate(const reading *r, const char *at, const json_t *rate) {
-    static const char *const keys[] = {"of", "pass", "format", "share"};
+    static const char *const keys[] = {"of", "pass", "format", "share", "terms"};
     const char *key;
     json_t *v;
-    if (!json_is_object(rate)) return wrong(r, at, "is no rate with of, pass, format and share");
+    if (!json_is_object(rate))
+        return wrong(r, at, "is no rate with of, pass, format, share and terms");
     json_object_foreach((json_t *)(uintptr_t)rate, key, v) {
         char path[128];
         snprintf(path, sizeof path, "%s.%s", at, key);
         if (!*key || !is_word(key, keys, ARRAY_LEN(keys)))
             return wrong(r, path, "is no key of a rate");
-        if (strcmp(key, "share") != 0 && !json_is_string(v)) return wrong(r, path, "is no text");
+        bool list = strcmp(key, "share") == 0 || strcmp(key, "terms") == 0;
+        if (!list && !json_is_string(v)) return wrong(r, path, "is no text");
     }
     return ST_OK;
 }
@@ -247,6 +270,7 @@ static status read_rates(const reading *r, cluster *out) {
             return wrong(r, key, "has a pass or a format that there is not");
         TRY(read_curve(r, key, json_object_get(o, "share"),
                        out->kind == DEV_CPU ? MOST_IN_CACHE : 1, &x.share));
+        TRY(read_terms(r, key, json_object_get(o, "terms"), x.term));
         cluster_add_rate(out, &x);
     }
     return ST_OK;
@@ -405,6 +429,16 @@ static json_t *rate_json(const cluster_rate *r) {
     if (*r->pass) json_object_set_new(o, "pass", json_string(r->pass));
     if (*r->format) json_object_set_new(o, "format", json_string(r->format));
     json_object_set_new(o, "share", curve_json(&r->share));
+    json_t *terms = json_array();
+    bool any = false;
+    for (int i = 0; i < CLUSTER_TERMS; i++) {
+        json_array_append_new(terms, json_f64(r->term[i] / term_units[i]));
+        any |= r->term[i] > 0;
+    }
+    if (any)
+        json_object_set_new(o, "terms", terms);
+    else
+        json_decref(terms);
     return o;
 }
 

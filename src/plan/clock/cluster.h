@@ -20,6 +20,9 @@
 #include "op/op.h"
 
 enum { CLUSTER_POINTS = 16, CLUSTER_RATES = 128, CLUSTER_PASSES = 3, CLUSTER_FORMATS = DT_F16 + 1 };
+/* What the time of a product is the sum of: so much for each call, FLOP, element of the first operand and of the second, and result
+ * (of attention: visible pair). */
+enum { TERM_CALL, TERM_FLOP, TERM_FIRST, TERM_SECOND, TERM_RESULT, CLUSTER_TERMS };
 
 /* A number that depends on another: linear in the logarithm of x between the points, constant beyond them. x rises. */
 typedef struct cluster_curve {
@@ -30,13 +33,15 @@ double cluster_curve_at(const cluster_curve *c, double x,
                         double without); /* without: where it has no points */
 
 /* How much of the roofline (roofline.h) calls of some ops reach, by the time in microseconds that they would take there:
- * small calls reach less. `of`: the name of an op ("rmsnorm"), of a profile class ("matmul"), "optimizer", or "" for all. The most
+ * small calls reach less. Where products have terms, the sum of these stands in place of the roofline: how fast a product of some
+ * size is depends on its shape, too. `of`: the name of an op ("rmsnorm"), of a profile class ("matmul"), "optimizer", or "" for all. The most
  * special rate that fits a call counts: an op goes before a class, then a pass, then a format. */
 typedef struct cluster_rate {
     char of[24];
     char pass[16];  /* "forward", "input" or "weights" (of a backward); "": each */
     char format[8]; /* of activations; "": each */
     cluster_curve share;
+    double term[CLUSTER_TERMS]; /* seconds of one each; all 0: the roofline counts */
 } cluster_rate;
 
 /* A way between two ranks. */

@@ -67,11 +67,11 @@ static const char *const names[] = {"h100",    "h200",   "h800",  "a100",  "a100
  * FlashAttention 2 and 3 in bf16 with heads of 128 (Dao 2023; Shah et al. 2024). Elementwise: what copies reach of the
  * memory's rate. Small calls: each has a ramp of some microseconds. */
 static const cluster_rate gpu_rates[] = {
-    {"matmul", "", "", {5, {2, 10, 50, 250, 2000}, {0.25, 0.5, 0.68, 0.74, 0.78}}},
-    {"head", "", "", {3, {50, 250, 2000}, {0.6, 0.68, 0.72}}},
-    {"attention", "forward", "", {3, {5, 50, 500}, {0.2, 0.45, 0.58}}},
-    {"attention", "", "", {3, {5, 50, 500}, {0.15, 0.36, 0.47}}},
-    {"", "", "", {4, {1, 5, 25, 200}, {0.3, 0.6, 0.8, 0.88}}},
+    {.of = "matmul", .share = {5, {2, 10, 50, 250, 2000}, {0.25, 0.5, 0.68, 0.74, 0.78}}},
+    {.of = "head", .share = {3, {50, 250, 2000}, {0.6, 0.68, 0.72}}},
+    {.of = "attention", .pass = "forward", .share = {3, {5, 50, 500}, {0.2, 0.45, 0.58}}},
+    {.of = "attention", .share = {3, {5, 50, 500}, {0.15, 0.36, 0.47}}},
+    {.share = {4, {1, 5, 25, 200}, {0.3, 0.6, 0.8, 0.88}}},
 };
 
 /* One NVMe drive of four PCIe 4 lanes for each device, as machines of eight H100 or A100 have: sheets say 7 GB/s read and

@@ -19,6 +19,28 @@ double roofline_ideal(const cluster *c, const prog_op *o) {
     return compute > memory ? compute : memory;
 }
 
+static double elements(const tensor *t) {
+    return (double)t->rows * (double)t->cols;
+}
+
+bool roofline_terms(const prog_op *o, double count[CLUSTER_TERMS]) {
+    const tensor *first = &o->in[0], *second = &o->in[1];
+    if (o->kind != OP_LINEAR && o->kind != OP_HEAD_CE && o->kind != OP_ATTENTION) return false;
+    count[TERM_CALL] = 1;
+    count[TERM_FLOP] = o->flops;
+    count[TERM_FIRST] = elements(first);
+    count[TERM_SECOND] = elements(second);
+    count[TERM_RESULT] = o->kind == OP_ATTENTION ? o->flops / o->attr->attention.D
+                                                 : (double)first->rows * (double)second->rows;
+    return true;
+}
+
+double roofline_sum(const double term[CLUSTER_TERMS], const double count[CLUSTER_TERMS]) {
+    double sum = 0;
+    for (int i = 0; i < CLUSTER_TERMS; i++) sum += term[i] * count[i];
+    return sum;
+}
+
 double roofline_products(const prog_op *o) {
     const op_expert_ranks *a = &o->attr->expert_ranks;
     if (o->kind == OP_EXPERT_LINEAR) return o->attr->experts.n;
@@ -55,7 +77,10 @@ static double experts_seconds(const cluster *c, const prog_op *o, const cluster_
 
 double roofline_seconds(const cluster *c, const prog_op *o) {
     const cluster_rate *r = rate_of(c, o, o->kind);
-    double ideal = roofline_ideal(c, o), t = ideal / reached(r, ideal);
+    double count[CLUSTER_TERMS], ideal = 0;
+    if (r && roofline_terms(o, count)) ideal = roofline_sum(r->term, count);
+    if (ideal <= 0) ideal = roofline_ideal(c, o);
+    double t = ideal / reached(r, ideal);
     if (roofline_products(o) > 0 && r && strcmp(r->of, op_classes[o->kind].name) != 0)
         t = experts_seconds(c, o, r);
     return t > c->call_s ? t : c->call_s;

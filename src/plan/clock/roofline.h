@@ -3,6 +3,9 @@
  *   ideal   = max(FLOPs / peak of the format, bytes / memory rate)
  *   seconds = max(ideal / share(ideal), least time of a call)
  *
+ * A measured rate of a product may have terms (cluster.h): ideal is then their sum. Packing an operand, or the exponentials of
+ * attention, take as long as the arithmetic where matrix units are fast, and do not grow with it.
+ *
  * A call of experts is as many products as experts, each of which reaches what its own size does, and what is between and beside
  * them is read and written on its own, unless the rate is that of the op.
  *
@@ -20,6 +23,9 @@ double roofline_products(const prog_op *o);
 double roofline_seconds(const cluster *c, const prog_op *o);
 /* Without shares; 0: the op computes nothing. */
 double roofline_ideal(const cluster *c, const prog_op *o);
+/* How many of each term the op has; false: its time has no terms. */
+bool roofline_terms(const prog_op *o, double count[CLUSTER_TERMS]);
+double roofline_sum(const double term[CLUSTER_TERMS], const double count[CLUSTER_TERMS]);
 /* Which rate counts for a call: its pass (cluster.h: 0 forward, 1 input, 2 weights) and format. */
 int roofline_pass(const prog_op *o);
 dtype roofline_format(const prog_op *o);

@@ -1,4 +1,4 @@
-/* Reading order: calibrate_machine; measuring (run_case); curves; the link. */
+/* Reading order: calibrate_machine; measuring (run_case); the link. */
 #include "train/bench/calibrate.h"
 
 #include <math.h>
@@ -11,9 +11,10 @@
 #include "base/yaml.h"
 #include "op/peak.h"
 #include "plan/clock/clock.h"
+#include "train/bench/rates.h"
 #include "train/layouts/trial.h"
 
-enum { LEAST_STEPS = 4, MOST_STEPS = 64, ROUNDS = 3, CONTENTIONS = 9 };
+enum { LEAST_STEPS = 4, MOST_STEPS = 64, CONTENTIONS = 9 };
 
 /* Steps are warm-up for so long, and then measured for so long: threads, caches and clocks settle in time, not in steps. */
 static const double warm_up_s = 0.1, measure_s = 0.3;
@@ -53,26 +54,16 @@ static const struct {
     {"{model_type: llama, hidden_size: 512, num_hidden_layers: 1, num_attention_heads: 8, "
      "num_key_value_heads: 2, intermediate_size: 1408, vocab_size: 32768}",
      128, 1, 1},
+    /* many rows of a narrow model before a large vocabulary */
+    {"{model_type: llama, hidden_size: 128, num_hidden_layers: 2, num_attention_heads: 4, "
+     "num_key_value_heads: 2, intermediate_size: 384, vocab_size: 16384}",
+     512, 4, 1},
+    /* few rows through wide layers */
+    {"{model_type: llama, hidden_size: 512, num_hidden_layers: 2, num_attention_heads: 8, "
+     "num_key_value_heads: 8, intermediate_size: 2048, vocab_size: 4096}",
+     64, 1, 1},
 };
 static const char *const precisions[] = {"fp32", "bf16"};
-
-/* The median of several calls of one op. */
-typedef struct sample {
-    op_kind kind; /* OP_COUNT: the optimizer */
-    int pass;
-    dtype format;
-    double ideal, seconds; /* seconds: the median of the rounds in the end */
-    double round[ROUNDS];
-    int rounds;
-} sample;
-
-typedef struct samples {
-    sample *item;
-    int n, cap;
-    int next;     /* of a later round: the sample that the next one is compared with */
-    double *host; /* a token, of each case */
-    int n_host, cap_host;
-} samples;
 
 /* One rank of a calibration. */
 typedef struct rank {
@@ -83,7 +74,9 @@ typedef struct rank {
     int64_t deadline_ns;
     bool together;     /* the ranks train one model; else each its own */
     const cluster *of; /* with its limits */
-    samples got;
+    rate_samples got;
+    double *host; /* seconds of a token, of each case */
+    int n_host, cap_host;
     double step_s;                  /* together: sum over the cases */
     double expected_s[CONTENTIONS]; /* what the clock says of them with contention of 0, 0.1, ... */
     comm_link link;
@@ -106,28 +99,6 @@ static status make_config(const rank *r, int i, const char *precision, config **
     status st = config_from_json(out, root, NULL, "calibration", NULL, 0, e);
     json_decref(root);
     return st;
-}
-
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts. */
-static double median(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, by_size);
-    return (x[n / 2] + x[(n - 1) / 2]) / 2;
-}
-
-/* A round has the samples of the one before, in the same order. What others did on the machine disturbed one of them; the fastest
- * would be faster than steps usually are. */
-static void add_sample(samples *s, sample x) {
-    if (s->next == s->n) VEC_PUSH(s->item, s->n, s->cap, x);
-    sample *to = &s->item[s->next++];
-    to->round[to->rounds++] = x.seconds;
-    double of[ROUNDS];
-    memcpy(of, to->round, sizeof of);
-    to->seconds = median(of, to->rounds);
 }
 
 /* ---- one case ---- */
@@ -178,7 +149,7 @@ static status time_steps(const rank *r, session *s, timing *t, err *e) {
 static double usual(const timing *t, int what) {
     double x[MOST_STEPS];
     for (int i = 0; i < t->steps; i++) x[i] = t->ns[i][what];
-    return median(x, t->steps) * 1e-9;
+    return rates_median(x, t->steps) * 1e-9;
 }
 
 static void take_samples(rank *r, const session *s, const timing *t) {
@@ -188,18 +159,18 @@ static void take_samples(rank *r, const session *s, const timing *t) {
         prog_op op = prog_get_op(s->stage.parts.chunk[0], k);
         double seconds = usual(t, k) / micro, ideal = roofline_ideal(r->of, &op);
         if (ideal <= 0) continue;
-        add_sample(&r->got, (sample){.kind = op.kind,
-                                     .pass = roofline_pass(&op),
-                                     .format = roofline_format(&op),
-                                     .ideal = ideal,
-                                     .seconds = seconds});
+        rate_sample x = {.kind = op.kind,
+                         .pass = roofline_pass(&op),
+                         .format = roofline_format(&op),
+                         .ideal = ideal};
+        x.has_terms = roofline_terms(&op, x.count);
+        rates_add_sample(&r->got, x, seconds);
     }
     double update = clock_update_bytes(p) / r->of->memory_bytes_per_s;
-    add_sample(
-        &r->got,
-        (sample){.kind = OP_COUNT, .format = DT_F32, .ideal = update, .seconds = usual(t, t->ops)});
+    rates_add_sample(&r->got, (rate_sample){.kind = OP_COUNT, .format = DT_F32, .ideal = update},
+                     usual(t, t->ops));
     double tokens = (double)s->stage.B * s->stage.T * micro;
-    VEC_PUSH(r->got.host, r->got.n_host, r->got.cap_host, usual(t, t->ops + 1) / tokens);
+    VEC_PUSH(r->host, r->n_host, r->cap_host, usual(t, t->ops + 1) / tokens);
 }
 
 static void expect_step(rank *r, const plan *p) {
@@ -242,12 +213,13 @@ static bool time_is_up(rank *r, int i) {
 static void *run_cases(void *arg) {
     rank *r = arg;
     int each = r->together ? 1 : ARRAY_LEN(precisions), n = ARRAY_LEN(cases) * each;
-    int all = r->together ? n : ROUNDS * n;
-    r->got.n = r->got.n_host = 0;
+    int all = r->together ? n : RATES_ROUNDS * n;
+    rates_clear(&r->got);
+    r->n_host = 0;
     r->step_s = 0;
     memset(r->expected_s, 0, sizeof r->expected_s);
     for (int i = 0; i < all && r->st == ST_OK && !time_is_up(r, i); i++) {
-        if (i % n == 0) r->got.next = 0;
+        if (i % n == 0) rates_begin_round(&r->got);
         if (r->on_case && comm_rank(r->all) == 0) r->on_case(r->ctx, i, all);
         r->st = run_case(r, i % n / each, precisions[i % each], &r->why);
     }
@@ -277,90 +249,6 @@ static status on_all(rank *ranks, int n, void *(*work)(void *), err *e) {
     return ST_OK;
 }
 
-/* ---- from samples to shares ---- */
-
-typedef bool (*chooses)(const sample *x, const sample *like);
-
-static bool same_call(const sample *x, const sample *like) {
-    return x->kind == like->kind && x->pass == like->pass && x->format == like->format;
-}
-static op_profile profile_of(const sample *x) {
-    return op_classes[x->kind].profile;
-}
-static bool same_class(const sample *x, const sample *like) {
-    if (x->kind == OP_COUNT || like->kind == OP_COUNT) return false;
-    return profile_of(x) == profile_of(like) && x->format == like->format;
-}
-static bool any_small(const sample *x, const sample *like) {
-    if (x->kind == OP_COUNT || like->kind == OP_COUNT) return false;
-    return profile_of(x) != OPP_MATMUL && profile_of(x) != OPP_HEAD &&
-           profile_of(x) != OPP_ATTENTION;
-}
-
-enum { HALVES = 128 }; /* of octaves of the ideal time, from 2^-16 microseconds on */
-
-typedef struct sizes {
-    int n;
-    double ideal, share; /* sums of logarithms: small calls count as much as large ones */
-} sizes;
-
-static void add_size(sizes *to, sizes x) {
-    *to = (sizes){to->n + x.n, to->ideal + x.ideal, to->share + x.share};
-}
-
-/* All samples that are chosen, those of about one size together. */
-static cluster_curve curve_of(const samples *s, const sample *like, chooses f) {
-    sizes half[HALVES] = {0}, have[HALVES], sum = {0};
-    cluster_curve c = {0};
-    int used = 0;
-    for (int i = 0; i < s->n; i++) {
-        const sample *x = &s->item[i];
-        if (!f(x, like) || x->seconds <= 0) continue;
-        int at = (int)floor(2 * (log2(x->ideal * 1e6) + 16));
-        at = at < 0 ? 0 : at >= HALVES ? HALVES - 1 : at;
-        add_size(&half[at], (sizes){1, log(x->ideal * 1e6), log(x->ideal / x->seconds)});
-    }
-    for (int k = 0; k < HALVES; k++)
-        if (half[k].n) have[used++] = half[k];
-    int per = (used + CLUSTER_POINTS - 1) / CLUSTER_POINTS;
-    for (int k = 0; k < used; k++) {
-        add_size(&sum, have[k]);
-        if ((k + 1) % per && k + 1 < used) continue;
-        c.x[c.n] = exp(sum.ideal / sum.n);
-        c.y[c.n++] = exp(sum.share / sum.n);
-        sum = (sizes){0};
-    }
-    return c;
-}
-
-static void add_rate(cluster *c, const samples *s, const sample *like, const char *of,
-                     bool with_pass, bool with_format, chooses f) {
-    cluster_rate r = {.share = curve_of(s, like, f)};
-    snprintf(r.of, sizeof r.of, "%s", of);
-    if (with_pass) snprintf(r.pass, sizeof r.pass, "%s", cluster_pass_name(like->pass));
-    if (with_format) snprintf(r.format, sizeof r.format, "%s", dtype_name(like->format));
-    if (r.share.n == 0) return;
-    cluster_add_rate(c, &r);
-}
-
-static void add_rates(cluster *c, const samples *s) {
-    for (int i = 0; i < s->n; i++) {
-        const sample *x = &s->item[i];
-        bool first_call = true, first_class = true;
-        for (int k = 0; k < i; k++) {
-            first_call &= !same_call(&s->item[k], x);
-            first_class &= !same_class(&s->item[k], x);
-        }
-        bool op = x->kind != OP_COUNT;
-        if (first_call)
-            add_rate(c, s, x, op ? op_classes[x->kind].name : "optimizer", op, op, same_call);
-        if (first_class && op)
-            add_rate(c, s, x, cluster_class_name(profile_of(x)), false, true, same_class);
-    }
-    add_rate(c, s, &s->item[0], "", false, false, any_small);
-    cluster_index(c);
-}
-
 /* ---- the link ---- */
 
 /* The median of several all-reduces of n numbers. */
@@ -379,7 +267,7 @@ static double time_sums(rank *r, float *x, int64_t n, int runs) {
         comm_run(r->all, &call);
         s[i] = clock_since_s(began);
     }
-    return median(s, runs);
+    return rates_median(s, runs);
 }
 
 /* A small all-reduce is two messages; a large one tells the rate. */
@@ -452,8 +340,8 @@ static void open_ranks(rank *ranks, int n, const cluster *c) {
 static void *close_rank(void *arg) {
     rank *r = arg;
     comm_close(r->world);
-    free(r->got.item);
-    free(r->got.host);
+    rates_free(&r->got);
+    free(r->host);
     return NULL;
 }
 
@@ -465,8 +353,8 @@ static status measure(rank *ranks, int n, double seconds, cluster *c, err *e) {
     const double alone = n > 1 ? 0.7 : 1; /* the rest is for all ranks together */
     end_after(ranks, n, alone * seconds);
     TRY(on_all(ranks, n, run_cases, e));
-    add_rates(c, &ranks[0].got);
-    c->token_s = median(ranks[0].got.host, ranks[0].got.n_host);
+    rates_add_to(c, &ranks[0].got);
+    c->token_s = rates_median(ranks[0].host, ranks[0].n_host);
     if (n == 1) return ST_OK;
     TRY(on_all(ranks, n, measure_link, e));
     c->node = c->network = (cluster_link){ranks[0].link.bytes_per_s, ranks[0].link.latency_s, 1};
