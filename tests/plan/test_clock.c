@@ -9,6 +9,7 @@
 static cluster plain(int per_node, int nodes) {
     cluster c = {.name = "plain",
                  .device_name = "a device",
+                 .source = "a test",
                  .kind = DEV_CPU,
                  .peak_flops = {1e12, 2e12, 2e12},
                  .memory_bytes = 1 << 30,
@@ -107,6 +108,10 @@ static void test_wrong_files(void **state) {
     refuse("\"pass\": \"forward\"", "\"pass\": \"sideways\"", "rates.2");
     refuse("\"of\": \"matmul\"", "\"off\": \"matmul\"", "rates.0.off");
     refuse("\"of\": \"matmul\"", "\"of\": 5", "rates.0.of");
+    refuse("\"of\": \"matmul\"", "\"of\": \"matmul\", \"terms\": [1, 2, 3, 4]", "rates.0");
+    refuse("\"of\": \"matmul\"", "\"of\": \"matmul\", \"terms\": [1, 2, 3, 4, -5]", "rates.0");
+    refuse("\"of\": \"matmul\"", "\"of\": \"matmul\", \"terms\": [0, 0, 0, 0, 0]", "rates.0");
+    refuse("\"of\": \"matmul\"", "\"of\": \"matmul\", \"terms\": \"all\"", "rates.0");
     refuse("\"network\": {", "\"network\": {\"by_nodes\": [[4, 0.5], [2, 0.5]], ",
            "network.by_nodes");
 }
@@ -376,6 +381,32 @@ static void test_products_of_experts(void **state) {
     cluster_add_rate(&c, &rate);
     cluster_index(&c);
     assert_near(roofline_seconds(&c, &op), 320e-6);
+}
+
+/* The sum of terms stands in place of the roofline, and comes back from a file. */
+static void test_terms(void **state) {
+    (void)state;
+    cluster c = plain(1, 1), back;
+    err e = {0};
+    strbuf text = {0};
+    prog_op op = {.kind = OP_LINEAR,
+                  .entry = ENTRY_FWD,
+                  .in = {{NULL, DT_BF16, 100, 64, 64}, {NULL, DT_BF16, 32, 64, 64}},
+                  .flops = 2.0 * 100 * 64 * 32};
+    cluster_rate rate = {
+        .of = "linear", .share = {1, {1}, {0.5}}, .term = {1e-6, 1e-12, 2e-12, 3e-12, 4e-12}};
+    double sum = 1e-6 + op.flops * 1e-12 + 6400 * 2e-12 + 2048 * 3e-12 + 3200 * 4e-12;
+    cluster_add_rate(&c, &rate);
+    cluster_index(&c);
+    assert_near(roofline_seconds(&c, &op), sum / 0.5);
+    cluster_put_yaml(&text, &c);
+    if (read_text(strbuf_cstr(&text), &back, &e) != ST_OK) fail_msg("%s", e.message);
+    assert_near(roofline_seconds(&back, &op), sum / 0.5);
+    strbuf_free(&text);
+    /* of another op, which has none, the roofline counts */
+    op.kind = OP_RMSNORM;
+    op.bytes = 1e5;
+    assert_near(roofline_seconds(&c, &op), 1e-6);
 }
 
 /* ---- sketches and the search ---- */
@@ -886,6 +917,7 @@ int main(void) {
                                        cmocka_unit_test(test_experts),
                                        cmocka_unit_test(test_rows),
                                        cmocka_unit_test(test_products_of_experts),
+                                       cmocka_unit_test(test_terms),
                                        cmocka_unit_test(test_all_to_all_measured)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,15 +6,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/yaml.h"
+#include "op/collective.h"
 #include "op/peak.h"
 #include "plan/clock/clock.h"
 #include "train/bench/rates.h"
+#include "train/bench/together.h"
 #include "train/layouts/trial.h"
 
-enum { LEAST_STEPS = 4, MOST_STEPS = 64, CONTENTIONS = 9 };
+enum { LEAST_STEPS = 4, MOST_STEPS = 64 };
 
 /* Steps are warm-up for so long, and then measured for so long: threads, caches and clocks settle in time, not in steps. */
 static const double warm_up_s = 0.1, measure_s = 0.3;
@@ -72,13 +75,12 @@ typedef struct rank {
     comm *all;
     int threads;
     int64_t deadline_ns;
-    bool together;     /* the ranks train one model; else each its own */
     const cluster *of; /* with its limits */
     rate_samples got;
     double *host; /* seconds of a token, of each case */
     int n_host, cap_host;
-    double step_s;                  /* together: sum over the cases */
-    double expected_s[CONTENTIONS]; /* what the clock says of them with contention of 0, 0.1, ... */
+    together_pair pairs[ARRAY_LEN(cases)];
+    int n_pairs;
     comm_link link;
     void (*on_case)(void *ctx, int i, int n);
     void *ctx;
@@ -86,15 +88,17 @@ typedef struct rank {
     err why;
 } rank;
 
-static status make_config(const rank *r, int i, const char *precision, config **out, err *e) {
+static status make_config(const rank *r, int i, const char *precision, const char *parallel,
+                          config **out, err *e) {
     json_t *root = NULL;
     char text[1024];
-    int ranks = r->together ? comm_world_size(r->world) : 1;
-    snprintf(text, sizeof text,
-             "{device: cpu, model: %s, optim: {lr: 1e-6}, train: {steps: 10, seq_len: %d, "
-             "micro_batch_size: %d, global_batch_size: %d, precision: %s, threads: %d}}",
-             cases[i].model, cases[i].T, cases[i].B, cases[i].B * cases[i].micro_batches * ranks,
-             precision, r->threads);
+    int ranks = parallel ? comm_world_size(r->world) : 1;
+    snprintf(
+        text, sizeof text,
+        "{device: cpu, model: %s, optim: {lr: 1e-6}, parallel: %s, train: {steps: 10, seq_len: %d, "
+        "micro_batch_size: %d, global_batch_size: %d, precision: %s, threads: %d}}",
+        cases[i].model, parallel ? parallel : "{}", cases[i].T, cases[i].B,
+        cases[i].B * cases[i].micro_batches * ranks, precision, r->threads);
     TRY(yaml_parse(&root, NULL, "calibration", text, strlen(text), e));
     status st = config_from_json(out, root, NULL, "calibration", NULL, 0, e);
     json_decref(root);
@@ -152,13 +156,17 @@ static double usual(const timing *t, int what) {
     return rates_median(x, t->steps) * 1e-9;
 }
 
-static void take_samples(rank *r, const session *s, const timing *t) {
-    const plan *p = s->setup.plan;
+static bool meets_ranks(const prog_op *op) {
+    op_collective k = op_collective_of(op->kind, op->entry == ENTRY_FWD, op->attr, op->in, 0);
+    return k.call.kind != COMM_KINDS;
+}
+
+static void take_ops(rank *r, const session *s, const timing *t) {
     int micro = s->stage.table.micro_batches;
     for (int k = 0; k < t->ops; k++) {
         prog_op op = prog_get_op(s->stage.parts.chunk[0], k);
         double seconds = usual(t, k) / micro, ideal = roofline_ideal(r->of, &op);
-        if (ideal <= 0) continue;
+        if (ideal <= 0 || meets_ranks(&op)) continue;
         rate_sample x = {.kind = op.kind,
                          .pass = roofline_pass(&op),
                          .format = roofline_format(&op),
@@ -166,62 +174,110 @@ static void take_samples(rank *r, const session *s, const timing *t) {
         x.has_terms = roofline_terms(&op, x.count);
         rates_add_sample(&r->got, x, seconds);
     }
+}
+
+static void take_samples(rank *r, const session *s, const timing *t) {
+    const plan *p = s->setup.plan;
+    take_ops(r, s, t);
     double update = clock_update_bytes(p) / r->of->memory_bytes_per_s;
     rates_add_sample(&r->got, (rate_sample){.kind = OP_COUNT, .format = DT_F32, .ideal = update},
                      usual(t, t->ops));
-    double tokens = (double)s->stage.B * s->stage.T * micro;
+    double tokens = (double)s->stage.B * s->stage.T * s->stage.table.micro_batches;
     VEC_PUSH(r->host, r->n_host, r->cap_host, usual(t, t->ops + 1) / tokens);
 }
 
-static void expect_step(rank *r, const plan *p) {
-    cluster c = *r->of;
-    for (int i = 0; i < CONTENTIONS; i++) {
-        c.contention = 0.1 * i;
-        r->expected_s[i] += clock_step(p, &c).step_s;
-    }
+static void take_alone(rank *r, const session *s, const timing *t) {
+    together_pair *to = &r->pairs[r->n_pairs];
+    to->alone_s = usual(t, t->ops + 2);
+    to->said_alone_s = clock_step(s->setup.plan, r->of).step_s;
 }
 
-static status run_case(rank *r, int i, const char *precision, err *e) {
+static void take_together(rank *r, const session *s, const timing *t) {
+    together_pair *to = &r->pairs[r->n_pairs++];
+    to->kind = s->setup.plan->spec.ranks->shape.tp > 1 ? TOGETHER_LAYERS : TOGETHER_BATCH;
+    to->together_s = usual(t, t->ops + 2);
+    together_say(to, s->setup.plan, r->of);
+}
+
+/* What is made of the times of a model's steps. */
+typedef struct use {
+    void (*take)(rank *r, const session *s, const timing *t);
+    const char *parallel; /* NULL: each rank trains its own model, else all one */
+} use;
+static const use as_samples = {take_samples, NULL}, layers_as_samples = {take_ops, "{tp: 2}"},
+                 alone = {take_alone, NULL}, batch_shared = {take_together, "{}"},
+                 layers_shared = {take_together, "{tp: 2}"};
+
+static status run_case(rank *r, int i, const char *precision, use as, err *e) {
     session s = {0};
     config *c = NULL;
-    TRY(make_config(r, i, precision, &c, e));
+    TRY(make_config(r, i, precision, as.parallel, &c, e));
     timing t = {.a = arena_new("calibration")};
-    status st = trial_open(&s, arena_new("a case"), c, r->together ? r->world : NULL, true, e);
+    status st = trial_open(&s, arena_new("a case"), c, as.parallel ? r->world : NULL, true, e);
     comm_barrier(r->all);
     if (st == ST_OK) st = time_steps(r, &s, &t, e);
-    if (st == ST_OK && r->together) {
-        r->step_s += usual(&t, t.ops + 2);
-        expect_step(r, s.setup.plan);
-    } else if (st == ST_OK)
-        take_samples(r, &s, &t);
+    if (st == ST_OK) as.take(r, &s, &t);
     trial_close(&s, r->world, st, e);
     config_free(c);
     arena_free(t.a);
     return st;
 }
 
-/* Whether the time is up, for all ranks alike; the smallest models are measured in any case. */
+/* Whether the time is up, for all ranks alike; the smallest models are measured in any case. i: how many models were. */
 static bool time_is_up(rank *r, int i) {
     enum { LEAST = 2 };
     int64_t late = clock_now_ns() > r->deadline_ns;
     comm_sum_i64(r->all, &late, 1);
-    return late > 0 && i >= LEAST * ARRAY_LEN(precisions);
+    return late > 0 && i >= LEAST;
 }
 
-/* Each model in each precision, the small ones first, and all again after others may have disturbed; together, in one
- * precision, once. */
+/* What cases are run as in one round. Ranks that share the layers have ops of their own. */
+typedef struct turns {
+    use as[3];
+    int n;
+} turns;
+
+static turns turns_of(const rank *r) {
+    bool halves = comm_size(r->all) % 2 == 0;
+    return (turns){{as_samples, as_samples, layers_as_samples}, halves ? 3 : 2};
+}
+
+static const char *precision_of(int i, int turn) {
+    int n = ARRAY_LEN(precisions);
+    return precisions[turn < n ? turn : i % n];
+}
+
+static void show(const rank *r, int i, int n) {
+    if (r->on_case && comm_rank(r->all) == 0) r->on_case(r->ctx, i, n);
+}
+
+/* Each model in each precision, the small ones first, and all again after others may have disturbed. */
 static void *run_cases(void *arg) {
     rank *r = arg;
-    int each = r->together ? 1 : ARRAY_LEN(precisions), n = ARRAY_LEN(cases) * each;
-    int all = r->together ? n : RATES_ROUNDS * n;
-    rates_clear(&r->got);
-    r->n_host = 0;
-    r->step_s = 0;
-    memset(r->expected_s, 0, sizeof r->expected_s);
-    for (int i = 0; i < all && r->st == ST_OK && !time_is_up(r, i); i++) {
+    turns each = turns_of(r);
+    int n = ARRAY_LEN(cases) * each.n, all = RATES_ROUNDS * n;
+    for (int i = 0; i < all && r->st == ST_OK && !time_is_up(r, i / each.n); i++) {
+        int at = i % n / each.n, turn = i % each.n;
         if (i % n == 0) rates_begin_round(&r->got);
-        if (r->on_case && comm_rank(r->all) == 0) r->on_case(r->ctx, i, all);
-        r->st = run_case(r, i % n / each, precisions[i % each], &r->why);
+        show(r, i, all);
+        r->st = run_case(r, at, precision_of(at, turn), each.as[turn], &r->why);
+    }
+    if (r->st != ST_OK) comm_fail(r->world, &r->why);
+    return NULL;
+}
+
+/* Each model alone and together, one after the other: what others do on the machine meanwhile has changed since the samples. */
+static void *run_pairs(void *arg) {
+    rank *r = arg;
+    bool halves = comm_size(r->all) % 2 == 0;
+    int n = ARRAY_LEN(cases);
+    for (int i = 0; i < n && r->st == ST_OK && !time_is_up(r, i); i++) {
+        const char *precision = precision_of(i / 2, ARRAY_LEN(precisions));
+        show(r, i, n);
+        r->st = run_case(r, i, precision, alone, &r->why);
+        if (r->st == ST_OK)
+            r->st =
+                run_case(r, i, precision, halves && i % 2 ? layers_shared : batch_shared, &r->why);
     }
     if (r->st != ST_OK) comm_fail(r->world, &r->why);
     return NULL;
@@ -310,36 +366,35 @@ static status find_limits(cluster *c, int ranks, err *e) {
     return st;
 }
 
-/* By the steps of all ranks together: the share with which the clock says what was measured. */
-static status find_contention(rank *ranks, int n, cluster *c, err *e) {
-    for (int i = 0; i < n; i++) ranks[i].together = true;
-    TRY(on_all(ranks, n, run_cases, e));
-    const rank *r = &ranks[0];
-    int best = 0;
-    for (int i = 1; i < CONTENTIONS; i++)
-        if (fabs(r->expected_s[i] - r->step_s) < fabs(r->expected_s[best] - r->step_s)) best = i;
-    c->contention = 0.1 * best;
+static status join(rank *r, int segment, int i, int n, err *e) {
+    if (n == 1)
+        r->world = comm_open_self();
+    else
+        TRY(comm_open_segment(&r->world, segment, i, n, e));
+    int *all = xcalloc((size_t)n, sizeof *all);
+    for (int k = 0; k < n; k++) all[k] = k;
+    r->all = comm_group(r->world, all, n);
+    free(all);
     return ST_OK;
 }
 
-static void open_ranks(rank *ranks, int n, const cluster *c) {
-    comm_world **worlds = xcalloc((size_t)n, sizeof *worlds);
-    int *all = xcalloc((size_t)n, sizeof *all);
-    comm_open_threads(n, worlds);
-    for (int i = 0; i < n; i++) all[i] = i;
-    for (int i = 0; i < n; i++) {
-        ranks[i].world = worlds[i];
-        ranks[i].all = comm_group(worlds[i], all, n);
+/* Ranks of a run are processes, which send through a segment what threads would read where it lies. */
+static status open_ranks(rank *ranks, int n, const cluster *c, err *e) {
+    int segment = -1;
+    if (n > 1) TRY(comm_segment_new(n, &segment, e));
+    status st = ST_OK;
+    for (int i = 0; i < n && st == ST_OK; i++) {
+        st = join(&ranks[i], segment, i, n, e);
         ranks[i].threads = n > 1 ? comm_core_share(n) : 0;
         ranks[i].of = c;
     }
-    free(worlds);
-    free(all);
+    if (segment >= 0) close(segment);
+    return st;
 }
 
 static void *close_rank(void *arg) {
     rank *r = arg;
-    comm_close(r->world);
+    if (r->world) comm_close(r->world);
     rates_free(&r->got);
     free(r->host);
     return NULL;
@@ -350,28 +405,30 @@ static void end_after(rank *ranks, int n, double seconds) {
 }
 
 static status measure(rank *ranks, int n, double seconds, cluster *c, err *e) {
-    const double alone = n > 1 ? 0.7 : 1; /* the rest is for all ranks together */
-    end_after(ranks, n, alone * seconds);
+    const double first = n > 1 ? 0.6 : 1; /* the rest is for all ranks together */
+    end_after(ranks, n, first * seconds);
     TRY(on_all(ranks, n, run_cases, e));
     rates_add_to(c, &ranks[0].got);
     c->token_s = rates_median(ranks[0].host, ranks[0].n_host);
     if (n == 1) return ST_OK;
     TRY(on_all(ranks, n, measure_link, e));
     c->node = c->network = (cluster_link){ranks[0].link.bytes_per_s, ranks[0].link.latency_s, 1};
-    end_after(ranks, n, (1 - alone) * seconds);
-    return find_contention(ranks, n, c, e);
+    end_after(ranks, n, (1 - first) * seconds);
+    TRY(on_all(ranks, n, run_pairs, e));
+    together_fit(c, ranks[0].pairs, ranks[0].n_pairs);
+    return ST_OK;
 }
 
 status calibrate_machine(int ranks, double seconds, void (*on_case)(void *ctx, int i, int n),
                          void *ctx, cluster *out, err *e) {
     TRY(find_limits(out, ranks, e));
     rank *r = xcalloc((size_t)ranks, sizeof *r);
-    open_ranks(r, ranks, out);
     for (int i = 0; i < ranks; i++) {
         r[i].on_case = on_case;
         r[i].ctx = ctx;
     }
-    status st = measure(r, ranks, seconds, out, e);
+    status st = open_ranks(r, ranks, out, e);
+    if (st == ST_OK) st = measure(r, ranks, seconds, out, e);
     err ignored = {0};
     (void)!on_all(r, ranks, close_rank, &ignored);
     free(r);

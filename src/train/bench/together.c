@@ -1,0 +1,69 @@
+/* Reading order: together_fit; the guesses. */
+#include "train/bench/together.h"
+
+#include <math.h>
+
+#include "plan/clock/clock.h"
+
+enum { CONTENTIONS = 19 };
+static const double CONTENTION_STEP = 0.05;
+static const double links[] = {1, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2};
+static const double latencies_s[] = {0.5e-6, 1e-6, 2e-6, 4e-6, 8e-6, 16e-6, 32e-6, 64e-6, 128e-6};
+
+static void guess_batch(cluster *c, int i) {
+    c->node.reached = c->network.reached = links[i / CONTENTIONS];
+    c->contention = CONTENTION_STEP * (i % CONTENTIONS);
+}
+static void guess_layers(cluster *c, int i) {
+    c->node.latency_s = c->network.latency_s = latencies_s[i];
+}
+
+static const struct {
+    int n;
+    void (*set)(cluster *c, int i);
+} guesses[TOGETHER_KINDS] = {
+    [TOGETHER_BATCH] = {ARRAY_LEN(links) * CONTENTIONS, guess_batch},
+    [TOGETHER_LAYERS] = {ARRAY_LEN(latencies_s), guess_layers},
+};
+
+void together_say(together_pair *p, const plan *of_all, const cluster *c) {
+    for (int i = 0; i < guesses[p->kind].n; i++) {
+        cluster with = *c;
+        guesses[p->kind].set(&with, i);
+        p->said_s[i] = clock_step(of_all, &with).step_s;
+    }
+}
+
+static double distance(const together_pair *pairs, int n, together_kind kind, int guess) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        const together_pair *p = &pairs[i];
+        if (p->kind != kind) continue;
+        double off = log(p->said_s[guess] / p->said_alone_s * p->alone_s / p->together_s);
+        sum += off * off;
+    }
+    return sum;
+}
+
+static bool has_kind(const together_pair *pairs, int n, together_kind kind) {
+    for (int i = 0; i < n; i++)
+        if (pairs[i].kind == kind) return true;
+    return false;
+}
+
+static int best_guess(const together_pair *pairs, int n, together_kind kind) {
+    double least = INFINITY;
+    int best = 0;
+    for (int i = 0; i < guesses[kind].n; i++) {
+        double d = distance(pairs, n, kind, i);
+        if (d >= least) continue;
+        least = d;
+        best = i;
+    }
+    return best;
+}
+
+void together_fit(cluster *c, const together_pair *pairs, int n) {
+    for (int kind = 0; kind < TOGETHER_KINDS; kind++)
+        if (has_kind(pairs, n, kind)) guesses[kind].set(c, best_guess(pairs, n, kind));
+}

@@ -1,0 +1,29 @@
+/* What ranks of a machine do to each other, from steps of each alone and of all together: how much of the link's rate collectives
+ * reach beside kernels, what they take from these (cluster.contention), and how long a rank waits for the others in each collective
+ * among the ops (cluster.node.latency_s), which is more than a message takes, since ranks are never at the same place.
+ *
+ * The same model is measured alone and together one after the other, and only the ratio counts: what others do on the machine
+ * changes from minute to minute. */
+#ifndef TRAIN_TOGETHER_H
+#define TRAIN_TOGETHER_H
+
+#include "plan/clock/cluster.h"
+#include "plan/plan.h"
+
+enum { TOGETHER_GUESSES = 8 * 19 };
+
+/* Ranks share the batch, or the layers. */
+typedef enum together_kind { TOGETHER_BATCH, TOGETHER_LAYERS, TOGETHER_KINDS } together_kind;
+
+typedef struct together_pair {
+    together_kind kind;
+    double alone_s, together_s;                    /* measured */
+    double said_alone_s, said_s[TOGETHER_GUESSES]; /* by the clock, together with each guess */
+} together_pair;
+
+/* Fills in what the clock says of all ranks' plan. */
+void together_say(together_pair *p, const plan *of_all, const cluster *c);
+/* Sets what makes the clock say what was measured: least squares of the logarithms of the ratios. What no pair tells stays. */
+void together_fit(cluster *c, const together_pair *pairs, int n);
+
+#endif

@@ -1,0 +1,115 @@
+/* Calibration from planted times: terms of products, shares by size, and what ranks do to each other. */
+#include "test.h"
+
+#include "base/arena.h"
+#include "plan/clock/clock.h"
+#include "plan/clock/roofline.h"
+#include "train/bench/rates.h"
+#include "train/bench/together.h"
+
+static const double planted[CLUSTER_TERMS] = {[TERM_CALL] = 3e-6,
+                                              [TERM_FLOP] = 1e-12,
+                                              [TERM_FIRST] = 2e-10,
+                                              [TERM_SECOND] = 0,
+                                              [TERM_RESULT] = 5e-10};
+
+static rate_sample product(double m, double n, double k) {
+    rate_sample x = {.kind = OP_LINEAR,
+                     .format = DT_BF16,
+                     .has_terms = true,
+                     .count = {[TERM_CALL] = 1,
+                               [TERM_FLOP] = 2 * m * n * k,
+                               [TERM_FIRST] = m * k,
+                               [TERM_SECOND] = n * k,
+                               [TERM_RESULT] = m * n}};
+    x.ideal = x.count[TERM_FLOP] / 2e12;
+    return x;
+}
+
+static const cluster_rate *rate_of(const cluster *c, const char *of) {
+    for (int i = 0; i < c->n_rates; i++)
+        if (strcmp(c->rate[i].of, of) == 0) return &c->rate[i];
+    fail_msg("no rate of %s", of);
+    return NULL;
+}
+
+static const double sizes[][3] = {{64, 64, 64},    {128, 512, 256},  {1024, 256, 64},
+                                  {512, 2048, 32}, {2048, 128, 512}, {256, 256, 1024},
+                                  {64, 4096, 128}, {4096, 64, 2048}};
+
+/* Times that are sums of terms are found again, and calls of sizes between and beyond those measured are told. */
+static void test_terms(void **state) {
+    (void)state;
+    rate_samples s = {0};
+    cluster c = {.memory_bytes_per_s = 1e11};
+    for (int round = 0; round < RATES_ROUNDS; round++) {
+        rates_begin_round(&s);
+        for (int i = 0; i < ARRAY_LEN(sizes); i++) {
+            rate_sample x = product(sizes[i][0], sizes[i][1], sizes[i][2]);
+            double t = roofline_sum(planted, x.count);
+            rates_add_sample(&s, x, round == 1 ? 7 * t : t); /* a round that others disturbed */
+        }
+    }
+    rates_add_to(&c, &s);
+    const cluster_rate *r = rate_of(&c, "linear");
+    static const double others[][3] = {{300, 300, 300}, {8192, 512, 32}, {32, 32, 8192}};
+    for (int i = 0; i < ARRAY_LEN(others); i++) {
+        rate_sample x = product(others[i][0], others[i][1], others[i][2]);
+        double ideal = roofline_sum(r->term, x.count), seconds = roofline_sum(planted, x.count);
+        double said = ideal / cluster_curve_at(&r->share, ideal * 1e6, 1);
+        if (fabs(said / seconds - 1) > 0.02)
+            fail_msg("%g us are told as %g", seconds * 1e6, said * 1e6);
+    }
+    for (int i = 0; i < CLUSTER_TERMS; i++) assert_true(r->term[i] >= 0);
+    rates_free(&s);
+}
+
+/* Fewer calls than terms have none: the roofline and its share count. */
+static void test_few(void **state) {
+    (void)state;
+    rate_samples s = {0};
+    cluster c = {.memory_bytes_per_s = 1e11};
+    rates_begin_round(&s);
+    for (int i = 0; i < CLUSTER_TERMS - 1; i++) {
+        rate_sample x = product(sizes[i][0], sizes[i][1], sizes[i][2]);
+        rates_add_sample(&s, x, 2 * x.ideal);
+    }
+    rates_add_to(&c, &s);
+    const cluster_rate *r = rate_of(&c, "linear");
+    for (int i = 0; i < CLUSTER_TERMS; i++) assert_true(r->term[i] == 0);
+    for (int i = 0; i < r->share.n; i++) assert_true(fabs(r->share.y[i] - 0.5) < 1e-12);
+    rates_free(&s);
+}
+
+/* Ratios that the clock says with some guess lead to that guess; a machine that is slower by the same factor alone and together
+ * changes nothing. */
+static void test_together(void **state) {
+    (void)state;
+    enum { PAIRS = 6, BATCH = 77, LAYERS = 3 };
+    together_pair pairs[PAIRS];
+    cluster c = {.node = {1e10, 1e-6, 1}, .network = {1e10, 1e-6, 1}};
+    for (int i = 0; i < PAIRS; i++) {
+        together_pair *p = &pairs[i];
+        *p = (together_pair){.kind = i % 2 ? TOGETHER_LAYERS : TOGETHER_BATCH,
+                             .alone_s = 0.3 * (i + 1),
+                             .said_alone_s = 0.1 * (i + 1)};
+        for (int g = 0; g < TOGETHER_GUESSES; g++)
+            p->said_s[g] = p->said_alone_s * (1.1 + 0.001 * g * (i + 1));
+        int true_one = i % 2 ? LAYERS : BATCH;
+        p->together_s = p->said_s[true_one] * 3;
+    }
+    together_fit(&c, pairs, PAIRS);
+    assert_true(fabs(c.node.reached - 0.5) < 1e-12 && fabs(c.contention - 0.05) < 1e-12);
+    assert_true(c.node.latency_s == 4e-6 && c.network.latency_s == 4e-6);
+    /* what was not measured stays */
+    c.contention = 0.7;
+    pairs[0] = pairs[1];
+    together_fit(&c, pairs, 1);
+    assert_true(c.contention == 0.7);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_terms), cmocka_unit_test(test_few),
+                                       cmocka_unit_test(test_together)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
