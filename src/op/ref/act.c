@@ -87,9 +87,8 @@ static void linear_dgelu(const op_call *c) {
     for (int64_t n = 0; n < dx->rows; n++) {
         for (int64_t b = 0; b < blocks_of(dx->cols); b++) {
             int64_t first = b * BLOCK, len = block_len(dx->cols, first);
-            ACC acc[BLOCK] = {0};
-            for (int64_t o = 0; o < dy->cols; o++)
-                axpy(acc, load(row_of(dy, n)[o]), row_of(w, o) + first, len);
+            ACC acc[BLOCK];
+            sum_given(acc, dy, w, n, first, len);
             for (int64_t i = first; i < first + len; i++)
                 row_of(dx, n)[i] = store((REAL)acc[i - first] *
                                          act_slope(ACT_GELU_TANH, load(row_of(x, n)[i]), 0));

@@ -127,6 +127,13 @@ static inline ACC dot(const STORE *a, const STORE *b, int64_t n) {
 static inline void axpy(ACC *acc, ACC s, const STORE *row, int64_t n) {
     for (int64_t i = 0; i < n; i++) acc[i] += s * (ACC)load(row[i]);
 }
+/* A block of one row of dx = dy w: acc[i] = sum_o dy[n,o] w[o,first+i], for i < len. */
+static inline void sum_given(ACC *acc, const tensor *dy, const tensor *w, int64_t n, int64_t first,
+                             int64_t len) {
+    for (int64_t i = 0; i < len; i++) acc[i] = 0;
+    for (int64_t o = 0; o < dy->cols; o++)
+        axpy(acc, load(row_of(dy, n)[o]), row_of(w, o) + first, len);
+}
 
 /* sums[0,i] = sum_n dy[n,i]: the gradient of a bias. */
 static inline void column_sums(const op_call *c, const tensor *dy, const tensor *sums, bool add) {
