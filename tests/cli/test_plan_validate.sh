@@ -156,20 +156,21 @@ expect 0 plan validate gates.csv --rows said12.csv
 awk -F, 'NR > 1 { t[NR] = $11 } END { exit !(t[2] == t[3] && t[4] < 0.8 * t[2]) }' said12.csv || fail "$(cat said12.csv)"
 # Rows of sources that nothing was fitted to (docs/results/measurements.md says which, and names those that are worse).
 { echo 'source,gpu,model,layers,hidden,heads,kv_heads,ffn,vocab,tied_emb,seq,gpus,tp,pp,vpp,cp,ep,zero,schedule,recompute,precision,mbs,grad_acc,gbs_seqs,iter_time_s,tok_s_gpu,tflops_gpu'
-    echo 'Llama 3 (arXiv:2407.21783),H100,405B,126,16384,128,8,53248,128256,,8192,8192,8,16,,1,,2,,none,bf16,1,,2048,,,430'
-    echo 'Llama 3 (arXiv:2407.21783),H100,405B,126,16384,128,8,53248,128256,,131072,16384,8,16,,16,,2,,none,bf16,1,,128,,,380'
+    echo 'Llama 3 (arXiv:2407.21783),H100,405B,126,16384,128,8,53248,128256,,8192,8192,8,16,,1,,2,interleaved,none,bf16,1,,2048,,,430'
+    echo 'Llama 3 (arXiv:2407.21783),H100,405B,126,16384,128,8,53248,128256,,131072,16384,8,16,,16,,2,interleaved,none,bf16,1,,128,,,380'
     echo 'OLMo 3,H100,7B,32,4096,32,32,11008,100352,no,8192,512,,,,,,HSDP,,selective,bf16,1,,512,,7700,'
     echo 'InternEvo,nvidia_a100-sxm4-80gb,7B,32,4096,32,32,11008,103168,no,2048,256,1,,,,,ZeRO-1 in groups of 8,,no,bf16,2,4,,,3920,'
     echo 'InternEvo,nvidia_a100-sxm4-80gb,7B,32,4096,32,32,11008,103168,no,2048,128,2,,,,,1,,no,bf16,4,4,,,3308,'
     echo 'Pythia (arXiv:2304.01373),A100 40GB,Pythia 6.9B,,,,,,,,2048,128,2,,,,,1,,full,fp16,8,2,,,2486.7,'
     echo 'MegaScale (arXiv:2402.15627),A100,175B,96,12288,128,128,49152,64000,,2048,3072,8,8,6,,,1,,,bf16,1,,6144,23.66,,'
     echo 'Megatron-LM (arXiv:2402.15627),A100,175B,96,12288,128,128,49152,64000,,2048,3072,8,8,6,,,1,,,bf16,1,,6144,29.02,,'
+    echo 'Nemotron-4 340B (arXiv:2406.11704),H100,Nemotron-4 340B,96,18432,96,8,73728,256000,no,4096,3072,8,12,8,,,1,,,bf16,1,,1536,10.3,,'
     echo 'Skywork-13B (arXiv:2310.19341) Megatron-LM,A800 80GB,13B,52,4608,36,36,12288,65519,no,4096,512,,2,,,,1,,,bf16,1,,4096,,1873,'
     echo 'Hagemann et al. (arXiv:2311.05610),A100 80GB,30B,60,6656,52,52,17920,128000,no,8192,64,4,2,,,,1,,,bf16,1,,512,84.367,,'
     echo 'NeMo 24.12,H100,Nemotron-340B,96,18432,96,8,73728,256000,no,4096,128,8,8,12,1,,1,,,fp8,1,,32,,326,'
     echo 'DeepSeek-V3 (arXiv:2412.19437),H800,DeepSeek-V3,,,,,,,,4096,2048,,16,,,64,1,DualPipe,,fp8,1,,15360,,1543,'; } >unseen.csv
 expect 0 plan validate unseen.csv --json --rows said13.csv
-grep -q '"rows": 12, "used": 12,' out || fail "$(cat out)"
+grep -q '"rows": 13, "used": 13,' out || fail "$(cat out)"
 calc "$(field median_abs_rel_err out) < 0.1" || fail "unseen: $(cat out said13.csv)"
 awk -F, 'NR > 1 && ($12 < 0.8 * $11 || $12 > 1.2 * $11) { bad = 1 } END { exit bad }' said13.csv || fail "unseen: $(cat said13.csv)"
 # Rows that tell FLOPs or MFU: 530B on A100 at 56.0 % took 54.1 tokens a second (Korthikanti et al. 2022), at 163 TFLOP/s with recompute 37.9 (Narayanan et al. 2021).

@@ -672,10 +672,10 @@ static int whose_of(const record *r) {
 /* "arXiv:2311.05610" and "Hagemann et al. 2023" are of 2023; 0: no year is told. */
 static int year_of(const char *source) {
     const char *id = strcasestr(source, "arxiv:");
-    if (id && isdigit((unsigned char)id[6])) return 2000 + atoi(id + 6) / 100;
+    if (id && strspn(id + 6, "0123456789") == 4) return 2000 + (id[6] - '0') * 10 + id[7] - '0';
     for (const char *s = source; *s; s++) {
         size_t n = strspn(s, "0123456789");
-        if (n == 4 && s[0] == '2' && s[1] == '0') return atoi(s);
+        if (n == 4 && s[0] == '2' && s[1] == '0') return (int)strtol(s, NULL, 10);
         s += n ? n - 1 : 0;
     }
     return 0;
@@ -732,7 +732,10 @@ static status take_model(rows_reading *k, const record *rec, const json_t *model
     if (s->layers < x->layout.pp * x->layout.chunks_of_stage)
         return err_set(e, ST_FORMAT, "%d layers are too few for pp %d with %d chunks a stage",
                        s->layers, x->layout.pp, x->layout.chunks_of_stage);
-    return ST_OK;
+    sketch_result timed; /* whether its schedule goes with its stages and micro-batches */
+    cluster on = r->device[x->device];
+    on.nodes = x->nodes;
+    return sketch_time(s, &x->layout, &on, &runtime_athanor, &timed, e);
 }
 
 /* ST_FORMAT: the row cannot be reckoned. */
