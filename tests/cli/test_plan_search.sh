@@ -13,6 +13,11 @@ grep -q 'm.best.yaml has the first' out || fail "no config"
 expect 0 plan search m.yaml --exact --json
 best=$(grep -o '"step_ms": [0-9.]*' out | head -n 1 | sed 's/.*: //')
 [ "$(grep -o '"step_ms": [0-9.]*' out | sed 's/.*: //' | sort -g | head -n 1)" = "$best" ] || fail "not the fastest first"
+# A small model on one node: stages of ZeRO differ by less than the clock can tell, and the plainest is named.
+expect 0 plan search smollm2-135m cluster=h100-8 train.global_batch_size=256 train.seq_len=2048
+has out 'As fast within 1 %, which is less than the clock can tell, and plainer: dp 8, micro-batch 32 x 1.'
+expect 0 plan search smollm2-135m cluster=h100-8 train.global_batch_size=256 train.seq_len=2048 parallel.zero=0
+lacks out 'plainer'
 expect 0 plan m.best.yaml --json
 [ "$(field step_ms out)" = "$best" ] || fail "the config takes $(field step_ms out) ms, not $best"
 grep -q '"fits": true' out || fail "the best does not fit"

@@ -248,6 +248,13 @@ static void print_table(const finding *f) {
         search_explain(&r->found[0], &r->found[1], &text);
         strbuf_puts(&text, ".\n");
     }
+    int plainest = search_plainest(r);
+    if (plainest) {
+        strbuf_puts(&text, "As fast within 1 %, which is less than the clock can tell, and "
+                           "plainer: ");
+        search_name(&r->found[plainest].layout, &text);
+        strbuf_puts(&text, ".\n");
+    }
     printf("%s", strbuf_cstr(&text));
     strbuf_free(&text);
 }

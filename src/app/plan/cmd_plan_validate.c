@@ -61,6 +61,24 @@ static json_t *score_json(const measured_score *s) {
                      s->kept_success, "rejected_fail", s->rejected_fail);
 }
 
+static json_t *refused_json(const measured_rows *r) {
+    json_t *list = json_array();
+    for (int i = 0; i < r->n_refused; i++)
+        json_array_append_new(list,
+                              json_pack("{s:i,s:i,s:o}", "line", r->refused[i].line, "rows",
+                                        r->refused[i].rows, "why", json_cstr(r->refused[i].why)));
+    return list;
+}
+
+static void print_refused(const measured_rows *r) {
+    for (int i = 0; i < r->n_refused; i++) {
+        const measured_refusal *x = &r->refused[i];
+        printf("  not used: line %d", x->line);
+        if (x->rows > 1) printf(" and %d more", x->rows - 1);
+        printf(": %s\n", x->why);
+    }
+}
+
 static void print_score(const measured_score *s, const char *how) {
     printf("%s: %d of %d rows used\n", how, s->used, s->rows);
     printf("  %-36s %6.1f %%\n", "median error of tokens a second", 100 * s->median);
@@ -105,7 +123,8 @@ static status check_used(const cli_args *args, const measured_rows *r, err *e) {
             e, "say what they ran on: cluster=local or local-N (this machine with N ranks), "
                "or the path of a cluster");
     }
-    err_at(e, ST_FORMAT, args->inputs[0], "none of its %d rows can be used", s.rows);
+    err_at(e, ST_FORMAT, args->inputs[0], "none of its %d rows can be used%s%s", s.rows,
+           r->n_refused ? ": " : "", r->n_refused ? r->refused[0].why : "");
     return err_hint(e, "docs/planning.md says which columns and values rows need");
 }
 
@@ -114,9 +133,11 @@ static status report(const cli_args *args, const measured_rows *r, const char *h
     if (args->json) {
         json_t *o = score_json(&s);
         json_object_set_new(o, "worst", worst_json(r));
+        json_object_set_new(o, "refused", refused_json(r));
         cli_print_json(o);
     } else {
         print_score(&s, how);
+        print_refused(r);
     }
     return write_rows(args, r, e);
 }

@@ -21,6 +21,7 @@ typedef struct measured_row {
     bool only_bubble;
     int device;
     int whose;             /* run it was, as its source says */
+    bool flash;            /* of 2023 or later: with FlashAttention */
     int64_t batch;         /* sequences of a step */
     int cell;              /* model and nodes: what is held out, and in which a layout is chosen */
     bool ok;               /* else it has failed */
@@ -29,6 +30,12 @@ typedef struct measured_row {
     double measured_bytes; /* 0: unknown */
     double predicted, memory_bytes;
 } measured_row;
+
+/* Rows that cannot be reckoned, for the same reason. */
+typedef struct measured_refusal {
+    int line, rows; /* the first of them, and how many */
+    const char *why;
+} measured_refusal;
 
 struct measured_model;
 
@@ -41,6 +48,8 @@ typedef struct measured_rows {
     int n_sketches, cap_sketches;
     json_t *sketch_key; /* model and key -> number */
     json_t *cell_key;
+    measured_refusal *refused;
+    int n_refused, cap_refused;
     char unknown[64]; /* the first device of which nothing is known; its rows are not used */
     double fill;      /* of the model that predicted them (runtime.fill) */
     cluster c;        /* one node of the devices of the first row, and of most files */

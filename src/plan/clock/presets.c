@@ -36,6 +36,10 @@ static const preset presets[] = {
      2, 25, 12, 1.6, 650, 0, 1.083},
     {"a100-40g", "NVIDIA A100 SXM 40GB", SHEET "NVLink 3, 200 Gb/s a GPU", 312, 156, 40, 1555, 8,
      300, 2, 25, 12, 1.2, 650, 0, 1.083},
+    {"a800", "NVIDIA A800 SXM 80GB", SHEET "NVLink 3 of 400 GB/s, 200 Gb/s a GPU", 312, 156, 80,
+     2039, 8, 200, 2, 25, 12, 0, 650, 0, 1.083},
+    {"h20", "NVIDIA H20 SXM 96GB", SHEET "NVLink 4, 400 Gb/s a GPU", 148, 74, 96, 4000, 8, 450, 2,
+     50, 12, 0, 700, 0, 1},
     {"b200", "NVIDIA B200 180GB", SHEET "NVLink 5, 400 Gb/s a GPU", 2250, 1125, 180, 8000, 8, 900,
      2, 50, 12, 5, 1800, 0, 0.966},
     {"b300", "NVIDIA B300 288GB", SHEET "NVLink 5, 800 Gb/s a GPU", 2250, 1125, 270, 8000, 8, 900,
@@ -58,9 +62,9 @@ static const preset presets[] = {
      5.5, 2.8, 12, 76.8, 1, 12, 10, 0.1, 100, 0, 6, 6, 1},
 };
 
-static const char *const names[] = {"h100",    "h200",   "h800",  "a100",  "a100-40g", "gh200",
-                                    "b200",    "b300",   "gb200", "gb300", "l40s",     "l4",
-                                    "rtx4090", "laptop", "phone", NULL};
+static const char *const names[] = {"h100", "h200",  "h800",    "h20",    "a100",  "a100-40g",
+                                    "a800", "gh200", "b200",    "b300",   "gb200", "gb300",
+                                    "l40s", "l4",    "rtx4090", "laptop", "phone", NULL};
 
 /* What kernels of these devices reach, by the microseconds that a call would take at the limit. Products: 794.5 of 989.5
  * TFLOP/s is the best of large ones on H100 (ml-engineering's mamf-finder; 271 of 312 on A100, 1745 of 2250 on B200), 715 to 758 on shapes of a 70B model. Attention:

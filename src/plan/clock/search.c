@@ -374,6 +374,24 @@ void search_name(const sketch_layout *l, strbuf *out) {
     if (l->offload) strbuf_printf(out, ", offload %s", plan_offload_word(l->offload));
 }
 
+/* How much there is to a layout. */
+static int intricacy(const sketch_layout *l) {
+    int ways = (l->key.tp > 1) + (l->key.cp > 1) + (l->key.ep > 1) + (l->pp > 1) + (l->offload > 0);
+    return 100 * ways + 10 * l->zero + (int)l->key.recompute;
+}
+
+int search_plainest(const search_result *r) {
+    static const double AS_FAST = 1.01;
+    int best = 0;
+    for (int i = 1; i < r->n; i++) {
+        const search_found *x = &r->found[i];
+        if (x->result.time.step_s <= AS_FAST * r->found[0].result.time.step_s &&
+            intricacy(&x->layout) < intricacy(&r->found[best].layout))
+            best = i;
+    }
+    return best;
+}
+
 void search_explain(const search_found *x, const search_found *y, strbuf *out) {
     const clock_time *s = &x->result.time, *t = &y->result.time;
     const struct {

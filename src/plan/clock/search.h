@@ -48,6 +48,9 @@ status search_layouts(search_result *out, arena *a, dev *meta, const search_spec
 
 /* Why layout x is before y: the parts of the step in which they differ most. */
 void search_explain(const search_found *x, const search_found *y, strbuf *out);
+/* Of layouts that are as fast as the first within 1 %, which is less than a clock of estimates tells, the one that shares in the fewest
+ * ways, with the least ZeRO and recompute. 0: the first. */
+int search_plainest(const search_result *r);
 /* "dp 8, tp 4, pp 2 (1f1b), ZeRO-1, micro-batch 2 x 16, recompute selective" */
 void search_name(const sketch_layout *l, strbuf *out);
 

@@ -1,6 +1,8 @@
 /* Reading order: sketch_new, what a layer costs; sketch_time, from layers to stages to a step. */
 #include "plan/clock/sketch.h"
 
+#include <math.h>
+
 #include "op/collective.h"
 #include "optim/offload.h"
 
@@ -191,6 +193,7 @@ typedef struct stage_sums {
     /* Sums over chunks: of the layer that needs most; of activations that lie between layers, and in ports. */
     double scratch_of_chunks, passed_of_chunks;
     double work[WORKS], among;
+    double travel;                                /* of among: rows of experts */
     double experts[WORKS], beside_experts[WORKS]; /* kernels of forward and backward */
     bool experts_between;                         /* sketch_layer */
 } stage_sums;
@@ -206,9 +209,14 @@ typedef struct timing {
     double end; /* when the last stage has done its last micro-batch */
 } timing;
 
+/* Groups of ranks that each have the whole state of ZeRO. */
+static int replicas_of(const sketch_layout *l) {
+    return l->replicas > 1 ? l->replicas : 1;
+}
+
 static mesh_shape shape_of(const sketch_layout *l) {
     return (mesh_shape){.dp = l->dp,
-                        .dp_replicate = 1,
+                        .dp_replicate = replicas_of(l),
                         .tp = l->key.tp,
                         .cp = l->key.cp,
                         .pp = l->pp,
@@ -224,7 +232,7 @@ static int data_ranks(const sketch_layout *l) {
 static double piece_elems(const sketch_layout *l, const stage_params *g) {
     if (!l->zero) return g->elems;
     double ep = l->key.ep > 1 ? l->key.ep : 1;
-    return (g->elems + (ep - 1) * g->experts) / data_ranks(l);
+    return (g->elems + (ep - 1) * g->experts) * replicas_of(l) / data_ranks(l);
 }
 
 /* Seconds in which nothing runs since rows of experts travel. */
@@ -331,6 +339,7 @@ static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WO
             if (w == WORK_BACKWARD) continue; /* which is the sum of two */
             all = work_of(t, x, (schedule_work)w, &among);
             to->among += among;
+            to->travel += spread_of(t, x, (schedule_work)w);
             work[w] += all;
             to->work[w] += all;
             if (w != WORK_FORWARD) work[WORK_BACKWARD] += all;
@@ -375,9 +384,15 @@ static double slot_elems(const stage_params *g) {
     return g->outside + 2 * g->largest;
 }
 
+/* Whether gradients leave and weights come with every micro-batch: not in others' pipelines, which keep both until the last one
+ * (torchtitan's reshard_after_forward "default"; section 3.3.2 of Llama 3, arXiv:2407.21783). */
+static bool takes_slots(const timing *t) {
+    return t->l->zero >= 2 && (t->r->own || t->l->pp == 1);
+}
+
 /* Masters and work copies of what is trained, or of what is frozen. */
 static double weights_bytes(const timing *t, const stage_params *g, const offload_content *away) {
-    bool narrow = t->s->spec.compute != DT_F32, slots = t->l->zero == 3;
+    bool narrow = t->s->spec.compute != DT_F32, slots = t->l->zero == 3 && takes_slots(t);
     double piece = piece_elems(t->l, g), width = narrow ? 2 : 4;
     double masters = away->masters ? 0 : 4 * (narrow || slots ? piece : g->elems);
     double copies = narrow && !away->copy_bytes ? 2 * (slots ? piece : g->elems) : 0;
@@ -398,11 +413,12 @@ static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     const stage_params *trained = &g->trained;
     offload_content away = away_of(t, g);
     double piece = piece_elems(l, trained);
-    double grads = 4 * (l->zero >= 2 ? piece + slot_elems(trained) : trained->elems);
+    double grads = 4 * (takes_slots(t) ? piece + slot_elems(trained) : trained->elems);
     double states = s->spec.offload & OFFLOAD_OPTIMIZER ? 0 : each_state(&s->spec) * piece;
     double weights = weights_bytes(t, trained, &away) + weights_bytes(t, &g->frozen, &away);
     states += (double)offload_slot_bytes(&away);
-    double saved = t->r->kept * (g->saved / l->chunks_of_stage * kept), scratch = g->scratch;
+    double saved = t->r->kept * (g->saved / l->chunks_of_stage / t->drawn.copies * kept),
+           scratch = g->scratch;
     if (t->r->own)
         scratch = (g->scratch_of_chunks + g->passed_of_chunks) / l->chunks_of_stage * kept;
     if (grads_replace(t)) saved = saved > grads ? saved - grads : 0; /* or up to all of it */
@@ -428,10 +444,16 @@ static double calls_seconds(const timing *t, mesh_axis axis, comm_kind kind, dou
     return calls * network_seconds(t->c, g, kind, bytes / calls);
 }
 
-/* A stage's parameters or gradients: those of experts go among the ranks that have the same ones. */
+/* A stage's parameters or gradients: those of experts go among the ranks that have the same ones. What is shared goes among the ranks
+ * of a replica, and the sums of these among the replicas. */
 static double dp_seconds(const timing *t, const stage_params *g, comm_kind kind, double width) {
     if (g->elems <= 0) return 0;
-    double d = calls_seconds(t, MESH_DATA, kind, width, g->elems - g->experts);
+    bool shared = kind != COMM_ALL_REDUCE, reduces = kind == COMM_REDUCE_SCATTER;
+    double dense = g->elems - g->experts, replicas = replicas_of(t->l);
+    double d = calls_seconds(t, shared ? MESH_SHARD : MESH_DATA, kind, width, dense);
+    if (replicas > 1 && reduces)
+        d += calls_seconds(t, MESH_REPLICATE, COMM_ALL_REDUCE, 2 * width,
+                           dense * replicas / data_ranks(t->l));
     if (g->experts > 0) d += calls_seconds(t, MESH_EP_DATA, kind, width, g->experts);
     return d;
 }
@@ -539,14 +561,14 @@ static tail tail_of(const timing *k, const stage_sums *g) {
     if (l->zero == 0) {
         t.beside = dp_seconds(k, trained, COMM_ALL_REDUCE, 8);
         t.exposed = stick_out(t.beside, back, n, c->contention);
-    } else if (l->zero == 1) {
+    } else if (!takes_slots(k)) {
         t.beside = scatter;
         t.exposed = stick_out(scatter, back, n, c->contention);
     } else {
         t = tail_of_slots(k, g, back, forth, width, read);
     }
     t.optimizer = update;
-    bool gathers_once = l->zero == 1 || l->zero == 2;
+    bool gathers_once = l->zero > 0 && !(l->zero == 3 && takes_slots(k));
     if (gathers_once && gather > update) t.optimizer = gather;
     if (gathers_once) t.beside += gather;
     network_group all = network_group_of(c, &shape, MESH_WORLD);
@@ -569,25 +591,31 @@ static double host_of(const sketch *s, const cluster *c) {
 
 typedef double chunk_work[WORKS];
 
+/* A forward and a backward of a micro-batch on a stage, which takes an equal part of them through each copy of the model. Under dualpipe
+ * rows of experts travel while the other of the two computes (DeepSeek-AI 2024). */
+static double pair_of(const timing *t, const stage_sums *g) {
+    double hidden = t->l->schedule == SCHEDULE_DUALPIPE ? g->travel : 0;
+    return (g->work[WORK_FORWARD] + g->work[WORK_BACKWARD] - hidden) / t->drawn.copies;
+}
+
 static status draw(timing *t, arena *a, err *e) {
     const sketch_layout *l = t->l;
     int chunks = l->pp * l->chunks_of_stage, m = drawn(l);
     TRY(schedule_build(a, l->schedule, l->pp, m, l->chunks_of_stage, &t->drawn, e));
     t->stage = ARENA_ARRAY(a, stage_sums, l->pp);
-    chunk_work *work = ARENA_ARRAY(a, chunk_work, chunks);
-    for (int i = 0; i < chunks; i++)
-        add_chunk(t, i, &t->stage[schedule_stage_of(&t->drawn, i)], work[i]);
-    work[0][WORK_FORWARD] += host_of(t->s, t->c);
+    chunk_work *work = ARENA_ARRAY(a, chunk_work, t->drawn.chunks);
+    for (int i = 0; i < t->drawn.chunks; i++) {
+        add_chunk(t, i % chunks, &t->stage[schedule_stage_of(&t->drawn, i)], work[i]);
+        if (i % chunks == 0) work[i][WORK_FORWARD] += host_of(t->s, t->c);
+    }
+    double slowest = 0;
+    for (int i = 0; i < l->pp; i++) slowest = fmax(slowest, pair_of(t, &t->stage[i]));
     mesh_shape shape = shape_of(l);
     double send = cluster_curve_at(&t->r->send_s, t->c->nodes, 0);
     schedule_times times = {.transfer = network_send(t->c, &shape, t->s->passed_bytes) + send,
-                            .of_chunk = (const chunk_work *)work};
+                            .of_chunk = (const chunk_work *)work,
+                            .both = slowest};
     schedule_time(&t->drawn, &times);
-    double slowest = 0;
-    for (int i = 0; i < l->pp; i++) {
-        double one = t->stage[i].work[WORK_FORWARD] + t->stage[i].work[WORK_BACKWARD];
-        if (one > slowest) slowest = one;
-    }
     t->end = t->drawn.step + (double)(l->micro_batches - m) * slowest;
     return ST_OK;
 }
@@ -597,10 +625,10 @@ static clock_time time_of(const timing *t, int stage) {
     const stage_sums *g = &t->stage[stage];
     tail k = tail_of(t, g);
     double n = (double)t->l->micro_batches, host = stage == 0 ? n * host_of(t->s, t->c) : 0;
-    double busy = n * (g->work[WORK_FORWARD] + g->work[WORK_BACKWARD]);
+    double busy = n * pair_of(t, g), among = n * g->among / t->drawn.copies;
     return (clock_time){.step_s = t->end + k.exposed + k.optimizer + t->c->step_s + t->r->step_s,
-                        .kernels_s = busy - n * g->among,
-                        .among_s = n * g->among,
+                        .kernels_s = busy - among,
+                        .among_s = among,
                         .exposed_s = k.exposed,
                         .optimizer_s = k.optimizer,
                         .host_s = host + t->c->step_s + t->r->step_s,

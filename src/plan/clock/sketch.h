@@ -98,6 +98,7 @@ typedef struct sketch_key {
 typedef struct sketch_layout {
     sketch_key key;
     int dp, pp, chunks_of_stage, zero;
+    int replicas; /* ZeRO shares over dp * cp / replicas ranks, which must divide it; 0: 1 */
     int64_t micro_batches; /* of a rank in a step */
     schedule_kind schedule;
     unsigned offload; /* that of the sketch's spec */
