@@ -1,0 +1,281 @@
+/* What a record says of its model and layout (measured_int.h). Order: schedule, model, bounds, layout. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "model/presets.h"
+#include "plan/clock/measured_int.h"
+
+enum { ZERO_UNKNOWN = 4 };
+
+/* As this program calls it, in rows of its own. */
+static bool own_schedule(const char *name, sketch_layout *l) {
+    for (schedule_kind kind = 0; kind < SCHEDULES; kind++) {
+        if (!schedule_runs(kind) || strcasecmp(name, schedule_name(kind)) != 0) continue;
+        int chunks = schedule_chunks_of(kind);
+        l->schedule = kind;
+        if (chunks) l->chunks_of_stage = chunks;
+        return true;
+    }
+    return false;
+}
+
+static status schedule_of(const record *r, sketch_layout *l, err *e) {
+    const char *name = record_text(r, "schedule");
+    int v = l->pp > 1 ? record_int(r, "vpp", 1) : 1;
+    if (v < 0) return err_set(e, ST_FORMAT, "vpp '%s' is no count", record_text(r, "vpp"));
+    l->schedule = v > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B;
+    l->chunks_of_stage = v > 1 ? v : 1;
+    if (strcmp(name, "1F1B-I") == 0) {
+        l->schedule = SCHEDULE_INTERLEAVED;
+        l->chunks_of_stage = 3;
+    } else if (strcmp(name, "ZB-1p") == 0 || strcmp(name, "ZB-H1") == 0)
+        l->schedule = SCHEDULE_ZB_H1;
+    else if (strcmp(name, "ZB-H2") == 0)
+        l->schedule = SCHEDULE_ZB_H2;
+    else if (strcmp(name, "ZB-2p") == 0)
+        l->schedule = SCHEDULE_ZB_2P;
+    else if (strcasecmp(name, "DualPipe") == 0)
+        l->schedule = SCHEDULE_DUALPIPE;
+    else if (has(name, "interleaved") && l->pp > 1) {
+        l->schedule = SCHEDULE_INTERLEAVED;
+        l->chunks_of_stage = v > 1 ? v : 2; /* the least, where none is told */
+    } else if (*name && strcasecmp(name, "1F1B") != 0 && !own_schedule(name, l))
+        return err_set(e, ST_FORMAT,
+                       "there is no schedule '%s': 1f1b, interleaved and zb-v are near most others",
+                       name);
+    return ST_OK;
+}
+
+/* What some call presets. */
+static const char *usual_name(const char *plain) {
+    static const char *const known[][2] = {{"qwen3moe30b", "qwen330ba3b"},
+                                           {"qwen3moe235b", "qwen3235ba22b"},
+                                           {"deepseekv3671b", "deepseekv3"}};
+    for (int i = 0; i < ARRAY_LEN(known); i++)
+        if (strcmp(plain, known[i][0]) == 0) return known[i][1];
+    return plain;
+}
+
+/* The preset that the row names; NULL: none. */
+static json_t *preset_of(const record *r) {
+    char want[64], is[64];
+    if (has(record_text(r, "source"), "athanor")) return NULL; /* which names the family */
+    record_plain_name(record_text(r, "model"), want);
+    for (int i = 0; preset_name(i); i++) {
+        record_plain_name(preset_name(i), is);
+        if (strcmp(usual_name(want), is) == 0)
+            return json_loads(preset_json(preset_name(i)), 0, NULL);
+    }
+    return NULL;
+}
+
+/* Whether the feed-forward part has a gate, as its activation says; else Nemotron's has none, nor has one of four times the width in a
+ * row that tells nothing newer. */
+static bool is_gated(const record *r, int h, int ffn) {
+    const char *act = record_text(r, "activation"), *model = record_text(r, "model");
+    if (*act) return has(act, "glu") || has(act, "gated") || has(act, "silu");
+    if (has(model, "Nemotron")) return false;
+    return ffn != 4 * h || starts(model, "Llama") || *record_text(r, "tied_emb");
+}
+
+typedef struct sizes {
+    int h, heads, kv, layers, ffn, vocab, experts, picks;
+    double seq;
+} sizes;
+
+static status check_sizes(const record *r, const sizes *z, err *e) {
+    if (z->h < 1 || z->h > 1 << 20 || z->layers < 1 || z->layers > 1024 || z->heads < 1 ||
+        z->h % z->heads)
+        return err_set(e, ST_FORMAT,
+                       "layers, hidden and heads are no sizes of a model: '%s', '%s', '%s'",
+                       record_text(r, "layers"), record_text(r, "hidden"), record_text(r, "heads"));
+    if (z->ffn < 1 || z->ffn > 1 << 22 || z->vocab < 2 || z->vocab > 1 << 24)
+        return err_set(e, ST_FORMAT, "ffn '%s' or vocab '%s' is no size", record_text(r, "ffn"),
+                       record_text(r, "vocab"));
+    if (z->experts < 0 || z->experts > 1024 ||
+        (z->experts > 1 && (z->picks < 1 || z->picks > z->experts)))
+        return err_set(e, ST_FORMAT, "experts '%s' with experts_per_token '%s' are none",
+                       record_text(r, "experts"), record_text(r, "experts_per_token"));
+    return ST_OK;
+}
+
+static json_t *model_of_sizes(const record *r, const sizes *z) {
+    bool tied = record_tells(r, "tied_emb"), gated = is_gated(r, z->h, z->ffn);
+    if (z->experts > 1)
+        return json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i}", "model_type", "mixtral",
+                         "hidden_size", z->h, "num_hidden_layers", z->layers, "num_attention_heads",
+                         z->heads, "num_key_value_heads", z->kv, "intermediate_size", z->ffn,
+                         "vocab_size", z->vocab, "tie_word_embeddings", tied, "num_experts",
+                         z->experts, "num_experts_per_tok", z->picks);
+    if (!gated && z->kv == z->heads && z->ffn == 4 * z->h && !*record_text(r, "tied_emb"))
+        return json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "model_type", "gpt2", "n_embd", z->h,
+                         "n_layer", z->layers, "n_head", z->heads, "vocab_size", z->vocab,
+                         "n_positions", (int)z->seq);
+    return json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:b,s:s}", "model_type", "llama", "hidden_size",
+                     z->h, "num_hidden_layers", z->layers, "num_attention_heads", z->heads,
+                     "num_key_value_heads", z->kv, "intermediate_size", z->ffn, "vocab_size",
+                     z->vocab, "tie_word_embeddings", tied, "mlp_type", gated ? "gated" : "plain");
+}
+
+status measured_model_of(const record *r, double *seq, json_t **out, err *e) {
+    sizes z = {.h = record_int(r, "hidden", 0),
+               .heads = record_int(r, "heads", 0),
+               .layers = record_int(r, "layers", 0),
+               .vocab = record_int(r, "vocab", 51200),
+               .experts = record_int(r, "experts", 0),
+               .picks = record_int(r, "experts_per_token", 2),
+               .seq = record_number(r, "seq", 0)};
+    *seq = z.seq;
+    if (z.seq < 1 || z.seq > 1 << 20)
+        return err_set(e, ST_FORMAT,
+                       *record_text(r, "seq") ? "seq '%s' is no number of tokens"
+                                              : "seq, its tokens, is not told%s",
+                       record_text(r, "seq"));
+    if (!z.h && !z.layers) {
+        *out = preset_of(r);
+        return *out ? ST_OK
+                    : err_set(e, ST_FORMAT,
+                              "model '%s' is no preset: tell its layers, hidden, heads, ffn, vocab",
+                              record_text(r, "model"));
+    }
+    z.ffn = record_int(r, "ffn", z.h <= 1 << 20 ? 4 * z.h : 0);
+    z.kv = record_int(r, "kv_heads", record_int(r, "kv", z.heads));
+    TRY(check_sizes(r, &z, e));
+    *out = model_of_sizes(r, &z);
+    return ST_OK;
+}
+
+/* Within what can be reckoned: a schedule is drawn item by item. */
+static status check_bounds(const record *r, const measured_row *x, err *e) {
+    const sketch_layout *l = &x->layout;
+    const struct {
+        const char *name;
+        int is, most;
+    } bounds[] = {{"gpus", x->gpus, 1 << 20},
+                  {"tp", l->key.tp, 1024},
+                  {"pp", l->pp, 128},
+                  {"cp", l->key.cp, 1024},
+                  {"ep", l->key.ep, 1024},
+                  {"mbs", l->key.micro_batch, 1 << 16},
+                  {"vpp", l->chunks_of_stage, 32}};
+    for (int i = 0; i < ARRAY_LEN(bounds); i++)
+        if (bounds[i].is < 1 || bounds[i].is > bounds[i].most)
+            return err_set(e, ST_FORMAT, "%s '%s' is no number from 1 to %d", bounds[i].name,
+                           record_text(r, bounds[i].name), bounds[i].most);
+    if (l->zero >= ZERO_UNKNOWN)
+        return err_set(e, ST_FORMAT, "zero '%s' is none of 0 to 3, FSDP and HSDP",
+                       record_text(r, "zero"));
+    return ST_OK;
+}
+
+/* Micro-batches of a step, told or from the global batch; where neither is there as many as stages, with which a pipeline is full. */
+static int64_t steps_of(const record *r, const sketch_layout *l) {
+    double m = record_number(r, "grad_acc", record_number(r, "microbatches", 0));
+    double batch = record_number(r, "gbs_seqs",
+                                 record_number(r, "gbs_tokens", 0) / record_number(r, "seq", 1));
+    if (m < 1) m = batch > 0 ? floor(batch / l->dp / l->key.micro_batch) : l->pp;
+    return m >= 1 && m <= 1 << 24 ? (int64_t)m : 0;
+}
+
+int measured_zero_of(const record *r) {
+    const char *s = record_text(r, "zero"), *digit = strpbrk(s, "0123456789");
+    bool in_nodes = has(s, "hybrid") || has(s, "hsdp");
+    if (has(s, "grad_op") || has(s, "zero2")) return 2;
+    if (has(s, "fsdp") || has(s, "full_shard") || (in_nodes && !has(s, "zero"))) return 3;
+    long stage = digit ? strtol(digit, NULL, 10) : 0;
+    return stage < ZERO_UNKNOWN ? (int)stage : ZERO_UNKNOWN;
+}
+
+/* How many of the ranks share a state: those of a node under HSDP, "groups of 16"; 0: all. */
+static int group_of(const record *r, int per_node) {
+    const char *s = record_text(r, "zero"), *of = strcasestr(s, "group");
+    const char *digit = of ? strpbrk(of, "0123456789") : NULL;
+    if (digit) return (int)strtol(digit, NULL, 10);
+    return has(s, "hybrid") || has(s, "hsdp") ? per_node : 0;
+}
+
+status measured_share_in_groups(const record *r, int per_node, sketch_layout *l, err *e) {
+    int beside = l->key.tp * l->key.cp,
+        group = group_of(r, per_node > beside ? per_node / beside : 1);
+    if (group < 1 || group >= l->dp) return ST_OK;
+    if (l->dp % group)
+        return err_set(e, ST_FORMAT, "%d data-parallel ranks are no whole groups of %d", l->dp,
+                       group);
+    l->replicas = l->dp / group;
+    return ST_OK;
+}
+
+/* Of kernels: the format that is named first. False: another one. */
+static bool read_precision(const char *s, measured_row *to) {
+    static const struct {
+        const char *word;
+        int bits;
+    } known[] = {{"bf16", 16},     {"fp16", 16},    {"fp8", 8},    {"fp32", 32},
+                 {"bfloat16", 16}, {"float16", 16}, {"float8", 8}, {"float32", 32}};
+    const char *first = NULL;
+    for (int i = 0; i < ARRAY_LEN(known); i++) {
+        const char *at = strcasestr(s, known[i].word);
+        if (!at || (first && at > first)) continue;
+        first = at;
+        to->fp8 = known[i].bits == 8;
+        to->fp32 = known[i].bits == 32;
+    }
+    return first || !*s;
+}
+
+/* In rows of this program `ep` ranks share out experts, and the tp ranks of each share each expert's columns. In rows of others `ep` counts both:
+ * each of these ranks has whole experts (Liu et al. 2025, "MoE Parallel Folding"). So the layout here that has as many weights of experts on a
+ * rank has ep / tp. Whose row it is decides, whatever runtime predicts it: what a column means does not depend on that. */
+static void fold_experts(const measured_row *x, sketch_key *key) {
+    if (x->whose != ROWS_OWN && x->whose != ROWS_UNNAMED && key->ep % key->tp == 0)
+        key->ep /= key->tp;
+}
+
+static recompute_policy recompute_of(const record *r) {
+    const char *s = record_text(r, "recompute");
+    return starts(s, "full") || starts(s, "true") ? RECOMPUTE_FULL
+           : starts(s, "selective")               ? RECOMPUTE_SELECTIVE
+                                                  : RECOMPUTE_NONE;
+}
+
+static status check_batch(const record *r, const sketch_layout *l, err *e) {
+    if (l->micro_batches < 1)
+        return err_set(e, ST_FORMAT, "a batch of gbs_seqs '%s' is less than dp %d x mbs %d",
+                       record_text(r, "gbs_seqs"), l->dp, l->key.micro_batch);
+    if (l->schedule == SCHEDULE_INTERLEAVED && l->micro_batches % l->pp)
+        return err_set(e, ST_FORMAT,
+                       "interleaved stages take micro-batches by pp: %lld are no multiple of %d",
+                       (long long)l->micro_batches, l->pp);
+    return ST_OK;
+}
+
+status measured_layout_of(const record *r, measured_row *to, err *e) {
+    sketch_layout *l = &to->layout;
+    l->key.tp = record_int(r, "tp", 1);
+    l->pp = record_int(r, "pp", record_int(r, "gpus_pp", 1));
+    l->zero = measured_zero_of(r);
+    l->key.micro_batch = record_int(r, "mbs", 1);
+    l->key.ep = record_int(r, "ep", 1);
+    l->key.cp = record_int(r, "cp", 1);
+    l->key.recompute = recompute_of(r);
+    to->gpus = record_int(r, "gpus", record_int(r, "gpus_pp", 0));
+    TRY(schedule_of(r, l, e));
+    TRY(check_bounds(r, to, e));
+    int copy = l->key.tp * l->pp * l->key.cp;
+    if (to->gpus % copy)
+        return err_set(e, ST_FORMAT, "gpus %d are no multiple of tp %d x pp %d x cp %d", to->gpus,
+                       l->key.tp, l->pp, l->key.cp);
+    fold_experts(to, &l->key);
+    l->dp = to->gpus / copy;
+    l->micro_batches = steps_of(r, l);
+    TRY(check_batch(r, l, e));
+    if (!read_precision(record_text(r, "precision"), to))
+        return err_set(e, ST_FORMAT, "precision '%s' is none of bf16, fp16, fp8, fp32",
+                       record_text(r, "precision"));
+    if (l->dp * l->key.cp % l->key.ep)
+        return err_set(e, ST_FORMAT, "dp %d x cp %d ranks cannot share experts by ep %d", l->dp,
+                       l->key.cp, l->key.ep);
+    return ST_OK;
+}
