@@ -28,6 +28,7 @@ void emu_device_free(emu_device *d) {
     for (int i = 0; i < d->threads; i++) emu_worker_free(d->worker[i]);
     free(d->worker);
     free(d->memory);
+    free(d->history.span);
     pthread_mutex_destroy(&d->lock);
     free(d);
 }
@@ -52,8 +53,37 @@ void emu_memory_add(emu_device *d, const void *at, size_t bytes) {
 }
 
 void emu_memory_remove(emu_device *d, const void *at) {
+    for (int i = 0; i < d->memories; i++) {
+        if (d->memory[i].is.at != at) continue;
+        emu_history_forget(&d->history, at, d->memory[i].bytes);
+        d->memory[i] = d->memory[--d->memories];
+    }
+}
+
+static bool is_memory(const emu_device *d, const char *at) {
     for (int i = 0; i < d->memories; i++)
-        if (d->memory[i].is.at == at) d->memory[i] = d->memory[--d->memories];
+        if (at >= (const char *)d->memory[i].is.at &&
+            at < (const char *)d->memory[i].is.at + d->memory[i].bytes)
+            return true;
+    return false;
+}
+
+emu_clash emu_use_memory(emu_device *d, const char *who, const void *at, int64_t bytes,
+                         bool write) {
+    if (!d->now || bytes <= 0 || !is_memory(d, at)) return (emu_clash){0};
+    return emu_history_use(&d->history, d->now, who, at, bytes, write);
+}
+
+void emu_move_memory(emu_device *d, const char *who, const void *at, int64_t bytes, bool write) {
+    char text[EMU_FAULT_MAX];
+    emu_clash c = emu_use_memory(d, who, at, bytes, write);
+    if (!c.who) return;
+    snprintf(
+        text, sizeof text,
+        "%s %s byte %lld of %lld, which %s has %s in another stream, and no event orders the two",
+        who, write ? "writes" : "reads", (long long)(c.from - (const char *)at), (long long)bytes,
+        c.who, c.wrote ? "written" : "read");
+    emu_keep_fault(d, text);
 }
 
 void emu_scope_begin(emu_device *d, const char *what, const gpu_range *ranges, int n) {
@@ -63,6 +93,7 @@ void emu_scope_begin(emu_device *d, const char *what, const gpu_range *ranges, i
     d->what = what;
     for (int i = 0; i < n; i++) {
         emu_range r = range_of(&ranges[i]);
+        r.clash = emu_use_memory(d, what, r.is.at, r.bytes, r.is.access != GPU_READ);
         if (r.is.access != GPU_READ)
             r.cell = xcalloc((size_t)(r.is.rows * r.row_units) + 1, sizeof *r.cell);
         d->range[d->ranges++] = r;
