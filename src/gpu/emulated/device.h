@@ -56,6 +56,11 @@ typedef struct emu_range {
     emu_cell *cell; /* [rows * row_units]; NULL if it is only read, or outside a scope */
 } emu_range;
 
+typedef struct emu_grid {
+    const gpu_kernel *kernel;
+    uint32_t threads, shared_bytes;
+} emu_grid;
+
 struct emu_device {
     uint64_t seed;
     int threads;
@@ -67,6 +72,8 @@ struct emu_device {
     const char *what;  /* of the scope */
     emu_range *memory; /* outside a scope */
     int memories, memory_cap;
+    emu_grid *grid; /* the largest of each kernel */
+    int grids, grids_cap;
     const emu_work *now; /* that runs; NULL: there is only one stream */
     emu_history history;
     pthread_mutex_t lock; /* guards fault */

@@ -22,8 +22,30 @@ static void drop_scope(emu_device *d) {
     d->in_scope = false;
 }
 
+/* ATHANOR_CUDA_GRIDS=FILE gets a line for each kernel, for tools/cuda_registers.sh. */
+static void write_grids(const emu_device *d) {
+    const char *path = getenv("ATHANOR_CUDA_GRIDS");
+    FILE *f = path ? fopen(path, "a") : NULL;
+    if (!f) return;
+    for (int i = 0; i < d->grids; i++)
+        fprintf(f, "%s %u %u\n", d->grid[i].kernel->name, d->grid[i].threads,
+                d->grid[i].shared_bytes);
+    fclose(f);
+}
+
+static void note_grid(emu_device *d, const gpu_kernel *k, const gpu_grid *g) {
+    int i = 0;
+    while (i < d->grids && d->grid[i].kernel != k) i++;
+    if (i == d->grids) VEC_PUSH(d->grid, d->grids, d->grids_cap, (emu_grid){.kernel = k});
+    emu_grid *most = &d->grid[i];
+    if (most->threads < g->threads) most->threads = g->threads;
+    if (most->shared_bytes < g->shared_bytes) most->shared_bytes = g->shared_bytes;
+}
+
 void emu_device_free(emu_device *d) {
     if (!d) return;
+    write_grids(d);
+    free(d->grid);
     drop_scope(d);
     for (int i = 0; i < d->threads; i++) emu_worker_free(d->worker[i]);
     free(d->worker);
@@ -149,6 +171,7 @@ static void run_block(emu_device *d, const gpu_kernel *k, const gpu_grid *g, con
 
 void emu_launch(emu_device *d, const gpu_kernel *k, const gpu_grid *g, const void *args) {
     if (d->broken || !grid_is_legal(d, k, g)) return;
+    note_grid(d, k, g);
     uint64_t blocks = (uint64_t)g->x * g->y * g->z;
     rng_key key = rng_key_numbered(d->seed, d->launches++);
     int threads = blocks < (uint64_t)d->threads ? (int)blocks : d->threads;
