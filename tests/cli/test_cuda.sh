@@ -87,6 +87,13 @@ for precision in bf16 fp16; do
     expect 0 train c.yaml run=cuda-$precision device=cuda train.precision=$precision train.steps=4
     close cuda-$precision cpu-$precision 3e-3
 done
+# An overflow of fp16 leaves its step out and halves the scale, as on the CPU.
+for device in cpu cuda; do
+    expect 0 train c.yaml run=over-$device device=$device train.precision=fp16 train.steps=16 eval.every=0 sample.every=0 train.loss_scale.init_scale=1e10
+    grep -oE '"(step|loss_scale|skipped)": [^,}]*' over-$device/metrics.jsonl >over.$device
+done
+close over-cuda over-cpu 3e-3
+grep -q skipped over.cpu && [ "$(grep -c skipped over.cpu)" -lt 16 ] && cmp -s over.cpu over.cuda || fail "the scale goes another way"
 # Graphs repeat a step's kernels; what differs between steps and micro-batches, as the draws of dropout do, reaches them.
 dropped='model.model_type=gpt2 model.embd_pdrop=0.2 model.attn_pdrop=0.2 model.resid_pdrop=0.2 train.steps=5 train.micro_batch_size=2'
 expect 0 train dropout.yaml run=cpu-dropout device=cpu $dropped
