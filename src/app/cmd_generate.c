@@ -456,7 +456,8 @@ static status cmd_generate(const cli_args *args, err *e) {
     open_model m = {0};
     prompts p = {0};
     logit_rows rows = {0};
-    status st = open_model_read_on(&m, args->inputs[0], cli_value(args, "base"), 0, e);
+    status st = open_model_read_on(&m, args->inputs[0], cli_value(args, "base"),
+                                   cli_value(args, "device"), 0, e);
     if (st == ST_OK) st = set_formats(args, &m, e);
     if (st == ST_OK) st = read_prompts(args, &m, &p, e);
     if (st == ST_OK) st = check_ids(&m, &p, e);
@@ -492,6 +493,7 @@ static const cli_option options[] = {
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"precision", "FORMAT",
      "auto, fp32, bf16 or fp16: what the model computes in (auto; with --logits fp32)"},
+    CLI_OPTION_DEVICE,
     {"draft", "WORD|MODEL",
      "try tokens in advance by auto, mtp, ngram or a smaller model; the text is that of "
      "none (without --draft)"},

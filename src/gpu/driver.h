@@ -131,7 +131,8 @@ void emu_stream_call(cu_stream s, void (*fn)(const void *args), void *out, const
  * then again and again, returns true. It holds up this stream alone. */
 void emu_stream_poll(cu_stream s, bool (*poll)(const void *args), void (*fn)(const void *args),
                      const void *args, size_t bytes);
-/* Whether these bytes are memory of the stream's device. Called by what runs in a stream. */
-bool emu_stream_holds(cu_stream s, const void *at, size_t bytes);
+/* `who`, which runs in the stream, reads or writes these bytes. False: they are not memory of the stream's device. `who` has static
+ * storage. */
+bool emu_stream_use(cu_stream s, const char *who, const void *at, size_t bytes, bool write);
 
 #endif

@@ -238,7 +238,7 @@ static status logits_of_foreign(const model_source *s, const prompts *p, float *
 static status logits_of_result(const char *path, const char *base, const prompts *p, float *logits,
                                const tok *theirs, model_comparison *c, err *e) {
     open_model m;
-    status st = open_model_read_on(&m, path, base, 0, e);
+    status st = open_model_read_on(&m, path, base, NULL, 0, e);
     /* a router that is near a tie would pick another expert where activations are rounded on one side only */
     m.exact = true;
     if (st == ST_OK) st = open_model_load(&m, 0, p->T, e);

@@ -8,7 +8,7 @@ enum { DRAFT_ROWS = 8 };
 static status open_smaller(drafting *d, open_model *m, const char *path, int threads, err *e) {
     engine_size *size = &m->serve;
     if (!size->draft) size->draft = DRAFT_ROWS;
-    TRY(open_model_read(&d->model, path, threads, e));
+    TRY(open_model_read_on(&d->model, path, NULL, dev_kind_name(dev_get_kind(m->dev)), threads, e));
     TRY(draft_check(m->tok, d->model.tok, e));
     int64_t most = model_max_tokens(&d->model.config);
     TRY(open_model_load(&d->model, size->longest < most ? size->longest : (int)most, 0, e));

@@ -96,18 +96,25 @@ bool open_model_is_gguf(const char *path) {
 }
 
 status open_model_read(open_model *m, const char *path, int threads, err *e) {
-    return open_model_read_on(m, path, NULL, threads, e);
+    return open_model_read_on(m, path, NULL, NULL, threads, e);
 }
 
-status open_model_read_on(open_model *m, const char *path, const char *base, int threads, err *e) {
+static status open_device(open_model *m, const char *device, int threads, err *e) {
+    dev_kind kind;
+    status st = dev_find_kind(device, &kind, e);
+    if (st == ST_OK) st = dev_open(&m->dev, kind, threads, e);
+    if (st != ST_OK && device) err_where(e, "--device");
+    return st;
+}
+
+status open_model_read_on(open_model *m, const char *path, const char *base, const char *device,
+                          int threads, err *e) {
     *m = (open_model){.a = arena_new("model"), .compute = DT_F32};
     if (!file_exists(path)) {
         err_at(e, ST_USAGE, path, "there is no model at %s", path);
         return err_hint(e, "give a Hugging Face folder, a run folder, an adapter or a GGUF file");
     }
-    dev_kind kind;
-    TRY(dev_find_kind(NULL, &kind, e));
-    TRY(dev_open(&m->dev, kind, threads, e));
+    TRY(open_device(m, device, threads, e));
     bool gguf = open_model_is_gguf(path) && !base;
     return gguf ? read_gguf(m, path, e) : read_folder(m, path, base, e);
 }

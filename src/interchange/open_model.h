@@ -79,9 +79,9 @@ typedef struct open_model {
  * a folder), a GGUF file, or an adapter. threads: of the CPU; 0: all cores. */
 status open_model_read(open_model *m, const char *path, int threads, err *e) ATH_MUST_USE;
 /* The same; base: the base model of an adapter, whatever the adapter says. ST_USAGE: `path` is no
- * adapter. NULL: what the adapter says. */
-status open_model_read_on(open_model *m, const char *path, const char *base, int threads,
-                          err *e) ATH_MUST_USE;
+ * adapter. NULL: what the adapter says. device: as --device says (dev_find_kind). */
+status open_model_read_on(open_model *m, const char *path, const char *base, const char *device,
+                          int threads, err *e) ATH_MUST_USE;
 /* name: "auto", "f32" or "f16"; NULL is "auto". ST_USAGE: any other. */
 status open_model_set_cache(open_model *m, const char *name, err *e) ATH_MUST_USE;
 /* In which format the model computes. "fp32", "bf16", "fp16"; NULL or "auto": as the field does, in

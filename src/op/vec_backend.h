@@ -5,10 +5,11 @@
 
 #include "op/vecops.h"
 
-/* On the device: what vec_norm_add has summed, and what vec_norm_end makes of it. */
+/* On the device: what vec_norm_add or vec_norm_add_fixed has summed, and what vec_norm_end makes of it. */
 typedef struct vec_norm {
     double squares;
     float scale, reserved;
+    uint64_t limb[VEC_LIMBS];
 } vec_norm;
 
 typedef struct vec_backend {
@@ -17,8 +18,7 @@ typedef struct vec_backend {
     void (*norm_add)(dev *d, const vec_spans *s, const float *x, vec_norm *to);
     void (*norm_end)(dev *d, double clip_norm, double grads_scale, vec_norm *to);
     void (*check_finite)(dev *d, const float *x, int64_t n);
-    void (*sum_squares_fixed)(dev *d, const vec_spans *s, const int64_t *x,
-                              int64_t limb[VEC_LIMBS]);
+    void (*norm_add_fixed)(dev *d, const vec_spans *s, const int64_t *x, vec_norm *to);
     uint64_t (*digest)(dev *d, const vec_spans *s, const float *x);
     void (*draw)(dev *d, const vec_spans *s, const vec_rule *rule, float *x, uint16_t *copy);
     void (*round)(dev *d, const vec_spans *s, const float *x, uint16_t *copy);

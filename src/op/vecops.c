@@ -114,12 +114,13 @@ static void host_check_finite(dev *d, const float *x, int64_t n) {
 
 static void run_limbs(dev *d, const void *args) {
     const job *j = args;
-    kernels_of(d)->sum_squares_fixed(dev_threads(d), j->s, j->x, j->to);
+    int64_t limb[VEC_LIMBS];
+    kernels_of(d)->sum_squares_fixed(dev_threads(d), j->s, j->x, limb);
+    for (int i = 0; i < VEC_LIMBS; i++) ((vec_norm *)j->to)->limb[i] += (uint64_t)limb[i];
 }
 
-static void host_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x,
-                                   int64_t limb[VEC_LIMBS]) {
-    run_now(d, run_limbs, &(job){.s = s, .x = x, .to = limb}, sizeof(job));
+static void host_norm_add_fixed(dev *d, const vec_spans *s, const int64_t *x, vec_norm *to) {
+    dev_launch(d, run_limbs, &(job){.s = s, .x = x, .to = to}, sizeof(job));
 }
 
 static void run_digest(dev *d, const void *args) {
@@ -174,10 +175,8 @@ static void host_add(dev *d, void *to, const void *from, int64_t n, dtype dt) {
 }
 
 static const vec_backend host_backend = {
-    host_update,   host_sum_squares,  host_norm_add,
-    host_norm_end, host_check_finite, host_sum_squares_fixed,
-    host_digest,   host_draw,         host_round,
-    host_add,
+    host_update,         host_sum_squares, host_norm_add, host_norm_end, host_check_finite,
+    host_norm_add_fixed, host_digest,      host_draw,     host_round,    host_add,
 };
 
 /* ---- on any device ---- */
@@ -251,8 +250,26 @@ void vec_check_finite(dev *d, const float *x, int64_t n) {
     backend_of(d)->check_finite(d, x, n);
 }
 
+void vec_norm_add_fixed(dev *d, const vec_spans *s, const int64_t *x) {
+    vec_norm *n = norm_of(d);
+    if (n) backend_of(d)->norm_add_fixed(d, s, x, n);
+}
+
+void vec_norm_limbs(dev *d, int64_t limb[VEC_LIMBS]) {
+    vec_norm *n = norm_of(d), now = {.squares = 0};
+    uint64_t carry = 0;
+    if (n) dev_read(d, &now, n, sizeof now);
+    for (int i = 0; i < VEC_LIMBS; i++) {
+        carry += now.limb[i];
+        limb[i] = (int64_t)(carry & 0xffffffffu);
+        carry >>= 32;
+    }
+}
+
 void vec_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x, int64_t limb[VEC_LIMBS]) {
-    backend_of(d)->sum_squares_fixed(d, s, x, limb);
+    vec_norm_begin(d);
+    vec_norm_add_fixed(d, s, x);
+    vec_norm_limbs(d, limb);
 }
 
 double vec_limbs_value(const int64_t limb[VEC_LIMBS]) {

@@ -101,8 +101,11 @@ double vec_norm_squares(dev *d);
 void vec_check_finite(dev *d, const float *x, int64_t n);
 /* Sum of squares of counted elements of fixed point, exact: sum of limb[i] * 2^(32 i), in units of
  * 2^-2F with F = FIXED_GRAD_BITS. Limbs are below 2^32, so those of many ranks may be added up as
- * they are. */
+ * they are. Between vec_norm_begin and vec_norm_limbs, which waits, many arrays are summed on the device. */
 enum { VEC_LIMBS = 6 };
+void vec_norm_add_fixed(dev *d, const vec_spans *s, const int64_t *x);
+void vec_norm_limbs(dev *d, int64_t limb[VEC_LIMBS]);
+/* Of one array. */
 void vec_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x, int64_t limb[VEC_LIMBS]);
 /* The number that limbs, or sums of limbs, stand for. Equal numbers give equal bits. */
 double vec_limbs_value(const int64_t limb[VEC_LIMBS]);

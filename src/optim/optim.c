@@ -103,14 +103,12 @@ const float *optim_norm(dev *d, const param_store *s, double clip_norm, double g
 }
 
 void optim_grad_limbs(dev *d, const param_store *s, int64_t limb[VEC_LIMBS]) {
-    memset(limb, 0, VEC_LIMBS * sizeof *limb);
+    vec_norm_begin(d);
     for (int u = 0; u < param_units(s); u++) {
         param_piece k = param_piece_of(s, u);
-        if (param_unit_at(s, u)->frozen) continue;
-        int64_t some[VEC_LIMBS];
-        vec_sum_squares_fixed(d, k.spans, k.grad, some);
-        for (int i = 0; i < VEC_LIMBS; i++) limb[i] += some[i];
+        if (!param_unit_at(s, u)->frozen) vec_norm_add_fixed(d, k.spans, k.grad);
     }
+    vec_norm_limbs(d, limb);
 }
 
 double optim_grad_squares_of(dev *d, const param_store *s, int index) {

@@ -34,6 +34,7 @@ typedef struct serve_options {
     int64_t
         cache_bytes; /* of each model's cache; 0: a quarter of what the machine has free, for all together */
     int waiting;                   /* texts that may wait for their place, of all models; 0: 1024 */
+    const char *device;            /* as open_model_read_on takes it */
     int threads;                   /* of the CPU; 0: all cores */
     const char *cache, *precision; /* as open_model_set_cache, open_model_set_precision */
 } serve_options;

@@ -166,8 +166,7 @@ static grad_squares square_gradients(session *s, bool ahead) {
         q.sum = ahead ? vec_norm_squares(d) : optim_grad_squares(d, store);
         return q;
     }
-    optim_grad_limbs(d, store, q.limb);
-    dev_sync(d); /* kernels set the flag */
+    optim_grad_limbs(d, store, q.limb); /* waits for all that kernels do, who set the flag */
     return q;
 }
 

@@ -25,6 +25,10 @@ if ! ls /usr/lib*/*/libcuda.so.1 /usr/lib*/libcuda.so.1 >/dev/null 2>&1; then
     [ -e none ] && fail "a run was begun"
     ATHANOR_CUDA= expect 0 train c.yaml run=auto train.steps=1 --json # auto is the CPU then
     has out '"event": "end"'
+    ATHANOR_CUDA= expect 2 generate auto --prompt fire --device cuda
+    has err "libcuda.so.1 cannot be opened"
+    has err "where: --device"
+    ATHANOR_CUDA= expect 0 generate auto --prompt fire --device auto --max-new 2
 fi
 
 ATHANOR_CUDA=emulate expect 2 train c.yaml run=none device=cuda
@@ -83,6 +87,13 @@ for precision in bf16 fp16; do
     expect 0 train c.yaml run=cuda-$precision device=cuda train.precision=$precision train.steps=4
     close cuda-$precision cpu-$precision 3e-3
 done
+# An overflow of fp16 leaves its step out and halves the scale, as on the CPU.
+for device in cpu cuda; do
+    expect 0 train c.yaml run=over-$device device=$device train.precision=fp16 train.steps=16 eval.every=0 sample.every=0 train.loss_scale.init_scale=1e10
+    grep -oE '"(step|loss_scale|skipped)": [^,}]*' over-$device/metrics.jsonl >over.$device
+done
+close over-cuda over-cpu 3e-3
+grep -q skipped over.cpu && [ "$(grep -c skipped over.cpu)" -lt 16 ] && cmp -s over.cpu over.cuda || fail "the scale goes another way"
 # Graphs repeat a step's kernels; what differs between steps and micro-batches, as the draws of dropout do, reaches them.
 dropped='model.model_type=gpt2 model.embd_pdrop=0.2 model.attn_pdrop=0.2 model.resid_pdrop=0.2 train.steps=5 train.micro_batch_size=2'
 expect 0 train dropout.yaml run=cpu-dropout device=cpu $dropped
@@ -145,7 +156,7 @@ for dt in Q8_0 Q4_0; do
     expect 0 export small -o $dt.gguf --to gguf --dtype $dt
     for prompt in fire "0123456789 of the fire"; do
         for device in cpu cuda; do
-            ATHANOR_DEVICE=$device expect 0 generate $dt.gguf --prompt "$prompt" --max-new 24 --temperature 0
+            expect 0 generate $dt.gguf --device $device --prompt "$prompt" --max-new 24 --temperature 0
             cp out $device.txt
         done
         cmp -s cpu.txt cuda.txt || fail "$dt: the GPU goes on otherwise after '$prompt'"
@@ -166,14 +177,14 @@ END
 printf '{"a": "the fire", "b": "and"}\n{"a": "every", "b": "ember"}\n{"a": "of", "b": "a"}\n' >rows.jsonl
 sampled="--prompt fire --max-new 24 --temperature 0.9 --top-p 0.9"
 for device in cpu cuda; do
-    export ATHANOR_DEVICE=$device
     for how in "--top-k 12 --min-p 0.01 --seed 4" "--seed 5 --draft ngram" "--seed 6 --repetition-penalty 1.2"; do
         expect 0 generate small $sampled $how
         cat out
     done >sampled.$device
-    expect 0 eval small --tasks write.yaml --samples written.$device
+    expect 0 eval small --device $device --tasks write.yaml --samples written.$device
 done
-unset ATHANOR_DEVICE
+expect 2 generate small --prompt fire --device gpu
+has err 'there is no device "gpu"'
 cmp sampled.cpu sampled.cuda || fail "the GPU draws other tokens"
 cmp written.cpu written.cuda || fail "the GPU writes other answers"
 finish

@@ -63,6 +63,11 @@ for way in 1 2; do
     for run in async-$way async-sp-$way ring-$way; do close $run dense-cpu; done
 done
 
+# Blocks of OLMo 2 read the residual stream itself, so that a sum of gradients joins one that is there, which NCCL leaves to a kernel.
+expect 0 train dense.yaml run=olmo-cpu device=cpu model.model_type=olmo2
+ranks 2 olmo 2 dense.yaml model.model_type=olmo2 parallel.tp=2 parallel.sp=true parallel.tp_async=true
+close olmo olmo-cpu
+
 # ---- layouts of every kind: all of two ranks that share a GPU, some of four that have one each ----
 expect 0 verify layouts dense.yaml --ranks 2 --steps 1 device=cuda
 ATHANOR_CUDA_COUNT=4 ATHANOR_CUDA_SEED=5 expect 0 verify layouts experts.yaml --ranks 4 --random 5 --seed 3 --steps 1 device=cuda train.router.balance=global

@@ -270,8 +270,12 @@ static bool sums_on_other_stream(const lab *l, bool with_event) {
 static void rank_forgets_event(comm_world *w, void *ctx) {
     lab l = lab_open(w, ctx, 128);
     CHECK(sums_on_other_stream(&l, true), "a sum that waits is wrong");
-    CHECK(!sums_on_other_stream(&l, false), "a missing event does not show");
     lab_check(&l);
+    CHECK(!sums_on_other_stream(&l, false), "a missing event does not show");
+    err e = {0};
+    CHECK(dev_check(l.d, &e) == ST_RANK &&
+              strstr(e.message, "which NCCL has read in another stream"),
+          "a missing event is not named: %s", e.message);
     lab_close(&l);
 }
 

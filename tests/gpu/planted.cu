@@ -155,5 +155,10 @@ KERNEL(sync_warp_for_a_block, planted_args, PLANTED_THREADS) {
     a->y[here()] = tile[(thread_x() + 1) % PLANTED_THREADS]; /* fault: sync_warp_for_a_block */
 }
 
+/* Right by itself. One writes what another reads, in two streams. */
+KERNEL(missing_event, planted_args, PLANTED_THREADS) {
+    a->y[here()] = a->x[here()]; /* fault: missing_event */
+}
+
 #define DEFINE(name) const gpu_kernel *const planted_##name = &name;
 PLANTED(DEFINE)

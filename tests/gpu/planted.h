@@ -34,7 +34,8 @@ enum { PLANTED_THREADS = 64 };
     X(copy_not_waited_for)                                                                         \
     X(warp_meets)                                                                                  \
     X(missing_sync_warp)                                                                           \
-    X(sync_warp_for_a_block)
+    X(sync_warp_for_a_block)                                                                       \
+    X(missing_event)
 
 #define DECLARE(name) extern const gpu_kernel *const planted_##name;
 PLANTED(DECLARE)

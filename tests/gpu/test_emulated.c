@@ -146,8 +146,8 @@ static void open_streams(two_streams *t, const char *seed) {
     t->api.stream_create(&t->a, 0);
     t->api.stream_create(&t->b, 0);
     t->api.event_create(&t->copied, 0);
-    t->api.mem_alloc(&t->p, 4);
-    t->api.mem_alloc(&t->q, 4);
+    t->api.mem_alloc(&t->p, N * 4);
+    t->api.mem_alloc(&t->q, N * 4);
 }
 
 static void close_streams(two_streams *t) {
@@ -185,6 +185,63 @@ static void test_missing_event_shows(void **state) {
         right += copied_over(text, false) == 7;
     }
     assert_true(right < SEEDS);
+}
+
+/* The kernel copies N numbers in a stream. */
+static void give_kernel(two_streams *t, cu_stream s, cu_ptr to, cu_ptr from) {
+    planted_args a = {(const float *)(uintptr_t)from, (float *)(uintptr_t)to, N};
+    void *params[] = {&a};
+    const gpu_range ranges[] = {
+        {"x", a.x, 1, N * 4, N * 4, GPU_READ, 4},
+        {"y", a.y, 1, N * 4, N * 4, GPU_WRITE, 4},
+    };
+    emu_stream_scope(s, "planted", ranges, 2);
+    t->api.launch((cu_function)(uintptr_t)planted_missing_event, BLOCKS, 1, 1, PLANTED_THREADS, 1,
+                  1, 0, s, params, NULL);
+    emu_stream_scope_end(s);
+}
+
+typedef enum between { NOTHING, AN_EVENT, THE_HOST } between;
+
+/* A kernel of stream a copies p to q; one of stream b, or a copy, brings q to p. The fault, in room. */
+static const char *order_fault(int seed, between how, bool kernels, char room[EMU_FAULT_MAX]) {
+    two_streams t;
+    char text[8];
+    snprintf(text, sizeof text, "%d", seed);
+    open_streams(&t, text);
+    t.api.fill(t.p, 0, N * 4, t.a);
+    t.api.stream_sync(t.a);
+    give_kernel(&t, t.a, t.q, t.p);
+    t.api.event_record(t.copied, t.a);
+    if (how == AN_EVENT) t.api.stream_wait(t.b, t.copied, 0);
+    if (how == THE_HOST) t.api.event_sync(t.copied);
+    if (kernels)
+        give_kernel(&t, t.b, t.p, t.q);
+    else
+        t.api.copy(t.p + 4, t.q + 4, 8, t.b);
+    t.api.stream_sync(t.b);
+    t.api.stream_sync(t.a);
+    const char *fault = emu_context_fault(t.context);
+    if (fault) snprintf(room, EMU_FAULT_MAX, "%s", fault);
+    close_streams(&t);
+    return fault ? room : NULL;
+}
+
+/* Whichever stream went first, and whatever came out. */
+static void test_missing_event_is_named(void **state) {
+    (void)state;
+    const mistake m = {"missing_event", &planted_missing_event, "and no event orders the two"};
+    char room[EMU_FAULT_MAX];
+    for (int seed = 0; seed < SEEDS; seed++) {
+        check_fault(&m, order_fault(seed, NOTHING, true, room));
+        const char *fault = order_fault(seed, NOTHING, false, room);
+        assert_non_null(fault);
+        assert_non_null(strstr(fault, m.says));
+        for (int kernels = 0; kernels < 2; kernels++) {
+            assert_null(order_fault(seed, AN_EVENT, kernels, room));
+            assert_null(order_fault(seed, THE_HOST, kernels, room));
+        }
+    }
 }
 
 /* ---- graphs ---- */
@@ -248,6 +305,7 @@ int main(void) {
         cmocka_unit_test(test_rows_in_gaps_are_named),
         cmocka_unit_test(test_impossible_grids_are_refused),
         cmocka_unit_test(test_missing_event_shows),
+        cmocka_unit_test(test_missing_event_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static void write_alone_by(const house *h, const char *path, const char *prompt,
     strbuf text = {0};
     generate_result result;
     const char *base = path == h->path ? NULL : h->path;
-    assert_int_equal(open_model_read_on(&m, path, base, 1, &e), ST_OK);
+    assert_int_equal(open_model_read_on(&m, path, base, NULL, 1, &e), ST_OK);
     assert_int_equal(open_model_load(&m, HOUSE_CTX, 0, &e), ST_OK);
     generator g = open_model_generator(&m);
     assert_int_equal(tok_encode(m.tok, prompt, strlen(prompt), 0, &ids, &e), ST_OK);

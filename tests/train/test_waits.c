@@ -101,6 +101,7 @@ static void test_dense(void **state) {
 static void test_other_steps(void **state) {
     (void)state;
     assert_int_equal(waits_of(4, "", "}\nguard: {action: skip"), 1);
+    assert_int_equal(waits_of(4, "", ", deterministic: true"), 1);
     assert_int_equal(waits_of(4, "", "}\nparallel: {virtual: 2, pp_schedule: afab"), 1);
 }
 

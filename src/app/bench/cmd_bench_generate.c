@@ -93,7 +93,8 @@ static status check_room(const open_model *m, const wish *w, err *e) {
 static status measure(const cli_args *args, open_model *m, const wish *w, err *e) {
     timing t;
     int64_t start = clock_now_ns();
-    TRY(open_model_read(m, args->inputs[0], (int)w->threads, e));
+    TRY(open_model_read_on(m, args->inputs[0], NULL, cli_value(args, "device"), (int)w->threads,
+                           e));
     TRY(open_model_set_formats(m, cli_value(args, "cache"), cli_value(args, "precision"), e));
     TRY(check_room(m, w, e));
     if (w->streams)
@@ -127,6 +128,7 @@ static const cli_option options[] = {
     {"prompt-tokens", "N", "tokens of the prompt (1024)"},
     {"new", "N", "tokens made after it, one at a time (128)"},
     {"repeat", "N", "measured rounds after one unmeasured (3)"},
+    CLI_OPTION_DEVICE,
     {"threads", "N", "threads (all cores)"},
     {"streams", "N", "instead: the engine of a server, with one text and with N at a time"},
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},

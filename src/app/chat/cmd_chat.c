@@ -51,7 +51,8 @@ static status open_chat(chat *c, const cli_args *args, err *e) {
     generation_settings settings = {0};
     c->name = args->inputs[0];
     c->json = args->json;
-    TRY(open_model_read_on(&c->model, c->name, cli_value(args, "base"), 0, e));
+    TRY(open_model_read_on(&c->model, c->name, cli_value(args, "base"), cli_value(args, "device"),
+                           0, e));
     TRY(open_model_set_formats(&c->model, cli_value(args, "cache"), cli_value(args, "precision"),
                                e));
     TRY(check_tokenizer(c, e));
@@ -161,6 +162,7 @@ static const cli_option options[] = {
     {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"precision", "FORMAT", "auto, fp32, bf16 or fp16: what the model computes in (auto)"},
+    CLI_OPTION_DEVICE,
     {"draft", "WORD|MODEL",
      "try tokens in advance by auto, mtp, ngram or a smaller model; answers are those of none "
      "(without --draft)"},

@@ -166,7 +166,8 @@ static status run_model(void *ctx, const char *path, err *e) {
     config *c = NULL;
     status st = run ? run_load_config(&c, run, e) : ST_OK;
     if (st == ST_OK) st = check_lock(v, c, path, e);
-    if (st == ST_OK) st = open_model_read_on(&m, path, base, (int)v->threads, e);
+    if (st == ST_OK)
+        st = open_model_read_on(&m, path, base, cli_value(v->args, "device"), (int)v->threads, e);
     if (st == ST_OK) st = open_model_set_precision(&m, cli_value(v->args, "precision"), e);
     if (st == ST_OK) multiply_as(c, &m);
     if (st == ST_OK) st = open_template(v, &m, path, &template, e);
@@ -293,6 +294,7 @@ static const cli_option options[] = {
     {"max-length", "N", "tokens of context at most (what the model was made for)"},
     {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
     {"precision", "FORMAT", "auto, fp32, bf16 or fp16: what the model computes in (auto)"},
+    CLI_OPTION_DEVICE,
     {"threads", "N", "threads (all cores)"},
     {0}};
 

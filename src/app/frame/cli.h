@@ -30,6 +30,10 @@ typedef struct cli_option {
     const char *help;
 } cli_option;
 
+/* Of commands that open a model: what open_model_read_on takes. */
+#define CLI_OPTION_DEVICE                                                                          \
+    { "device", "WORD", "cpu, cuda, or auto: cuda where there is a GPU (cpu)" }
+
 /* What the options of a command need of each other; the parser refuses the rest, so that none is
  * passed over in silence. A table ends with a NULL option. */
 typedef enum cli_rule_kind {

@@ -120,6 +120,7 @@ static status read_serve_options(const cli_args *args, arena *a, serve_options *
     o->threads = (int)threads;
     o->cache = cli_value(args, "cache");
     o->precision = cli_value(args, "precision");
+    o->device = cli_value(args, "device");
     return read_models(args, a, o, e);
 }
 
@@ -201,6 +202,7 @@ static const cli_option options[] = {
     {"memory", "BYTES", "of each model's cache, as 2Gi (a quarter of what is free, for all)"},
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"precision", "auto|fp32|bf16", "in which numbers to compute (auto: as the weights)"},
+    CLI_OPTION_DEVICE,
     {"threads", "N", "of the processor (all cores)"},
     {"plan", NULL, "no model, but the planner as a page (`make web` builds it)"},
     {"plan-page", "FILE", "the same, with this page"},

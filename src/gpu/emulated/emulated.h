@@ -3,7 +3,7 @@
  * Reading order: this file; fiber.h and fiber.c (a thread of a block is a fiber), block.c (a block:
  * barriers, shuffles, shared memory, the order of threads), watch.c (what each access may touch,
  * what was never written, who else touched it), tensor.c (mma.sync and ldmatrix), launch.c (a grid),
- * stream.c (streams and events in an order that a seed shuffles), lt.c (matrix products), nccl.c (what
+ * stream.c (streams and events in an order that a seed shuffles), order.c (which work has an order at all), lt.c (matrix products), nccl.c (what
  * several devices send to each other).
  *
  * What is wrong is a fault: the first one of a device is kept as text with kernel, block, thread and

@@ -22,12 +22,35 @@ static void drop_scope(emu_device *d) {
     d->in_scope = false;
 }
 
+/* ATHANOR_CUDA_GRIDS=FILE gets a line for each kernel, for tools/cuda_registers.sh. */
+static void write_grids(const emu_device *d) {
+    const char *path = getenv("ATHANOR_CUDA_GRIDS");
+    FILE *f = path ? fopen(path, "a") : NULL;
+    if (!f) return;
+    for (int i = 0; i < d->grids; i++)
+        fprintf(f, "%s %u %u\n", d->grid[i].kernel->name, d->grid[i].threads,
+                d->grid[i].shared_bytes);
+    fclose(f);
+}
+
+static void note_grid(emu_device *d, const gpu_kernel *k, const gpu_grid *g) {
+    int i = 0;
+    while (i < d->grids && d->grid[i].kernel != k) i++;
+    if (i == d->grids) VEC_PUSH(d->grid, d->grids, d->grids_cap, (emu_grid){.kernel = k});
+    emu_grid *most = &d->grid[i];
+    if (most->threads < g->threads) most->threads = g->threads;
+    if (most->shared_bytes < g->shared_bytes) most->shared_bytes = g->shared_bytes;
+}
+
 void emu_device_free(emu_device *d) {
     if (!d) return;
+    write_grids(d);
+    free(d->grid);
     drop_scope(d);
     for (int i = 0; i < d->threads; i++) emu_worker_free(d->worker[i]);
     free(d->worker);
     free(d->memory);
+    free(d->history.span);
     pthread_mutex_destroy(&d->lock);
     free(d);
 }
@@ -52,8 +75,37 @@ void emu_memory_add(emu_device *d, const void *at, size_t bytes) {
 }
 
 void emu_memory_remove(emu_device *d, const void *at) {
+    for (int i = 0; i < d->memories; i++) {
+        if (d->memory[i].is.at != at) continue;
+        emu_history_forget(&d->history, at, d->memory[i].bytes);
+        d->memory[i] = d->memory[--d->memories];
+    }
+}
+
+static bool is_memory(const emu_device *d, const char *at) {
     for (int i = 0; i < d->memories; i++)
-        if (d->memory[i].is.at == at) d->memory[i] = d->memory[--d->memories];
+        if (at >= (const char *)d->memory[i].is.at &&
+            at < (const char *)d->memory[i].is.at + d->memory[i].bytes)
+            return true;
+    return false;
+}
+
+emu_clash emu_use_memory(emu_device *d, const char *who, const void *at, int64_t bytes,
+                         bool write) {
+    if (!d->now || bytes <= 0 || !is_memory(d, at)) return (emu_clash){0};
+    return emu_history_use(&d->history, d->now, who, at, bytes, write);
+}
+
+void emu_move_memory(emu_device *d, const char *who, const void *at, int64_t bytes, bool write) {
+    char text[EMU_FAULT_MAX];
+    emu_clash c = emu_use_memory(d, who, at, bytes, write);
+    if (!c.who) return;
+    snprintf(
+        text, sizeof text,
+        "%s %s byte %lld of %lld, which %s has %s in another stream, and no event orders the two",
+        who, write ? "writes" : "reads", (long long)(c.from - (const char *)at), (long long)bytes,
+        c.who, c.wrote ? "written" : "read");
+    emu_keep_fault(d, text);
 }
 
 void emu_scope_begin(emu_device *d, const char *what, const gpu_range *ranges, int n) {
@@ -63,6 +115,7 @@ void emu_scope_begin(emu_device *d, const char *what, const gpu_range *ranges, i
     d->what = what;
     for (int i = 0; i < n; i++) {
         emu_range r = range_of(&ranges[i]);
+        r.clash = emu_use_memory(d, what, r.is.at, r.bytes, r.is.access != GPU_READ);
         if (r.is.access != GPU_READ)
             r.cell = xcalloc((size_t)(r.is.rows * r.row_units) + 1, sizeof *r.cell);
         d->range[d->ranges++] = r;
@@ -118,6 +171,7 @@ static void run_block(emu_device *d, const gpu_kernel *k, const gpu_grid *g, con
 
 void emu_launch(emu_device *d, const gpu_kernel *k, const gpu_grid *g, const void *args) {
     if (d->broken || !grid_is_legal(d, k, g)) return;
+    note_grid(d, k, g);
     uint64_t blocks = (uint64_t)g->x * g->y * g->z;
     rng_key key = rng_key_numbered(d->seed, d->launches++);
     int threads = blocks < (uint64_t)d->threads ? (int)blocks : d->threads;

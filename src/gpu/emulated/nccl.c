@@ -304,8 +304,8 @@ static void fault(cu_stream s, const char *what) {
 
 static bool touches_its_memory(const collective *k) {
     bool reads = k->head.kind != BROADCAST || k->c->rank == k->head.root;
-    if ((!reads || emu_stream_holds(k->s, k->in, bytes_of(k, false))) &&
-        emu_stream_holds(k->s, k->out, bytes_of(k, true)))
+    if ((!reads || emu_stream_use(k->s, "NCCL", k->in, bytes_of(k, false), false)) &&
+        emu_stream_use(k->s, "NCCL", k->out, bytes_of(k, true), true))
         return true;
     fault(k->s, "a buffer is not the device's memory");
     return false;
@@ -493,7 +493,7 @@ static void name_message(const group *g, const message *m, char path[PATH]) {
 static void advance(const group *g, message *m) {
     char path[PATH];
     name_message(g, m, path);
-    if (!m->begun && !emu_stream_holds(g->s, m->at, m->bytes))
+    if (!m->begun && !emu_stream_use(g->s, "NCCL", m->at, m->bytes, !m->sends))
         fault(g->s, "a buffer is not the device's memory");
     else if (m->sends && !m->begun)
         write_file(path, NULL, 0, m->at, m->bytes);

@@ -22,6 +22,7 @@
 
 typedef struct item {
     struct item *next;
+    emu_work work;
     void (*run)(cu_context c, const void *args);
     /* A wait: it is done when `after` has done so much. */
     cu_stream after;
@@ -47,6 +48,8 @@ struct cu_stream_handle {
     item_list work;
     item_list *captured; /* where items go instead, during a capture */
     uint64_t given, done;
+    int slot;        /* in clocks */
+    emu_clock clock; /* of its last item */
 };
 
 struct cu_event_handle {
@@ -54,6 +57,7 @@ struct cu_event_handle {
     /* Guarded by the context's lock. */
     cu_stream stream; /* NULL: never recorded */
     uint64_t number, clock_us;
+    emu_clock clock;
 };
 
 struct cu_graph_handle {
@@ -95,6 +99,10 @@ struct cu_context_handle {
     bool flipped, was_timed;
     int calls;         /* that have run */
     uint64_t clock_us; /* of all work so far, if ATHANOR_CUDA_FAULT is set */
+    emu_clock host;    /* what the host has waited for */
+    bool slot_taken[EMU_MOST_STREAMS], several; /* several: more than one stream was given work */
+    cu_stream first_used;
+    cu_stream in_scope; /* scopes of other streams come later */
 };
 
 static _Thread_local cu_context current;
@@ -199,10 +207,17 @@ static cu_result emu_mem_host_free(void *p) {
 
 /* ---- streams; with the lock held ---- */
 
+static void run_scope(cu_context c, const void *args);
+
 static bool is_ready(const struct cu_stream_handle *s) {
     const item *i = s->work.first;
-    return i && (!i->after || i->after->done >= i->after_number) &&
-           (!i->poll || i->poll(i->args + sizeof(host_call)));
+    if (!i || (i->after && i->after->done < i->after_number)) return false;
+    if (i->run == run_scope && s->context->in_scope && s->context->in_scope != s) return false;
+    if (!i->poll) return true;
+    s->context->device->now = s->context->several ? &i->work : NULL;
+    bool ready = i->poll(i->args + sizeof(host_call));
+    s->context->device->now = NULL;
+    return ready;
 }
 
 /* Whether some stream waits for another rank. */
@@ -227,7 +242,9 @@ static void run_first(cu_stream s) {
     item *i = s->work.first;
     s->work.first = i->next;
     if (!s->work.first) s->work.last = NULL;
+    s->context->device->now = s->context->several ? &i->work : NULL;
     if (i->run) i->run(s->context, i->args);
+    s->context->device->now = NULL;
     s->done++;
     free(i);
 }
@@ -255,7 +272,10 @@ static void run_until(cu_stream target, uint64_t number) {
 }
 
 static void run_all(cu_context c) {
-    for (cu_stream s = c->streams; s; s = s->next) run_until(s, s->given);
+    for (cu_stream s = c->streams; s; s = s->next) {
+        run_until(s, s->given);
+        emu_clock_join(&c->host, &s->clock);
+    }
 }
 
 static item *new_item(void (*run)(cu_context, const void *), const void *head, size_t head_bytes,
@@ -276,8 +296,15 @@ static void append(item_list *l, item *i) {
 }
 
 static void append_to(cu_stream s, item *i) {
+    cu_context c = s->context;
     append(s->captured ? s->captured : &s->work, i);
-    if (!s->captured) s->given++;
+    if (s->captured) return;
+    s->given++;
+    if (!c->first_used) c->first_used = s;
+    c->several |= c->first_used != s;
+    emu_clock_join(&s->clock, &c->host);
+    s->clock.seen[s->slot]++;
+    i->work = (emu_work){s->slot, s->clock};
 }
 
 /* ---- streams and events, as they are called ---- */
@@ -297,6 +324,11 @@ static cu_result emu_stream_create(cu_stream *out, unsigned flags) {
     cu_stream s = *out = xcalloc(1, sizeof *s);
     s->context = current;
     pthread_mutex_lock(&current->lock);
+    while (s->slot < EMU_MOST_STREAMS && current->slot_taken[s->slot]) s->slot++;
+    CHECK(s->slot < EMU_MOST_STREAMS, "the emulated device has no more than %d streams",
+          EMU_MOST_STREAMS);
+    current->slot_taken[s->slot] = true;
+    s->clock = current->host;
     s->next = current->streams;
     current->streams = s;
     pthread_mutex_unlock(&current->lock);
@@ -307,6 +339,7 @@ static cu_result emu_stream_sync(cu_stream s) {
     if (forbidden_now()) return CU_NOT_IN_CAPTURE;
     pthread_mutex_lock(&s->context->lock);
     run_until(s, s->given);
+    emu_clock_join(&s->context->host, &s->clock);
     pthread_mutex_unlock(&s->context->lock);
     return result_of(s->context);
 }
@@ -318,6 +351,8 @@ static cu_result emu_stream_destroy(cu_stream s) {
     cu_stream *at = &c->streams;
     while (*at != s) at = &(*at)->next;
     *at = s->next;
+    c->slot_taken[s->slot] = false;
+    if (c->first_used == s) c->several = true;
     pthread_mutex_unlock(&c->lock);
     free(s);
     return 0;
@@ -341,6 +376,7 @@ static cu_result emu_event_record(cu_event e, cu_stream s) {
     pthread_mutex_lock(&e->context->lock);
     append_to(s, i);
     e->stream = s, e->number = s->given, e->clock_us = e->context->clock_us;
+    e->clock = s->clock;
     pthread_mutex_unlock(&e->context->lock);
     return 0;
 }
@@ -349,6 +385,7 @@ static cu_result emu_event_sync(cu_event e) {
     if (forbidden_now()) return CU_NOT_IN_CAPTURE;
     pthread_mutex_lock(&e->context->lock);
     if (e->stream) run_until(e->stream, e->number);
+    emu_clock_join(&e->context->host, &e->clock);
     pthread_mutex_unlock(&e->context->lock);
     return result_of(e->context);
 }
@@ -358,6 +395,7 @@ static cu_result emu_event_query(cu_event e) {
     if (forbidden_now()) return CU_NOT_IN_CAPTURE;
     pthread_mutex_lock(&e->context->lock);
     bool there = !e->stream || run_what_is_ready(e->stream, e->number);
+    if (there) emu_clock_join(&e->context->host, &e->clock);
     pthread_mutex_unlock(&e->context->lock);
     return there ? result_of(e->context) : CU_NOT_READY;
 }
@@ -382,6 +420,7 @@ static cu_result emu_stream_wait(cu_stream s, cu_event e, unsigned flags) {
     i->after = e->stream;
     i->after_number = e->number;
     append_to(s, i);
+    emu_clock_join(&s->clock, &e->clock);
     pthread_mutex_unlock(&e->context->lock);
     return 0;
 }
@@ -457,8 +496,9 @@ typedef struct move {
 } move;
 
 static void run_move(cu_context c, const void *args) {
-    (void)c;
     const move *m = args;
+    if (m->from) emu_move_memory(c->device, "a copy", m->from, (int64_t)m->bytes, false);
+    emu_move_memory(c->device, "a copy", m->to, (int64_t)m->bytes, true);
     memmove(m->to, m->from ? m->from : m + 1, m->bytes);
 }
 
@@ -505,6 +545,7 @@ typedef struct filling {
 
 static void run_fill(cu_context c, const void *args) {
     const filling *f = args;
+    emu_move_memory(c->device, "a fill", f->at, (int64_t)f->bytes, true);
     memset(f->at, f->byte, f->bytes);
     if (c->fault == FAULT_FLIP && f->byte == FLIPS_IN && !c->flipped) {
         ((uint8_t *)f->at)[f->bytes / 2] ^= 4;
@@ -539,22 +580,25 @@ static cu_result emu_launch_kernel(cu_function f, unsigned gx, unsigned gy, unsi
 }
 
 typedef struct scope {
+    cu_stream s;
     const char *what;
     int n;
 } scope;
 
 static void run_scope(cu_context c, const void *args) {
     const scope *s = args;
+    c->in_scope = s->s;
     emu_scope_begin(c->device, s->what, (const gpu_range *)(const void *)(s + 1), s->n);
 }
 
 void emu_stream_scope(cu_stream s, const char *what, const gpu_range *ranges, int n) {
-    scope head = {what, n};
+    scope head = {s, what, n};
     give(s, new_item(run_scope, &head, sizeof head, ranges, sizeof *ranges * (size_t)n));
 }
 
 static void run_scope_end(cu_context c, const void *args) {
     (void)args;
+    c->in_scope = NULL;
     emu_scope_end(c->device);
 }
 
@@ -585,10 +629,11 @@ void emu_stream_poll(cu_stream s, bool (*poll)(const void *args), void (*fn)(con
     give(s, i);
 }
 
-bool emu_stream_holds(cu_stream s, const void *at, size_t bytes) {
+bool emu_stream_use(cu_stream s, const char *who, const void *at, size_t bytes, bool write) {
     const reservation *r = s->context->reserved;
     while (r && ((const char *)at < r->at || (const char *)at + bytes > r->at + r->bytes))
         r = r->next;
+    if (r) emu_move_memory(s->context->device, who, at, (int64_t)bytes, write);
     return r != NULL;
 }
 

@@ -270,6 +270,12 @@ static const emu_range *range_around(const emu_device *d, const void *p, size_t 
 }
 
 static void touch_range(const emu_range *r, int64_t at, const touching *a, stamp now) {
+    const char *p = (const char *)r->is.at + at;
+    if (r->clash.who && p < r->clash.end && p + a->bytes > r->clash.from)
+        emu_fail(
+            a->pc, a->site,
+            "%s byte %lld of %s, which %s has %s in another stream, and no event orders the two",
+            verb(a), (long long)at, r->is.name, r->clash.who, r->clash.wrote ? "written" : "read");
     if (!r->cell) return;
     bool fresh = r->is.access == GPU_WRITE || r->is.access == GPU_SCRATCH;
     for (int64_t i = at; i < at + (int64_t)a->bytes; i += r->unit_bytes)
@@ -327,6 +333,7 @@ static bool library_row(emu_device *d, const char *who, const gpu_range *is, int
     bool write = is->access != GPU_READ;
     char what[256];
     int64_t at;
+    emu_move_memory(d, who, (const char *)is->at + n * is->stride, is->row_bytes, write);
     const emu_range *r =
         range_around(d, (const char *)is->at + n * is->stride, (size_t)is->row_bytes, write, &at);
     if (!r) {

@@ -520,9 +520,7 @@ static void sum_spans(dev *d, const vec_spans *s, const gpu_kernel *k, const gpu
     if (!a->s.item || !a->total) return;
     a->part = (double *)(void *)((char *)a->total + RESULT_BYTES);
     int64_t n = reach(s);
-    gpu_range may[] = {spans_range(&a->s),
-                       range_of("numbers", a->x, n, 4, GPU_READ),
-                       range_of("numbers in fixed point", a->fixed, n, 8, GPU_READ),
+    gpu_range may[] = {spans_range(&a->s), range_of("numbers", a->x, n, 4, GPU_READ),
                        range_of("sums of blocks", a->part, s->blocks, 8, GPU_SCRATCH),
                        range_of("sum", a->total, words, 8, GPU_UPDATE),
                        range_of("norm", a->norm, 1, 8, GPU_UPDATE)};
@@ -564,15 +562,16 @@ static void cuda_check_finite(dev *d, const float *x, int64_t n) {
     cuda_scope_end(d);
 }
 
-static void cuda_sum_squares_fixed(dev *d, const vec_spans *s, const int64_t *x,
-                                   int64_t limb[VEC_LIMBS]) {
-    uint64_t sum[VEC_LIMBS], carry = 0;
-    sum_spans(d, s, &sum_limbs, NULL, &(sum_args){.fixed = x}, sum, VEC_LIMBS);
-    for (int i = 0; i < VEC_LIMBS; i++) {
-        carry += sum[i];
-        limb[i] = (int64_t)(carry & 0xffffffffu);
-        carry >>= 32;
-    }
+static void cuda_norm_add_fixed(dev *d, const vec_spans *s, const int64_t *x, vec_norm *to) {
+    if (s->blocks == 0) return;
+    sum_args a = {.s = spans_on(d, s, NULL), .fixed = x, .total = to->limb};
+    if (!a.s.item) return;
+    gpu_range may[] = {spans_range(&a.s),
+                       range_of("numbers in fixed point", x, reach(s), 8, GPU_READ),
+                       range_of("sums", to->limb, VEC_LIMBS, 8, GPU_UPDATE)};
+    cuda_scope_begin(d, "sum", may, ARRAY_LEN(may));
+    cuda_launch(d, &sum_limbs, grid_of_spans(s), &a);
+    cuda_scope_end(d);
 }
 
 static uint64_t cuda_digest(dev *d, const vec_spans *s, const float *x) {
@@ -644,9 +643,7 @@ static void cuda_add(dev *d, void *to, const void *from, int64_t n, dtype dt) {
 }
 
 const vec_backend vec_backend_cuda = {
-    cuda_update,   cuda_sum_squares,  cuda_norm_add,
-    cuda_norm_end, cuda_check_finite, cuda_sum_squares_fixed,
-    cuda_digest,   cuda_draw,         cuda_round,
-    cuda_add,
+    cuda_update,         cuda_sum_squares, cuda_norm_add, cuda_norm_end, cuda_check_finite,
+    cuda_norm_add_fixed, cuda_digest,      cuda_draw,     cuda_round,    cuda_add,
 };
 #endif

@@ -76,7 +76,7 @@ static status open_one(served *s, const serve_model *m, const serve_options *opt
     s->name = name_of(m);
     strbuf_printf(&route, "/v1/models/%s", s->name);
     s->route = route.data;
-    TRY(open_model_read_on(&s->model, m->path, m->base, opt->threads, e));
+    TRY(open_model_read_on(&s->model, m->path, m->base, opt->device, opt->threads, e));
     TRY(check_tokenizer(&s->model, m->path, e));
     TRY(open_model_settings(&s->model, &s->settings, e));
     TRY(read_template(s, m, e));
