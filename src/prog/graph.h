@@ -28,17 +28,19 @@ enum { VAL_NONE = -1 };
 
 /* Where a buffer lies. prog_bind is given the address at which each space begins. */
 typedef enum space {
-    SPACE_FRAME,  /* activations of one micro-batch: buffers that are never in use at the same time
+    SPACE_FRAME,   /* activations of one micro-batch: buffers that are never in use at the same time
                      share memory */
-    SPACE_PINNED, /* inputs and outputs of one program in one frame: no other buffer shares their
+    SPACE_SCRATCH, /* what lives within one pass of a micro-batch, and found no room in its frame
+                     (graph_options.shares_scratch): one area for all frames and programs */
+    SPACE_PINNED,  /* inputs and outputs of one program in one frame: no other buffer shares their
                      memory, so they stay until the next replay */
-    SPACE_CONST,  /* constants of one program (rotary tables), for all its frames */
-    SPACE_MASTER, /* fp32 parameters */
-    SPACE_WORK,   /* parameters in the compute dtype, where that is not fp32 */
-    SPACE_GRAD,   /* parameter gradients: fp32, or int64 with fixed_grads */
-    SPACE_STATE,  /* KV caches */
-    SPACE_FILE,   /* weights as a mapped file holds them; read only */
-    SPACE_QUANT,  /* frozen weights in 4 bits (base/nf4.h); read only */
+    SPACE_CONST,   /* constants of one program (rotary tables), for all its frames */
+    SPACE_MASTER,  /* fp32 parameters */
+    SPACE_WORK,    /* parameters in the compute dtype, where that is not fp32 */
+    SPACE_GRAD,    /* parameter gradients: fp32, or int64 with fixed_grads */
+    SPACE_STATE,   /* KV caches */
+    SPACE_FILE,    /* weights as a mapped file holds them; read only */
+    SPACE_QUANT,   /* frozen weights in 4 bits (base/nf4.h); read only */
     SPACE_COUNT
 } space;
 
@@ -76,6 +78,10 @@ typedef struct graph_options {
      * step: no gradient is there before its first write, and until then activations may use its
      * memory. */
     bool grads_in_frame;
+    /* Several frames, or programs, hold activations at a time, and one of them runs: frames keep what
+     * lives from one pass (forward, backward, weight gradients that run later) to another, and lend
+     * what is free of them; all else lies in SPACE_SCRATCH. */
+    bool shares_scratch;
     /* Parameter gradients are int64 in fixed point (op/fixed.h): the deterministic mode. */
     bool fixed_grads;
     /* How many ranks there are along each axis, and which this is; copied. The connections

@@ -165,6 +165,9 @@ typedef struct pack_item {
     bool fixed;
 } pack_item;
 int64_t pack_items(pack_item *items, int n);
+/* Packs the first `kept` items alone, into *border bytes, and the others into what is free among
+ * these and behind; none of them lies on both sides of the border. */
+int64_t pack_around_kept(pack_item *items, int kept, int n, int64_t *border);
 int64_t pack_rounded(int64_t bytes); /* what a buffer takes */
 /* The maximum over time of the sum of live bytes (each rounded to 64). */
 int64_t pack_live_peak(const pack_item *items, int n);

@@ -34,7 +34,7 @@ static void find_lifetimes(graph *g) {
 /* A gradient is read after the program, by the optimizer. */
 static pack_item item_of(const graph *g, const buffer *b) {
     pack_item it = {.bytes = b->bytes, .first = b->first, .last = b->last};
-    if (b->where == SPACE_FRAME) return it;
+    if (b->where != SPACE_GRAD) return it;
     it.fixed = true, it.offset = b->offset, it.last = g->n_ops;
     return it;
 }
@@ -42,22 +42,51 @@ static pack_item item_of(const graph *g, const buffer *b) {
 static bool is_in_frame(const graph *g, const buffer *b) {
     bool grad = b->where == SPACE_GRAD && g->opt.grads_in_frame;
     CHECK(!grad || b->last >= 0, "a gradient is never written");
-    return (b->where == SPACE_FRAME || grad) && b->last >= 0;
+    return (b->where == SPACE_FRAME || b->where == SPACE_SCRATCH || grad) && b->last >= 0;
 }
 
-static void lay_out_frame(graph *g, prog_stats *s) {
-    pack_item *items = xmalloc(sizeof *items * (size_t)(g->n_bufs ? g->n_bufs : 1));
-    int32_t *index = xmalloc(sizeof *index * (size_t)(g->n_bufs ? g->n_bufs : 1));
-    int n = 0;
+/* Between two passes of a micro-batch others run. */
+static int pass_of(const graph *g, int32_t op) {
+    if (g->op[op].phase == PHASE_F) return 0;
+    return op < g->ops_before_weights ? 1 : 2;
+}
+
+/* Whether every frame must have room of its own for it. */
+static bool is_kept(const graph *g, const buffer *b) {
+    return g->opt.shares_scratch && pass_of(g, b->first) != pass_of(g, b->last);
+}
+
+/* Appends the buffers that are kept, or the others. */
+static int list_items(const graph *g, bool kept, pack_item *items, int32_t *index, int n) {
     for (int32_t b = 0; b < g->n_bufs; b++) {
-        if (!is_in_frame(g, &g->buf[b])) continue;
+        if (!is_in_frame(g, &g->buf[b]) || is_kept(g, &g->buf[b]) != kept) continue;
         items[n] = item_of(g, &g->buf[b]);
         index[n++] = b;
     }
-    s->frame_bytes = pack_items(items, n);
+    return n;
+}
+
+/* With shares_scratch what is kept is packed first, as narrow as it gets, since each frame has it; the rest then lies where that is
+ * free, or behind it, in scratch. */
+static void lay_out_frame(graph *g, prog_stats *s) {
+    pack_item *items = xmalloc(sizeof *items * (size_t)(g->n_bufs ? g->n_bufs : 1));
+    int32_t *index = xmalloc(sizeof *index * (size_t)(g->n_bufs ? g->n_bufs : 1));
+    bool shares = g->opt.shares_scratch;
+    CHECK(!shares || !g->opt.grads_in_frame, "several frames with the same gradients");
+    int kept = list_items(g, true, items, index, 0);
+    int n = list_items(g, false, items, index, kept);
+    int64_t border = 0;
+    int64_t total = shares ? pack_around_kept(items, kept, n, &border) : pack_items(items, n);
+    s->frame_bytes = shares ? border : total;
+    s->scratch_bytes = total - s->frame_bytes;
     s->live_peak_bytes = pack_live_peak(items, n);
     s->buffers = n;
-    for (int i = 0; i < n; i++) g->buf[index[i]].offset = items[i].offset;
+    for (int i = 0; i < n; i++) {
+        buffer *b = &g->buf[index[i]];
+        bool beyond = shares && items[i].offset >= border;
+        b->offset = items[i].offset - (beyond ? border : 0);
+        if (beyond) b->where = SPACE_SCRATCH;
+    }
     free(items);
     free(index);
 }
@@ -222,7 +251,7 @@ static void *address_of(const prog *p, val v, int frame) {
     const value *x = &p->g->value[v];
     const buffer *b = &p->g->buf[x->buf];
     char *base = p->frame[frame].base[b->where];
-    bool used = b->where != SPACE_FRAME || b->last >= 0;
+    bool used = b->where != SPACE_FRAME || b->last >= 0; /* scratch always is */
     return base && used ? base + b->offset + dtype_span_bytes(x->t.dt, x->offset) : NULL;
 }
 
@@ -250,7 +279,7 @@ static void bind_op(const prog *p, op_rec *r, int frame) {
     c->acc_param = r->acc_param;
     if (r->ws_buf >= 0) {
         const buffer *b = &p->g->buf[r->ws_buf];
-        c->ws = (char *)p->frame[frame].base[SPACE_FRAME] + b->offset;
+        c->ws = (char *)p->frame[frame].base[b->where] + b->offset;
         c->ws_bytes = b->bytes;
     }
 }

@@ -122,7 +122,7 @@ static sketch_layer *layers_of_plan(arena *a, const plan *p, const mesh *ranks, 
         const prog_stats *st = prog_get_stats(g);
         add_ops(&layer[i], g, ranks, c);
         layer[i].saved_bytes = (double)st->saved_bytes;
-        layer[i].scratch_bytes = (double)(st->frame_bytes - st->saved_bytes);
+        layer[i].scratch_bytes = (double)(st->frame_bytes + st->scratch_bytes - st->saved_bytes);
         layer[i].model_flops = st->flops_forward + st->flops_backward;
         layer[i].hardware_flops = layer[i].model_flops + st->flops_recompute;
     }
@@ -403,8 +403,10 @@ static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     double weights = weights_bytes(t, trained, &away) + weights_bytes(t, &g->frozen, &away);
     states += (double)offload_slot_bytes(&away);
     double saved = t->r->kept * (g->saved / l->chunks_of_stage * kept), scratch = g->scratch;
-    if (t->r->own)
-        scratch = (g->scratch_of_chunks + g->passed_of_chunks) / l->chunks_of_stage * kept;
+    if (t->r->own) { /* of a backward in two parts, gradients and what is computed again stay for the second one */
+        double each = schedule_splits(l->schedule) ? g->scratch_of_chunks : 0;
+        scratch += (each + g->passed_of_chunks) / l->chunks_of_stage * kept;
+    }
     if (grads_replace(t)) saved = saved > grads ? saved - grads : 0; /* or up to all of it */
     return weights + g->quant_bytes + grads + states + saved + scratch + t->r->extra_bytes;
 }
