@@ -144,6 +144,31 @@ static double bytes_of(const graph *g, const op_rec *r) {
     return (double)y.rows * (double)y.cols * (double)(dtype_bytes(y.dt) + 2 * sizeof(float));
 }
 
+/* *sum += the bytes of v's buffer, if it is in the frame and was not seen yet. */
+static void sum_buffer(const graph *g, val v, bool *seen, int64_t *sum) {
+    if (v == VAL_NONE) return;
+    int32_t b = g->value[v].buf;
+    bool is_new = (g->buf[b].where == SPACE_FRAME || g->buf[b].where == SPACE_SCRATCH) && !seen[b];
+    if (is_new) *sum += g->buf[b].bytes;
+    seen[b] = true;
+}
+
+static int64_t late_bytes(const graph *g) {
+    bool *seen = xcalloc((size_t)g->n_bufs + 1, sizeof *seen);
+    int64_t sum = 0;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        const op_rec *r = &g->op[i];
+        if (r->phase != PHASE_W || r->entry != ENTRY_BWD_WEIGHT) continue;
+        for (int k = 0; k < OP_MAX_IN; k++) sum_buffer(g, r->in[k], seen, &sum);
+        for (int k = 0; k < OP_MAX_OUT; k++) {
+            sum_buffer(g, r->out[k], seen, &sum);
+            sum_buffer(g, r->dout[k], seen, &sum);
+        }
+    }
+    free(seen);
+    return sum;
+}
+
 static void collect_stats(graph *g, prog_stats *s) {
     int32_t n_forward = 0;
     for (int32_t i = 0; i < g->n_ops; i++) {
@@ -166,6 +191,7 @@ static void collect_stats(graph *g, prog_stats *s) {
         if (g->buf[b].where == SPACE_FRAME && g->buf[b].first < n_forward &&
             g->buf[b].last >= n_forward)
             s->saved_bytes += g->buf[b].bytes;
+    s->late_bytes = late_bytes(g);
     s->pinned_bytes = g->pinned_bytes;
     s->const_bytes = g->const_bytes;
 }

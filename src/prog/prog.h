@@ -35,6 +35,8 @@ typedef struct prog_stats {
     int64_t const_bytes;          /* once, for all frames */
     int64_t workspace_peak_bytes; /* largest workspace of one op (inside the frame) */
     int64_t saved_bytes; /* activations live between forward and backward (inside the frame) */
+    int64_t late_bytes;  /* activations and gradients that the ops of PHASE_W read: live between the
+                            parts of a split backward */
     double flops_forward, flops_backward, flops_recompute; /* of one replay */
     double bytes_moved; /* that kernels read and write; each operand of an op counts once */
     int ops;            /* ops 0 .. ops_forward - 1 are the forward, the rest is the backward */
