@@ -103,8 +103,8 @@ static int fitting_micro_batch(const plan *p, recompute_policy recompute, int64_
  * micro-batch and recompute are needed beside it is *more. */
 static int fitting_zero(const plan *p, int64_t limit, bool *more) {
     const plan_spec *s = &p->spec;
-    int least = s->sequences > 1 ? s->sequences : 1, most = plan_stages(p) > 1 ? 1 : 3;
-    for (int zero = s->sharing.zero + 1; s->sharing.shards > 1 && zero <= most; zero++) {
+    int least = s->sequences > 1 ? s->sequences : 1;
+    for (int zero = s->sharing.zero + 1; s->sharing.shards > 1 && zero <= 3; zero++) {
         *more = !fits_with(p, s->train_B, s->recompute, zero, limit);
         if (!*more || fits_with(p, least, RECOMPUTE_FULL, zero, limit)) return zero;
     }

@@ -185,9 +185,12 @@ void graph_output(graph *g, val v, const char *name);
  * whose gradient is known only after the forward. Both do nothing in graphs that do not train.
  *   graph_root       the gradient of v comes from outside: before the backward, the host writes it
  *                    to the input `name`, of v's shape. The backward may overwrite it
- *   graph_keep_grad  the gradient of input v goes outside: it becomes the output `name` */
+ *   graph_keep_grad  the gradient of input v goes outside: it becomes the output `name`
+ *   graph_hand_over  v is the output `name`, and a root. Its gradient comes when whoever works with v
+ *                    has it, so it may lie where v lay */
 void graph_root(graph *g, val v, const char *name);
 void graph_keep_grad(graph *g, val v, const char *name);
+void graph_hand_over(graph *g, val v, const char *name, const char *grad_name);
 /* Adds coef * (sum of v's elements) to what is minimised: an auxiliary loss of a layer, such as the
  * balance of experts. scaled: its gradient is multiplied by op_run.grad_scale, as that of the
  * language-model loss is. */

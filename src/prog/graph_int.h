@@ -16,6 +16,7 @@ typedef struct value {
     val parent;        /* the value of which it is a view; VAL_NONE: it is none */
     val same_as;       /* the input that its op returned unchanged (OPF_SAME_MEMORY); VAL_NONE */
     val given_grad;    /* its gradient, if the backward does not make that; VAL_NONE */
+    bool handed_over;  /* an output that is not read outside any more when its gradient comes */
     float aux;         /* coefficient of an auxiliary loss; 0: it is none */
     bool aux_scaled;
     const char *grad_name;     /* of an input: its gradient becomes the output of this name; NULL */

@@ -31,6 +31,31 @@ static void find_lifetimes(graph *g) {
     }
 }
 
+/* A gradient that comes in the place of the output that it is of: where no op reads that any more. */
+static bool comes_in_place(const graph *g, const value *x) {
+    if (!x->handed_over || x->given_grad == VAL_NONE) return false;
+    return g->buf[x->buf].last < g->buf[g->value[x->given_grad].buf].first;
+}
+
+/* Inputs and outputs, one after the other. */
+static void lay_out_pinned(graph *g) {
+    bool *placed = xcalloc((size_t)g->n_bufs + 1, sizeof *placed);
+    for (val v = 0; v < g->n_values; v++)
+        if (comes_in_place(g, &g->value[v])) placed[g->value[g->value[v].given_grad].buf] = true;
+    g->pinned_bytes = 0;
+    for (int32_t b = 0; b < g->n_bufs; b++) {
+        if (g->buf[b].where != SPACE_PINNED || placed[b]) continue;
+        g->buf[b].offset = g->pinned_bytes;
+        g->pinned_bytes += pack_rounded(g->buf[b].bytes);
+    }
+    for (val v = 0; v < g->n_values; v++) {
+        const value *x = &g->value[v];
+        if (comes_in_place(g, x))
+            g->buf[g->value[x->given_grad].buf].offset = g->buf[x->buf].offset;
+    }
+    free(placed);
+}
+
 /* A gradient is read after the program, by the optimizer. */
 static pack_item item_of(const graph *g, const buffer *b) {
     pack_item it = {.bytes = b->bytes, .first = b->first, .last = b->last};
@@ -233,6 +258,7 @@ status prog_finish(prog **out, graph *g, err *e) {
     p->graphs = ARENA_NEW(g->a, prog_graphs);
     p->g = g;
     find_lifetimes(g);
+    lay_out_pinned(g);
     lay_out_frame(g, &p->stats);
     collect_stats(g, &p->stats);
     TRY(find_kernels(g, e));

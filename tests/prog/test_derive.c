@@ -416,6 +416,33 @@ static int check_graph(const char *what, body_fn body, bool tied, uint64_t seed,
     return check_graph_with(0, what, body, tied, seed, every_axis);
 }
 
+/* The gradient of what a chunk hands over lies in its place, but where the backward still reads that. */
+static void check_handed_over(bool read) {
+    lab l;
+    lab_open(&l, 5);
+    graph_options opt = {.dev = l.dev, .dt = DT_F64, .train = true};
+    l.g = graph_new(l.a, &opt);
+    val x = graph_input(l.g, "x", DT_F64, N, C), y = linear(&l, x, C);
+    graph_keep_grad(l.g, x, "grad.x");
+    graph_hand_over(l.g, y, "y", "grad.y");
+    val z = read ? graph_act(l.g, y, ACT_SILU) : graph_add(l.g, y, x);
+    graph_hand_over(l.g, z, "z", "grad.z");
+    err e = {0};
+    if (prog_finish(&l.p, l.g, &e) != ST_OK) fail_msg("%s", e.message);
+    bind_lab(&l);
+    assert_ptr_equal(prog_at(l.p, "z"), prog_at(l.p, "grad.z"));
+    assert_true((prog_at(l.p, "y") == prog_at(l.p, "grad.y")) == !read);
+    assert_int_equal(prog_get_stats(l.p)->pinned_bytes, (read ? 5 : 4) * 64 * 3);
+    release(&l);
+    lab_close(&l);
+}
+
+static void test_handed_over(void **state) {
+    (void)state;
+    check_handed_over(false);
+    check_handed_over(true);
+}
+
 /* ---- hand-made graphs ---- */
 
 static val plain(lab *l, val x) {
@@ -765,6 +792,7 @@ static void test_passed_through(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hand_made), cmocka_unit_test(test_no_grad_id),
-        cmocka_unit_test(test_passed_through), cmocka_unit_test(test_random)};
+        cmocka_unit_test(test_handed_over), cmocka_unit_test(test_passed_through),
+        cmocka_unit_test(test_random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

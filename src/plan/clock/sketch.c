@@ -341,7 +341,7 @@ static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WO
             to->beside_experts[pass] += all - among - experts;
         }
     }
-    int ports = t->l->pp > 1 ? (chunk > 0 ? 2 : 0) + (chunk < chunks - 1 ? 2 : 0) : 0;
+    int ports = t->l->pp > 1 ? (chunk > 0 ? 2 : 0) + (chunk < chunks - 1) : 0;
     to->passed_of_chunks += t->s->passed_bytes * (double)(part.n - 1 + ports);
     const sketch_layer *last = &t->s->layer[t->s->layers - 1];
     if (chunk != chunks - 1 || t->l->pp == 1) return;
