@@ -183,8 +183,7 @@ static val take_over(model_rec *r) {
 }
 
 static void hand_over(model_rec *r, val y) {
-    graph_output(r->g, y, "y");
-    graph_root(r->g, y, "grad.y");
+    graph_hand_over(r->g, y, "y", "grad.y");
     /* the head or a module, in the last chunk, has written its gradient before the embedding adds to it */
     bool shared = model_head_is_table(r->mc) || model_trains_modules(r);
     if (r->layers.first == 0 && shared && !r->head_elsewhere)

@@ -37,10 +37,10 @@ static int64_t place_frames(plan_program *g, int64_t at) {
     return at + g->frames * g->frame_step;
 }
 
-/* Frames of the chunks of the selected phase, one after the other: all hold activations at the same
- * time, until the backward, but for those that share places. Returns where they end. */
-static int64_t place_chunks(plan *p) {
-    int64_t at = 0;
+/* Frames of the chunks of the selected phase, one after the other, behind so many bytes of scratch:
+ * all hold activations at the same time, until the backward, but for those that share places. Returns where they end. */
+static int64_t place_chunks(plan *p, int64_t scratch) {
+    int64_t at = scratch;
     for (int c = 0; c < plan_chunks(p); c++) {
         plan_program *g = plan_find(p, USE_TRAIN, c), *mate = plan_mate(p, c);
         if (mate && mate < g)
@@ -51,13 +51,13 @@ static int64_t place_chunks(plan *p) {
     return at;
 }
 
-/* Frames of the other models: all begin at `at`, since one looks after the other. Returns where the
+/* Frames of the other models: all begin at 0, since one looks after the other, when no pass is under way. Returns where the
  * longest ends. */
-static int64_t place_looks(plan *p, int64_t at) {
+static int64_t place_looks(plan *p) {
     int64_t most = 0;
     for (int i = 0; i < p->spec.n_others; i++) {
         plan_program *g = plan_find(p, USE_LOOK, i);
-        int64_t end = g ? place_frames(g, at) : 0;
+        int64_t end = g ? place_frames(g, 0) : 0;
         if (end > most) most = end;
     }
     return most;
@@ -80,23 +80,30 @@ static int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
+/* What passes of the selected phase need beside frames. If earlier micro-batches hold activations in these, other models look
+ * in scratch, too; if none does, in the frames. */
+static int64_t scratch_of_phase(plan *p) {
+    int64_t most = plan_frames(p) > 1 ? place_looks(p) : 0;
+    for (int c = 0; c < plan_chunks(p); c++) {
+        const plan_program *g = plan_find(p, USE_TRAIN, c);
+        if (g) most = larger(most, prog_get_stats(g->prog)->scratch_bytes);
+    }
+    return most;
+}
+
 /* Places the frames of all programs, and returns how long REGION_FRAME must be: what a frame that
- * begins with the gradients has in common with REGION_GRADS is not counted again.
- *
- * Where do other models look? If one micro-batch is under way, in its frame, which is still free.
- * If several are, earlier ones hold activations in the frames of the chunks: behind these, and
- * since a program has one place for all phases, behind those of every phase. */
+ * begins with the gradients has in common with REGION_GRADS is not counted again. A program has one
+ * place for all phases, so they have one length of scratch. */
 static int64_t lay_out_frames(plan *p) {
-    int64_t most = 0, behind = 0;
+    int64_t most = 0, scratch = 0;
     for (int i = 0; i < p->n_phases; i++) {
         plan_select(p, i);
-        int64_t end = place_chunks(p);
-        if (plan_frames(p) > 1) behind = larger(behind, end);
+        scratch = larger(scratch, scratch_of_phase(p));
     }
     for (int i = 0; i < p->n_phases; i++) {
         plan_select(p, i);
         bool in_frame = plan_grads_in_frame(&p->spec);
-        int64_t bytes = larger(place_chunks(p), place_looks(p, in_frame ? 0 : behind));
+        int64_t bytes = larger(place_chunks(p, scratch_of_phase(p) ? scratch : 0), place_looks(p));
         int64_t shared = in_frame ? p->region[REGION_GRADS].bytes : 0;
         most = larger(most, larger(bytes, largest_between(p)) - shared);
     }
@@ -519,6 +526,7 @@ static prog_frame frame_of(const plan *p, const plan_program *g, int i) {
     char *pinned = plan_region(p, REGION_PINNED);
     return (prog_frame){
         {[SPACE_FRAME] = (char *)frame_base(p, g) + i * g->frame_step,
+         [SPACE_SCRATCH] = (char *)p->base + p->region[REGION_FRAME].offset,
          [SPACE_PINNED] = pinned + g->pinned_offset + i % g->ports * st->pinned_bytes,
          [SPACE_CONST] = pinned + g->const_offset,
          [SPACE_MASTER] = weights.master,

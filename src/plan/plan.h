@@ -29,7 +29,8 @@
  *
  * A frame holds the activations of a program while it runs. Programs that run one after the other
  * use the same space. Micro-batches that are under way together have frames of their own, in each
- * chunk. If a step is one micro-batch, the frame begins where the gradients do: the gradients of a
+ * chunk, for what they keep from one pass to another; before these lies scratch, in which all passes
+ * take turns. If a step is one micro-batch, the frame begins where the gradients do: the gradients of a
  * layer are written where activations of later layers were (prog/graph.h, grads_in_frame). With
  * ZeRO, pieces of work copies and of gradients (param/units.h) have regions of their own.
  *
@@ -140,7 +141,7 @@ typedef enum plan_region_kind {
     REGION_CACHE,      /* the KV cache of the sampler, of the scorer, or of the engine */
     REGION_GRAD_PIECE, /* zero 2, 3: gradients of what this rank owns, summed */
     REGION_GRADS,
-    REGION_FRAME,    /* frames; if these begin in REGION_GRADS, only what they need behind it */
+    REGION_FRAME, /* scratch, then frames; if these begin in REGION_GRADS, only what they need behind it */
     REGION_SNAPSHOT, /* on the host; laid out as REGION_PARAMS, then REGION_OPTIM */
     REGION_COUNT
 } plan_region_kind;
@@ -178,7 +179,7 @@ typedef struct plan_signature {
     model_routing routing;
     model_lesson lesson;
     double rope_theta; /* of the phase */
-    bool grads_in_frame;
+    bool grads_in_frame, shares_scratch;
     bool head_elsewhere; /* on another stage */
 } plan_signature;
 

@@ -36,6 +36,11 @@ static int frames_of(const plan_spec *s, int chunk) {
     return s->frames < micro_batches ? s->frames : (int)micro_batches;
 }
 
+/* Whether a chunk's program shares scratch (prog/graph.h): with another frame, or another chunk of this stage. */
+static bool shares_scratch(const plan_spec *s, int chunk) {
+    return frames_of(s, chunk) > 1 || chunks_of(s) > plan_stages_of(s);
+}
+
 int plan_chunks(const plan *p) {
     return chunks_of(&p->spec);
 }
@@ -82,6 +87,7 @@ static plan_signature labels_signature(plan_signature g) {
 static plan_signature train_signature(const plan_spec *s, int chunk) {
     plan_signature g = lm_signature(s, 0, rows_of(s, s->train_B));
     g.train = true;
+    g.shares_scratch = shares_scratch(s, chunk);
     g.recompute = s->recompute;
     g.layers = plan_layers_of(s, chunk);
     g.head_elsewhere = s->pipe && !plan_has_chunk(s, chunks_of(s) - 1);
@@ -261,7 +267,8 @@ static bool is_same(const plan_signature *a, const plan_signature *b) {
            a->routing.capacity_factor == b->routing.capacity_factor &&
            a->lesson.weight == b->lesson.weight && a->lesson.temperature == b->lesson.temperature &&
            a->lesson.stored == b->lesson.stored && a->rope_theta == b->rope_theta &&
-           a->grads_in_frame == b->grads_in_frame && a->head_elsewhere == b->head_elsewhere;
+           a->grads_in_frame == b->grads_in_frame && a->shares_scratch == b->shares_scratch &&
+           a->head_elsewhere == b->head_elsewhere;
 }
 
 static plan_program *find(const plan *p, const plan_signature *g) {
@@ -303,6 +310,7 @@ static graph_options options_of(const plan *p, const plan_spec *s, const plan_si
         .context = s->context,
         .expert_load = s->expert_load,
         .grads_in_frame = g->train && g->grads_in_frame,
+        .shares_scratch = g->shares_scratch,
         .fixed_grads = g->train && s->fixed_grads,
         .by_row = g->task == TASK_BODY || g->task == TASK_HEAD,
         .rounds = !s->exact_products &&

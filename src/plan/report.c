@@ -103,8 +103,8 @@ static int fitting_micro_batch(const plan *p, recompute_policy recompute, int64_
  * micro-batch and recompute are needed beside it is *more. */
 static int fitting_zero(const plan *p, int64_t limit, bool *more) {
     const plan_spec *s = &p->spec;
-    int least = s->sequences > 1 ? s->sequences : 1, most = plan_stages(p) > 1 ? 1 : 3;
-    for (int zero = s->sharing.zero + 1; s->sharing.shards > 1 && zero <= most; zero++) {
+    int least = s->sequences > 1 ? s->sequences : 1;
+    for (int zero = s->sharing.zero + 1; s->sharing.shards > 1 && zero <= 3; zero++) {
         *more = !fits_with(p, s->train_B, s->recompute, zero, limit);
         if (!*more || fits_with(p, least, RECOMPUTE_FULL, zero, limit)) return zero;
     }
@@ -175,14 +175,15 @@ static int64_t workspace_bytes(const plan *p) {
     return most;
 }
 
-/* Of the chunks' programs, in all frames: bytes kept for the backward, and the least that frames
- * can be packed into. */
+/* Of the chunks' programs, in all frames: bytes kept for the backward, and the least that frames and
+ * scratch can be packed into: beside what is kept, what one pass needs. */
 typedef struct step_bytes {
     int64_t saved, live_peak, workspace;
 } step_bytes;
 
 static step_bytes bytes_of_step(const plan *p) {
     step_bytes b = {0};
+    int64_t passing = 0;
     for (int c = 0; c < plan_chunks(p); c++) {
         const plan_program *own = plan_find(p, USE_TRAIN, c);
         const plan_program *mate = plan_mate(p, c);
@@ -190,9 +191,11 @@ static step_bytes bytes_of_step(const plan *p) {
         const prog_stats *st = prog_get_stats(own->prog);
         int frames = p->spec.pipe ? own->frames : plan_frames(p);
         b.saved += st->saved_bytes * frames;
-        b.live_peak += st->live_peak_bytes * frames;
+        if (st->live_peak_bytes - st->saved_bytes > passing)
+            passing = st->live_peak_bytes - st->saved_bytes;
         if (st->workspace_peak_bytes > b.workspace) b.workspace = st->workspace_peak_bytes;
     }
+    b.live_peak = b.saved + passing;
     return b;
 }
 

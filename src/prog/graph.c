@@ -5,12 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const int64_t ALIGN_BYTES = 64;
-
-static int64_t align_up(int64_t n) {
-    return (n + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-}
-
 graph *graph_new(arena *a, const graph_options *opt) {
     graph *g = ARENA_NEW(a, graph);
     g->a = a;
@@ -58,12 +52,6 @@ void graph_fail(graph *g, status code, const char *fmt, ...) {
     err_set(&g->first_error, code, "%s", text);
 }
 
-static int64_t reserve(int64_t *total, int64_t bytes) {
-    int64_t offset = *total;
-    *total += align_up(bytes);
-    return offset;
-}
-
 /* A program of more fits no machine, and sums of its sizes would leave 64 bits. */
 static const double MOST_BYTES = (double)(1LL << 60);
 
@@ -87,8 +75,9 @@ int32_t graph_new_buffer(graph *g, space where, int64_t bytes) {
     g->buf = arena_grow(g->a, g->buf, g->n_bufs, &g->cap_bufs, sizeof *g->buf);
     buffer *b = &g->buf[g->n_bufs];
     *b = (buffer){.where = where, .bytes = bytes, .first = INT32_MAX, .last = -1};
-    if (where == SPACE_PINNED) b->offset = reserve(&g->pinned_bytes, bytes);
-    if (where == SPACE_CONST) b->offset = reserve(&g->const_bytes, bytes);
+    if (where != SPACE_CONST) return g->n_bufs++;
+    b->offset = g->const_bytes;
+    g->const_bytes += pack_rounded(bytes);
     return g->n_bufs++;
 }
 
@@ -225,7 +214,6 @@ void graph_output(graph *g, val v, const char *name) {
     CHECK(b->where == SPACE_FRAME && g->value[v].offset == 0, "output %s is not a whole value",
           name);
     b->where = SPACE_PINNED;
-    b->offset = reserve(&g->pinned_bytes, b->bytes);
     g->value[v].port = arena_strdup(g->a, name);
 }
 
@@ -236,6 +224,12 @@ void graph_root(graph *g, val v, const char *name) {
     tensor t = g->value[v].t;
     val grad = graph_input(g, name, t.dt, t.rows, t.cols);
     g->value[v].given_grad = grad;
+}
+
+void graph_hand_over(graph *g, val v, const char *name, const char *grad_name) {
+    graph_output(g, v, name);
+    graph_root(g, v, grad_name);
+    if (v != VAL_NONE) g->value[v].handed_over = true;
 }
 
 void graph_aux_loss(graph *g, val v, float coef, bool scaled) {

@@ -28,17 +28,19 @@ enum { VAL_NONE = -1 };
 
 /* Where a buffer lies. prog_bind is given the address at which each space begins. */
 typedef enum space {
-    SPACE_FRAME,  /* activations of one micro-batch: buffers that are never in use at the same time
+    SPACE_FRAME,   /* activations of one micro-batch: buffers that are never in use at the same time
                      share memory */
-    SPACE_PINNED, /* inputs and outputs of one program in one frame: no other buffer shares their
+    SPACE_SCRATCH, /* what lives within one pass of a micro-batch, and found no room in its frame
+                     (graph_options.shares_scratch): one area for all frames and programs */
+    SPACE_PINNED,  /* inputs and outputs of one program in one frame: no other buffer shares their
                      memory, so they stay until the next replay */
-    SPACE_CONST,  /* constants of one program (rotary tables), for all its frames */
-    SPACE_MASTER, /* fp32 parameters */
-    SPACE_WORK,   /* parameters in the compute dtype, where that is not fp32 */
-    SPACE_GRAD,   /* parameter gradients: fp32, or int64 with fixed_grads */
-    SPACE_STATE,  /* KV caches */
-    SPACE_FILE,   /* weights as a mapped file holds them; read only */
-    SPACE_QUANT,  /* frozen weights in 4 bits (base/nf4.h); read only */
+    SPACE_CONST,   /* constants of one program (rotary tables), for all its frames */
+    SPACE_MASTER,  /* fp32 parameters */
+    SPACE_WORK,    /* parameters in the compute dtype, where that is not fp32 */
+    SPACE_GRAD,    /* parameter gradients: fp32, or int64 with fixed_grads */
+    SPACE_STATE,   /* KV caches */
+    SPACE_FILE,    /* weights as a mapped file holds them; read only */
+    SPACE_QUANT,   /* frozen weights in 4 bits (base/nf4.h); read only */
     SPACE_COUNT
 } space;
 
@@ -76,6 +78,10 @@ typedef struct graph_options {
      * step: no gradient is there before its first write, and until then activations may use its
      * memory. */
     bool grads_in_frame;
+    /* Several frames, or programs, hold activations at a time, and one of them runs: frames keep what
+     * lives from one pass (forward, backward, weight gradients that run later) to another, and lend
+     * what is free of them; all else lies in SPACE_SCRATCH. */
+    bool shares_scratch;
     /* Parameter gradients are int64 in fixed point (op/fixed.h): the deterministic mode. */
     bool fixed_grads;
     /* How many ranks there are along each axis, and which this is; copied. The connections
@@ -179,9 +185,12 @@ void graph_output(graph *g, val v, const char *name);
  * whose gradient is known only after the forward. Both do nothing in graphs that do not train.
  *   graph_root       the gradient of v comes from outside: before the backward, the host writes it
  *                    to the input `name`, of v's shape. The backward may overwrite it
- *   graph_keep_grad  the gradient of input v goes outside: it becomes the output `name` */
+ *   graph_keep_grad  the gradient of input v goes outside: it becomes the output `name`
+ *   graph_hand_over  v is the output `name`, and a root. Its gradient comes when whoever works with v
+ *                    has it, so it may lie where v lay */
 void graph_root(graph *g, val v, const char *name);
 void graph_keep_grad(graph *g, val v, const char *name);
+void graph_hand_over(graph *g, val v, const char *name, const char *grad_name);
 /* Adds coef * (sum of v's elements) to what is minimised: an auxiliary loss of a layer, such as the
  * balance of experts. scaled: its gradient is multiplied by op_run.grad_scale, as that of the
  * language-model loss is. */

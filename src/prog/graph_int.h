@@ -16,6 +16,7 @@ typedef struct value {
     val parent;        /* the value of which it is a view; VAL_NONE: it is none */
     val same_as;       /* the input that its op returned unchanged (OPF_SAME_MEMORY); VAL_NONE */
     val given_grad;    /* its gradient, if the backward does not make that; VAL_NONE */
+    bool handed_over;  /* an output that is not read outside any more when its gradient comes */
     float aux;         /* coefficient of an auxiliary loss; 0: it is none */
     bool aux_scaled;
     const char *grad_name;     /* of an input: its gradient becomes the output of this name; NULL */
@@ -165,6 +166,9 @@ typedef struct pack_item {
     bool fixed;
 } pack_item;
 int64_t pack_items(pack_item *items, int n);
+/* Packs the first `kept` items alone, into *border bytes, and the others into what is free among
+ * these and behind; none of them lies on both sides of the border. */
+int64_t pack_around_kept(pack_item *items, int kept, int n, int64_t *border);
 int64_t pack_rounded(int64_t bytes); /* what a buffer takes */
 /* The maximum over time of the sum of live bytes (each rounded to 64). */
 int64_t pack_live_peak(const pack_item *items, int n);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GREEDY_LIMIT = 5000, PROMOTIONS = 48, NEAR = 50 };
+enum { GREEDY_LIMIT = 5000, PROMOTIONS = 48, NEAR = 50, ORDERS = 4 };
 
 int64_t pack_rounded(int64_t bytes) {
     return (bytes + 63) / 64 * 64;
@@ -68,6 +68,7 @@ typedef struct places {
     placed_list lasting, slice[SLICES];
     placed_item *room; /* of all lists */
     int32_t width;     /* times in a slice */
+    int64_t border;
 } places;
 
 static int slice_of(const places *p, int32_t time) {
@@ -131,6 +132,7 @@ static int64_t lowest_free(const places *p, const pack_item *it, int64_t size) {
     int64_t offset = 0, before;
     do {
         before = offset;
+        if (offset < p->border && offset + size > p->border) offset = p->border;
         offset = pass_over(&p->lasting, &at_lasting, it, size, offset);
         for (int k = slice_of(p, it->first); k <= slice_of(p, it->last); k++)
             offset = pass_over(&p->slice[k], &at[k], it, size, offset);
@@ -174,19 +176,34 @@ static void promote_topmost(ordered *order, int n, int64_t total) {
     order[0] = moved;
 }
 
-int64_t pack_items(pack_item *items, int n) {
-    static int (*const orders[])(const void *, const void *) = {by_size, by_birth, by_death,
-                                                                by_end};
+/* No packing ends below that: the most that lives at a time, and the end of what is fixed. */
+static int64_t least_end(const pack_item *items, int n, int64_t live) {
+    int64_t least = live;
+    for (int i = 0; i < n; i++) {
+        int64_t end = items[i].fixed ? items[i].offset + pack_rounded(items[i].bytes) : 0;
+        if (end > least) least = end;
+    }
+    return least;
+}
+
+typedef int (*order_fn)(const void *, const void *);
+static const order_fn usual[ORDERS] = {by_size, by_birth, by_death, by_end};
+
+static int64_t pack(pack_item *items, int n, int64_t border, const order_fn *orders) {
     ordered *order = xmalloc(sizeof *order * (size_t)(n ? n : 1));
     places placed = places_new(items, n);
+    placed.border = border;
     packing best = {INT64_MAX, xmalloc(sizeof *best.offsets * (size_t)(n ? n : 1))};
     int64_t live = pack_live_peak(items, n), enough = live + live / NEAR;
+    int64_t least = least_end(items, n, live);
+    if (enough < least) enough = least;
     int fixed = 0, at = 0;
     for (int i = 0; i < n; i++)
         if (items[i].fixed) order[fixed++] = (ordered){&items[i], i};
     for (int i = 0; i < n; i++)
         if (!items[i].fixed) order[fixed + at++] = (ordered){&items[i], i};
-    for (int k = n < GREEDY_LIMIT ? 0 : 1; k < ARRAY_LEN(orders) && best.total > live; k++) {
+    for (int k = 0; k < ORDERS && best.total > least; k++) {
+        if (orders[k] == by_size && n >= GREEDY_LIMIT) continue;
         qsort(order + fixed, (size_t)at, sizeof *order, orders[k]);
         for (int i = 0; i == 0 || (i < PROMOTIONS && best.total > enough); i++) {
             int64_t total = place_in_order(order, n, &placed);
@@ -199,6 +216,19 @@ int64_t pack_items(pack_item *items, int n) {
     free(placed.room);
     free(order);
     return n ? best.total : 0;
+}
+
+int64_t pack_items(pack_item *items, int n) {
+    return pack(items, n, 0, usual);
+}
+
+/* What is kept lives together, so that any order is as good. With the last to die lowest, what
+ * becomes free in a backward is in one piece. */
+int64_t pack_around_kept(pack_item *items, int kept, int n, int64_t *border) {
+    static const order_fn last_first[ORDERS] = {by_death, by_size, by_birth, by_end};
+    *border = pack(items, kept, 0, last_first);
+    for (int i = 0; i < kept; i++) items[i].fixed = true;
+    return pack(items, n, *border, usual);
 }
 
 int64_t pack_live_peak(const pack_item *items, int n) {

@@ -31,10 +31,35 @@ static void find_lifetimes(graph *g) {
     }
 }
 
+/* A gradient that comes in the place of the output that it is of: where no op reads that any more. */
+static bool comes_in_place(const graph *g, const value *x) {
+    if (!x->handed_over || x->given_grad == VAL_NONE) return false;
+    return g->buf[x->buf].last < g->buf[g->value[x->given_grad].buf].first;
+}
+
+/* Inputs and outputs, one after the other. */
+static void lay_out_pinned(graph *g) {
+    bool *placed = xcalloc((size_t)g->n_bufs + 1, sizeof *placed);
+    for (val v = 0; v < g->n_values; v++)
+        if (comes_in_place(g, &g->value[v])) placed[g->value[g->value[v].given_grad].buf] = true;
+    g->pinned_bytes = 0;
+    for (int32_t b = 0; b < g->n_bufs; b++) {
+        if (g->buf[b].where != SPACE_PINNED || placed[b]) continue;
+        g->buf[b].offset = g->pinned_bytes;
+        g->pinned_bytes += pack_rounded(g->buf[b].bytes);
+    }
+    for (val v = 0; v < g->n_values; v++) {
+        const value *x = &g->value[v];
+        if (comes_in_place(g, x))
+            g->buf[g->value[x->given_grad].buf].offset = g->buf[x->buf].offset;
+    }
+    free(placed);
+}
+
 /* A gradient is read after the program, by the optimizer. */
 static pack_item item_of(const graph *g, const buffer *b) {
     pack_item it = {.bytes = b->bytes, .first = b->first, .last = b->last};
-    if (b->where == SPACE_FRAME) return it;
+    if (b->where != SPACE_GRAD) return it;
     it.fixed = true, it.offset = b->offset, it.last = g->n_ops;
     return it;
 }
@@ -42,22 +67,51 @@ static pack_item item_of(const graph *g, const buffer *b) {
 static bool is_in_frame(const graph *g, const buffer *b) {
     bool grad = b->where == SPACE_GRAD && g->opt.grads_in_frame;
     CHECK(!grad || b->last >= 0, "a gradient is never written");
-    return (b->where == SPACE_FRAME || grad) && b->last >= 0;
+    return (b->where == SPACE_FRAME || b->where == SPACE_SCRATCH || grad) && b->last >= 0;
 }
 
-static void lay_out_frame(graph *g, prog_stats *s) {
-    pack_item *items = xmalloc(sizeof *items * (size_t)(g->n_bufs ? g->n_bufs : 1));
-    int32_t *index = xmalloc(sizeof *index * (size_t)(g->n_bufs ? g->n_bufs : 1));
-    int n = 0;
+/* Between two passes of a micro-batch others run. */
+static int pass_of(const graph *g, int32_t op) {
+    if (g->op[op].phase == PHASE_F) return 0;
+    return op < g->ops_before_weights ? 1 : 2;
+}
+
+/* Whether every frame must have room of its own for it. */
+static bool is_kept(const graph *g, const buffer *b) {
+    return g->opt.shares_scratch && pass_of(g, b->first) != pass_of(g, b->last);
+}
+
+/* Appends the buffers that are kept, or the others. */
+static int list_items(const graph *g, bool kept, pack_item *items, int32_t *index, int n) {
     for (int32_t b = 0; b < g->n_bufs; b++) {
-        if (!is_in_frame(g, &g->buf[b])) continue;
+        if (!is_in_frame(g, &g->buf[b]) || is_kept(g, &g->buf[b]) != kept) continue;
         items[n] = item_of(g, &g->buf[b]);
         index[n++] = b;
     }
-    s->frame_bytes = pack_items(items, n);
+    return n;
+}
+
+/* With shares_scratch what is kept is packed first, as narrow as it gets, since each frame has it; the rest then lies where that is
+ * free, or behind it, in scratch. */
+static void lay_out_frame(graph *g, prog_stats *s) {
+    pack_item *items = xmalloc(sizeof *items * (size_t)(g->n_bufs ? g->n_bufs : 1));
+    int32_t *index = xmalloc(sizeof *index * (size_t)(g->n_bufs ? g->n_bufs : 1));
+    bool shares = g->opt.shares_scratch;
+    CHECK(!shares || !g->opt.grads_in_frame, "several frames with the same gradients");
+    int kept = list_items(g, true, items, index, 0);
+    int n = list_items(g, false, items, index, kept);
+    int64_t border = 0;
+    int64_t total = shares ? pack_around_kept(items, kept, n, &border) : pack_items(items, n);
+    s->frame_bytes = shares ? border : total;
+    s->scratch_bytes = total - s->frame_bytes;
     s->live_peak_bytes = pack_live_peak(items, n);
     s->buffers = n;
-    for (int i = 0; i < n; i++) g->buf[index[i]].offset = items[i].offset;
+    for (int i = 0; i < n; i++) {
+        buffer *b = &g->buf[index[i]];
+        bool beyond = shares && items[i].offset >= border;
+        b->offset = items[i].offset - (beyond ? border : 0);
+        if (beyond) b->where = SPACE_SCRATCH;
+    }
     free(items);
     free(index);
 }
@@ -115,6 +169,31 @@ static double bytes_of(const graph *g, const op_rec *r) {
     return (double)y.rows * (double)y.cols * (double)(dtype_bytes(y.dt) + 2 * sizeof(float));
 }
 
+/* *sum += the bytes of v's buffer, if it is in the frame and was not seen yet. */
+static void sum_buffer(const graph *g, val v, bool *seen, int64_t *sum) {
+    if (v == VAL_NONE) return;
+    int32_t b = g->value[v].buf;
+    bool is_new = (g->buf[b].where == SPACE_FRAME || g->buf[b].where == SPACE_SCRATCH) && !seen[b];
+    if (is_new) *sum += g->buf[b].bytes;
+    seen[b] = true;
+}
+
+static int64_t late_bytes(const graph *g) {
+    bool *seen = xcalloc((size_t)g->n_bufs + 1, sizeof *seen);
+    int64_t sum = 0;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        const op_rec *r = &g->op[i];
+        if (r->phase != PHASE_W || r->entry != ENTRY_BWD_WEIGHT) continue;
+        for (int k = 0; k < OP_MAX_IN; k++) sum_buffer(g, r->in[k], seen, &sum);
+        for (int k = 0; k < OP_MAX_OUT; k++) {
+            sum_buffer(g, r->out[k], seen, &sum);
+            sum_buffer(g, r->dout[k], seen, &sum);
+        }
+    }
+    free(seen);
+    return sum;
+}
+
 static void collect_stats(graph *g, prog_stats *s) {
     int32_t n_forward = 0;
     for (int32_t i = 0; i < g->n_ops; i++) {
@@ -137,6 +216,7 @@ static void collect_stats(graph *g, prog_stats *s) {
         if (g->buf[b].where == SPACE_FRAME && g->buf[b].first < n_forward &&
             g->buf[b].last >= n_forward)
             s->saved_bytes += g->buf[b].bytes;
+    s->late_bytes = late_bytes(g);
     s->pinned_bytes = g->pinned_bytes;
     s->const_bytes = g->const_bytes;
 }
@@ -178,6 +258,7 @@ status prog_finish(prog **out, graph *g, err *e) {
     p->graphs = ARENA_NEW(g->a, prog_graphs);
     p->g = g;
     find_lifetimes(g);
+    lay_out_pinned(g);
     lay_out_frame(g, &p->stats);
     collect_stats(g, &p->stats);
     TRY(find_kernels(g, e));
@@ -222,7 +303,7 @@ static void *address_of(const prog *p, val v, int frame) {
     const value *x = &p->g->value[v];
     const buffer *b = &p->g->buf[x->buf];
     char *base = p->frame[frame].base[b->where];
-    bool used = b->where != SPACE_FRAME || b->last >= 0;
+    bool used = b->where != SPACE_FRAME || b->last >= 0; /* scratch always is */
     return base && used ? base + b->offset + dtype_span_bytes(x->t.dt, x->offset) : NULL;
 }
 
@@ -250,7 +331,7 @@ static void bind_op(const prog *p, op_rec *r, int frame) {
     c->acc_param = r->acc_param;
     if (r->ws_buf >= 0) {
         const buffer *b = &p->g->buf[r->ws_buf];
-        c->ws = (char *)p->frame[frame].base[SPACE_FRAME] + b->offset;
+        c->ws = (char *)p->frame[frame].base[b->where] + b->offset;
         c->ws_bytes = b->bytes;
     }
 }

@@ -27,13 +27,16 @@ status prog_finish(prog **out, graph *g, err *e) ATH_MUST_USE;
 
 /* Sizes, known before any memory exists. Bytes; FLOPs with a multiply-add as two. */
 typedef struct prog_stats {
-    int64_t frame_bytes; /* of each frame: activations, their gradients, workspace */
-    /* The most bytes that are in use at one time: a lower bound of frame_bytes. */
+    int64_t frame_bytes;   /* of each frame: activations, their gradients, workspace */
+    int64_t scratch_bytes; /* once, for all frames: what SPACE_SCRATCH takes of these */
+    /* The most bytes that are in use at one time: a lower bound of the two together. */
     int64_t live_peak_bytes;
     int64_t pinned_bytes;         /* of each frame: inputs and outputs */
     int64_t const_bytes;          /* once, for all frames */
     int64_t workspace_peak_bytes; /* largest workspace of one op (inside the frame) */
     int64_t saved_bytes; /* activations live between forward and backward (inside the frame) */
+    int64_t late_bytes;  /* activations and gradients that the ops of PHASE_W read: live between the
+                            parts of a split backward */
     double flops_forward, flops_backward, flops_recompute; /* of one replay */
     double bytes_moved; /* that kernels read and write; each operand of an op counts once */
     int ops;            /* ops 0 .. ops_forward - 1 are the forward, the rest is the backward */
@@ -41,7 +44,7 @@ typedef struct prog_stats {
     int ops_forward, ops_recomputed, buffers;
 } prog_stats;
 const prog_stats *prog_get_stats(const prog *p);
-/* bytes[stats.ops]: how much of a frame is in use while each op runs. The largest is live_peak_bytes. */
+/* bytes[stats.ops]: how much of a frame and of scratch is in use while each op runs. The largest is live_peak_bytes. */
 void prog_get_live_bytes(const prog *p, int64_t *bytes);
 /* How many ops at most add to one parameter gradient, when each of these programs is replayed once.
  * With fixed_grads it limits each contribution, so that no sum overflows (op/fixed.h). */
@@ -80,7 +83,7 @@ void prog_visit_units(const prog *p, prog_unit_visitor visit, void *ctx);
 /* ---- binding ---- */
 
 /* The address of each space (graph.h) in the device's memory. base[SPACE_FRAME] needs frame_bytes,
- * base[SPACE_PINNED] pinned_bytes, base[SPACE_CONST] const_bytes. The other spaces are arrays of a
+ * base[SPACE_SCRATCH] scratch_bytes, base[SPACE_PINNED] pinned_bytes, base[SPACE_CONST] const_bytes. The other spaces are arrays of a
  * parameter store, a cache or a file. NULL: the program does not use that space. */
 typedef struct prog_frame {
     void *base[SPACE_COUNT];

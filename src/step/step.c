@@ -82,7 +82,8 @@ static int find_begun(const step_table *t, const pipeline *p, step_action action
     return -1;
 }
 
-/* What a pass gives is still being sent of the micro-batch that had its outputs before. */
+/* What comes now, or what a pass gives, lies where something may still be sent from: activations, of which this is the gradient, or
+ * the gradient of the micro-batch that had the pass's outputs before. */
 static void wait_until_sent(arena *a, step_table *t, const pipeline *p, step_entry pass) {
     pass.begun = find_begun(t, p, STEP_SEND, &pass);
     if (pass.begun < 0) return;
@@ -100,11 +101,11 @@ static void build_pass(arena *a, walk *w, step_table *t, const step_parts *s,
         walk_weights(w, e->chunk, e->micro_batch, frame, last);
         return;
     }
-    wait_until_sent(a, t, s->pipe,
-                    (step_entry){.chunk = e->chunk, .frame = frame, .back = e->back});
-    if (e->back)
+    if (e->back) {
+        wait_until_sent(a, t, s->pipe,
+                        (step_entry){.chunk = e->chunk, .frame = frame, .back = true});
         walk_backward(w, e->chunk, e->micro_batch, frame, last);
-    else
+    } else
         walk_forward(w, e->chunk, e->micro_batch, frame);
 }
 
@@ -117,6 +118,10 @@ static void build_stage(arena *a, walk *w, step_table *t, const step_parts *s) {
             build_pass(a, w, t, s, e);
             continue;
         }
+        if (e->action == PIPELINE_TAKE && e->back)
+            wait_until_sent(a, t, p,
+                            (step_entry){.chunk = e->chunk,
+                                         .frame = pipeline_frame(p, e->chunk, e->micro_batch)});
         append_transfer(a, t, p, e);
         step_entry *last = &t->entry[t->n - 1];
         if (last->action == STEP_RECEIVED) last->begun = find_begun(t, p, STEP_RECEIVE, last);

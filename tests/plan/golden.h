@@ -154,6 +154,14 @@ static inline void golden_feed(const prog *p, const int32_t *ids, int B, int T) 
         }
 }
 
+/* What a pass of another micro-batch would leave where passes take turns. */
+static inline void golden_spoil_scratch(const golden *g, const prog *p) {
+    const plan *all = g->p;
+    char *at = (char *)all->base + all->region[REGION_FRAME].offset;
+    golden_wait(g);
+    memset(at, 0xff, (size_t)prog_get_stats(p)->scratch_bytes);
+}
+
 /* One forward and backward over the inputs of the training program; returns the mean loss. */
 static inline double golden_run(golden *g, uint64_t step) {
     const prog *p = plan_prog(g->p, USE_TRAIN, 0);
@@ -163,7 +171,9 @@ static inline double golden_run(golden *g, uint64_t step) {
                   .step = step,
                   .first_micro = true,
                   .grad_scale = (float)(g->loss_scale / (double)n)};
+    golden_spoil_scratch(g, p);
     prog_replay(p, PROG_F, &run);
+    golden_spoil_scratch(g, p);
     prog_replay(p, PROG_B | PROG_W, &run);
     golden_wait(g);
     const float *nll = prog_at(p, "nll");

@@ -1,5 +1,5 @@
-/* Where the frames of a plan lie: those of a step beside each other, and other models behind what
- * is under way, whatever the phases of a run are. */
+/* Where the frames of a plan lie: those of a step beside each other, behind the scratch of all passes and other models, whatever
+ * the phases of a run are. */
 #include "test.h"
 
 #include "plan/plan_int.h"
@@ -22,7 +22,15 @@ static part frames_of(const plan_program *g) {
 static void check_apart(const plan *p, int chunks) {
     part all[8];
     int n = 0;
-    for (int c = 0; c < chunks; c++) all[n++] = frames_of(plan_find(p, USE_TRAIN, c));
+    int64_t scratch = 0;
+    for (int c = 0; c < chunks; c++) {
+        const plan_program *g = plan_find(p, USE_TRAIN, c);
+        int64_t bytes = prog_get_stats(g->prog)->scratch_bytes;
+        if (bytes > scratch) scratch = bytes;
+        all[n++] = frames_of(g);
+    }
+    assert_true(scratch > 0);
+    for (int c = 0; c < chunks; c++) assert_true(all[c].at >= scratch);
     all[n++] = frames_of(plan_find(p, USE_LOOK, 0));
     for (int i = 0; i < n; i++) {
         int64_t room = p->region[REGION_FRAME].bytes;

@@ -335,7 +335,7 @@ static float *gradients_under(const char *name, plan_spec spec, int64_t *bytes, 
     return copy;
 }
 
-/* Whatever is kept or recomputed, and wherever gradients lie. */
+/* Whatever is kept or recomputed, and wherever gradients and scratch lie. */
 static void test_memory_policies_are_bitwise(void **state) {
     (void)state;
     for (int m = 0; m < ARRAY_LEN(golden_names); m++)
@@ -345,10 +345,13 @@ static void test_memory_policies_are_bitwise(void **state) {
             prog_stats none, s;
             plan_spec spec = {.compute = compute, .micro_batches = 2};
             float *want = gradients_under(golden_names[m], spec, &bytes, &none);
-            for (int i = 0; i < 6; i++) {
-                spec.recompute = (recompute_policy)(i / 2), spec.micro_batches = 1 + i % 2;
+            for (int i = 0; i < 9; i++) {
+                spec.recompute = (recompute_policy)(i / 3);
+                spec.micro_batches = i % 3 ? 2 : 1;
+                spec.frames = i % 3; /* 2: they share scratch */
                 float *got = gradients_under(golden_names[m], spec, &bytes, &s);
                 assert_memory_equal(got, want, (size_t)bytes);
+                assert_int_equal(s.scratch_bytes > 0, i % 3 == 2);
                 assert_true(spec.recompute == RECOMPUTE_NONE || s.ops_recomputed > 0);
                 assert_true(spec.recompute == RECOMPUTE_NONE || s.saved_bytes < none.saved_bytes);
                 free(got);

@@ -41,6 +41,15 @@ static int64_t slow_live_peak(const pack_item *item, int n, int32_t times) {
     return peak;
 }
 
+/* Some items in a frame, others there or behind, and none over the border. */
+static void check_around_kept(pack_item *item, int kept, int n) {
+    int64_t border, total = pack_around_kept(item, kept, n, &border);
+    check_packing(item, kept, border);
+    check_packing(item, n, total);
+    for (int i = kept; i < n; i++)
+        assert_true(item[i].offset >= border || item[i].offset + up(item[i].bytes) <= border);
+}
+
 static void test_random_instances(void **state) {
     (void)state;
     enum { MOST = 120 };
@@ -73,6 +82,8 @@ static void test_random_instances(void **state) {
         }
         assert_true(pack_live_peak(item, n) == slow_live_peak(item, n, times));
         check_packing(item, n, total);
+        for (int i = 0; i < n; i++) item[i].fixed = false;
+        check_around_kept(item, n / 3, n);
     }
 }
 
@@ -89,6 +100,15 @@ static void test_simple_instances(void **state) {
     pack_item stack[20];
     for (int i = 0; i < 20; i++) stack[i] = (pack_item){64 * (i + 1), 0, i, 40 - i, false};
     assert_true(pack_items(stack, 20) == pack_live_peak(stack, 20));
+    /* What is kept becomes free from above: the gradients of a backward find room in one piece. */
+    pack_item back[] = {{64, 0, 0, 9, false},
+                        {64, 0, 1, 7, false},
+                        {64, 0, 2, 5, false},
+                        {128, 0, 8, 8, false},
+                        {128, 0, 5, 6, false}};
+    int64_t border;
+    assert_true(pack_around_kept(back, 3, 5, &border) == 192 + 128 && border == 192);
+    assert_true(back[3].offset == 64 && back[4].offset == 192);
 }
 
 typedef struct shape {

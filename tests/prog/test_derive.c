@@ -32,9 +32,10 @@ typedef struct lab {
     int32_t no_grad_id; /* of the embedding */
     bool fixed;         /* gradients are sums of integers, in the place of the doubles */
     bool overflow;
-    bool split; /* weight gradients come behind all others */
+    bool split;  /* weight gradients come behind all others */
+    bool shares; /* what lives within one pass lies in scratch */
     double param[MAX_PARAM], grad[MAX_PARAM];
-    void *frame, *pinned;
+    void *frame, *scratch, *pinned;
 } lab;
 
 typedef val (*body_fn)(lab *l, val x);
@@ -132,8 +133,10 @@ static float z_loss(const lab *l) {
 static void bind_lab(lab *l) {
     const prog_stats *s = prog_get_stats(l->p);
     l->frame = aligned_alloc(64, (size_t)s->frame_bytes + 64);
+    l->scratch = aligned_alloc(64, (size_t)s->scratch_bytes + 64);
     l->pinned = aligned_alloc(64, (size_t)(s->pinned_bytes + s->const_bytes) + 64);
     prog_frame where = {{[SPACE_FRAME] = l->frame,
+                         [SPACE_SCRATCH] = l->scratch,
                          [SPACE_PINNED] = l->pinned,
                          [SPACE_CONST] = (char *)l->pinned + s->pinned_bytes,
                          [SPACE_MASTER] = l->param,
@@ -161,6 +164,7 @@ static void record(lab *l, body_fn body, recompute_policy policy, bool tied) {
     graph_options opt = {.dev = l->dev, .dt = DT_F64, .train = true, .recompute = policy};
     opt.fixed_grads = l->fixed;
     opt.split_backward = l->split;
+    opt.shares_scratch = l->shares;
     l->g = graph_new(l->a, &opt);
     l->pos = l->rope = VAL_NONE;
     l->n_params = 0;
@@ -198,8 +202,9 @@ static void lab_open(lab *l, uint64_t seed) {
 
 static void release(lab *l) {
     free(l->frame);
+    free(l->scratch);
     free(l->pinned);
-    l->frame = l->pinned = NULL;
+    l->frame = l->scratch = l->pinned = NULL;
 }
 
 static void lab_close(lab *l) {
@@ -246,13 +251,22 @@ static void give_grad(lab *l) {
     for (int i = 0; given && i < N; i++) given[i] = GRAD_SCALE;
 }
 
+/* What a pass of another micro-batch would leave in scratch. */
+static void spoil_scratch(lab *l, int garbage) {
+    memset(l->scratch, garbage, (size_t)prog_get_stats(l->p)->scratch_bytes);
+}
+
 static void gradients(lab *l, int garbage) {
-    memset(l->frame, garbage, (size_t)prog_get_stats(l->p)->frame_bytes);
+    const prog_stats *s = prog_get_stats(l->p);
+    int end[] = {s->ops_forward, s->ops_back, s->ops};
+    memset(l->frame, garbage, (size_t)s->frame_bytes);
     memset(l->grad, garbage, sizeof l->grad);
     op_run run = run_of(l, true);
-    prog_replay(l->p, PROG_F, &run);
-    give_grad(l);
-    prog_replay(l->p, PROG_B | PROG_W, &run);
+    for (int pass = 0; pass < 3; pass++) {
+        spoil_scratch(l, garbage);
+        prog_replay_range(l->p, pass ? end[pass - 1] : 0, end[pass], &run, NULL);
+        if (pass == 0) give_grad(l);
+    }
 }
 
 /* The gradient of the input, along an axis each. */
@@ -362,9 +376,10 @@ static int check_graph_with(unsigned which, const char *what, body_fn body, bool
     l.ends = which;
     double want[MAX_PARAM];
     int recomputed = 0;
-    for (int way = 0; way < 2 * (RECOMPUTE_FULL + 1); way++) {
-        recompute_policy r = (recompute_policy)(way / 2);
-        l.split = way % 2;
+    for (int way = 0; way < 4 * (RECOMPUTE_FULL + 1); way++) {
+        recompute_policy r = (recompute_policy)(way / 4);
+        l.split = way / 2 % 2;
+        l.shares = way % 2;
         record(&l, body, r, tied);
         check_split(&l);
         size_t bytes = (size_t)l.n_params * 8;
@@ -377,10 +392,12 @@ static int check_graph_with(unsigned which, const char *what, body_fn body, bool
         }
         const prog_stats *s = prog_get_stats(l.p);
         if (s->ops_recomputed > recomputed) recomputed = s->ops_recomputed;
+        assert_true(l.shares || s->scratch_bytes == 0);
         for (int k = 0; k < 2; k++) { /* garbage in the frame is never read */
             gradients(&l, k ? 0xff : 0x3c);
             if (memcmp(l.grad, want, bytes) != 0)
-                fail_msg("%s: other bits, policy %d, split %d", what, r, l.split);
+                fail_msg("%s: other bits, policy %d, split %d, shares %d", what, r, l.split,
+                         l.shares);
         }
         op_run second = run_of(&l, false);
         give_grad(&l);
@@ -397,6 +414,33 @@ static int check_graph_with(unsigned which, const char *what, body_fn body, bool
 
 static int check_graph(const char *what, body_fn body, bool tied, uint64_t seed, bool every_axis) {
     return check_graph_with(0, what, body, tied, seed, every_axis);
+}
+
+/* The gradient of what a chunk hands over lies in its place, but where the backward still reads that. */
+static void check_handed_over(bool read) {
+    lab l;
+    lab_open(&l, 5);
+    graph_options opt = {.dev = l.dev, .dt = DT_F64, .train = true};
+    l.g = graph_new(l.a, &opt);
+    val x = graph_input(l.g, "x", DT_F64, N, C), y = linear(&l, x, C);
+    graph_keep_grad(l.g, x, "grad.x");
+    graph_hand_over(l.g, y, "y", "grad.y");
+    val z = read ? graph_act(l.g, y, ACT_SILU) : graph_add(l.g, y, x);
+    graph_hand_over(l.g, z, "z", "grad.z");
+    err e = {0};
+    if (prog_finish(&l.p, l.g, &e) != ST_OK) fail_msg("%s", e.message);
+    bind_lab(&l);
+    assert_ptr_equal(prog_at(l.p, "z"), prog_at(l.p, "grad.z"));
+    assert_true((prog_at(l.p, "y") == prog_at(l.p, "grad.y")) == !read);
+    assert_int_equal(prog_get_stats(l.p)->pinned_bytes, (read ? 5 : 4) * 64 * 3);
+    release(&l);
+    lab_close(&l);
+}
+
+static void test_handed_over(void **state) {
+    (void)state;
+    check_handed_over(false);
+    check_handed_over(true);
 }
 
 /* ---- hand-made graphs ---- */
@@ -748,6 +792,7 @@ static void test_passed_through(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hand_made), cmocka_unit_test(test_no_grad_id),
-        cmocka_unit_test(test_passed_through), cmocka_unit_test(test_random)};
+        cmocka_unit_test(test_handed_over), cmocka_unit_test(test_passed_through),
+        cmocka_unit_test(test_random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,7 +124,8 @@ static sketch_layer *layers_of_plan(arena *a, const plan *p, const mesh *ranks, 
         const prog_stats *st = prog_get_stats(g);
         add_ops(&layer[i], g, ranks, c);
         layer[i].saved_bytes = (double)st->saved_bytes;
-        layer[i].scratch_bytes = (double)(st->frame_bytes - st->saved_bytes);
+        layer[i].late_bytes = (double)st->late_bytes;
+        layer[i].scratch_bytes = (double)(st->frame_bytes + st->scratch_bytes - st->saved_bytes);
         layer[i].model_flops = st->flops_forward + st->flops_backward;
         layer[i].hardware_flops = layer[i].model_flops + st->flops_recompute;
     }
@@ -189,9 +190,8 @@ typedef struct stage_params {
 
 typedef struct stage_sums {
     stage_params trained, frozen;
-    double quant_bytes, saved, scratch; /* scratch: of the layer that needs most */
-    /* Sums over chunks: of the layer that needs most; of activations that lie between layers, and in ports. */
-    double scratch_of_chunks, passed_of_chunks;
+    double quant_bytes, saved, late, scratch; /* scratch: of the layer that needs most */
+    double passed_of_chunks; /* activations that lie between layers, and in ports */
     double work[WORKS], among;
     double travel;                                /* of among: rows of experts */
     double experts[WORKS], beside_experts[WORKS]; /* kernels of forward and backward */
@@ -325,7 +325,6 @@ static void add_tied(stage_params *to, double elems) {
 static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WORKS]) {
     int chunks = t->l->pp * t->l->chunks_of_stage;
     op_part part = layers_of(t, chunk);
-    double scratch = 0;
     for (int64_t i = part.first; i < part.first + part.n; i++) {
         const sketch_layer *x = &t->s->layer[i];
         add_layer(&to->trained, &x->trained);
@@ -333,7 +332,8 @@ static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WO
         to->quant_bytes += x->quant_bytes;
         to->experts_between |= x->experts_between;
         to->saved += x->saved_bytes;
-        if (x->scratch_bytes > scratch) scratch = x->scratch_bytes;
+        to->late += x->late_bytes;
+        if (x->scratch_bytes > to->scratch) to->scratch = x->scratch_bytes;
         for (int w = 0; w < WORKS; w++) {
             double among, all;
             if (w == WORK_BACKWARD) continue; /* which is the sum of two */
@@ -350,10 +350,8 @@ static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WO
             to->beside_experts[pass] += all - among - experts;
         }
     }
-    int ports = t->l->pp > 1 ? (chunk > 0 ? 2 : 0) + (chunk < chunks - 1 ? 2 : 0) : 0;
-    to->scratch_of_chunks += scratch;
+    int ports = t->l->pp > 1 ? (chunk > 0 ? 2 : 0) + (chunk < chunks - 1) : 0;
     to->passed_of_chunks += t->s->passed_bytes * (double)(part.n - 1 + ports);
-    if (scratch > to->scratch) to->scratch = scratch;
     const sketch_layer *last = &t->s->layer[t->s->layers - 1];
     if (chunk != chunks - 1 || t->l->pp == 1) return;
     add_tied(&to->trained, last->trained.tied);
@@ -417,10 +415,11 @@ static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     double states = s->spec.offload & OFFLOAD_OPTIMIZER ? 0 : each_state(&s->spec) * piece;
     double weights = weights_bytes(t, trained, &away) + weights_bytes(t, &g->frozen, &away);
     states += (double)offload_slot_bytes(&away);
-    double saved = t->r->kept * (g->saved / l->chunks_of_stage / t->drawn.copies * kept),
-           scratch = g->scratch;
-    if (t->r->own)
-        scratch = (g->scratch_of_chunks + g->passed_of_chunks) / l->chunks_of_stage * kept;
+    /* Between the parts of a split backward a micro-batch keeps what the second one reads. */
+    bool late = t->r->own && schedule_splits(l->schedule) && g->late > g->saved;
+    double each = (late ? g->late : g->saved) / l->chunks_of_stage / t->drawn.copies;
+    double saved = t->r->kept * (each * kept), scratch = g->scratch;
+    if (t->r->own) scratch += g->passed_of_chunks / l->chunks_of_stage * kept;
     if (grads_replace(t)) saved = saved > grads ? saved - grads : 0; /* or up to all of it */
     return weights + g->quant_bytes + grads + states + saved + scratch + t->r->extra_bytes;
 }

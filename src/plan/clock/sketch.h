@@ -69,8 +69,8 @@ typedef struct sketch_layer {
     double expert_calls[WORKS];  /* products of single experts */
     double rows[WORKS],
         row_sends[WORKS]; /* of experts that ranks share out: bytes, and how often */
-    double spread[WORKS], spread_hidden[WORKS]; /* seconds of these, as context and hidden */
-    double saved_bytes, scratch_bytes;
+    double spread[WORKS], spread_hidden[WORKS];    /* seconds of these, as context and hidden */
+    double saved_bytes, late_bytes, scratch_bytes; /* as in prog_stats; beside saved_bytes */
     double model_flops, hardware_flops;
     sketch_params trained, frozen;
     bool
