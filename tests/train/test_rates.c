@@ -85,7 +85,7 @@ static void test_few(void **state) {
  * changes nothing. */
 static void test_together(void **state) {
     (void)state;
-    enum { PAIRS = 6, BATCH = 77, LAYERS = 3 };
+    enum { PAIRS = 6, BATCH = 77, LAYERS = 2 };
     together_pair pairs[PAIRS];
     cluster c = {.node = {1e10, 1e-6, 1}, .network = {1e10, 1e-6, 1}};
     for (int i = 0; i < PAIRS; i++) {

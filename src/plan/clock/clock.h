@@ -38,7 +38,7 @@ typedef struct clock_time {
     double beside_s;    /* all collectives beside the ops, hidden or not */
     double file_s;      /* the file of parallel.offload is read or written, hidden or not */
     bool has_file;
-    double by_class[OP_PROFILES];       /* of kernels_s, without contention */
+    double by_class[OP_PROFILES]; /* of kernels_s without contention, with collectives among them */
     double model_flops, hardware_flops; /* of this rank in the step */
     double tokens;                      /* of all ranks in the step */
     double peak_flops;                  /* of a device, in the format of the plan */

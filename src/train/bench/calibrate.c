@@ -205,8 +205,11 @@ typedef struct use {
     const char *parallel; /* NULL: each rank trains its own model, else all one */
 } use;
 static const use as_samples = {take_samples, NULL}, layers_as_samples = {take_ops, "{tp: 2}"},
-                 alone = {take_alone, NULL}, batch_shared = {take_together, "{}"},
-                 layers_shared = {take_together, "{tp: 2}"};
+                 alone = {take_alone, NULL},
+                 together[] = {{take_together, "{}"},
+                               {take_together, "{tp: 2}"},
+                               {take_together, "{zero: 3}"},
+                               {take_together, "{tp: 2}"}};
 
 static status run_case(rank *r, int i, const char *precision, use as, err *e) {
     session s = {0};
@@ -269,15 +272,13 @@ static void *run_cases(void *arg) {
 /* Each model alone and together, one after the other: what others do on the machine meanwhile has changed since the samples. */
 static void *run_pairs(void *arg) {
     rank *r = arg;
-    bool halves = comm_size(r->all) % 2 == 0;
-    int n = ARRAY_LEN(cases);
+    int n = ARRAY_LEN(cases), by = comm_size(r->all) % 2 ? 2 : 1; /* 2: without tp */
     for (int i = 0; i < n && r->st == ST_OK && !time_is_up(r, i); i++) {
         const char *precision = precision_of(i / 2, ARRAY_LEN(precisions));
         show(r, i, n);
         r->st = run_case(r, i, precision, alone, &r->why);
         if (r->st == ST_OK)
-            r->st =
-                run_case(r, i, precision, halves && i % 2 ? layers_shared : batch_shared, &r->why);
+            r->st = run_case(r, i, precision, together[i * by % ARRAY_LEN(together)], &r->why);
     }
     if (r->st != ST_OK) comm_fail(r->world, &r->why);
     return NULL;

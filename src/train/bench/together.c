@@ -8,7 +8,8 @@
 enum { CONTENTIONS = 19 };
 static const double CONTENTION_STEP = 0.05;
 static const double links[] = {1, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2};
-static const double latencies_s[] = {0.5e-6, 1e-6, 2e-6, 4e-6, 8e-6, 16e-6, 32e-6, 64e-6, 128e-6};
+static const double latencies_s[] = {1e-6,  2e-6,  4e-6,  6e-6,  8e-6,  11e-6, 16e-6,
+                                     23e-6, 32e-6, 45e-6, 64e-6, 90e-6, 128e-6};
 
 static void guess_batch(cluster *c, int i) {
     c->node.reached = c->network.reached = links[i / CONTENTIONS];
