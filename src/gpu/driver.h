@@ -128,7 +128,7 @@ emu_device *emu_stream_device(cu_stream s);
 void emu_stream_call(cu_stream s, void (*fn)(const void *args), void *out, const void *args,
                      size_t bytes);
 /* The same for what waits for other ranks: fn runs when poll, called when the stream has come there and
- * then again and again, returns true. It holds up this stream alone. */
+ * then again and again, returns true; on a device with a fault, too. It holds up this stream alone. */
 void emu_stream_poll(cu_stream s, bool (*poll)(const void *args), void (*fn)(const void *args),
                      const void *args, size_t bytes);
 /* `who`, which runs in the stream, reads or writes these bytes. False: they are not memory of the stream's device. `who` has static

@@ -413,7 +413,7 @@ static void finish_collective(const collective *k) {
 
 static void run_collective(const void *args) {
     collective *k = *(void *const *)args;
-    if (!k->c->aborted) finish_collective(k);
+    if (!is_over(k->c, k->s)) finish_collective(k);
     drop(k->c);
     free(k);
 }

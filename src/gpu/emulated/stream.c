@@ -614,6 +614,14 @@ static void run_host_call(cu_context c, const void *args) {
     if (c->fault == FAULT_WRONG && h->out && c->calls++ == WRONG_AT) *h->out ^= 1;
 }
 
+/* Of a device that has a fault, too: fn frees what it was given. */
+static void run_polled(cu_context c, const void *args) {
+    const host_call *h = args;
+    if (c->fault == FAULT_LOST && c->calls++ == LOST_AT)
+        emu_keep_fault(c->device, "it has fallen off the bus");
+    h->fn(h + 1);
+}
+
 void emu_stream_call(cu_stream s, void (*fn)(const void *), void *out, const void *args,
                      size_t bytes) {
     host_call h = {fn, out};
@@ -624,7 +632,7 @@ void emu_stream_call(cu_stream s, void (*fn)(const void *), void *out, const voi
 void emu_stream_poll(cu_stream s, bool (*poll)(const void *args), void (*fn)(const void *args),
                      const void *args, size_t bytes) {
     host_call h = {fn, NULL};
-    item *i = new_item(run_host_call, &h, sizeof h, args, bytes);
+    item *i = new_item(run_polled, &h, sizeof h, args, bytes);
     i->poll = poll;
     give(s, i);
 }
