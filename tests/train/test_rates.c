@@ -81,6 +81,18 @@ static void test_few(void **state) {
     rates_free(&s);
 }
 
+/* An op that hands on what it got takes no time; its share is one that a file may have. */
+static void test_nothing(void **state) {
+    (void)state;
+    rate_samples s = {0};
+    cluster c = {.memory_bytes_per_s = 1e11};
+    rates_begin_round(&s);
+    rates_add_sample(&s, (rate_sample){.kind = OP_ADD, .format = DT_F32, .ideal = 1e-3}, 1e-8);
+    rates_add_to(&c, &s);
+    assert_true(rate_of(&c, "add")->share.y[0] == CLUSTER_MOST_IN_CACHE);
+    rates_free(&s);
+}
+
 /* Ratios that the clock says with some guess lead to that guess; a machine that is slower by the same factor alone and together
  * changes nothing. */
 static void test_together(void **state) {
@@ -110,6 +122,7 @@ static void test_together(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_terms), cmocka_unit_test(test_few),
+                                       cmocka_unit_test(test_nothing),
                                        cmocka_unit_test(test_together)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

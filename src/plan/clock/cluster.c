@@ -13,8 +13,7 @@
 #include "op/machine.h"
 
 enum { MOST_DEVICES = 1 << 20 };
-/* Sums in a switch pass a ring's limit a little; what a processor finds in its caches passes the limit of memory. */
-static const double MOST_IN_CACHE = 1000;
+/* Sums in a switch pass a ring's limit a little. */
 #define MOST_REACHED 1.25
 static const char LOCAL[] = "local";
 
@@ -269,7 +268,7 @@ static status read_rates(const reading *r, cluster *out) {
             !is_word(x.format, words, ARRAY_LEN(words)))
             return wrong(r, key, "has a pass or a format that there is not");
         TRY(read_curve(r, key, json_object_get(o, "share"),
-                       out->kind == DEV_CPU ? MOST_IN_CACHE : 1, &x.share));
+                       out->kind == DEV_CPU ? CLUSTER_MOST_IN_CACHE : 1, &x.share));
         TRY(read_terms(r, key, json_object_get(o, "terms"), x.term));
         cluster_add_rate(out, &x);
     }

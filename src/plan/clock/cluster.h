@@ -20,6 +20,8 @@
 #include "op/op.h"
 
 enum { CLUSTER_POINTS = 16, CLUSTER_RATES = 128, CLUSTER_PASSES = 3, CLUSTER_FORMATS = DT_F16 + 1 };
+/* Of a limit a processor reaches more than 1 where it finds in its caches what counts as memory; more than that is a mistake. */
+enum { CLUSTER_MOST_IN_CACHE = 1000 };
 /* What the time of a product is the sum of: so much for each call, FLOP, element of the first operand and of the second, and result
  * (of attention: visible pair). */
 enum { TERM_CALL, TERM_FLOP, TERM_FIRST, TERM_SECOND, TERM_RESULT, CLUSTER_TERMS };

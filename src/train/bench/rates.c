@@ -145,7 +145,7 @@ static cluster_curve curve_of(const rate_samples *s, const rate_sample *like, ch
         add_size(&sum, have[k]);
         if ((k + 1) % per && k + 1 < used) continue;
         c.x[c.n] = exp(sum.ideal / sum.n);
-        c.y[c.n++] = exp(sum.share / sum.n);
+        c.y[c.n++] = fmin(exp(sum.share / sum.n), CLUSTER_MOST_IN_CACHE); /* some ops do nothing */
         sum = (sizes){0};
     }
     return c;
