@@ -190,7 +190,7 @@ static status read_curve(const reading *r, const char *key, const json_t *list, 
     return ST_OK;
 }
 
-/* [call_us, gflop_us, ...]: as people read them; of a call, of 10^9 FLOPs, of a million elements or results. */
+/* In files terms are microseconds: of a call, of 10^9 FLOPs, of a million elements or results. */
 static const double term_units[CLUSTER_TERMS] = {[TERM_CALL] = 1e-6,
                                                  [TERM_FLOP] = 1e-15,
                                                  [TERM_FIRST] = 1e-12,
@@ -422,22 +422,26 @@ static void put_number(json_t *root, const char *path, double x) {
     put_number(json_object_get(root, head), dot + 1, x);
 }
 
+static bool has_terms(const cluster_rate *r) {
+    for (int i = 0; i < CLUSTER_TERMS; i++)
+        if (r->term[i] > 0) return true;
+    return false;
+}
+
+static json_t *terms_json(const cluster_rate *r) {
+    json_t *list = json_array();
+    for (int i = 0; i < CLUSTER_TERMS; i++)
+        json_array_append_new(list, json_f64(r->term[i] / term_units[i]));
+    return list;
+}
+
 static json_t *rate_json(const cluster_rate *r) {
     json_t *o = json_object();
     if (*r->of) json_object_set_new(o, "of", json_string(r->of));
     if (*r->pass) json_object_set_new(o, "pass", json_string(r->pass));
     if (*r->format) json_object_set_new(o, "format", json_string(r->format));
     json_object_set_new(o, "share", curve_json(&r->share));
-    json_t *terms = json_array();
-    bool any = false;
-    for (int i = 0; i < CLUSTER_TERMS; i++) {
-        json_array_append_new(terms, json_f64(r->term[i] / term_units[i]));
-        any |= r->term[i] > 0;
-    }
-    if (any)
-        json_object_set_new(o, "terms", terms);
-    else
-        json_decref(terms);
+    if (has_terms(r)) json_object_set_new(o, "terms", terms_json(r));
     return o;
 }
 

@@ -33,10 +33,6 @@ void rates_add_sample(rate_samples *s, rate_sample x, double seconds) {
     to->seconds = rates_median(of, to->rounds);
 }
 
-void rates_clear(rate_samples *s) {
-    s->n = s->next = 0;
-}
-
 void rates_free(rate_samples *s) {
     free(s->item);
     *s = (rate_samples){0};

@@ -14,8 +14,9 @@ typedef struct rate_sample {
     op_kind kind; /* OP_COUNT: the optimizer */
     int pass;
     dtype format;
-    double ideal, seconds; /* at the roofline (plan/clock/roofline.h); the median of the rounds */
-    bool has_terms;
+    double ideal;   /* seconds at the roofline (plan/clock/roofline.h) */
+    double seconds; /* measured: the median of the rounds */
+    bool has_terms; /* then count says how many of each */
     double count[CLUSTER_TERMS];
     double round[RATES_ROUNDS];
     int rounds;
@@ -29,7 +30,6 @@ typedef struct rate_samples {
 void rates_begin_round(rate_samples *s);
 void rates_add_sample(rate_samples *s, rate_sample x, double seconds);
 void rates_add_to(cluster *c, const rate_samples *s);
-void rates_clear(rate_samples *s);
 void rates_free(rate_samples *s);
 
 /* Sorts. */

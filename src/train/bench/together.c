@@ -11,6 +11,10 @@ static const double links[] = {1, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2};
 static const double latencies_s[] = {1e-6,  2e-6,  4e-6,  6e-6,  8e-6,  11e-6, 16e-6,
                                      23e-6, 32e-6, 45e-6, 64e-6, 90e-6, 128e-6};
 
+_Static_assert(ARRAY_LEN(links) * CONTENTIONS <= TOGETHER_GUESSES &&
+                   ARRAY_LEN(latencies_s) <= TOGETHER_GUESSES,
+               "a pair has no room for so many guesses");
+
 static void guess_batch(cluster *c, int i) {
     c->node.reached = c->network.reached = links[i / CONTENTIONS];
     c->contention = CONTENTION_STEP * (i % CONTENTIONS);
