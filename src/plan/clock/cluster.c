@@ -200,7 +200,10 @@ static const double term_units[CLUSTER_TERMS] = {[TERM_CALL] = 1e-6,
 static status read_terms(const reading *r, const char *key, const json_t *list, double *out) {
     double sum = 0;
     if (!list) return ST_OK;
-    if (json_array_size(list) != CLUSTER_TERMS) return wrong(r, key, "has terms that are not 5");
+    if (json_array_size(list) != CLUSTER_TERMS)
+        return wrong(
+            r, key,
+            "has terms that are no list of 5 numbers: for a call, FLOPs, both operands, results");
     for (int i = 0; i < CLUSTER_TERMS; i++) {
         const json_t *x = json_array_get(list, (size_t)i);
         double v = json_number_value(x);
