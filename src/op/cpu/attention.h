@@ -15,6 +15,7 @@
 #include <math.h>
 #include <omp.h>
 
+#include "op/cpu/ahead.h"
 #include "op/cpu/attention_amx.h"
 #include "op/cpu/attention_bias.h"
 #include "op/cpu/draws.h"
@@ -43,7 +44,6 @@ V_INLINE att_place att_place_of(const op_attr *at, int64_t b, int64_t kv) {
  * the last query sees. */
 typedef struct att_view {
     int64_t b, q0, rows; /* sequence, first query, queries that exist (<= ATT_Q) */
-    int64_t h0, h1;      /* query heads of the task: set by the caller */
     int32_t low[ATT_Q], high[ATT_Q];
     int64_t first, end; /* union over the lanes that see any key; first is a multiple of ATT_STEP */
     int64_t all_first, all_end;      /* keys that every lane sees */
@@ -97,15 +97,85 @@ V_INLINE att_view att_look(const op_call *c, int64_t b, int64_t q0) {
     return v;
 }
 
-/* The block of queries and the head after head h of block v; no rows: there is none. */
+/* What a task computes: query heads [h0, h1) of a kv head of sequence b, queries [q0, q1). */
+typedef struct att_task {
+    int64_t b, kv, h0, h1, q0, q1;
+} att_task;
+
+/* Takes a task of those that are left; beyond the last: none is. */
+V_INLINE int64_t att_take(int64_t *taken) {
+    int64_t t;
+#pragma omp atomic capture
+    t = (*taken)++;
+    return t;
+}
+
+/* Takes the next task while one is computed, so that it can be fetched. The last ones are left to whoever is
+ * free first: INT64_MAX then. */
+V_INLINE int64_t att_take_early(int64_t *taken, int64_t tasks) {
+    int64_t t;
+#pragma omp atomic read
+    t = *taken;
+    return t + omp_get_num_threads() < tasks ? att_take(taken) : INT64_MAX;
+}
+
+V_INLINE int64_t att_task_blocks(const att_task *t) {
+    return (t->q1 - t->q0 + ATT_Q - 1) / ATT_Q * (t->h1 - t->h0);
+}
+
+/* The block of queries and the head after head h of the block at q0; no rows: there is none. */
 typedef struct att_block {
     int64_t row, rows, h;
 } att_block;
 
-V_INLINE att_block att_next(const op_call *c, const att_view *v, int64_t h) {
-    int64_t Tq = c->attr->attention.Tq, row = v->b * Tq + v->q0;
-    if (h + 1 < v->h1) return (att_block){row, v->rows, h + 1};
-    return (att_block){row + ATT_Q, att_max(0, att_min(Tq - v->q0 - ATT_Q, ATT_Q)), v->h0};
+V_INLINE att_block att_next(const op_call *c, const att_task *task, const att_task *next,
+                            int64_t q0, int64_t h) {
+    int64_t Tq = c->attr->attention.Tq;
+    const att_task *t = task;
+    if (h + 1 < t->h1) {
+        h++;
+    } else if (q0 + ATT_Q < t->q1) {
+        q0 += ATT_Q, h = t->h0;
+    } else {
+        t = next, q0 = t->q0, h = t->h0;
+    }
+    return (att_block){t->b * Tq + q0, att_min(t->q1 - q0, ATT_Q), h};
+}
+
+/* What is fetched while a block is computed, a few lines with each tile: all at once they would wait for each
+ * other. Heads lie far apart, so that the machine does not foresee their rows. */
+enum { ATT_FETCHES = 8 };
+typedef struct att_fetch {
+    ahead of[ATT_FETCHES];
+    int n, now;    /* one after the other */
+    int64_t lines; /* of all */
+    int64_t each;  /* lines at a time */
+} att_fetch;
+
+/* Rows that are soon packed or written. */
+V_INLINE void att_fetch_rows(att_fetch *f, const tensor *t, int64_t row, int64_t col, int64_t rows,
+                             int64_t cols) {
+    int64_t bytes = v_element_bytes(t->dt);
+    if (!t->data || rows <= 0) return;
+    f->of[f->n] = ahead_of(att_at(t, row, col), rows, cols * bytes, t->ld * bytes, 1);
+    f->lines += f->of[f->n++].each;
+}
+
+/* Share `part` of `parts` of the rows. */
+V_INLINE void att_fetch_share(att_fetch *f, const tensor *t, int64_t row, int64_t col, int64_t rows,
+                              int64_t cols, int64_t part, int64_t parts) {
+    int64_t from = rows * part / parts, to = rows * (part + 1) / parts;
+    att_fetch_rows(f, t, row + from, col, to - from, cols);
+}
+
+/* From now on all of it in `times` steps. */
+V_INLINE void att_fetch_in(att_fetch *f, int64_t times) {
+    f->each = (f->lines + times - 1) / att_max(times, 1);
+    for (int i = 0; i < f->n; i++) f->of[i].each = f->each;
+}
+
+V_INLINE void att_fetch_step(att_fetch *f) {
+    if (f->now < f->n && !ahead_fetch(&f->of[f->now])) f->now++;
 }
 
 /* Vectors before the first that sees key j or a later one. */

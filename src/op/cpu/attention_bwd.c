@@ -25,9 +25,15 @@ typedef struct bwd_buffers {
     float *dq;                         /* [Q, Dp] */
     const float *line;                 /* of the bias of a head (attention_bias.h), or NULL */
     float *line_grad;                  /* its gradient, or NULL */
+    att_fetch fetch;                   /* while a block is computed */
 } bwd_buffers;
 
-enum { BWD_PARTS = 15, BWD_TASKS = 6 };
+/* A task and the one after it; no queries: none is known. */
+typedef struct bwd_plan {
+    att_task task, next;
+} bwd_plan;
+
+enum { BWD_PARTS = 15, BWD_TASKS = 6, FETCH_STEPS = 4 };
 
 /* Tasks per kv head: a divisor of its query heads that makes BWD_TASKS tasks, or all of them. It
  * follows from the shape alone, not from the threads. Few tasks keep few threads evenly busy, but
@@ -74,9 +80,21 @@ static int64_t bwd_layout(const op_attr *at, float *base, bwd_buffers *b) {
         total += att_round(sizes[i], 16);
     }
     if (b) {
-        *b = (bwd_buffers){part[0],  part[1],  part[2],  part[3], part[4],  part[5],
-                           part[6],  part[7],  part[8],  part[9], part[10], part[11],
-                           part[12], part[13], part[14], NULL,    NULL};
+        *b = (bwd_buffers){.k = part[0],
+                           .v = part[1],
+                           .k_rows = part[2],
+                           .dkv = part[3],
+                           .q = part[4],
+                           .go = part[5],
+                           .q_rows = part[6],
+                           .g_rows = part[7],
+                           .s = part[8],
+                           .dp = part[9],
+                           .p_rows = part[10],
+                           .ds_rows = part[11],
+                           .ds_keys = part[12],
+                           .keep = part[13],
+                           .dq = part[14]};
         if (!V_DOT_BF16) b->p_rows = b->s, b->ds_rows = b->ds_keys = b->dp;
         if (!keep) b->keep = NULL;
     }
@@ -227,34 +245,50 @@ V_INLINE void differentiate_block(const op_call *c, const att_view *v, const bwd
     differentiate_keys(c, v, b, st, j0, close, n, true);
 }
 
-/* A share of what the next block reads, and of where dQ of this one goes. */
-V_INLINE void prefetch_share(const op_call *c, const att_view *v, int64_t h, int64_t part,
-                             int64_t parts) {
-    int64_t D = c->attr->attention.D, Dv = c->attr->attention.Dv;
-    int64_t row = v->b * c->attr->attention.Tq + v->q0;
-    att_block next = att_next(c, v, h);
-    if (c->din[0].data) att_prefetch_share(&c->din[0], row, h * D, v->rows, D, part, parts);
-    att_prefetch_share(&c->in[0], next.row, next.h * D, next.rows, D, part, parts);
-    att_prefetch_share(&c->dout[0], next.row, next.h * Dv, next.rows, Dv, part, parts);
-    att_prefetch_share(&c->out[0], next.row, next.h * Dv, next.rows, Dv, part, parts);
+/* Where dQ of this block goes, what the next one reads, and a share of the keys and values of the
+ * next task and of where dK and dV of this one go. */
+V_INLINE void fetch_for(const op_call *c, const att_view *v, bwd_buffers *b, const bwd_plan *p,
+                        int64_t h) {
+    const op_attr *at = c->attr;
+    const att_task *t = &p->task;
+    int64_t D = at->attention.D, Dv = at->attention.Dv, Tk = at->attention.Tk;
+    int64_t block = (v->q0 - t->q0) / ATT_Q * (t->h1 - t->h0) + h - t->h0;
+    int64_t blocks = att_task_blocks(t), rows = p->next.q0 < p->next.q1 ? Tk : 0;
+    att_block next = att_next(c, t, &p->next, v->q0, h);
+    att_fetch *f = &b->fetch;
+    *f = (att_fetch){.n = 0};
+    att_fetch_rows(f, &c->din[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D);
+    att_fetch_rows(f, &c->in[0], next.row, next.h * D, next.rows, D);
+    att_fetch_rows(f, &c->dout[0], next.row, next.h * Dv, next.rows, Dv);
+    att_fetch_rows(f, &c->out[0], next.row, next.h * Dv, next.rows, Dv);
+    att_fetch_share(f, &c->in[1], p->next.b * Tk, p->next.kv * D, rows, D, block, blocks);
+    att_fetch_share(f, &c->in[2], p->next.b * Tk, p->next.kv * Dv, rows, Dv, block, blocks);
+    att_fetch_share(f, &c->din[1], t->b * Tk, t->kv * D, Tk, D, block, blocks);
+    att_fetch_share(f, &c->din[2], t->b * Tk, t->kv * Dv, Tk, Dv, block, blocks);
+    att_fetch_in(f, (v->end - v->first) / ATT_STEP * FETCH_STEPS);
 }
 
 /* S and dP of keys [j0, j0 + n). */
-V_INLINE void score_keys(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t h,
-                         int64_t j0, int64_t n) {
+V_INLINE void score_keys(const op_call *c, const att_view *v, bwd_buffers *b, int64_t j0,
+                         int64_t n) {
     const op_attr *at = c->attr;
 #if V_AMX
-    if (j0 == v->first) prefetch_share(c, v, h, 0, 1);
-    amx_scores(b->k, j0, at->attention.D, b->q, b->s, n);
-    amx_scores(b->v, j0, at->attention.Dv, b->go, b->dp, n);
+    (void)v;
+    for (int64_t j = 0; j < n; j += ATT_STEP) {
+        att_fetch_step(&b->fetch);
+        amx_scores(b->k, j0 + j, at->attention.D, b->q, b->s + j * ATT_Q, ATT_STEP);
+        att_fetch_step(&b->fetch);
+        amx_scores(b->v, j0 + j, at->attention.Dv, b->go, b->dp + j * ATT_Q, ATT_STEP);
+    }
 #else
     int64_t Du = att_units(at->attention.D), Dvu = att_units(at->attention.Dv);
     float scale = att_score_scale(at);
     for (int64_t j = 0; j < n; j += ATT_R) {
         int skip = att_skip(v, j0 + j);
         int64_t to = j * ATT_Q + skip * VW;
-        if (j0 == v->first) prefetch_share(c, v, h, j / ATT_R, n / ATT_R);
+        att_fetch_step(&b->fetch);
         att_scores(Du, b->k + (j0 + j) * Du, b->q + skip * VW, b->s + to, scale, v->vecs - skip);
+        att_fetch_step(&b->fetch);
         att_scores(Dvu, b->v + (j0 + j) * Dvu, b->go + skip * VW, b->dp + to, 1.0f, v->vecs - skip);
     }
 #endif
@@ -282,16 +316,20 @@ V_INLINE void add_dq(const op_call *c, const att_view *v, const bwd_buffers *b, 
 }
 
 /* x [keys, cols] += a^T y over the queries that may see each tile of keys. */
-V_INLINE void add_over_queries(const att_view *v, const float *a, const float *y, float *x,
-                               int64_t cols, int64_t j0, int64_t n) {
+V_INLINE void add_over_queries(const att_view *v, att_fetch *f, const float *a, const float *y,
+                               float *x, int64_t cols, int64_t j0, int64_t n) {
     int64_t ldx = att_round(cols, VW);
 #if V_AMX
     (void)v;
-    amx_gather(a, y, x + j0 * ldx, cols, n);
+    for (int64_t j = 0; j < n; j += ATT_STEP) {
+        att_fetch_step(f);
+        amx_gather(a + j * ATT_Q / 2, y, x + (j0 + j) * ldx, cols, ATT_STEP);
+    }
 #else
     int64_t row = att_units(ATT_Q), end = att_units(v->rows);
     for (int64_t j = 0; j < n; j += ATT_R) {
         int64_t skip = att_units(att_skip(v, j0 + j) * VW);
+        att_fetch_step(f);
         for (int64_t d = 0; d < cols; d += ATT_Q)
             att_gather(end - skip, a + j * row + skip, y + d * row + skip * ATT_Q,
                        x + (j0 + j) * ldx + d, ldx, att_vectors(cols - d));
@@ -299,7 +337,8 @@ V_INLINE void add_over_queries(const att_view *v, const float *a, const float *y
 #endif
 }
 
-V_INLINE void backward_block(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t h) {
+V_INLINE void backward_block(const op_call *c, const att_view *v, bwd_buffers *b, const bwd_plan *p,
+                             int64_t h) {
     const op_attr *at = c->attr;
     int64_t D = at->attention.D, Dv = at->attention.Dv, Dp = att_round(D, VW);
     float *dv = b->dkv + att_round(at->attention.Tk, ATT_STEP) * Dp;
@@ -307,15 +346,16 @@ V_INLINE void backward_block(const op_call *c, const att_view *v, const bwd_buff
     look_back(c, v, h, &st);
     memset(b->dq, 0, (size_t)(ATT_Q * Dp) * sizeof(float));
     pack_block(c, v, b, h);
+    fetch_for(c, v, b, p, h);
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
         int64_t n = att_min(att_round(v->end - j0, ATT_STEP), ATT_KEYS);
-        score_keys(c, v, b, h, j0, n);
+        score_keys(c, v, b, j0, n);
         st.scale = att_cap_scores(c, v, b->line, b->s, j0, n);
         if (b->keep) att_draw(c, v, h, b->keep, j0, n);
         differentiate_block(c, v, b, &st, j0, n);
         add_dq(c, v, b, j0, n);
-        add_over_queries(v, b->ds_rows, b->q_rows, b->dkv, D, j0, n);
-        add_over_queries(v, b->p_rows, b->g_rows, dv, Dv, j0, n);
+        add_over_queries(v, &b->fetch, b->ds_rows, b->q_rows, b->dkv, D, j0, n);
+        add_over_queries(v, &b->fetch, b->p_rows, b->g_rows, dv, Dv, j0, n);
     }
     if (c->din[0].data)
         att_store_result(&c->din[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D, b->dq,
@@ -354,20 +394,25 @@ static void choose_lines(const op_call *c, bwd_buffers *b, float *lines, int64_t
     if (c->din[BIAS].data) b->line_grad = lines + (H + seq * H + h) * floats;
 }
 
-/* One part of the query heads of a kv head. lines: those of the bias, then those of its gradient. */
-static void backward_part(const op_call *c, bwd_buffers *b, float *lines, int64_t seq, int64_t kv,
-                          int64_t part, int64_t parts) {
+/* Task t: one part of the query heads of a kv head. */
+V_INLINE att_task bwd_task(const op_attr *at, int64_t t, int64_t parts) {
+    int64_t K = at->attention.K, heads = at->attention.H / K / parts, kv = t / parts % K;
+    if (t >= at->attention.B * K * parts) return (att_task){0};
+    int64_t first = kv * heads * parts + t % parts * heads;
+    return (att_task){t / parts / K, kv, first, first + heads, 0, at->attention.Tq};
+}
+
+/* lines: those of the bias, then those of its gradient. */
+static void backward_part(const op_call *c, bwd_buffers *b, const bwd_plan *p, float *lines) {
     const op_attr *at = c->attr;
-    int64_t group = at->attention.H / at->attention.K, heads = group / parts;
-    int64_t first = kv * group + part * heads;
-    pack_keys(c, b, seq, kv);
+    const att_task *t = &p->task;
+    pack_keys(c, b, t->b, t->kv);
     memset(b->dkv, 0, (size_t)grad_floats(at) * sizeof(float));
     for (int64_t q = 0; q < at->attention.Tq; q += ATT_Q) {
-        att_view v = att_look(c, seq, q);
-        v.h0 = first, v.h1 = first + heads;
-        for (int64_t h = v.h0; h < v.h1; h++) {
-            choose_lines(c, b, lines, seq, h);
-            backward_block(c, &v, b, h);
+        att_view v = att_look(c, t->b, q);
+        for (int64_t h = t->h0; h < t->h1; h++) {
+            choose_lines(c, b, lines, t->b, h);
+            backward_block(c, &v, b, p, h);
         }
     }
 }
@@ -409,6 +454,7 @@ void CPU_FN(attention_bwd)(const op_call *c) {
     if (!c->din[0].data && !c->din[1].data && !c->din[2].data && !c->din[BIAS].data) return;
     int64_t stride = bwd_layout(at, NULL, NULL), K = at->attention.K, Tk = at->attention.Tk;
     int64_t parts = bwd_parts(at), heads = at->attention.B * K, blocks = (Tk + ROWS - 1) / ROWS;
+    int64_t tasks = heads * parts, taken = 0;
     int threads = att_threads(at, call_threads(c));
     float *grads = (float *)c->ws + threads * stride;
     float *lines = (float *)c->ws + CPU_FN(attention_bwd_floats)(at, call_threads(c));
@@ -420,11 +466,13 @@ void CPU_FN(attention_bwd)(const op_call *c) {
         bwd_buffers b;
         bwd_layout(at, (float *)c->ws + omp_get_thread_num() * stride, &b);
         amx_begin();
-#pragma omp for schedule(dynamic)
-        for (int64_t t = 0; t < heads * parts; t++) {
+        for (int64_t t = att_take(&taken), next; t < tasks;
+             t = next < tasks ? next : att_take(&taken)) {
+            next = att_take_early(&taken, tasks);
+            bwd_plan p = {bwd_task(at, t, parts), bwd_task(at, next, parts)};
             if (parts > 1) b.dkv = grads + t * grad_floats(at);
-            backward_part(c, &b, lines, t / parts / K, t / parts % K, t % parts, parts);
-            if (parts == 1) store_keys(c, t / K, t % K, 0, Tk, b.dkv, 1);
+            backward_part(c, &b, &p, lines);
+            if (parts == 1) store_keys(c, p.task.b, p.task.kv, 0, Tk, b.dkv, 1);
         }
         amx_end();
     }

@@ -18,12 +18,19 @@ typedef struct fwd_buffers {
     float *o;            /* [Q, Dvp]; with tiles [Dvp, Q] */
     const float *lines;  /* of the bias (attention_bias.h), or NULL */
     int64_t first, keys; /* keys that are packed */
+    att_fetch fetch;     /* while a block is computed */
 } fwd_buffers;
 
 /* What a block of queries knows of the keys it has met; per query, scores in units of log 2. */
 typedef struct fwd_state {
     float max[ATT_Q], sum[ATT_Q];
 } fwd_state;
+
+/* A task, the one after it (no queries: none is known), and the keys that this one sees. */
+typedef struct fwd_plan {
+    att_task task, next;
+    int64_t first, end;
+} fwd_plan;
 
 enum { FWD_PARTS = 7 };
 
@@ -45,8 +52,13 @@ static int64_t fwd_layout(const op_attr *at, float *base, fwd_buffers *b) {
         total += att_round(sizes[i], 16);
     }
     if (b) {
-        *b = (fwd_buffers){part[0], part[1], part[2], part[3], part[4],
-                           part[5], part[6], NULL,    0,       0};
+        *b = (fwd_buffers){.k = part[0],
+                           .v = part[1],
+                           .q = part[2],
+                           .s = part[3],
+                           .p = part[4],
+                           .keep = part[5],
+                           .o = part[6]};
         if (!V_DOT_BF16) b->p = b->s;
         if (!sizes[5]) b->keep = NULL;
     }
@@ -184,36 +196,58 @@ V_INLINE void mix_values(const op_call *c, const att_view *v, const fwd_buffers 
 #endif
 }
 
-/* A share of the queries that follow, and of where the results of these go. */
-V_INLINE void prefetch_share(const op_call *c, const att_view *v, int64_t h, int64_t part,
-                             int64_t parts) {
-    int64_t D = c->attr->attention.D, Dv = c->attr->attention.Dv;
-    int64_t row = v->b * c->attr->attention.Tq + v->q0;
-    att_block next = att_next(c, v, h);
-    att_prefetch_share(&c->out[0], row, h * Dv, v->rows, Dv, part, parts);
-    att_prefetch_share(&c->in[0], next.row, next.h * D, next.rows, D, part, parts);
+/* The keys that the next task sees, as far as its first and its last block of queries tell. */
+V_INLINE void look_ahead(const op_call *c, fwd_plan *p) {
+    const att_task *t = &p->next;
+    p->first = p->end = 0;
+    if (t->q0 >= t->q1) return;
+    int64_t last = t->q0 + (t->q1 - t->q0 - 1) / ATT_Q * ATT_Q;
+    p->first = att_look(c, t->b, t->q0).first;
+    p->end = att_max(p->first, att_look(c, t->b, last).end);
+}
+
+/* Where the results of this block go, the queries that follow, and a share of the keys and values of
+ * the next task. */
+V_INLINE void fetch_for(const op_call *c, const att_view *v, fwd_buffers *b, const fwd_plan *p,
+                        int64_t h) {
+    const op_attr *at = c->attr;
+    int64_t D = at->attention.D, Dv = at->attention.Dv, blocks = att_task_blocks(&p->task);
+    int64_t block = (v->q0 - p->task.q0) / ATT_Q * (p->task.h1 - p->task.h0) + h - p->task.h0;
+    att_block next = att_next(c, &p->task, &p->next, v->q0, h);
+    att_place keys = att_place_of(at, p->next.b, p->next.kv);
+    int64_t row = keys.row + p->first, rows = p->end - p->first;
+    b->fetch = (att_fetch){.n = 0};
+    att_fetch_rows(&b->fetch, &c->out[0], v->b * at->attention.Tq + v->q0, h * Dv, v->rows, Dv);
+    att_fetch_rows(&b->fetch, &c->in[0], next.row, next.h * D, next.rows, D);
+    att_fetch_share(&b->fetch, &c->in[1], row, keys.head * D, rows, D, block, blocks);
+    att_fetch_share(&b->fetch, &c->in[2], row, keys.head * Dv, rows, Dv, block, blocks);
+    att_fetch_in(&b->fetch, (v->end - v->first) / ATT_STEP);
 }
 
 /* S of keys [j0, j0 + n). */
-V_INLINE void score_keys(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t h,
-                         int64_t j0, int64_t n) {
+V_INLINE void score_keys(const op_call *c, const att_view *v, fwd_buffers *b, int64_t j0,
+                         int64_t n) {
     int64_t D = c->attr->attention.D;
 #if V_AMX
-    if (j0 == v->first) prefetch_share(c, v, h, 0, 1);
-    amx_scores(b->k, j0 - b->first, D, b->q, b->s, n);
+    (void)v;
+    for (int64_t j = 0; j < n; j += ATT_STEP) {
+        att_fetch_step(&b->fetch);
+        amx_scores(b->k, j0 - b->first + j, D, b->q, b->s + j * ATT_Q, ATT_STEP);
+    }
 #else
     int64_t units = att_units(D);
     float scale = att_score_scale(c->attr);
     for (int64_t j = 0; j < n; j += ATT_R) {
         int skip = att_skip(v, j0 + j);
-        if (j0 == v->first) prefetch_share(c, v, h, j / ATT_R, n / ATT_R);
+        att_fetch_step(&b->fetch);
         att_scores(units, b->k + (j0 - b->first + j) * units, b->q + skip * VW,
                    b->s + j * ATT_Q + skip * VW, scale, v->vecs - skip);
     }
 #endif
 }
 
-V_INLINE void attend_block(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t h) {
+V_INLINE void attend_block(const op_call *c, const att_view *v, fwd_buffers *b, const fwd_plan *p,
+                           int64_t h) {
     const op_attr *at = c->attr;
     int64_t D = at->attention.D, Dvp = att_round(at->attention.Dv, VW);
     const float *line = b->lines ? b->lines + h * att_line_floats(c->in[BIAS].rows) : NULL;
@@ -225,10 +259,11 @@ V_INLINE void attend_block(const op_call *c, const att_view *v, const fwd_buffer
         st.sum[i] = sinks ? 1.0f : 0.0f;
     }
     memset(b->o, 0, (size_t)(ATT_Q * Dvp) * sizeof(float));
+    fetch_for(c, v, b, p, h);
     att_pack_right(b->q, &c->in[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D);
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
         int64_t n = att_min(att_round(v->end - j0, ATT_STEP), ATT_KEYS), border[2];
-        score_keys(c, v, b, h, j0, n);
+        score_keys(c, v, b, j0, n);
         float scale = att_cap_scores(c, v, line, b->s, j0, n);
         att_border(v, j0, n, border);
         hide(v, b->s, j0, 0, border[0]);
@@ -240,27 +275,34 @@ V_INLINE void attend_block(const op_call *c, const att_view *v, const fwd_buffer
     finish_queries(c, v, b, h, &st);
 }
 
-V_INLINE void attend_span(const op_call *c, fwd_buffers *b, int64_t seq, int64_t kv, int64_t q0) {
-    const op_attr *at = c->attr;
-    int64_t group = at->attention.H / at->attention.K, first = at->attention.Tk, end = 0;
-    int64_t q_end = att_min(q0 + SPAN, at->attention.Tq);
-    for (int64_t q = q0; q < q_end; q += ATT_Q) {
-        att_view v = att_look(c, seq, q);
+V_INLINE void attend_span(const op_call *c, fwd_buffers *b, const fwd_plan *p) {
+    const att_task *t = &p->task;
+    int64_t first = c->attr->attention.Tk, end = 0;
+    for (int64_t q = t->q0; q < t->q1; q += ATT_Q) {
+        att_view v = att_look(c, t->b, q);
         first = att_min(v.first, first);
         end = att_max(v.end, end);
     }
-    if (first < end) pack_span(c, b, seq, kv, first, end);
-    for (int64_t q = q0; q < q_end; q += ATT_Q) {
-        att_view v = att_look(c, seq, q);
-        v.h0 = kv * group, v.h1 = v.h0 + group;
-        for (int64_t h = v.h0; h < v.h1; h++) attend_block(c, &v, b, h);
+    if (first < end) pack_span(c, b, t->b, t->kv, first, end);
+    for (int64_t q = t->q0; q < t->q1; q += ATT_Q) {
+        att_view v = att_look(c, t->b, q);
+        for (int64_t h = t->h0; h < t->h1; h++) attend_block(c, &v, b, p, h);
     }
+}
+
+/* Task t of a kv head and a span. Late spans see the most keys: first. */
+V_INLINE att_task fwd_task(const op_attr *at, int64_t t) {
+    int64_t Tq = at->attention.Tq, K = at->attention.K, spans = (Tq + SPAN - 1) / SPAN;
+    if (t >= at->attention.B * K * spans) return (att_task){0};
+    int64_t kv = t / spans % K, group = at->attention.H / K, q0 = (spans - 1 - t % spans) * SPAN;
+    return (att_task){t / spans / K, kv, kv * group, (kv + 1) * group, q0, att_min(q0 + SPAN, Tq)};
 }
 
 static void forward(const op_call *c) {
     const op_attr *at = c->attr;
-    int64_t spans = (at->attention.Tq + SPAN - 1) / SPAN, K = at->attention.K;
-    int64_t stride = fwd_layout(at, NULL, NULL);
+    int64_t stride = fwd_layout(at, NULL, NULL), taken = 0;
+    int64_t spans = (at->attention.Tq + SPAN - 1) / SPAN;
+    int64_t tasks = at->attention.B * at->attention.K * spans;
     int threads = att_threads(at, call_threads(c));
     float *lines = c->in[BIAS].data ? (float *)c->ws + threads * stride : NULL;
     if (lines) att_make_lines(c, lines, att_bias_scale(at));
@@ -270,10 +312,12 @@ static void forward(const op_call *c) {
         fwd_layout(at, (float *)c->ws + omp_get_thread_num() * stride, &b);
         b.lines = lines;
         amx_begin();
-#pragma omp for schedule(dynamic)
-        for (int64_t t = 0; t < at->attention.B * K * spans; t++) {
-            /* Late spans see the most keys: first. */
-            attend_span(c, &b, t / spans / K, t / spans % K, (spans - 1 - t % spans) * SPAN);
+        for (int64_t t = att_take(&taken), next; t < tasks;
+             t = next < tasks ? next : att_take(&taken)) {
+            next = att_take_early(&taken, tasks);
+            fwd_plan p = {.task = fwd_task(at, t), .next = fwd_task(at, next)};
+            look_ahead(c, &p);
+            attend_span(c, &b, &p);
         }
         amx_end();
     }

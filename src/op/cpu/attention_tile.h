@@ -39,14 +39,10 @@ V_INLINE int64_t att_units(int64_t n) {
     return pack_units(n, V_DOT_BF16);
 }
 
-/* c = A B * scale, or c += A B; A(i, u) = a[i * row + u * step], B(u, :) = b[u * ATT_Q]. */
-V_INLINE void att_tile(int64_t units, const float *a, int64_t row, int64_t step, const float *b,
-                       float *c, int64_t ldc, float scale, bool add, int nv) {
-    vf acc[ATT_R][ATT_NV];
-#pragma GCC unroll 16
-    for (int i = 0; i < ATT_R; i++)
+/* acc += A B. */
+V_INLINE void att_multiply(int64_t units, const float *a, int64_t row, int64_t step, const float *b,
+                           vf acc[ATT_R][ATT_NV], int nv) {
 #pragma GCC unroll 4
-        for (int j = 0; j < nv; j++) acc[i][j] = add ? v_load(c + i * ldc + j * VW) : v_zero();
     for (int64_t u = 0; u < units; u++, a += step, b += ATT_Q) {
         vf bv[ATT_NV];
 #pragma GCC unroll 4
@@ -57,11 +53,36 @@ V_INLINE void att_tile(int64_t units, const float *a, int64_t row, int64_t step,
             for (int j = 0; j < nv; j++)
                 acc[i][j] = pack_multiply_add(a[i * row], bv[j], acc[i][j]);
     }
+}
+
+/* The next row. The compiler would keep an address for each row, and spill registers for them. */
+V_INLINE float *att_next_row(float *c, int64_t ldc) {
+    c += ldc;
+    __asm__("" : "+r"(c));
+    return c;
+}
+
+/* c = A B * scale, or c += A B; A(i, u) = a[i * row + u * step], B(u, :) = b[u * ATT_Q]. */
+V_INLINE void att_tile(int64_t units, const float *a, int64_t row, int64_t step, const float *b,
+                       float *c, int64_t ldc, float scale, bool add, int nv) {
+    enum { UNITS = V_AVX512 ? 4 : 1 }; /* at a time; AVX2 has no registers left for it */
+    vf acc[ATT_R][ATT_NV];
+    float *from = c;
 #pragma GCC unroll 16
-    for (int i = 0; i < ATT_R; i++)
+    for (int i = 0; i < ATT_R; i++) {
 #pragma GCC unroll 4
-        for (int j = 0; j < nv; j++)
-            v_store(c + i * ldc + j * VW, add ? acc[i][j] : acc[i][j] * scale);
+        for (int j = 0; j < nv; j++) acc[i][j] = add ? v_load(from + j * VW) : v_zero();
+        if (add) from = att_next_row(from, ldc);
+    }
+    for (; units >= UNITS; units -= UNITS, a += UNITS * step, b += UNITS * ATT_Q)
+        att_multiply(UNITS, a, row, step, b, acc, nv);
+    att_multiply(units, a, row, step, b, acc, nv);
+#pragma GCC unroll 16
+    for (int i = 0; i < ATT_R; i++) {
+#pragma GCC unroll 4
+        for (int j = 0; j < nv; j++) v_store(c + j * VW, add ? acc[i][j] : acc[i][j] * scale);
+        c = att_next_row(c, ldc);
+    }
 }
 
 V_INLINE void att_tile_of(int64_t units, const float *a, int64_t row, int64_t step, const float *b,
@@ -100,13 +121,6 @@ V_INLINE void att_prefetch(const tensor *t, int64_t row, int64_t col, int64_t ro
         const char *p = att_at(t, row + r, col);
         for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
     }
-}
-
-/* The same for one of `parts` shares of the rows, so that requests are spread over other work. */
-V_INLINE void att_prefetch_share(const tensor *t, int64_t row, int64_t col, int64_t rows,
-                                 int64_t cols, int64_t part, int64_t parts) {
-    int64_t from = rows * part / parts, to = rows * (part + 1) / parts;
-    att_prefetch(t, row + from, col, to - from, cols);
 }
 
 enum { ATT_AHEAD = 24 }; /* rows that are asked for before they are packed */
