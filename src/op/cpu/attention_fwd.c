@@ -290,12 +290,13 @@ V_INLINE void attend_span(const op_call *c, fwd_buffers *b, const fwd_plan *p) {
     }
 }
 
-/* Task t of a kv head and a span. Late spans see the most keys: first. */
+/* Task t: a span of queries of a kv head. Late spans see the most keys, so they come first of all. */
 V_INLINE att_task fwd_task(const op_attr *at, int64_t t) {
-    int64_t Tq = at->attention.Tq, K = at->attention.K, spans = (Tq + SPAN - 1) / SPAN;
-    if (t >= at->attention.B * K * spans) return (att_task){0};
-    int64_t kv = t / spans % K, group = at->attention.H / K, q0 = (spans - 1 - t % spans) * SPAN;
-    return (att_task){t / spans / K, kv, kv * group, (kv + 1) * group, q0, att_min(q0 + SPAN, Tq)};
+    int64_t Tq = at->attention.Tq, K = at->attention.K, heads = at->attention.B * K;
+    int64_t spans = (Tq + SPAN - 1) / SPAN, group = at->attention.H / K;
+    if (t >= heads * spans) return (att_task){0};
+    int64_t b = t % heads / K, kv = t % K, q0 = (spans - 1 - t / heads) * SPAN;
+    return (att_task){b, kv, kv * group, (kv + 1) * group, q0, att_min(q0 + SPAN, Tq)};
 }
 
 static void forward(const op_call *c) {
