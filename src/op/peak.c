@@ -1,5 +1,6 @@
 #include "op/peak.h"
 
+#include <math.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -116,5 +117,50 @@ status peak_bandwidth(dev *d, double seconds, double *bytes_per_s, err *e) {
     }
     dev_leave(d);
     dev_release(d, memory, (size_t)bytes);
+    return ST_OK;
+}
+
+/* ---- caches ---- */
+
+double peak_near_bytes(const dev *d) {
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#else
+    long bytes = 0;
+#endif
+    return (double)(bytes > 0 ? bytes : 1 << 20) * dev_threads(d);
+}
+
+/* Bytes per second of reading the first `bytes` again and again: the best of some times. */
+static double reading_rate(int threads, const uint64_t *memory, int64_t bytes) {
+    enum { TIMES = 5 };
+    double best = 0;
+    for (int i = 0; i <= TIMES; i++) { /* the first one fetches */
+        int64_t began = clock_now_ns();
+        volatile uint64_t kept = sum_all(threads, memory, bytes / (int64_t)sizeof *memory);
+        (void)kept;
+        if (i) best = larger(best, (double)bytes / clock_since_s(began));
+    }
+    return best;
+}
+
+status peak_cache_bytes(dev *d, double *bytes, err *e) {
+    enum { SIZES = 32 };
+    int64_t all = array_bytes(), at = all;
+    double rate[SIZES];
+    int n = 0, k = 1, threads = dev_threads(d);
+    void *memory;
+    *bytes = peak_near_bytes(d);
+    TRY(dev_reserve(d, &memory, (size_t)all, "measuring caches", e));
+    dev_enter(d);
+    scale_all(threads, memory, all / (int64_t)sizeof(uint64_t));
+    for (; (double)at > *bytes && n < SIZES; at /= 2) rate[n++] = reading_rate(threads, memory, at);
+    dev_leave(d);
+    dev_release(d, memory, (size_t)all);
+    /* Where the rate is in the middle of that of the smallest and that of all, between two sizes by logarithms. */
+    double middle = n ? sqrt(rate[0] * rate[n - 1]) : 0;
+    while (k < n && rate[k] < middle) k++;
+    if (k >= n || rate[k] <= rate[k - 1]) return ST_OK;
+    *bytes = (double)(all >> k) * exp2(log(rate[k] / middle) / log(rate[k] / rate[k - 1]));
     return ST_OK;
 }

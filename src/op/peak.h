@@ -18,4 +18,10 @@ double peak_flops(const dev *d, dtype dt);
  * is not free. */
 status peak_bandwidth(dev *d, double seconds, double *bytes_per_s, err *e) ATH_MUST_USE;
 
+/* Bytes that the caches of all cores hold together, as the system says; and all caches that they share, as far as reading is faster
+ * than from memory: from the near ones up to the array of peak_bandwidth. Virtual machines report caches of
+ * the whole host, of which they have a share. */
+double peak_near_bytes(const dev *d);
+status peak_cache_bytes(dev *d, double *bytes, err *e) ATH_MUST_USE;
+
 #endif

@@ -52,6 +52,8 @@ typedef struct op_rec {
     double flops_again; /* of these: work that the forward has done already (scores of attention) */
     op_cost bwd_input, bwd_weight; /* of a forward op, for its backward */
     double flops_bwd_again;        /* of bwd_input */
+    prog_touch *touch;             /* reuse.c */
+    int touches;
     op_fn fn;
     op_call call; /* with the addresses of frame `frame` */
     int32_t frame;
@@ -156,6 +158,12 @@ void graph_derive_backward(graph *g);
 /* fixed.c: with fixed_grads, lets op number `index`, which is the last, write its parameter
  * gradients to temporaries, and appends the ops that add these to the integer sums. */
 void graph_fix_grads(graph *g, int32_t index);
+
+/* prog.c. What an op moves: what its rule says, or less. */
+double graph_op_bytes(const graph *g, const op_rec *r);
+/* reuse.c: notes for each op how long ago its operands were touched. */
+enum { OP_MAX_TOUCHES = 2 * (OP_MAX_IN + OP_MAX_OUT) };
+void graph_find_reuse(graph *g);
 
 /* pack.c: gives each buffer an offset, so that buffers that live at the same time do not overlap in
  * memory. A buffer lives from op `first` to op `last`, both included. Returns the total bytes;

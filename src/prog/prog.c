@@ -162,7 +162,7 @@ static tensor shape_of(const graph *g, val v, val shape) {
 
 /* What the rule says, or less: to the sum of a table's gradient that is there already, only the rows that were looked up are
  * added, while a new one is written whole. */
-static double bytes_of(const graph *g, const op_rec *r) {
+double graph_op_bytes(const graph *g, const op_rec *r) {
     uint8_t table = op_classes[r->kind].looked_up & r->acc;
     if (r->entry != ENTRY_BWD_WEIGHT || !table) return r->bytes;
     tensor y = shape_of(g, r->out[0], r->shape_out[0]);
@@ -203,7 +203,7 @@ static void collect_stats(graph *g, prog_stats *s) {
                                             : &s->flops_backward;
         *flops += r->flops - r->flops_again;
         s->flops_recompute += r->flops_again;
-        s->bytes_moved += bytes_of(g, r);
+        s->bytes_moved += graph_op_bytes(g, r);
         s->ops_recomputed += r->recomputed;
         if (r->phase == PHASE_F) n_forward = i + 1;
         if (r->ws_buf >= 0 && g->buf[r->ws_buf].bytes > s->workspace_peak_bytes)
@@ -261,6 +261,7 @@ status prog_finish(prog **out, graph *g, err *e) {
     lay_out_pinned(g);
     lay_out_frame(g, &p->stats);
     collect_stats(g, &p->stats);
+    graph_find_reuse(g);
     TRY(find_kernels(g, e));
     *out = p;
     return ST_OK;
@@ -284,7 +285,8 @@ prog_op prog_get_op(const prog *p, int i) {
                  .flops = r->flops};
     for (int k = 0; k < OP_MAX_IN; k++) o.in[k] = shape_of(g, r->in[k], r->shape_in[k]);
     for (int k = 0; k < OP_MAX_OUT; k++) o.out[k] = shape_of(g, r->out[k], r->shape_out[k]);
-    o.bytes = bytes_of(g, r);
+    o.bytes = graph_op_bytes(g, r);
+    o.touch = r->touch, o.touches = r->touches;
     return o;
 }
 

@@ -57,6 +57,11 @@ typedef enum op_entry { ENTRY_FWD, ENTRY_BWD_INPUT, ENTRY_BWD_WEIGHT } op_entry;
 /* F: the forward. B: the backward, with its recompute. W: gradients of weights, for which nothing
  * else in the backward waits. */
 typedef enum op_phase { PHASE_F, PHASE_B, PHASE_W } op_phase;
+/* What an op reads or adds to, and how many bytes ops have moved since it was touched last. */
+typedef struct prog_touch {
+    double bytes, since;
+    bool before; /* in the replay before, so that the update of a step may lie between */
+} prog_touch;
 typedef struct prog_op {
     op_kind kind;
     op_entry entry;
@@ -68,6 +73,8 @@ typedef struct prog_op {
     tensor in[OP_MAX_IN]; /* shapes of the forward's operands, also of a backward; rows 0: absent */
     tensor out[OP_MAX_OUT];
     double flops, bytes;
+    const prog_touch *touch; /* live as long as the program */
+    int touches;
 } prog_op;
 /* Op number i of stats.ops. */
 prog_op prog_get_op(const prog *p, int i);

@@ -108,9 +108,10 @@ static void test_wrong_files(void **state) {
     refuse("\"pass\": \"forward\"", "\"pass\": \"sideways\"", "rates.2");
     refuse("\"of\": \"matmul\"", "\"off\": \"matmul\"", "rates.0.off");
     refuse("\"of\": \"matmul\"", "\"of\": 5", "rates.0.of");
-    refuse("\"of\": \"matmul\"", "\"of\": \"matmul\", \"terms\": [1, 2, 3, 4]", "rates.0");
-    refuse("\"of\": \"matmul\"", "\"of\": \"matmul\", \"terms\": [1, 2, 3, 4, -5]", "rates.0");
-    refuse("\"of\": \"matmul\"", "\"of\": \"matmul\", \"terms\": [0, 0, 0, 0, 0]", "rates.0");
+    refuse("\"of\": \"matmul\"", "\"of\": \"matmul\", \"terms\": [1, 2, 3, 4, 5, 6]", "rates.0");
+    refuse("\"of\": \"matmul\"", "\"of\": \"matmul\", \"terms\": [1, 2, 3, 4, 5, 6, -7]",
+           "rates.0");
+    refuse("\"of\": \"matmul\"", "\"of\": \"matmul\", \"terms\": [0, 0, 0, 0, 0, 0, 0]", "rates.0");
     refuse("\"of\": \"matmul\"", "\"of\": \"matmul\", \"terms\": \"all\"", "rates.0");
     refuse("\"network\": {", "\"network\": {\"by_nodes\": [[4, 0.5], [2, 0.5]], ",
            "network.by_nodes");
@@ -332,16 +333,16 @@ static void test_experts(void **state) {
                       .in = {{NULL, DT_BF16, 128, 64, 64}}};
         double sent = 2 + back, bytes = 64 * 64 * 2;
         c.node = (cluster_link){1e3, 0, 1};
-        op_time slow = op_time_of(&c, &shape, &op);
+        op_time slow = op_time_of(&c, &shape, &op, 0);
         assert_near(slow.among, back ? 0 : 9 * 4 / 1e3);
         assert_near(slow.beside, sent * bytes / 1e3);
         assert_true(slow.exposed > 0.99 * slow.beside);
         c.call_s = 400; /* 100 s a round, in which its 2 or 3 KB travel */
-        op_time quick = op_time_of(&c, &shape, &op);
+        op_time quick = op_time_of(&c, &shape, &op, 0);
         assert_near(quick.kernels, 400);
         assert_near(quick.exposed, sent * bytes / 4 / 1e3);
         shape.pp = 2;
-        assert_near(op_time_of(&c, &shape, &op).among, sent * bytes / 1e3 + slow.among);
+        assert_near(op_time_of(&c, &shape, &op, 0).among, sent * bytes / 1e3 + slow.among);
         shape.pp = 1, c.call_s = 0;
     }
 }
@@ -376,11 +377,11 @@ static void test_products_of_experts(void **state) {
     cluster_index(&c);
     double beside = 100 * (4 * 64 + 3 * 32) * 2 / 1e11;
     assert_near(roofline_products(&op), 32);
-    assert_near(roofline_seconds(&c, &op), 320e-6 / 0.25 + beside);
+    assert_near(roofline_seconds(&c, &op, 0), 320e-6 / 0.25 + beside);
     strcpy(rate.of, "expert_ranks");
     cluster_add_rate(&c, &rate);
     cluster_index(&c);
-    assert_near(roofline_seconds(&c, &op), 320e-6);
+    assert_near(roofline_seconds(&c, &op, 0), 320e-6);
 }
 
 /* The sum of terms stands in place of the roofline, and comes back from a file. */
@@ -398,15 +399,25 @@ static void test_terms(void **state) {
     double sum = 1e-6 + op.flops * 1e-12 + 6400 * 2e-12 + 2048 * 3e-12 + 3200 * 4e-12;
     cluster_add_rate(&c, &rate);
     cluster_index(&c);
-    assert_near(roofline_seconds(&c, &op), sum / 0.5);
+    assert_near(roofline_seconds(&c, &op, 0), sum / 0.5);
     cluster_put_yaml(&text, &c);
     if (read_text(strbuf_cstr(&text), &back, &e) != ST_OK) fail_msg("%s", e.message);
-    assert_near(roofline_seconds(&back, &op), sum / 0.5);
+    assert_near(roofline_seconds(&back, &op, 0), sum / 0.5);
     strbuf_free(&text);
+    /* bytes that caches have lost; those of the replay before after the update of the step */
+    prog_touch touch[] = {
+        {1000, 1e4, false}, {500, 2.5e6, false}, {200, 1e4, true}, {100, 2e6, false}};
+    back.near_bytes = 1e5, back.cache_bytes = 2e6;
+    back.rate[0].term[TERM_FAR] = 1e-9, back.rate[0].term[TERM_FARTHER] = 7e-9;
+    op.touch = touch, op.touches = ARRAY_LEN(touch);
+    assert_near(roofline_seconds(&back, &op, 0),
+                (sum + 600 * 1e-9 + (500 * (log2(1.25) + 0.5) + 50) * 7e-9) / 0.5);
+    assert_near(roofline_seconds(&back, &op, 1e8),
+                (sum + 800 * 1e-9 + (500 * (log2(1.25) + 0.5) + 250) * 7e-9) / 0.5);
     /* of another op, which has none, the roofline counts */
     op.kind = OP_RMSNORM;
     op.bytes = 1e5;
-    assert_near(roofline_seconds(&c, &op), 1e-6);
+    assert_near(roofline_seconds(&c, &op, 0), 1e-6);
 }
 
 /* ---- sketches and the search ---- */

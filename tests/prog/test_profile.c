@@ -178,9 +178,46 @@ static void test_timed_replay(void **state) {
     lab_close(&l);
 }
 
+/* The op by the name of its output, the forward. */
+static prog_op find_op(const lab *l, const char *name) {
+    for (int i = 0; i < prog_get_stats(l->p)->ops; i++) {
+        prog_op o = prog_get_op(l->p, i);
+        if (o.entry == ENTRY_FWD && !o.recomputed && strcmp(o.name, name) == 0) return o;
+    }
+    fail_msg("no %s", name);
+    return (prog_op){0};
+}
+
+/* A product reads what the op before it has just written, and a weight that the backward of the replay before read last. */
+static void test_touches(void **state) {
+    (void)state;
+    lab l;
+    lab_open(&l, RECOMPUTE_NONE);
+    const prog_stats *s = prog_get_stats(l.p);
+    prog_op up = find_op(&l, "layers.0.up");
+    assert_int_equal(up.touches, 2);
+    assert_true(up.touch[0].bytes == N * C * 4 && up.touch[0].since == 0 && !up.touch[0].before);
+    assert_true(up.touch[1].bytes == F * C * 4 && up.touch[1].before);
+    /* all but what lies between the product and the gradient of its input, which reads the weight again, was moved in between */
+    assert_true(up.touch[1].since > 0 && up.touch[1].since < s->bytes_moved);
+    prog_op later = find_op(&l, "layers.1.up");
+    assert_true(later.touch[1].since > up.touch[1].since);
+    /* a gradient of a weight reads an activation of the forward, and adds to what the replay before wrote */
+    int kept = 0;
+    for (int i = s->ops_forward; i < s->ops; i++) {
+        prog_op o = prog_get_op(l.p, i);
+        if (o.kind != OP_LINEAR || o.entry != ENTRY_BWD_WEIGHT) continue;
+        const prog_touch *last = &o.touch[o.touches - 1];
+        assert_true(last->before && last->bytes == F * C * 4);
+        kept++;
+    }
+    assert_int_equal(kept, 4);
+    lab_close(&l);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_totals),
-                                       cmocka_unit_test(test_linear_layers),
-                                       cmocka_unit_test(test_timed_replay)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_touches), cmocka_unit_test(test_totals),
+        cmocka_unit_test(test_linear_layers), cmocka_unit_test(test_timed_replay)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

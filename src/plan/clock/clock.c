@@ -67,9 +67,10 @@ static double call_seconds(const ticking *k, mesh_axis axis, int copies, const c
 static op_sums sum_ops(const ticking *k, const prog *p) {
     int n = prog_get_stats(p)->ops;
     op_sums s = ARENA_ARRAY(k->known->a, op_time, n + 1);
+    double update = clock_update_share(k->p);
     for (int i = 0; i < n; i++) {
         prog_op op = prog_get_op(p, i);
-        op_time t = op_time_of(k->c, k->ranks ? &k->ranks->shape : NULL, &op);
+        op_time t = op_time_of(k->c, k->ranks ? &k->ranks->shape : NULL, &op, update);
         s[i + 1] = (op_time){s[i].kernels + t.kernels, s[i].among + t.among, s[i].beside + t.beside,
                              s[i].exposed + t.exposed};
     }
@@ -173,19 +174,37 @@ double clock_update_bytes(const plan *p) {
            (double)p->region[REGION_WORK].bytes;
 }
 
+static double micro_batches_of(const plan *p) {
+    return p->spec.micro_batches > 1 ? (double)p->spec.micro_batches : 1;
+}
+
+double clock_update_share(const plan *p) {
+    return clock_update_bytes(p) / 2 / micro_batches_of(p); /* nearly all is read and written */
+}
+
+double clock_ops_bytes(const plan *p) {
+    double sum = 0;
+    for (int i = 0; i < plan_chunks(p); i++) {
+        const prog *g = plan_prog(p, USE_TRAIN, i);
+        if (g) sum += prog_get_stats(g)->bytes_moved;
+    }
+    return sum * micro_batches_of(p);
+}
+
 /* The work copies of a unit leave as soon as it is updated. */
 static void update(ticking *k) {
     const param_store *s = k->p->store;
     double began = k->now, all = 0, bytes = clock_update_bytes(k->p);
+    double took = roofline_update(k->c, bytes, clock_ops_bytes(k->p));
     if (k->ranks) agree(k);
     began = k->now;
-    if (param_units(s) == 0) k->now += roofline_stream(k->c, bytes); /* one rank alone */
+    if (param_units(s) == 0) k->now += took; /* one rank alone */
     for (int u = 0; u < param_units(s); u++) all += (double)param_unit_at(s, u)->piece_n;
     for (int u = 0; u < param_units(s); u++) {
         const param_unit *unit = param_unit_at(s, u);
         step_call call;
         if (unit->frozen) continue;
-        k->now += roofline_stream(k->c, bytes) * (double)unit->piece_n / all;
+        k->now += took * (double)unit->piece_n / all;
         if (k->ranks && !param_weights_in_slots(s) && step_gather_call(s, u, &call))
             send(k, u, &call);
     }
@@ -363,7 +382,7 @@ static void sum_classes(const plan *p, const cluster *c, double micro, clock_tim
         const prog *g = plan_prog(p, USE_TRAIN, i);
         for (int k = 0; g && k < prog_get_stats(g)->ops; k++) {
             prog_op op = prog_get_op(g, k);
-            op_time took = op_time_of(c, shape, &op);
+            op_time took = op_time_of(c, shape, &op, clock_update_share(p));
             t->by_class[op_classes[op.kind].profile] +=
                 micro * (took.kernels + took.among + took.exposed);
         }

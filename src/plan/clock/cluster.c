@@ -100,6 +100,8 @@ static const field fields[] = {
     FIELD("device.memory_gib", memory_bytes, (double)(1 << 30), 0.01, 1e6, false),
     FIELD("device.reserved_gib", reserved_bytes, (double)(1 << 30), 0, 1e6, true),
     FIELD("device.memory_gb_per_s", memory_bytes_per_s, 1e9, 1e-3, 1e9, false),
+    FIELD("device.near_mib", near_bytes, 1048576.0, 0, 1e9, true),
+    FIELD("device.cache_mib", cache_bytes, 1048576.0, 0, 1e9, true),
     FIELD("device.call_us", call_s, 1e-6, 0, 1e6, true),
     FIELD("device.micro_batch_us", micro_s, 1e-6, 0, 1e9, true),
     FIELD("device.token_us", token_s, 1e-6, 0, 1e9, true),
@@ -190,20 +192,19 @@ static status read_curve(const reading *r, const char *key, const json_t *list, 
     return ST_OK;
 }
 
-/* In files terms are microseconds: of a call, of 10^9 FLOPs, of a million elements or results. */
-static const double term_units[CLUSTER_TERMS] = {[TERM_CALL] = 1e-6,
-                                                 [TERM_FLOP] = 1e-15,
-                                                 [TERM_FIRST] = 1e-12,
-                                                 [TERM_SECOND] = 1e-12,
-                                                 [TERM_RESULT] = 1e-12};
+/* In files terms are microseconds: of a call, of 10^9 FLOPs, of a million elements, results or bytes. */
+static const double term_units[CLUSTER_TERMS] = {
+    [TERM_CALL] = 1e-6,    [TERM_FLOP] = 1e-15, [TERM_FIRST] = 1e-12,  [TERM_SECOND] = 1e-12,
+    [TERM_RESULT] = 1e-12, [TERM_FAR] = 1e-12,  [TERM_FARTHER] = 1e-12};
 
 static status read_terms(const reading *r, const char *key, const json_t *list, double *out) {
     double sum = 0;
     if (!list) return ST_OK;
     if (json_array_size(list) != CLUSTER_TERMS)
-        return wrong(
-            r, key,
-            "has terms that are no list of 5 numbers: for a call, FLOPs, both operands, results");
+        return wrong(r, key,
+                     "has terms that are no list of 7 numbers: for a call, FLOPs, both operands, "
+                     "results, and "
+                     "bytes that lie far away and farther");
     for (int i = 0; i < CLUSTER_TERMS; i++) {
         const json_t *x = json_array_get(list, (size_t)i);
         double v = json_number_value(x);

@@ -22,9 +22,19 @@
 enum { CLUSTER_POINTS = 16, CLUSTER_RATES = 128, CLUSTER_PASSES = 3, CLUSTER_FORMATS = DT_F16 + 1 };
 /* Of a limit a processor reaches more than 1 where it finds in its caches what counts as memory; more than that is a mistake. */
 enum { CLUSTER_MOST_IN_CACHE = 1000 };
-/* What the time of a product is the sum of: so much for each call, FLOP, element of the first operand and of the second, and result
- * (of attention: visible pair). */
-enum { TERM_CALL, TERM_FLOP, TERM_FIRST, TERM_SECOND, TERM_RESULT, CLUSTER_TERMS };
+/* What the time of a call is the sum of: so much for each call, FLOP, element of the first operand and of the second, and result
+ * (of attention: visible pair); of ops that are no products for each element that they move, and row. And for each byte that is
+ * not in near caches any more, and in no cache. */
+enum {
+    TERM_CALL,
+    TERM_FLOP,
+    TERM_FIRST,
+    TERM_SECOND,
+    TERM_RESULT,
+    TERM_FAR,
+    TERM_FARTHER,
+    CLUSTER_TERMS
+};
 
 /* A number that depends on another: linear in the logarithm of x between the points, constant beyond them. x rises. */
 typedef struct cluster_curve {
@@ -60,10 +70,12 @@ typedef struct cluster {
     double memory_bytes;
     double reserved_bytes; /* of it, by the driver and its libraries */
     double memory_bytes_per_s;
-    double call_s;  /* the least that any call of a kernel takes */
-    double micro_s; /* of each micro-batch outside of kernels: filling inputs, taking losses */
-    double token_s; /* of each token of a rank outside of kernels */
-    double step_s;  /* of each step outside of kernels */
+    double near_bytes,
+        cache_bytes; /* what the caches of its cores hold, and all caches; 0: unknown */
+    double call_s;   /* the least that any call of a kernel takes */
+    double micro_s;  /* of each micro-batch outside of kernels: filling inputs, taking losses */
+    double token_s;  /* of each token of a rank outside of kernels */
+    double step_s;   /* of each step outside of kernels */
     double
         disk_bytes_per_s; /* of the share of a disk that a device has, read or written; 0: unknown */
     double contention;    /* share of a device that a collective takes from the kernels beside it */

@@ -36,7 +36,7 @@ static double seconds_of(const prog *p, const cluster *c, int texts, double shar
             o.flops *= seen;
             o.bytes *= seen;
         }
-        sum += roofline_seconds(c, &o);
+        sum += roofline_seconds(c, &o, 0);
     }
     return sum;
 }

@@ -83,8 +83,9 @@ static op_time expert_time(const cluster *c, const mesh_shape *shape, const prog
     return s.t;
 }
 
-op_time op_time_of(const cluster *c, const mesh_shape *shape, const prog_op *op) {
-    op_time t = {.kernels = roofline_seconds(c, op)};
+op_time op_time_of(const cluster *c, const mesh_shape *shape, const prog_op *op,
+                   double update_bytes) {
+    op_time t = {.kernels = roofline_seconds(c, op, update_bytes)};
     if (!shape) return t;
     bool backward = op->entry != ENTRY_FWD;
     int hops = shape->cp - 1;

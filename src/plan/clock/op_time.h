@@ -17,8 +17,9 @@ typedef struct op_time {
     double exposed;
 } op_time;
 
-/* shape: NULL where the rank is alone. */
-op_time op_time_of(const cluster *c, const mesh_shape *shape, const prog_op *op);
+/* shape: NULL where the rank is alone. update_bytes: what the update of a step moves, for each micro-batch. */
+op_time op_time_of(const cluster *c, const mesh_shape *shape, const prog_op *op,
+                   double update_bytes);
 
 /* A kernel of d seconds while transfers last for `beside` seconds, which take a share of the device from it. */
 double op_time_beside(double d, double beside, double contention);

@@ -1,5 +1,6 @@
 #include "plan/clock/roofline.h"
 
+#include <math.h>
 #include <string.h>
 
 dtype roofline_format(const prog_op *o) {
@@ -11,10 +12,13 @@ int roofline_pass(const prog_op *o) {
     return o->entry == ENTRY_BWD_WEIGHT ? 2 : o->entry == ENTRY_BWD_INPUT ? 1 : 0;
 }
 
-double roofline_ideal(const cluster *c, const prog_op *o) {
+static bool is_product(const prog_op *o) {
     op_profile p = op_classes[o->kind].profile;
-    bool products = p == OPP_MATMUL || p == OPP_HEAD || p == OPP_ATTENTION;
-    double compute = products ? o->flops / c->peak_flops[roofline_format(o)] : 0;
+    return p == OPP_MATMUL || p == OPP_HEAD || p == OPP_ATTENTION;
+}
+
+double roofline_ideal(const cluster *c, const prog_op *o) {
+    double compute = is_product(o) ? o->flops / c->peak_flops[roofline_format(o)] : 0;
     double memory = o->bytes / c->memory_bytes_per_s;
     return compute > memory ? compute : memory;
 }
@@ -23,16 +27,47 @@ static double elements(const tensor *t) {
     return (double)t->rows * (double)t->cols;
 }
 
-bool roofline_terms(const prog_op *o, double count[CLUSTER_TERMS]) {
+/* The share of what was touched so many bytes ago that a cache of that size has lost: nothing half an octave below, all of it half
+ * an octave beyond. */
+static double lost(double cache, double since) {
+    double octaves = cache > 0 && since > 0 ? log2(since / cache) + 0.5 : 0;
+    return octaves < 0 ? 0 : octaves < 1 ? octaves : 1;
+}
+
+static void add_far(const cluster *c, double bytes, double since, double count[CLUSTER_TERMS]) {
+    count[TERM_FAR] += bytes * lost(c->near_bytes, since);
+    count[TERM_FARTHER] += bytes * lost(c->cache_bytes, since);
+}
+
+bool roofline_terms(const cluster *c, const prog_op *o, double update_bytes,
+                    double count[CLUSTER_TERMS]) {
     const tensor *first = &o->in[0], *second = &o->in[1];
-    if (o->kind != OP_LINEAR && o->kind != OP_HEAD_CE && o->kind != OP_ATTENTION) return false;
+    bool products = o->kind == OP_LINEAR || o->kind == OP_HEAD_CE || o->kind == OP_ATTENTION;
+    memset(count, 0, CLUSTER_TERMS * sizeof *count);
+    if (is_product(o) && !products) return false;
     count[TERM_CALL] = 1;
-    count[TERM_FLOP] = o->flops;
-    count[TERM_FIRST] = elements(first);
-    count[TERM_SECOND] = elements(second);
-    count[TERM_RESULT] = o->kind == OP_ATTENTION ? o->flops / o->attr->attention.D
-                                                 : (double)first->rows * (double)second->rows;
+    if (products) {
+        count[TERM_FLOP] = o->flops;
+        count[TERM_FIRST] = elements(first);
+        count[TERM_SECOND] = elements(second);
+        count[TERM_RESULT] = o->kind == OP_ATTENTION ? o->flops / o->attr->attention.D
+                                                     : (double)first->rows * (double)second->rows;
+    } else {
+        count[TERM_FIRST] = o->bytes / (double)dtype_bytes(roofline_format(o));
+        count[TERM_RESULT] = (double)o->in[0].rows;
+    }
+    for (int i = 0; i < o->touches; i++)
+        add_far(c, o->touch[i].bytes, o->touch[i].since + (o->touch[i].before ? update_bytes : 0),
+                count);
     return true;
+}
+
+void roofline_update_terms(const cluster *c, double bytes, double step_bytes,
+                           double count[CLUSTER_TERMS]) {
+    memset(count, 0, CLUSTER_TERMS * sizeof *count);
+    count[TERM_CALL] = 1;
+    count[TERM_FIRST] = bytes / sizeof(float);
+    add_far(c, bytes, bytes / 2 + step_bytes, count); /* nearly all is read and written */
 }
 
 double roofline_sum(const double term[CLUSTER_TERMS], const double count[CLUSTER_TERMS]) {
@@ -75,10 +110,10 @@ static double experts_seconds(const cluster *c, const prog_op *o, const cluster_
     return o->kind == OP_EXPERT_RANKS ? t + beside_products(c, o) : t;
 }
 
-double roofline_seconds(const cluster *c, const prog_op *o) {
+double roofline_seconds(const cluster *c, const prog_op *o, double update_bytes) {
     const cluster_rate *r = rate_of(c, o, o->kind);
     double count[CLUSTER_TERMS], ideal = 0;
-    if (r && roofline_terms(o, count)) ideal = roofline_sum(r->term, count);
+    if (r && roofline_terms(c, o, update_bytes, count)) ideal = roofline_sum(r->term, count);
     if (ideal <= 0) ideal = roofline_ideal(c, o);
     double t = ideal / reached(r, ideal);
     if (roofline_products(o) > 0 && r && strcmp(r->of, op_classes[o->kind].name) != 0)
@@ -86,8 +121,15 @@ double roofline_seconds(const cluster *c, const prog_op *o) {
     return t > c->call_s ? t : c->call_s;
 }
 
+double roofline_update(const cluster *c, double bytes, double step_bytes) {
+    const cluster_rate *r = c->update < 0 ? NULL : &c->rate[c->update];
+    double count[CLUSTER_TERMS], ideal = 0;
+    roofline_update_terms(c, bytes, step_bytes, count);
+    if (r) ideal = roofline_sum(r->term, count);
+    if (ideal <= 0) ideal = bytes / c->memory_bytes_per_s;
+    return ideal / reached(r, ideal);
+}
+
 double roofline_stream(const cluster *c, double bytes) {
-    double ideal = bytes / c->memory_bytes_per_s;
-    return ideal /
-           (c->update < 0 ? 1 : cluster_curve_at(&c->rate[c->update].share, ideal * 1e6, 1));
+    return roofline_update(c, bytes, 0);
 }

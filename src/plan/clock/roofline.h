@@ -20,16 +20,21 @@
 /* Products of single experts in a call; 0: it is not of experts. */
 double roofline_products(const prog_op *o);
 /* Of one call. Collectives among the ops (op/collective.h) take no time here: see network.h. */
-double roofline_seconds(const cluster *c, const prog_op *o);
+double roofline_seconds(const cluster *c, const prog_op *o, double update_bytes);
 /* Without shares; 0: the op computes nothing. */
 double roofline_ideal(const cluster *c, const prog_op *o);
 /* How many of each term the op has; false: its time has no terms. */
-bool roofline_terms(const prog_op *o, double count[CLUSTER_TERMS]);
+bool roofline_terms(const cluster *c, const prog_op *o, double update_bytes,
+                    double count[CLUSTER_TERMS]);
+/* The same of the update of a step, whose ops move step_bytes. */
+void roofline_update_terms(const cluster *c, double bytes, double step_bytes,
+                           double count[CLUSTER_TERMS]);
 double roofline_sum(const double term[CLUSTER_TERMS], const double count[CLUSTER_TERMS]);
 /* Which rate counts for a call: its pass (cluster.h: 0 forward, 1 input, 2 weights) and format. */
 int roofline_pass(const prog_op *o);
 dtype roofline_format(const prog_op *o);
-/* Of reading and writing so many bytes, as the optimizer does. */
+/* Of reading and writing so many bytes, as the optimizer does; in the update of a step whose ops move step_bytes. */
 double roofline_stream(const cluster *c, double bytes);
+double roofline_update(const cluster *c, double bytes, double step_bytes);
 
 #endif

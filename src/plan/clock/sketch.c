@@ -56,7 +56,7 @@ static void add_ops(sketch_layer *to, const prog *p, const mesh *ranks, const cl
     for (int i = 0; i < prog_get_stats(p)->ops; i++) {
         prog_op op = prog_get_op(p, i);
         op_collective k = op_collective_of(op.kind, op.entry == ENTRY_FWD, op.attr, op.in, 0);
-        op_time t = op_time_of(c, &ranks->shape, &op);
+        op_time t = op_time_of(c, &ranks->shape, &op, 0);
         schedule_work w = op.phase == PHASE_F   ? WORK_FORWARD
                           : op.phase == PHASE_B ? WORK_INPUT
                                                 : WORK_WEIGHT;

@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/yaml.h"
-#include "op/collective.h"
 #include "op/peak.h"
 #include "plan/clock/clock.h"
 #include "train/bench/rates.h"
@@ -61,6 +60,10 @@ static const struct {
     {"{model_type: llama, hidden_size: 128, num_hidden_layers: 2, num_attention_heads: 4, "
      "num_key_value_heads: 2, intermediate_size: 384, vocab_size: 16384}",
      512, 4, 1},
+    /* a model that stays in the last cache from step to step */
+    {"{model_type: llama, hidden_size: 384, num_hidden_layers: 1, num_attention_heads: 6, "
+     "num_key_value_heads: 2, intermediate_size: 1536, vocab_size: 512}",
+     64, 2, 1},
     /* few rows through wide layers */
     {"{model_type: llama, hidden_size: 512, num_hidden_layers: 2, num_attention_heads: 8, "
      "num_key_value_heads: 8, intermediate_size: 2048, vocab_size: 4096}",
@@ -156,22 +159,17 @@ static double usual(const timing *t, int what) {
     return rates_median(x, t->steps) * 1e-9;
 }
 
-static bool meets_ranks(const prog_op *op) {
-    op_collective k = op_collective_of(op->kind, op->entry == ENTRY_FWD, op->attr, op->in, 0);
-    return k.call.kind != COMM_KINDS;
-}
-
 static void take_ops(rank *r, const session *s, const timing *t) {
     int micro = s->stage.table.micro_batches;
     for (int k = 0; k < t->ops; k++) {
         prog_op op = prog_get_op(s->stage.parts.chunk[0], k);
         double seconds = usual(t, k) / micro, ideal = roofline_ideal(r->of, &op);
-        if (ideal <= 0 || meets_ranks(&op)) continue;
+        if (ideal <= 0 || together_meets(&op)) continue;
         rate_sample x = {.kind = op.kind,
                          .pass = roofline_pass(&op),
                          .format = roofline_format(&op),
                          .ideal = ideal};
-        x.has_terms = roofline_terms(&op, x.count);
+        x.has_terms = roofline_terms(r->of, &op, clock_update_share(s->setup.plan), x.count);
         rates_add_sample(&r->got, x, seconds);
     }
 }
@@ -180,8 +178,9 @@ static void take_samples(rank *r, const session *s, const timing *t) {
     const plan *p = s->setup.plan;
     take_ops(r, s, t);
     double update = clock_update_bytes(p) / r->of->memory_bytes_per_s;
-    rates_add_sample(&r->got, (rate_sample){.kind = OP_COUNT, .format = DT_F32, .ideal = update},
-                     usual(t, t->ops));
+    rate_sample x = {.kind = OP_COUNT, .format = DT_F32, .ideal = update, .has_terms = true};
+    roofline_update_terms(r->of, clock_update_bytes(p), clock_ops_bytes(p), x.count);
+    rates_add_sample(&r->got, x, usual(t, t->ops));
     double tokens = (double)s->stage.B * s->stage.T * s->stage.table.micro_batches;
     VEC_PUSH(r->host, r->n_host, r->cap_host, usual(t, t->ops + 1) / tokens);
 }
@@ -194,8 +193,18 @@ static void take_alone(rank *r, const session *s, const timing *t) {
 
 static void take_together(rank *r, const session *s, const timing *t) {
     together_pair *to = &r->pairs[r->n_pairs++];
-    to->kind = s->setup.plan->spec.ranks->shape.tp > 1 ? TOGETHER_LAYERS : TOGETHER_BATCH;
+    to->kind = TOGETHER_BATCH;
     to->together_s = usual(t, t->ops + 2);
+    together_say(to, s->setup.plan, r->of);
+}
+
+static void take_meetings(rank *r, const session *s, const timing *t) {
+    together_pair *to = &r->pairs[r->n_pairs++];
+    *to = (together_pair){.kind = TOGETHER_LAYERS, .alone_s = 1, .said_alone_s = 1};
+    for (int k = 0; k < t->ops; k++) {
+        prog_op op = prog_get_op(s->stage.parts.chunk[0], k);
+        if (together_meets(&op)) to->together_s += usual(t, k) / s->stage.table.micro_batches;
+    }
     together_say(to, s->setup.plan, r->of);
 }
 
@@ -205,11 +214,8 @@ typedef struct use {
     const char *parallel; /* NULL: each rank trains its own model, else all one */
 } use;
 static const use as_samples = {take_samples, NULL}, layers_as_samples = {take_ops, "{tp: 2}"},
-                 alone = {take_alone, NULL},
-                 together[] = {{take_together, "{}"},
-                               {take_together, "{tp: 2}"},
-                               {take_together, "{zero: 3}"},
-                               {take_together, "{tp: 2}"}};
+                 alone = {take_alone, NULL}, layers = {take_meetings, "{tp: 2}"},
+                 together[] = {{take_together, "{}"}, {take_together, "{zero: 3}"}};
 
 static status run_case(rank *r, int i, const char *precision, use as, err *e) {
     session s = {0};
@@ -269,16 +275,28 @@ static void *run_cases(void *arg) {
     return NULL;
 }
 
-/* Each model alone and together, one after the other: what others do on the machine meanwhile has changed since the samples. */
-static void *run_pairs(void *arg) {
+/* Where ranks share the layers: every other model, with an even number of ranks. */
+static void *run_layers(void *arg) {
     rank *r = arg;
-    int n = ARRAY_LEN(cases), by = comm_size(r->all) % 2 ? 2 : 1; /* 2: without tp */
+    int n = comm_size(r->all) % 2 ? 0 : ARRAY_LEN(cases);
+    for (int i = 1; i < n && r->st == ST_OK && !time_is_up(r, i); i += 2) {
+        show(r, i, n);
+        r->st = run_case(r, i, precision_of(i / 2, ARRAY_LEN(precisions)), layers, &r->why);
+    }
+    if (r->st != ST_OK) comm_fail(r->world, &r->why);
+    return NULL;
+}
+
+/* Models alone and together, one after the other: what others do on the machine meanwhile has changed since the samples. */
+static void *run_batches(void *arg) {
+    rank *r = arg;
+    int n = ARRAY_LEN(cases);
     for (int i = 0; i < n && r->st == ST_OK && !time_is_up(r, i); i++) {
         const char *precision = precision_of(i / 2, ARRAY_LEN(precisions));
         show(r, i, n);
         r->st = run_case(r, i, precision, alone, &r->why);
         if (r->st == ST_OK)
-            r->st = run_case(r, i, precision, together[i * by % ARRAY_LEN(together)], &r->why);
+            r->st = run_case(r, i, precision, together[i % ARRAY_LEN(together)], &r->why);
     }
     if (r->st != ST_OK) comm_fail(r->world, &r->why);
     return NULL;
@@ -359,7 +377,10 @@ static status find_limits(cluster *c, int ranks, err *e) {
     snprintf(c->source, sizeof c->source, "athanor doctor calibrate");
     for (int f = 0; f < CLUSTER_FORMATS; f++) c->peak_flops[f] = peak_flops(d, (dtype)f) / ranks;
     status st = peak_bandwidth(d, 1, &c->memory_bytes_per_s, e);
+    if (st == ST_OK) st = peak_cache_bytes(d, &c->cache_bytes, e);
     c->memory_bytes_per_s /= ranks;
+    c->cache_bytes /= ranks;
+    c->near_bytes = peak_near_bytes(d) / ranks;
     c->memory_bytes = (double)dev_machine_total_bytes() / ranks;
     c->node = c->network = (cluster_link){1e10, 1e-6, 1};
     dev_close(d);
@@ -414,8 +435,13 @@ static status measure(rank *ranks, int n, double seconds, cluster *c, err *e) {
     if (n == 1) return ST_OK;
     TRY(on_all(ranks, n, measure_link, e));
     c->node = c->network = (cluster_link){ranks[0].link.bytes_per_s, ranks[0].link.latency_s, 1};
-    end_after(ranks, n, (1 - first) * seconds);
-    TRY(on_all(ranks, n, run_pairs, e));
+    /* How long ranks wait for each other is known before it is asked what their transfers do. */
+    end_after(ranks, n, (1 - first) / 4 * seconds);
+    TRY(on_all(ranks, n, run_layers, e));
+    together_fit(c, ranks[0].pairs, ranks[0].n_pairs);
+    for (int i = 0; i < n; i++) ranks[i].n_pairs = 0;
+    end_after(ranks, n, (1 - first) * 3 / 4 * seconds);
+    TRY(on_all(ranks, n, run_batches, e));
     together_fit(c, ranks[0].pairs, ranks[0].n_pairs);
     return ST_OK;
 }

@@ -63,87 +63,153 @@ static bool any_small(const rate_sample *x, const rate_sample *like) {
 /* Sums over samples, each of which counts by its relative error: of products of terms and of terms, both in parts of its time. */
 typedef struct normal {
     double product[CLUSTER_TERMS][CLUSTER_TERMS], sum[CLUSTER_TERMS];
-    int n;
 } normal;
 
-static void add_equation(normal *to, const rate_sample *x, const double *scale) {
+static void add_equation(normal *to, const rate_sample *x, const double *scale, double weight) {
     for (int i = 0; i < CLUSTER_TERMS; i++) {
         double a = scale[i] * x->count[i] / x->seconds;
-        to->sum[i] += a;
+        to->sum[i] += weight * a;
         for (int k = 0; k < CLUSTER_TERMS; k++)
-            to->product[i][k] += a * scale[k] * x->count[k] / x->seconds;
+            to->product[i][k] += weight * a * scale[k] * x->count[k] / x->seconds;
     }
-    to->n++;
 }
 
-/* Least squares with no term below 0, one term at a time (coordinate descent; the problem is convex). */
-static void solve(const normal *s, double *term) {
+/* Least squares with no term below 0 or above the most, one term at a time (coordinate descent; the problem is convex). A term
+ * that no call has stays 0. */
+static void solve(const normal *s, const double *most, double *term) {
     enum { SWEEPS = 3000 };
+    memset(term, 0, CLUSTER_TERMS * sizeof *term);
     for (int sweep = 0; sweep < SWEEPS; sweep++) {
         for (int i = 0; i < CLUSTER_TERMS; i++) {
             double slope = -s->sum[i];
             for (int k = 0; k < CLUSTER_TERMS; k++) slope += s->product[i][k] * term[k];
-            term[i] = fmax(0, term[i] - slope / s->product[i][i]);
+            if (s->product[i][i] > 0)
+                term[i] = fmin(most[i], fmax(0, term[i] - slope / s->product[i][i]));
         }
     }
 }
 
-/* The terms whose sums are nearest to what was measured of calls like that one; all 0: fewer were measured than there are terms. */
-static void find_terms(const rate_samples *s, const rate_sample *like, double *term) {
-    double scale[CLUSTER_TERMS] = {0};
-    normal sums = {.n = 0};
-    if (!like->has_terms || like->seconds <= 0) return;
-    for (int i = 0; i < CLUSTER_TERMS; i++) scale[i] = like->seconds / like->count[i];
-    for (int i = 0; i < s->n; i++)
-        if (same_call(&s->item[i], like) && s->item[i].seconds > 0)
-            add_equation(&sums, &s->item[i], scale);
-    if (sums.n < CLUSTER_TERMS) return;
-    solve(&sums, term);
-    for (int i = 0; i < CLUSTER_TERMS; i++) term[i] *= scale[i];
+static bool same_counts(const rate_sample *a, const rate_sample *b) {
+    return memcmp(a->count, b->count, sizeof a->count) == 0;
+}
+
+/* How many samples of calls like that one have counts that none before has. */
+static int different_counts(const rate_samples *s, const rate_sample *like) {
+    int n = 0;
+    for (int i = 0; i < s->n; i++) {
+        bool is_new = same_call(&s->item[i], like) && s->item[i].seconds > 0;
+        for (int k = 0; k < i && is_new; k++)
+            is_new = !same_call(&s->item[k], like) || !same_counts(&s->item[i], &s->item[k]);
+        n += is_new;
+    }
+    return n;
+}
+
+/* What a byte that is not near takes at most, in parts of its time from memory: where few bytes of a call are, chance would
+ * make it more. */
+static const double MOST_OF_MEMORY = 4;
+
+/* How much a sample counts whose time is far from what terms say: others in its model had to do with it (Huber 1964). */
+static double trust(const rate_sample *x, const double *term) {
+    const double usual = 0.2;
+    double off = fabs(roofline_sum(term, x->count) / x->seconds - 1);
+    return off > usual ? usual / off : 1;
+}
+
+/* The terms whose sums are nearest to what was measured of calls like that one; all 0: fewer different ones were measured than there
+ * are terms. */
+static void find_terms(const cluster *c, const rate_samples *s, const rate_sample *like,
+                       double *term) {
+    enum { AGAIN = 4 };
+    double scale[CLUSTER_TERMS] = {0}, most[CLUSTER_TERMS], seconds = 0;
+    if (!like->has_terms || different_counts(s, like) < CLUSTER_TERMS) return;
+    for (int i = 0; i < s->n; i++) {
+        const rate_sample *x = &s->item[i];
+        if (!same_call(x, like) || x->seconds <= 0) continue;
+        for (int k = 0; k < CLUSTER_TERMS; k++) scale[k] += x->count[k];
+        seconds += x->seconds;
+    }
+    for (int k = 0; k < CLUSTER_TERMS; k++) {
+        bool far = k == TERM_FAR || k == TERM_FARTHER;
+        scale[k] = scale[k] > 0 ? seconds / scale[k] : 0;
+        most[k] =
+            far && scale[k] > 0 ? MOST_OF_MEMORY / c->memory_bytes_per_s / scale[k] : INFINITY;
+    }
+    double unit[CLUSTER_TERMS];
+    for (int k = 0; k < AGAIN; k++) {
+        normal sums = {.sum = {0}};
+        for (int i = 0; i < s->n; i++)
+            if (same_call(&s->item[i], like) && s->item[i].seconds > 0)
+                add_equation(&sums, &s->item[i], scale, k ? trust(&s->item[i], term) : 1);
+        solve(&sums, most, unit);
+        for (int i = 0; i < CLUSTER_TERMS; i++) term[i] = unit[i] * scale[i];
+    }
 }
 
 /* ---- shares by size ---- */
-
-enum { HALVES = 128 }; /* of octaves of the ideal time, from 2^-16 microseconds on */
-
-typedef struct sizes {
-    int n;
-    double ideal, share; /* sums of logarithms: small calls count as much as large ones */
-} sizes;
-
-static void add_size(sizes *to, sizes x) {
-    *to = (sizes){to->n + x.n, to->ideal + x.ideal, to->share + x.share};
-}
 
 static double ideal_of(const rate_sample *x, const double *term) {
     double sum = x->has_terms ? roofline_sum(term, x->count) : 0;
     return sum > 0 ? sum : x->ideal;
 }
 
-/* All samples that are chosen, those of about one size together. */
+/* Logarithms of an ideal time in microseconds, and of the share of it that was reached. */
+typedef struct point {
+    double ideal, share;
+} point;
+
+static int by_ideal(const void *a, const void *b) {
+    const point *x = a, *y = b;
+    return (x->ideal > y->ideal) - (x->ideal < y->ideal);
+}
+
+/* The first of the points, of rising size, that are more than half an octave larger than the first one. */
+static int next_size(const point *p, int n) {
+    int k = 1;
+    while (k < n && p[k].ideal - p[0].ideal < 0.5 * log(2)) k++;
+    return k;
+}
+
+static int count_sizes(const point *p, int n) {
+    int sizes = 0;
+    for (int i = 0; i < n; i += next_size(p + i, n - i)) sizes++;
+    return sizes;
+}
+
+/* The median share: what happens before one op of one model must not count for all others of its size. */
+static void add_to_curve(cluster_curve *c, const point *p, int n) {
+    double sum = 0, *share = xcalloc((size_t)n, sizeof *share);
+    for (int i = 0; i < n; i++) sum += p[i].ideal, share[i] = p[i].share;
+    c->x[c->n] = exp(sum / n);
+    /* some ops do nothing */
+    c->y[c->n++] = fmin(exp(rates_median(share, n)), CLUSTER_MOST_IN_CACHE);
+    free(share);
+}
+
+/* All samples that are chosen, those of about one size together. Where terms say what size and shape do, at least some calls make a
+ * point. */
 static cluster_curve curve_of(const rate_samples *s, const rate_sample *like, chooses f,
                               const double *term) {
-    sizes half[HALVES] = {0}, have[HALVES], sum = {0};
+    enum { FEWEST = 8 };
+    point *p = xcalloc((size_t)s->n + 1, sizeof *p);
     cluster_curve c = {0};
-    int used = 0;
+    int n = 0;
     for (int i = 0; i < s->n; i++) {
         const rate_sample *x = &s->item[i];
-        if (!f(x, like) || x->seconds <= 0) continue;
         double ideal = ideal_of(x, term);
-        int at = (int)floor(2 * (log2(ideal * 1e6) + 16));
-        at = at < 0 ? 0 : at >= HALVES ? HALVES - 1 : at;
-        add_size(&half[at], (sizes){1, log(ideal * 1e6), log(ideal / x->seconds)});
+        if (f(x, like) && x->seconds > 0)
+            p[n++] = (point){log(ideal * 1e6), log(ideal / x->seconds)};
     }
-    for (int k = 0; k < HALVES; k++)
-        if (half[k].n) have[used++] = half[k];
-    int per = (used + CLUSTER_POINTS - 1) / CLUSTER_POINTS;
-    for (int k = 0; k < used; k++) {
-        add_size(&sum, have[k]);
-        if ((k + 1) % per && k + 1 < used) continue;
-        c.x[c.n] = exp(sum.ideal / sum.n);
-        c.y[c.n++] = fmin(exp(sum.share / sum.n), CLUSTER_MOST_IN_CACHE); /* some ops do nothing */
-        sum = (sizes){0};
+    qsort(p, (size_t)n, sizeof *p, by_ideal);
+    int least = roofline_sum(term, like->count) > 0 ? FEWEST : 1;
+    int per = (count_sizes(p, n) + CLUSTER_POINTS - 1) / CLUSTER_POINTS;
+    for (int i = 0, k; i < n; i += k) {
+        k = 0;
+        for (int size = 0; (size < per || k < least) && i + k < n; size++)
+            k += next_size(p + i + k, n - i - k);
+        add_to_curve(&c, p + i, k);
     }
+    free(p);
     return c;
 }
 
@@ -152,7 +218,7 @@ static cluster_curve curve_of(const rate_samples *s, const rate_sample *like, ch
 static void add_rate(cluster *c, const rate_samples *s, const rate_sample *like, const char *of,
                      bool with_pass, bool with_format, chooses f) {
     cluster_rate r = {.term = {0}};
-    if (f == same_call) find_terms(s, like, r.term);
+    if (f == same_call) find_terms(c, s, like, r.term);
     r.share = curve_of(s, like, f, r.term);
     snprintf(r.of, sizeof r.of, "%s", of);
     if (with_pass) snprintf(r.pass, sizeof r.pass, "%s", cluster_pass_name(like->pass));

@@ -3,13 +3,14 @@
 
 #include <math.h>
 
+#include "op/collective.h"
 #include "plan/clock/clock.h"
 
 enum { CONTENTIONS = 19 };
 static const double CONTENTION_STEP = 0.05;
 static const double links[] = {1, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2};
-static const double latencies_s[] = {1e-6,  2e-6,  4e-6,  6e-6,  8e-6,  11e-6, 16e-6,
-                                     23e-6, 32e-6, 45e-6, 64e-6, 90e-6, 128e-6};
+static const double latencies_s[] = {1e-6,  2e-6,  3e-6,  4e-6,  6e-6,  8e-6,  11e-6, 16e-6,
+                                     20e-6, 25e-6, 32e-6, 40e-6, 50e-6, 64e-6, 90e-6, 128e-6};
 
 _Static_assert(ARRAY_LEN(links) * CONTENTIONS <= TOGETHER_GUESSES &&
                    ARRAY_LEN(latencies_s) <= TOGETHER_GUESSES,
@@ -31,11 +32,30 @@ static const struct {
     [TOGETHER_LAYERS] = {ARRAY_LEN(latencies_s), guess_layers},
 };
 
+bool together_meets(const prog_op *op) {
+    op_collective k = op_collective_of(op->kind, op->entry == ENTRY_FWD, op->attr, op->in, 0);
+    return k.call.kind != COMM_KINDS;
+}
+
+/* Of the ops of a micro-batch in which ranks meet. */
+static double say_meetings(const plan *p, const cluster *c) {
+    const prog *g = plan_prog(p, USE_TRAIN, 0);
+    double sum = 0;
+    for (int i = 0; i < prog_get_stats(g)->ops; i++) {
+        prog_op op = prog_get_op(g, i);
+        if (!together_meets(&op)) continue;
+        op_time t = op_time_of(c, &p->spec.ranks->shape, &op, clock_update_share(p));
+        sum += t.kernels + t.among + t.exposed;
+    }
+    return sum;
+}
+
 void together_say(together_pair *p, const plan *of_all, const cluster *c) {
     for (int i = 0; i < guesses[p->kind].n; i++) {
         cluster with = *c;
         guesses[p->kind].set(&with, i);
-        p->said_s[i] = clock_step(of_all, &with).step_s;
+        p->said_s[i] = p->kind == TOGETHER_LAYERS ? say_meetings(of_all, &with)
+                                                  : clock_step(of_all, &with).step_s;
     }
 }
 

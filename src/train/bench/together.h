@@ -2,8 +2,8 @@
  * reach beside kernels, what they take from these (cluster.contention), and how long a rank waits for the others in each collective
  * among the ops (cluster.node.latency_s), which is more than a message takes, since ranks are never at the same place.
  *
- * The same model is measured alone and together one after the other, and only the ratio counts: what others do on the machine
- * changes from minute to minute. */
+ * Ranks that share the layers meet in ops: the time of these is compared. Where they share the batch, the same model is measured alone
+ * and together one after the other, and only the ratio counts: what others do on the machine changes from minute to minute. */
 #ifndef TRAIN_TOGETHER_H
 #define TRAIN_TOGETHER_H
 
@@ -17,11 +17,13 @@ typedef enum together_kind { TOGETHER_BATCH, TOGETHER_LAYERS, TOGETHER_KINDS } t
 
 typedef struct together_pair {
     together_kind kind;
-    double alone_s, together_s;                    /* measured */
+    double alone_s, together_s;                    /* measured; alone 1 where layers are shared */
     double said_alone_s, said_s[TOGETHER_GUESSES]; /* by the clock, together with each guess */
 } together_pair;
 
-/* Fills in what the clock says of all ranks' plan. */
+/* Whether ranks meet in this op: it makes a collective. */
+bool together_meets(const prog_op *op);
+/* Fills in what the clock says of all ranks' plan: of the step, or of the ops of a micro-batch in which they meet. */
 void together_say(together_pair *p, const plan *of_all, const cluster *c);
 /* Sets what makes the clock say what was measured: least squares of the logarithms of the ratios. What no pair tells stays. */
 void together_fit(cluster *c, const together_pair *pairs, int n);
