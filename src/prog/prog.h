@@ -57,7 +57,7 @@ typedef enum op_entry { ENTRY_FWD, ENTRY_BWD_INPUT, ENTRY_BWD_WEIGHT } op_entry;
 /* F: the forward. B: the backward, with its recompute. W: gradients of weights, for which nothing
  * else in the backward waits. */
 typedef enum op_phase { PHASE_F, PHASE_B, PHASE_W } op_phase;
-/* What an op reads or adds to, and how many bytes ops have moved since it was touched last. */
+/* What an op reads or writes, and how many bytes ops have moved since that memory was touched last. */
 typedef struct prog_touch {
     double bytes, since;
     bool before; /* in the replay before, so that the update of a step may lie between */

@@ -105,6 +105,8 @@ static int different_counts(const rate_samples *s, const rate_sample *like) {
     return n;
 }
 
+/* Of the squares of terms, in parts of the samples' squares (Hoerl & Kennard 1970). */
+static const double RIDGE = 0.003;
 /* What a byte that is not near takes at most, in parts of its time from memory: where few bytes of a call are, chance would
  * make it more. */
 static const double MOST_OF_MEMORY = 4;
@@ -122,12 +124,14 @@ static void find_terms(const cluster *c, const rate_samples *s, const rate_sampl
                        double *term) {
     enum { AGAIN = 4 };
     double scale[CLUSTER_TERMS] = {0}, most[CLUSTER_TERMS], seconds = 0;
+    int samples = 0;
     if (!like->has_terms || different_counts(s, like) < CLUSTER_TERMS) return;
     for (int i = 0; i < s->n; i++) {
         const rate_sample *x = &s->item[i];
         if (!same_call(x, like) || x->seconds <= 0) continue;
         for (int k = 0; k < CLUSTER_TERMS; k++) scale[k] += x->count[k];
         seconds += x->seconds;
+        samples++;
     }
     for (int k = 0; k < CLUSTER_TERMS; k++) {
         bool far = k == TERM_FAR || k == TERM_FARTHER;
@@ -135,12 +139,15 @@ static void find_terms(const cluster *c, const rate_samples *s, const rate_sampl
         most[k] =
             far && scale[k] > 0 ? MOST_OF_MEMORY / c->memory_bytes_per_s / scale[k] : INFINITY;
     }
+    /* Where counts grow alike, each of their terms gets a part of the time: else one would have all of it, and what has few of that
+     * one would take nothing. */
     double unit[CLUSTER_TERMS];
     for (int k = 0; k < AGAIN; k++) {
         normal sums = {.sum = {0}};
         for (int i = 0; i < s->n; i++)
             if (same_call(&s->item[i], like) && s->item[i].seconds > 0)
                 add_equation(&sums, &s->item[i], scale, k ? trust(&s->item[i], term) : 1);
+        for (int i = 0; i < CLUSTER_TERMS; i++) sums.product[i][i] += RIDGE * samples;
         solve(&sums, most, unit);
         for (int i = 0; i < CLUSTER_TERMS; i++) term[i] = unit[i] * scale[i];
     }

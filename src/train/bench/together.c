@@ -64,8 +64,7 @@ static double distance(const together_pair *pairs, int n, together_kind kind, in
     for (int i = 0; i < n; i++) {
         const together_pair *p = &pairs[i];
         if (p->kind != kind) continue;
-        double off = log(p->said_s[guess] / p->said_alone_s * p->alone_s / p->together_s);
-        sum += off * off;
+        sum += fabs(log(p->said_s[guess] / p->said_alone_s * p->alone_s / p->together_s));
     }
     return sum;
 }

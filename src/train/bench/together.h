@@ -25,7 +25,8 @@ typedef struct together_pair {
 bool together_meets(const prog_op *op);
 /* Fills in what the clock says of all ranks' plan: of the step, or of the ops of a micro-batch in which they meet. */
 void together_say(together_pair *p, const plan *of_all, const cluster *c);
-/* Sets what makes the clock say what was measured: least squares of the logarithms of the ratios. What no pair tells stays. */
+/* Sets what makes the clock say what was measured: the least sum of distances between logarithms of the ratios, which one
+ * pair that others disturbed does not decide. What no pair tells stays. */
 void together_fit(cluster *c, const together_pair *pairs, int n);
 
 #endif
