@@ -52,8 +52,8 @@ static void touch(reuse_walk *w, val v, int op, double most) {
     w->buf[w->bufs++] = x->buf;
     if (last < 0) return;
     double bytes = (double)x->t.rows * (double)dtype_span_bytes(x->t.dt, x->t.cols);
-    prog_touch t = {.bytes = bytes < most ? bytes : most, .since = w->moved - last};
-    t.before = last <= w->replay;
+    prog_touch t = {.bytes = bytes < most ? bytes : most, .before = last <= w->replay};
+    t.since = w->moved - last + t.bytes; /* its first byte was touched before all others of it */
     w->noted[w->touches++] = t;
 }
 

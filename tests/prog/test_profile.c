@@ -196,7 +196,8 @@ static void test_touches(void **state) {
     const prog_stats *s = prog_get_stats(l.p);
     prog_op up = find_op(&l, "layers.0.up");
     assert_int_equal(up.touches, 3);
-    assert_true(up.touch[0].bytes == N * C * 4 && up.touch[0].since == 0 && !up.touch[0].before);
+    assert_true(up.touch[0].bytes == N * C * 4 && up.touch[0].since == N * C * 4 &&
+                !up.touch[0].before);
     assert_true(up.touch[1].bytes == F * C * 4 && up.touch[1].before);
     assert_true(up.touch[2].bytes == N * F * 4); /* its result, where something else lay before */
     assert_true(up.touch[2].since > 0 && up.touch[2].since < s->bytes_moved);
