@@ -60,6 +60,12 @@ grep -q '^ok *local  .*rates of ops' out || fail "$(cat out)"
 expect 0 plan empty.yaml $small cluster=local --json
 calc "$(field step_ms out) > 0.01 && $(field step_ms out) < 60000" || fail "$(cat out)"
 grep -q '"of": "linear", "pass": "weights"' <(tr -d '\n' <here/local.yaml | tr -s ' ') || fail "no rate of linear"
+# A file of another version is refused with what helps.
+cp here/local.yaml kept.yaml
+echo '{"name": "local", "rates": [{"of": "linear", "terms": [1]}]}' >here/local.yaml
+expect 3 plan empty.yaml $small cluster=local
+grep -q 'hint: run athanor doctor calibrate again' err || fail "$(cat err)"
+mv kept.yaml here/local.yaml
 if [ "$(nproc)" -gt 1 ]; then
     expect 0 doctor calibrate --ranks 2 --seconds 0.1
     expect 0 plan empty.yaml $small cluster=local-2 --json

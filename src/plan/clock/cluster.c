@@ -357,14 +357,21 @@ static bool is_local(const char *name) {
            (name[n] == '-' && name[n + 1] && !name[n + 1 + strspn(name + n + 1, "0123456789")]);
 }
 
+static status hint_measure(err *e, const char *name, const char *when) {
+    const char *ranks = name + strlen(LOCAL);
+    return err_hint(e, "run athanor doctor calibrate%s%s %s", *ranks ? " --ranks " : "",
+                    *ranks ? ranks + 1 : "", when);
+}
+
 static status load_local(cluster *out, const char *name, err *e) {
     char path[4400];
     if (!cluster_local_path(name, path, sizeof path)) return machine_no_place(e);
-    if (file_exists(path)) return load(out, path, e);
+    if (file_exists(path)) {
+        status st = load(out, path, e);
+        return st == ST_FORMAT ? hint_measure(e, name, "again") : st;
+    }
     err_at(e, ST_FORMAT, path, "nothing is known yet of the speed of this machine as %s", name);
-    return err_hint(e, "run athanor doctor calibrate%s%s first",
-                    name[strlen(LOCAL)] ? " --ranks " : "",
-                    name[strlen(LOCAL)] ? name + strlen(LOCAL) + 1 : "");
+    return hint_measure(e, name, "first");
 }
 
 static status refuse_name(const char *name, err *e) {
