@@ -11,8 +11,9 @@ static const double planted[CLUSTER_TERMS] = {
     [TERM_CALL] = 3e-6,    [TERM_FLOP] = 1e-12, [TERM_FIRST] = 2e-10,  [TERM_SECOND] = 0,
     [TERM_RESULT] = 5e-10, [TERM_FAR] = 2e-11,  [TERM_FARTHER] = 3e-11};
 
-/* far: of the bytes of the second operand */
-static rate_sample product(double m, double n, double k, double far, double farther) {
+/* z: m, n, k, and which parts of the second operand's bytes are far and farther. */
+static rate_sample product(const double z[5]) {
+    double m = z[0], n = z[1], k = z[2], far = z[3], farther = z[4];
     rate_sample x = {.kind = OP_LINEAR,
                      .format = DT_BF16,
                      .has_terms = true,
@@ -47,8 +48,7 @@ static void test_terms(void **state) {
     for (int round = 0; round < RATES_ROUNDS; round++) {
         rates_begin_round(&s);
         for (int i = 0; i < ARRAY_LEN(sizes); i++) {
-            const double *z = sizes[i];
-            rate_sample x = product(z[0], z[1], z[2], z[3], z[4]);
+            rate_sample x = product(sizes[i]);
             double t = roofline_sum(planted, x.count);
             rates_add_sample(&s, x, round == 1 ? 7 * t : t); /* a round that others disturbed */
         }
@@ -58,8 +58,7 @@ static void test_terms(void **state) {
     static const double others[][5] = {
         {300, 300, 300, 0, 0}, {8192, 512, 32, 1, 0}, {32, 32, 8192, 1, 1}, {64, 512, 512, 1, 1}};
     for (int i = 0; i < ARRAY_LEN(others); i++) {
-        const double *z = others[i];
-        rate_sample x = product(z[0], z[1], z[2], z[3], z[4]);
+        rate_sample x = product(others[i]);
         double ideal = roofline_sum(r->term, x.count), seconds = roofline_sum(planted, x.count);
         double said = ideal / cluster_curve_at(&r->share, ideal * 1e6, 1);
         if (fabs(said / seconds - 1) > 0.02)
@@ -76,8 +75,7 @@ static void test_few(void **state) {
     cluster c = {.memory_bytes_per_s = 1e11};
     rates_begin_round(&s);
     for (int i = 0; i < CLUSTER_TERMS - 1; i++) {
-        const double *z = sizes[i];
-        rate_sample x = product(z[0], z[1], z[2], z[3], z[4]);
+        rate_sample x = product(sizes[i]);
         rates_add_sample(&s, x, 2 * x.ideal);
     }
     rates_add_to(&c, &s);
@@ -94,7 +92,7 @@ static void test_alike(void **state) {
     cluster c = {.memory_bytes_per_s = 1e11};
     rates_begin_round(&s);
     for (int i = 0; i < 4 * CLUSTER_TERMS; i++) {
-        rate_sample x = product(64 << i % 2, 64, 64, 0, 0);
+        rate_sample x = product((double[]){64 << i % 2, 64, 64, 0, 0});
         rates_add_sample(&s, x, 2 * x.ideal);
     }
     rates_add_to(&c, &s);
@@ -127,7 +125,7 @@ static void test_far_limit(void **state) {
     rates_begin_round(&s);
     for (int i = 0; i < ARRAY_LEN(sizes); i++) {
         const double *z = sizes[i];
-        rate_sample x = product(z[0], z[1], z[2], 0, 0);
+        rate_sample x = product((double[]){z[0], z[1], z[2], 0, 0});
         x.count[TERM_FAR] = i % 2 ? 8 : 0;
         rates_add_sample(&s, x, roofline_sum(planted, x.count) * (i % 2 ? 1.5 : 1));
     }

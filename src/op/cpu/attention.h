@@ -123,6 +123,11 @@ V_INLINE int64_t att_task_blocks(const att_task *t) {
     return (t->q1 - t->q0 + ATT_Q - 1) / ATT_Q * (t->h1 - t->h0);
 }
 
+/* The number of the block at q0 for head h. */
+V_INLINE int64_t att_task_block(const att_task *t, int64_t q0, int64_t h) {
+    return (q0 - t->q0) / ATT_Q * (t->h1 - t->h0) + h - t->h0;
+}
+
 /* The block of queries and the head after head h of the block at q0; no rows: there is none. */
 typedef struct att_block {
     int64_t row, rows, h;

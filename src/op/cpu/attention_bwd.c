@@ -252,7 +252,7 @@ V_INLINE void fetch_for(const op_call *c, const att_view *v, bwd_buffers *b, con
     const op_attr *at = c->attr;
     const att_task *t = &p->task;
     int64_t D = at->attention.D, Dv = at->attention.Dv, Tk = at->attention.Tk;
-    int64_t block = (v->q0 - t->q0) / ATT_Q * (t->h1 - t->h0) + h - t->h0;
+    int64_t block = att_task_block(t, v->q0, h);
     int64_t blocks = att_task_blocks(t), rows = p->next.q0 < p->next.q1 ? Tk : 0;
     att_block next = att_next(c, t, &p->next, v->q0, h);
     att_fetch *f = &b->fetch;

@@ -212,7 +212,7 @@ V_INLINE void fetch_for(const op_call *c, const att_view *v, fwd_buffers *b, con
                         int64_t h) {
     const op_attr *at = c->attr;
     int64_t D = at->attention.D, Dv = at->attention.Dv, blocks = att_task_blocks(&p->task);
-    int64_t block = (v->q0 - p->task.q0) / ATT_Q * (p->task.h1 - p->task.h0) + h - p->task.h0;
+    int64_t block = att_task_block(&p->task, v->q0, h);
     att_block next = att_next(c, &p->task, &p->next, v->q0, h);
     att_place keys = att_place_of(at, p->next.b, p->next.kv);
     int64_t row = keys.row + p->first, rows = p->end - p->first;

@@ -378,11 +378,12 @@ static clock_time extend(clock_time a, const clock_time *b, double times) {
 /* As a profile measures ops: with the collectives that they make. */
 static void sum_classes(const plan *p, const cluster *c, double micro, clock_time *t) {
     const mesh_shape *shape = p->spec.ranks ? &p->spec.ranks->shape : NULL;
+    double update = clock_update_share(p);
     for (int i = 0; i < plan_chunks(p); i++) {
         const prog *g = plan_prog(p, USE_TRAIN, i);
         for (int k = 0; g && k < prog_get_stats(g)->ops; k++) {
             prog_op op = prog_get_op(g, k);
-            op_time took = op_time_of(c, shape, &op, clock_update_share(p));
+            op_time took = op_time_of(c, shape, &op, update);
             t->by_class[op_classes[op.kind].profile] +=
                 micro * (took.kernels + took.among + took.exposed);
         }

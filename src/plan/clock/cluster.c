@@ -203,8 +203,7 @@ static status read_terms(const reading *r, const char *key, const json_t *list, 
     if (json_array_size(list) != CLUSTER_TERMS)
         return wrong(r, key,
                      "has terms that are no list of 7 numbers: for a call, FLOPs, both operands, "
-                     "results, and "
-                     "bytes that lie far away and farther");
+                     "results, and bytes that lie far away and farther");
     for (int i = 0; i < CLUSTER_TERMS; i++) {
         const json_t *x = json_array_get(list, (size_t)i);
         double v = json_number_value(x);

@@ -161,6 +161,7 @@ static double usual(const timing *t, int what) {
 
 static void take_ops(rank *r, const session *s, const timing *t) {
     int micro = s->stage.table.micro_batches;
+    double update = clock_update_share(s->setup.plan);
     for (int k = 0; k < t->ops; k++) {
         prog_op op = prog_get_op(s->stage.parts.chunk[0], k);
         double seconds = usual(t, k) / micro, ideal = roofline_ideal(r->of, &op);
@@ -169,7 +170,7 @@ static void take_ops(rank *r, const session *s, const timing *t) {
                          .pass = roofline_pass(&op),
                          .format = roofline_format(&op),
                          .ideal = ideal};
-        x.has_terms = roofline_terms(r->of, &op, clock_update_share(s->setup.plan), x.count);
+        x.has_terms = roofline_terms(r->of, &op, update, x.count);
         rates_add_sample(&r->got, x, seconds);
     }
 }

@@ -40,11 +40,11 @@ bool together_meets(const prog_op *op) {
 /* Of the ops of a micro-batch in which ranks meet. */
 static double say_meetings(const plan *p, const cluster *c) {
     const prog *g = plan_prog(p, USE_TRAIN, 0);
-    double sum = 0;
+    double sum = 0, update = clock_update_share(p);
     for (int i = 0; i < prog_get_stats(g)->ops; i++) {
         prog_op op = prog_get_op(g, i);
         if (!together_meets(&op)) continue;
-        op_time t = op_time_of(c, &p->spec.ranks->shape, &op, clock_update_share(p));
+        op_time t = op_time_of(c, &p->spec.ranks->shape, &op, update);
         sum += t.kernels + t.among + t.exposed;
     }
     return sum;
