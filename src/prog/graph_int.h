@@ -161,9 +161,9 @@ void graph_fix_grads(graph *g, int32_t index);
 
 /* prog.c. What an op moves: what its rule says, or less. */
 double graph_op_bytes(const graph *g, const op_rec *r);
-/* reuse.c: notes for each op how long ago its operands were touched. */
+/* reuse.c: notes for each op how long ago its operands were touched. Returns how many bytes outside of frame and scratch are. */
 enum { OP_MAX_TOUCHES = 2 * (OP_MAX_IN + OP_MAX_OUT) };
-void graph_find_reuse(graph *g, int64_t frame_bytes, int64_t scratch_bytes);
+double graph_find_reuse(graph *g, int64_t frame_bytes, int64_t scratch_bytes);
 
 /* pack.c: gives each buffer an offset, so that buffers that live at the same time do not overlap in
  * memory. A buffer lives from op `first` to op `last`, both included. Returns the total bytes;

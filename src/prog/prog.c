@@ -261,7 +261,7 @@ status prog_finish(prog **out, graph *g, err *e) {
     lay_out_pinned(g);
     lay_out_frame(g, &p->stats);
     collect_stats(g, &p->stats);
-    graph_find_reuse(g, p->stats.frame_bytes, p->stats.scratch_bytes);
+    p->stats.outside_bytes = graph_find_reuse(g, p->stats.frame_bytes, p->stats.scratch_bytes);
     TRY(find_kernels(g, e));
     *out = p;
     return ST_OK;

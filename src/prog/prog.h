@@ -39,7 +39,9 @@ typedef struct prog_stats {
                             parts of a split backward */
     double flops_forward, flops_backward, flops_recompute; /* of one replay */
     double bytes_moved; /* that kernels read and write; each operand of an op counts once */
-    int ops;            /* ops 0 .. ops_forward - 1 are the forward, the rest is the backward */
+    double
+        outside_bytes; /* of parameters, their gradients and tables, that ops touch: each byte once */
+    int ops;           /* ops 0 .. ops_forward - 1 are the forward, the rest is the backward */
     int ops_back; /* split_backward: from here on are gradients of weights, which may run later; else as `ops` */
     int ops_forward, ops_recomputed, buffers;
 } prog_stats;

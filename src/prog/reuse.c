@@ -1,5 +1,5 @@
-/* How long ago an op's operands were touched last, in bytes that ops have moved since: what a cache of
- * that size has lost again (LRU stack distance; Mattson et al. 1970, here without counting each byte once). */
+/* How long ago an op's operands were touched last, in bytes that ops have moved since: what a cache of that size has lost again
+ * (LRU stack distance; Mattson et al. 1970). Bytes count each time they are moved, but together not more than there are. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +16,11 @@ typedef struct area {
 typedef struct reuse_walk {
     const graph *g;
     area frame, scratch;
-    double moved;  /* by all ops so far */
-    double replay; /* `moved` at the beginning of this replay */
-    double *last;  /* of each buffer: `moved` at the end of the op that touched it; -1: none yet */
+    double moved;   /* by all ops so far */
+    double outside; /* bytes that were touched outside of frame and scratch, each once */
+    double most;    /* of all bytes that a replay touches */
+    double replay;  /* `moved` at the beginning of this replay */
+    double *last;   /* of each buffer: `moved` at the end of the op that touched it; -1: none yet */
     /* of the op at hand: the buffers that it touches, and how long ago that happened last */
     int32_t buf[OP_MAX_TOUCHES];
     prog_touch noted[OP_MAX_TOUCHES];
@@ -50,10 +52,14 @@ static void touch(reuse_walk *w, val v, int op, double most) {
     const area *m = area_of(w, b);
     double last = m && b->first == op && b->bytes > 0 ? last_there(m, b) : w->last[x->buf];
     w->buf[w->bufs++] = x->buf;
-    if (last < 0) return;
     double bytes = (double)x->t.rows * (double)dtype_span_bytes(x->t.dt, x->t.cols);
     prog_touch t = {.bytes = bytes < most ? bytes : most, .before = last <= w->replay};
-    t.since = w->moved - last + t.bytes; /* its first byte was touched before all others of it */
+    if (last < 0) {
+        if (!m) w->outside += t.bytes;
+        return;
+    }
+    t.since = fmin(w->moved - last + t.bytes,
+                   w->most); /* its first byte was touched before all others of it */
     w->noted[w->touches++] = t;
 }
 
@@ -86,14 +92,16 @@ static area new_area(int64_t bytes) {
 }
 
 /* The second of two replays, one behind the other, tells. */
-void graph_find_reuse(graph *g, int64_t frame_bytes, int64_t scratch_bytes) {
+double graph_find_reuse(graph *g, int64_t frame_bytes, int64_t scratch_bytes) {
     reuse_walk w = {.g = g,
+                    .most = INFINITY,
                     .frame = new_area(frame_bytes),
                     .scratch = new_area(scratch_bytes),
                     .last = xcalloc((size_t)g->n_bufs + 1, sizeof(double))};
     for (int32_t b = 0; b < g->n_bufs; b++) w.last[b] = -1;
     for (int32_t i = 0; i < g->n_ops; i++) walk_op(&w, i);
     w.replay = w.moved;
+    w.most = (double)(frame_bytes + scratch_bytes) + w.outside;
     for (int32_t i = 0; i < g->n_ops; i++) {
         op_rec *r = &g->op[i];
         walk_op(&w, i);
@@ -104,4 +112,5 @@ void graph_find_reuse(graph *g, int64_t frame_bytes, int64_t scratch_bytes) {
     free(w.frame.last);
     free(w.scratch.last);
     free(w.last);
+    return w.outside;
 }

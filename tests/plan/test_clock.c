@@ -115,6 +115,8 @@ static void test_wrong_files(void **state) {
     refuse("\"of\": \"matmul\"", "\"of\": \"matmul\", \"terms\": \"all\"", "rates.0");
     refuse("\"network\": {", "\"network\": {\"by_nodes\": [[4, 0.5], [2, 0.5]], ",
            "network.by_nodes");
+    refuse("\"node_link\": {", "\"node_link\": {\"by_mib\": [[4, 0.5], [2, 0.5]], ",
+           "node_link.by_mib");
 }
 
 /* ---- collectives ---- */
@@ -140,6 +142,8 @@ static void test_collectives(void **state) {
     assert_near(network_seconds(&c, four, COMM_ALL_TO_ALL, 31e9), 12.5 * 1e-4 + 24);
     c.network_by_nodes = (cluster_curve){2, {2, 8}, {1, 0.5}};
     assert_near(network_seconds(&c, rails, COMM_ALL_GATHER, 3e9), 4e-4 + 4.0); /* 0.75 of 1 GB/s */
+    c.node_by_mib = (cluster_curve){2, {1, 64}, {1, 0.5}};
+    assert_near(network_seconds(&c, one, COMM_ALL_GATHER, 8 << 20), 7e-6 + (8 << 20) / 7.5e9);
 }
 
 /* GB/s and microseconds of all-to-alls on AWS p5, as the Smol Training Playbook has them. */
@@ -411,9 +415,9 @@ static void test_terms(void **state) {
     back.rate[0].term[TERM_FAR] = 1e-9, back.rate[0].term[TERM_FARTHER] = 7e-9;
     op.touch = touch, op.touches = ARRAY_LEN(touch);
     assert_near(roofline_seconds(&back, &op, 0),
-                (sum + 600 * 1e-9 + (500 * (log2(1.25) + 0.5) + 50) * 7e-9) / 0.5);
+                (sum + 600 * 1e-9 + (500 * (log2(1.25) + 1) / 2 + 50) * 7e-9) / 0.5);
     assert_near(roofline_seconds(&back, &op, 1e8),
-                (sum + 800 * 1e-9 + (500 * (log2(1.25) + 0.5) + 250) * 7e-9) / 0.5);
+                (sum + 800 * 1e-9 + (500 * (log2(1.25) + 1) / 2 + 250) * 7e-9) / 0.5);
     /* of another op, which has none, the roofline counts */
     op.kind = OP_RMSNORM;
     op.bytes = 1e5;

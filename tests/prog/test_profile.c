@@ -215,6 +215,13 @@ static void test_touches(void **state) {
         kept++;
     }
     assert_int_equal(kept, 4);
+    /* whatever was moved in between, there are no more bytes than these */
+    double most = (double)(s->frame_bytes + s->scratch_bytes) + s->outside_bytes;
+    assert_true(s->outside_bytes > 0 && most < s->bytes_moved);
+    for (int i = 0; i < s->ops; i++) {
+        prog_op o = prog_get_op(l.p, i);
+        for (int k = 0; k < o.touches; k++) assert_true(o.touch[k].since <= most);
+    }
     lab_close(&l);
 }
 

@@ -147,25 +147,27 @@ static void test_nothing(void **state) {
     rates_free(&s);
 }
 
-/* Ratios that the clock says with some guess lead to that guess; a machine that is slower by the same factor alone and together
- * changes nothing. */
+/* What the clock says with some guess leads to that guess, also where kernels are slower by the same factor alone and together, and
+ * the rest longer by the same time. */
 static void test_together(void **state) {
     (void)state;
-    enum { PAIRS = 6, BATCH = 77, LAYERS = 2 };
+    enum { PAIRS = 6, BATCH = 212, LAYERS = 2 };
     together_pair pairs[PAIRS];
     cluster c = {.node = {1e10, 1e-6, 1}, .network = {1e10, 1e-6, 1}};
     for (int i = 0; i < PAIRS; i++) {
         together_pair *p = &pairs[i];
+        double size = i + 1;
         *p = (together_pair){.kind = i % 2 ? TOGETHER_LAYERS : TOGETHER_BATCH,
-                             .alone_s = 0.3 * (i + 1),
-                             .said_alone_s = 0.1 * (i + 1)};
+                             .alone = {0.3 * size, 0.2 * size},
+                             .said_alone = {0.1 * size, 0.1 * size}};
         for (int g = 0; g < TOGETHER_GUESSES; g++)
-            p->said_s[g] = p->said_alone_s * (1.1 + 0.001 * g * (i + 1));
-        int true_one = i % 2 ? LAYERS : BATCH;
-        p->together_s = p->said_s[true_one] * 3;
+            p->said[g] = (together_time){p->said_alone.kernels * (1.1 + 0.001 * g * size),
+                                         p->said_alone.rest + 0.002 * g};
+        together_time said = p->said[i % 2 ? LAYERS : BATCH];
+        p->together = (together_time){said.kernels * 3, said.rest + 0.1 * size};
     }
     together_fit(&c, pairs, PAIRS);
-    assert_true(fabs(c.node.reached - 0.5) < 1e-12 && fabs(c.contention - 0.05) < 1e-12);
+    assert_true(c.node.reached == 0.5 && c.straggle == 0.01 && fabs(c.contention - 0.2) < 1e-12);
     assert_true(c.node.latency_s == 3e-6 && c.network.latency_s == 3e-6);
     /* what was not measured stays */
     c.contention = 0.7;

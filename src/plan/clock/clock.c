@@ -4,6 +4,7 @@
  * the report. */
 #include "plan/clock/clock.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,23 +180,30 @@ static double micro_batches_of(const plan *p) {
 }
 
 double clock_update_share(const plan *p) {
-    return clock_update_bytes(p) / 2 / micro_batches_of(p); /* nearly all is read and written */
-}
-
-double clock_ops_bytes(const plan *p) {
-    double sum = 0;
+    double beside = clock_update_bytes(p) / 2; /* nearly all is read and written */
     for (int i = 0; i < plan_chunks(p); i++) {
         const prog *g = plan_prog(p, USE_TRAIN, i);
-        if (g) sum += prog_get_stats(g)->bytes_moved;
+        if (g) beside -= prog_get_stats(g)->outside_bytes;
     }
-    return sum * micro_batches_of(p);
+    return beside > 0 ? beside / micro_batches_of(p) : 0;
+}
+
+double clock_frame_bytes(const plan *p) {
+    double frames = 0, scratch = 0;
+    for (int i = 0; i < plan_chunks(p); i++) {
+        const prog *g = plan_prog(p, USE_TRAIN, i);
+        if (!g) continue;
+        frames += (double)prog_get_stats(g)->frame_bytes;
+        scratch = fmax(scratch, (double)prog_get_stats(g)->scratch_bytes);
+    }
+    return frames + scratch;
 }
 
 /* The work copies of a unit leave as soon as it is updated. */
 static void update(ticking *k) {
     const param_store *s = k->p->store;
     double began = k->now, all = 0, bytes = clock_update_bytes(k->p);
-    double took = roofline_update(k->c, bytes, clock_ops_bytes(k->p));
+    double took = roofline_update(k->c, bytes, clock_frame_bytes(k->p));
     if (k->ranks) agree(k);
     began = k->now;
     if (param_units(s) == 0) k->now += took; /* one rank alone */

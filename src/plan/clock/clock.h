@@ -52,9 +52,9 @@ clock_time clock_step(const plan *p, const cluster *c);
 
 /* What the norm and the update of the optimizer read and write. */
 double clock_update_bytes(const plan *p);
-/* How much memory that is, for each micro-batch of the step; and what the ops of a step move. */
+/* How much memory that is which no op touches, for each micro-batch of the step; and what only ops touch. */
 double clock_update_share(const plan *p);
-double clock_ops_bytes(const plan *p);
+double clock_frame_bytes(const plan *p);
 
 /* What the model's mathematics needs (MFU), and all that was computed (HFU), as shares of the peak. */
 double clock_mfu(const clock_time *t);

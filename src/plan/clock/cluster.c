@@ -118,9 +118,15 @@ static const field fields[] = {
     FIELD("network.latency_us", network.latency_s, 1e-6, 0, 1e9, false),
     FIELD("network.reached", network.reached, 1, 0.001, MOST_REACHED, false),
 };
-static const char *const other_keys[] = {
-    "name",        "source",           "nodes", "per_node", "device.name",
-    "device.kind", "network.by_nodes", "rates"};
+static const char *const other_keys[] = {"name",
+                                         "source",
+                                         "nodes",
+                                         "per_node",
+                                         "device.name",
+                                         "device.kind",
+                                         "node_link.by_mib",
+                                         "network.by_nodes",
+                                         "rates"};
 
 typedef struct reading {
     const json_t *root, *origins;
@@ -320,6 +326,8 @@ status cluster_read(cluster *out, const json_t *root, const json_t *origins, con
     TRY(read_count(&r, "nodes", MOST_DEVICES, &out->nodes));
     if ((int64_t)out->per_node * out->nodes > MOST_DEVICES)
         return wrong(&r, "nodes", "makes more than a million devices");
+    const json_t *by_mib = look_up(root, "node_link.by_mib");
+    if (by_mib) TRY(read_curve(&r, "node_link.by_mib", by_mib, MOST_REACHED, &out->node_by_mib));
     const json_t *by_nodes = look_up(root, "network.by_nodes");
     if (by_nodes)
         TRY(read_curve(&r, "network.by_nodes", by_nodes, MOST_REACHED, &out->network_by_nodes));
@@ -462,6 +470,9 @@ json_t *cluster_json(const cluster *c) {
     for (int i = 0; i < ARRAY_LEN(fields); i++)
         put_number(root, fields[i].key,
                    *(const double *)((const char *)c + fields[i].at) / fields[i].unit);
+    if (c->node_by_mib.n)
+        json_object_set_new(json_object_get(root, "node_link"), "by_mib",
+                            curve_json(&c->node_by_mib));
     if (c->network_by_nodes.n)
         json_object_set_new(json_object_get(root, "network"), "by_nodes",
                             curve_json(&c->network_by_nodes));

@@ -83,6 +83,8 @@ typedef struct cluster {
     int per_node, nodes;
     cluster_link node, network; /* inside a node; between nodes */
     cluster_curve
+        node_by_mib; /* share of what node reaches by the MiB that a rank sends; no points: all of it */
+    cluster_curve
         network_by_nodes; /* share of network.bytes_per_s by number of nodes; no points: network.reached */
     double dollars_per_hour, watts; /* of a device, with its share of the machine; 0: unknown */
     cluster_rate rate[CLUSTER_RATES];

@@ -28,6 +28,11 @@ static double latency(const cluster *c, network_group g, comm_kind kind) {
     return ring;
 }
 
+static double node_rate(const cluster *c, double sent) {
+    return c->node.bytes_per_s * c->node.reached *
+           cluster_curve_at(&c->node_by_mib, sent / (1 << 20), 1);
+}
+
 static double network_rate(const cluster *c, double nodes) {
     return c->network.bytes_per_s *
            cluster_curve_at(&c->network_by_nodes, nodes, c->network.reached);
@@ -36,7 +41,7 @@ static double network_rate(const cluster *c, double nodes) {
 /* To the next rank: the pair that is on two nodes takes longest, and has one adapter. */
 static double shift(const cluster *c, network_group g, double sent) {
     if (g.per_node < g.ranks) return c->network.latency_s + sent / network_rate(c, 2);
-    return c->node.latency_s + sent / (c->node.bytes_per_s * c->node.reached);
+    return c->node.latency_s + sent / node_rate(c, sent);
 }
 
 /* To each other rank an equal part, each half a latency behind the one before. */
@@ -48,8 +53,7 @@ static double messages(int n, double latency_s) {
 static double all_to_all(const cluster *c, network_group g, double sent) {
     int near = g.per_node - 1, far = g.ranks - g.per_node;
     double part = sent / (g.ranks - 1), nodes = ceil((double)g.ranks / g.per_node);
-    double inside =
-        messages(near, c->node.latency_s) + near * part / (c->node.bytes_per_s * c->node.reached);
+    double inside = messages(near, c->node.latency_s) + near * part / node_rate(c, part);
     if (far == 0) return inside;
     double between = messages(far, c->network.latency_s) + far * part / network_rate(c, nodes);
     return inside > between ? inside : between;
@@ -65,7 +69,7 @@ double network_rows(const cluster *c, network_group g, double sent, int picks) {
     double nodes = ceil((double)g.ranks / g.per_node), each = sent / picks;
     int near = g.per_node - 1;
     double inside = messages(near, c->node.latency_s) +
-                    each * others_picked(g.ranks, picks) / (c->node.bytes_per_s * c->node.reached);
+                    each * others_picked(g.ranks, picks) / node_rate(c, each);
     if (nodes < 2) return inside;
     double between = messages(g.ranks - g.per_node, c->network.latency_s) +
                      each * others_picked(nodes, picks) / network_rate(c, nodes);
@@ -77,7 +81,7 @@ double network_seconds(const cluster *c, network_group g, comm_kind kind, double
     if (kind == COMM_SHIFT) return shift(c, g, sent);
     if (kind == COMM_ALL_TO_ALL) return all_to_all(c, g, sent);
     double nodes = ceil((double)g.ranks / g.per_node), inside = 0, between = 0;
-    if (g.per_node > 1) inside = sent / (c->node.bytes_per_s * c->node.reached);
+    if (g.per_node > 1) inside = sent / node_rate(c, sent);
     if (nodes > 1) between = sent / (g.per_node * network_rate(c, nodes));
     return latency(c, g, kind) + (inside > between ? inside : between);
 }
@@ -85,7 +89,6 @@ double network_seconds(const cluster *c, network_group g, comm_kind kind, double
 double network_send(const cluster *c, const mesh_shape *s, double bytes) {
     network_group g = network_group_of(c, s, MESH_PP);
     if (g.ranks < 2) return 0;
-    if (g.per_node == g.ranks)
-        return c->node.latency_s + bytes / (c->node.bytes_per_s * c->node.reached);
+    if (g.per_node == g.ranks) return c->node.latency_s + bytes / node_rate(c, bytes);
     return c->network.latency_s + bytes / network_rate(c, 2);
 }

@@ -27,11 +27,11 @@ static double elements(const tensor *t) {
     return (double)t->rows * (double)t->cols;
 }
 
-/* The share of what was touched so many bytes ago that a cache of that size has lost: nothing half an octave below, all of it half
- * an octave beyond. */
+/* The share of what was touched so many bytes ago that a cache of that size has lost: nothing an octave below, all of it an octave
+ * beyond. */
 static double lost(double cache, double since) {
-    double octaves = cache > 0 && since > 0 ? log2(since / cache) + 0.5 : 0;
-    return octaves < 0 ? 0 : octaves < 1 ? octaves : 1;
+    double part = cache > 0 && since > 0 ? (log2(since / cache) + 1) / 2 : 0;
+    return part < 0 ? 0 : part < 1 ? part : 1;
 }
 
 static void add_far(const cluster *c, double bytes, double since, double count[CLUSTER_TERMS]) {
@@ -62,12 +62,12 @@ bool roofline_terms(const cluster *c, const prog_op *o, double update_bytes,
     return true;
 }
 
-void roofline_update_terms(const cluster *c, double bytes, double step_bytes,
+void roofline_update_terms(const cluster *c, double bytes, double frame_bytes,
                            double count[CLUSTER_TERMS]) {
     memset(count, 0, CLUSTER_TERMS * sizeof *count);
     count[TERM_CALL] = 1;
     count[TERM_FIRST] = bytes / sizeof(float);
-    add_far(c, bytes, bytes / 2 + step_bytes, count); /* nearly all is read and written */
+    add_far(c, bytes, bytes / 2 + frame_bytes, count); /* nearly all is read and written */
 }
 
 double roofline_sum(const double term[CLUSTER_TERMS], const double count[CLUSTER_TERMS]) {
@@ -121,10 +121,10 @@ double roofline_seconds(const cluster *c, const prog_op *o, double update_bytes)
     return t > c->call_s ? t : c->call_s;
 }
 
-double roofline_update(const cluster *c, double bytes, double step_bytes) {
+double roofline_update(const cluster *c, double bytes, double frame_bytes) {
     const cluster_rate *r = c->update < 0 ? NULL : &c->rate[c->update];
     double count[CLUSTER_TERMS], ideal = 0;
-    roofline_update_terms(c, bytes, step_bytes, count);
+    roofline_update_terms(c, bytes, frame_bytes, count);
     if (r) ideal = roofline_sum(r->term, count);
     if (ideal <= 0) ideal = bytes / c->memory_bytes_per_s;
     return ideal / reached(r, ideal);

@@ -26,15 +26,15 @@ double roofline_ideal(const cluster *c, const prog_op *o);
 /* How many of each term the op has; false: its time has no terms. */
 bool roofline_terms(const cluster *c, const prog_op *o, double update_bytes,
                     double count[CLUSTER_TERMS]);
-/* The same of the update of a step, whose ops move step_bytes. */
-void roofline_update_terms(const cluster *c, double bytes, double step_bytes,
+/* The same of the update of a step, whose ops touch frame_bytes beside. */
+void roofline_update_terms(const cluster *c, double bytes, double frame_bytes,
                            double count[CLUSTER_TERMS]);
 double roofline_sum(const double term[CLUSTER_TERMS], const double count[CLUSTER_TERMS]);
 /* Which rate counts for a call: its pass (cluster.h: 0 forward, 1 input, 2 weights) and format. */
 int roofline_pass(const prog_op *o);
 dtype roofline_format(const prog_op *o);
-/* Of reading and writing so many bytes, as the optimizer does; in the update of a step whose ops move step_bytes. */
+/* Of reading and writing so many bytes, as the optimizer does; in the update of a step whose ops touch frame_bytes beside. */
 double roofline_stream(const cluster *c, double bytes);
-double roofline_update(const cluster *c, double bytes, double step_bytes);
+double roofline_update(const cluster *c, double bytes, double frame_bytes);
 
 #endif

@@ -16,7 +16,7 @@
 #include "train/bench/together.h"
 #include "train/layouts/trial.h"
 
-enum { LEAST_STEPS = 4, MOST_STEPS = 64 };
+enum { LEAST_STEPS = 4, MOST_STEPS = 64, BATCH_ROUNDS = 2 };
 
 /* Steps are warm-up for so long, and then measured for so long: threads, caches and clocks settle in time, not in steps. */
 static const double warm_up_s = 0.1, measure_s = 0.3;
@@ -82,9 +82,13 @@ typedef struct rank {
     rate_samples got;
     double *host; /* seconds of a token, of each case */
     int n_host, cap_host;
-    together_pair pairs[ARRAY_LEN(cases)];
+    /* Seconds of a micro-batch: of the ops in which ranks meet, and of the others. */
+    double met[ARRAY_LEN(cases)][RATES_ROUNDS], apart[ARRAY_LEN(cases)][RATES_ROUNDS];
+    int mets[ARRAY_LEN(cases)];
+    together_pair pairs[BATCH_ROUNDS * ARRAY_LEN(cases)];
     int n_pairs;
     comm_link link;
+    cluster_curve link_by_mib;
     void (*on_case)(void *ctx, int i, int n);
     void *ctx;
     status st;
@@ -175,48 +179,70 @@ static void take_ops(rank *r, const session *s, const timing *t) {
     }
 }
 
-static void take_samples(rank *r, const session *s, const timing *t) {
+static void take_samples(rank *r, int i, const session *s, const timing *t) {
+    (void)i;
     const plan *p = s->setup.plan;
     take_ops(r, s, t);
     double update = clock_update_bytes(p) / r->of->memory_bytes_per_s;
     rate_sample x = {.kind = OP_COUNT, .format = DT_F32, .ideal = update, .has_terms = true};
-    roofline_update_terms(r->of, clock_update_bytes(p), clock_ops_bytes(p), x.count);
+    roofline_update_terms(r->of, clock_update_bytes(p), clock_frame_bytes(p), x.count);
     rates_add_sample(&r->got, x, usual(t, t->ops));
     double tokens = (double)s->stage.B * s->stage.T * s->stage.table.micro_batches;
     VEC_PUSH(r->host, r->n_host, r->cap_host, usual(t, t->ops + 1) / tokens);
 }
 
-static void take_alone(rank *r, const session *s, const timing *t) {
-    together_pair *to = &r->pairs[r->n_pairs];
-    to->alone_s = usual(t, t->ops + 2);
-    to->said_alone_s = clock_step(s->setup.plan, r->of).step_s;
-}
-
-static void take_together(rank *r, const session *s, const timing *t) {
-    together_pair *to = &r->pairs[r->n_pairs++];
-    to->kind = TOGETHER_BATCH;
-    to->together_s = usual(t, t->ops + 2);
-    together_say(to, s->setup.plan, r->of);
-}
-
-static void take_meetings(rank *r, const session *s, const timing *t) {
-    together_pair *to = &r->pairs[r->n_pairs++];
-    *to = (together_pair){.kind = TOGETHER_LAYERS, .alone_s = 1, .said_alone_s = 1};
+static void take_layers(rank *r, int i, const session *s, const timing *t) {
+    double seconds[2] = {0, 0};
+    take_ops(r, s, t);
     for (int k = 0; k < t->ops; k++) {
         prog_op op = prog_get_op(s->stage.parts.chunk[0], k);
-        if (together_meets(&op)) to->together_s += usual(t, k) / s->stage.table.micro_batches;
+        seconds[together_meets(&op)] += usual(t, k) / s->stage.table.micro_batches;
     }
+    r->apart[i][r->mets[i]] = seconds[false];
+    r->met[i][r->mets[i]++] = seconds[true];
+}
+
+static void say_layers(rank *r, int i, const session *s, const timing *t) {
+    (void)t;
+    together_pair *to = &r->pairs[r->n_pairs++];
+    double met = rates_median(r->met[i], r->mets[i]), rest = rates_median(r->apart[i], r->mets[i]);
+    *to = (together_pair){
+        .kind = TOGETHER_LAYERS, .alone = {1, rest}, .together = {met, rest}, .said_alone = {1, 0}};
     together_say(to, s->setup.plan, r->of);
 }
 
-/* What is made of the times of a model's steps. */
+/* Of the median step. */
+static together_time time_of(const timing *t) {
+    together_time of = {.rest = usual(t, t->ops + 2)};
+    for (int k = 0; k < t->ops; k++) of.kernels += usual(t, k);
+    of.rest -= of.kernels;
+    return of;
+}
+
+static void take_alone(rank *r, int i, const session *s, const timing *t) {
+    (void)i;
+    together_pair *to = &r->pairs[r->n_pairs];
+    to->alone = time_of(t);
+    to->said_alone = together_step(s->setup.plan, r->of);
+}
+
+static void take_together(rank *r, int i, const session *s, const timing *t) {
+    (void)i;
+    together_pair *to = &r->pairs[r->n_pairs++];
+    to->kind = TOGETHER_BATCH;
+    to->together = time_of(t);
+    together_say(to, s->setup.plan, r->of);
+}
+
+/* What is made of the times of model i's steps. */
 typedef struct use {
-    void (*take)(rank *r, const session *s, const timing *t);
+    void (*take)(rank *r, int i, const session *s, const timing *t);
     const char *parallel; /* NULL: each rank trains its own model, else all one */
+    bool planned; /* there are no steps: what was measured before is compared with the plan */
 } use;
-static const use as_samples = {take_samples, NULL}, layers_as_samples = {take_ops, "{tp: 2}"},
-                 alone = {take_alone, NULL}, layers = {take_meetings, "{tp: 2}"},
-                 together[] = {{take_together, "{}"}, {take_together, "{zero: 3}"}};
+static const use as_samples = {take_samples, NULL, false}, layers = {take_layers, "{tp: 2}", false},
+                 alone = {take_alone, NULL, false}, said_layers = {say_layers, "{tp: 2}", true},
+                 together[] = {{take_together, "{}", false}, {take_together, "{zero: 3}", false}};
 
 static status run_case(rank *r, int i, const char *precision, use as, err *e) {
     session s = {0};
@@ -225,8 +251,8 @@ static status run_case(rank *r, int i, const char *precision, use as, err *e) {
     timing t = {.a = arena_new("calibration")};
     status st = trial_open(&s, arena_new("a case"), c, as.parallel ? r->world : NULL, true, e);
     comm_barrier(r->all);
-    if (st == ST_OK) st = time_steps(r, &s, &t, e);
-    if (st == ST_OK) as.take(r, &s, &t);
+    if (st == ST_OK && !as.planned) st = time_steps(r, &s, &t, e);
+    if (st == ST_OK) as.take(r, i, &s, &t);
     trial_close(&s, r->world, st, e);
     config_free(c);
     arena_free(t.a);
@@ -249,7 +275,7 @@ typedef struct turns {
 
 static turns turns_of(const rank *r) {
     bool halves = comm_size(r->all) % 2 == 0;
-    return (turns){{as_samples, as_samples, layers_as_samples}, halves ? 3 : 2};
+    return (turns){{as_samples, as_samples, layers}, halves ? 3 : 2};
 }
 
 static const char *precision_of(int i, int turn) {
@@ -276,14 +302,12 @@ static void *run_cases(void *arg) {
     return NULL;
 }
 
-/* Where ranks share the layers: every other model, with an even number of ranks. */
-static void *run_layers(void *arg) {
+/* How long ranks that share the layers have waited for each other, beside what the rates say of it. */
+static void *fit_layers(void *arg) {
     rank *r = arg;
-    int n = comm_size(r->all) % 2 ? 0 : ARRAY_LEN(cases);
-    for (int i = 1; i < n && r->st == ST_OK && !time_is_up(r, i); i += 2) {
-        show(r, i, n);
-        r->st = run_case(r, i, precision_of(i / 2, ARRAY_LEN(precisions)), layers, &r->why);
-    }
+    int turn = ARRAY_LEN(precisions);
+    for (int i = 0; i < (int)ARRAY_LEN(cases) && r->st == ST_OK; i++)
+        if (r->mets[i] > 0) r->st = run_case(r, i, precision_of(i, turn), said_layers, &r->why);
     if (r->st != ST_OK) comm_fail(r->world, &r->why);
     return NULL;
 }
@@ -291,13 +315,13 @@ static void *run_layers(void *arg) {
 /* Models alone and together, one after the other: what others do on the machine meanwhile has changed since the samples. */
 static void *run_batches(void *arg) {
     rank *r = arg;
-    int n = ARRAY_LEN(cases);
-    for (int i = 0; i < n && r->st == ST_OK && !time_is_up(r, i); i++) {
-        const char *precision = precision_of(i / 2, ARRAY_LEN(precisions));
-        show(r, i, n);
-        r->st = run_case(r, i, precision, alone, &r->why);
-        if (r->st == ST_OK)
-            r->st = run_case(r, i, precision, together[i % ARRAY_LEN(together)], &r->why);
+    int n = ARRAY_LEN(cases), all = BATCH_ROUNDS * n;
+    for (int i = 0; i < all && r->st == ST_OK && !time_is_up(r, i); i++) {
+        int at = i % n, sharing = (i + i / n) % (int)ARRAY_LEN(together);
+        const char *precision = precision_of(at / 2, ARRAY_LEN(precisions));
+        show(r, i, all);
+        r->st = run_case(r, at, precision, alone, &r->why);
+        if (r->st == ST_OK) r->st = run_case(r, at, precision, together[sharing], &r->why);
     }
     if (r->st != ST_OK) comm_fail(r->world, &r->why);
     return NULL;
@@ -327,7 +351,7 @@ static status on_all(rank *ranks, int n, void *(*work)(void *), err *e) {
 
 /* ---- the link ---- */
 
-/* The median of several all-reduces of n numbers. */
+/* The median of several all-reduces of n numbers, beside the thread that waits for them. */
 static double time_sums(rank *r, float *x, int64_t n, int runs) {
     enum { MOST = 64 };
     double s[MOST];
@@ -340,23 +364,35 @@ static double time_sums(rank *r, float *x, int64_t n, int runs) {
                           .what = "a calibration"};
         comm_barrier(r->all);
         int64_t began = clock_now_ns();
-        comm_run(r->all, &call);
+        comm_wait(r->world, comm_start(r->all, &call));
         s[i] = clock_since_s(began);
     }
     return rates_median(s, runs);
 }
 
-/* A small all-reduce is two messages; a large one tells the rate. */
+/* A small all-reduce is two messages; large ones tell the rate, which falls where caches end. */
 static void *measure_link(void *arg) {
-    enum { LARGE = 16 << 20 }; /* numbers: more than caches hold */
+    enum {
+        LARGE = 16 << 20,
+        SMALL = LARGE >> 6
+    }; /* numbers: the larger are more than caches hold */
     rank *r = arg;
-    int n = comm_size(r->all);
+    int ranks = comm_size(r->all), me = comm_rank(r->all);
     float *x = xcalloc(LARGE, sizeof *x);
+    cluster_curve rate = {0};
+    double best = 0;
     time_sums(r, x, LARGE, 1);
-    double small = time_sums(r, x, 1, 50), large = time_sums(r, x, LARGE, 7);
-    comm_call call = {.kind = COMM_ALL_REDUCE, .n = LARGE, .dt = DT_F32};
-    double sent = (double)comm_call_sends(&call, comm_rank(r->all), n);
-    r->link = (comm_link){small / 2, sent / (large > small ? large - small : large)};
+    double latency = time_sums(r, x, 1, 50);
+    for (int64_t n = SMALL; n <= LARGE; n *= 4) {
+        comm_call call = {.kind = COMM_ALL_REDUCE, .n = n, .dt = DT_F32};
+        double seconds = time_sums(r, x, n, 7), sent = (double)comm_call_sends(&call, me, ranks);
+        rate.x[rate.n] = sent / (1 << 20);
+        rate.y[rate.n++] = sent / (seconds > latency ? seconds - latency : seconds);
+    }
+    for (int i = 0; i < rate.n; i++) best = fmax(best, rate.y[i]);
+    for (int i = 0; i < rate.n; i++) rate.y[i] /= best;
+    r->link = (comm_link){latency / 2, best};
+    r->link_by_mib = rate;
     free(x);
     return NULL;
 }
@@ -436,12 +472,12 @@ static status measure(rank *ranks, int n, double seconds, cluster *c, err *e) {
     if (n == 1) return ST_OK;
     TRY(on_all(ranks, n, measure_link, e));
     c->node = c->network = (cluster_link){ranks[0].link.bytes_per_s, ranks[0].link.latency_s, 1};
+    c->node_by_mib = ranks[0].link_by_mib;
     /* How long ranks wait for each other is known before it is asked what their transfers do. */
-    end_after(ranks, n, (1 - first) / 4 * seconds);
-    TRY(on_all(ranks, n, run_layers, e));
+    TRY(on_all(ranks, n, fit_layers, e));
     together_fit(c, ranks[0].pairs, ranks[0].n_pairs);
     for (int i = 0; i < n; i++) ranks[i].n_pairs = 0;
-    end_after(ranks, n, (1 - first) * 3 / 4 * seconds);
+    end_after(ranks, n, (1 - first) * seconds);
     TRY(on_all(ranks, n, run_batches, e));
     together_fit(c, ranks[0].pairs, ranks[0].n_pairs);
     return ST_OK;
