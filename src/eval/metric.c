@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/sort.h"
 #include "eval/answer.h"
 #include "eval/dialogue.h"
 #include "eval/ifeval.h"
@@ -244,11 +245,6 @@ eval_score eval_measure(const eval_task *t, eval_metric metric, int filter) {
 
 /* ---- two models ---- */
 
-static int ascending(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 /* Of the differences d[n] with the mean of r. */
 static void resample(const double *d, int64_t n, eval_difference *r) {
     enum { SAMPLES = 10000 };
@@ -260,7 +256,7 @@ static void resample(const double *d, int64_t n, eval_difference *r) {
         mean[k] = sum / (double)n;
         far += fabs(mean[k] - r->value) >= fabs(r->value);
     }
-    qsort(mean, SAMPLES, sizeof *mean, ascending);
+    sort_doubles(mean, SAMPLES);
     r->low = mean[SAMPLES / 40], r->high = mean[SAMPLES - 1 - SAMPLES / 40];
     r->p = (double)(far + 1) / (SAMPLES + 1);
     free(mean);

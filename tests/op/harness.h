@@ -81,8 +81,10 @@ static inline buf buf_new(dtype dt, int64_t rows, int64_t cols, int64_t gap, int
     return b;
 }
 
+/* Divisions are most of the time of a look at many elements. */
 static inline void *element(const tensor *t, int64_t i) {
-    return (uint8_t *)t->data + (size_t)(i / t->cols * t->ld + i % t->cols) * dtype_bytes(t->dt);
+    int64_t at = t->ld == t->cols ? i : i / t->cols * t->ld + i % t->cols;
+    return (uint8_t *)t->data + (size_t)at * dtype_bytes(t->dt);
 }
 
 static inline double tensor_get(const tensor *t, int64_t i) {
@@ -153,9 +155,24 @@ static inline dtype slot_dtype(fill f, dtype dt) {
                : DT_I32;
 }
 
+static inline double draw_new(uint64_t stream, int64_t i) {
+    return 2.0 * (double)rng_uniform(rng_key_numbered(42, stream), (uint64_t)i) - 1.0;
+}
+
+/* Between -1 and 1. Many are kept: thousands of trials are filled with the same. */
+static inline double draw(uint64_t stream, int64_t i) {
+    enum { STREAMS_KEPT = 72, KEPT = 1 << 16 };
+    static double *kept[STREAMS_KEPT];
+    if (stream >= STREAMS_KEPT || i >= KEPT) return draw_new(stream, i);
+    if (!kept[stream]) {
+        kept[stream] = xcalloc(KEPT, sizeof(double));
+        for (int k = 0; k < KEPT; k++) kept[stream][k] = draw_new(stream, k);
+    }
+    return kept[stream][i];
+}
+
 static inline double uniform(uint64_t stream, int64_t i, double scale) {
-    rng_key key = rng_key_numbered(42, stream);
-    return scale * (2.0 * (double)rng_uniform(key, (uint64_t)i) - 1.0);
+    return scale * draw(stream, i);
 }
 
 static inline double slot_value(const slot *s, int which, int64_t i) {
@@ -204,8 +221,21 @@ static inline buf new_like(const side *s, const tensor *shape, dtype dt, int whi
     return buf_new(dt, shape->rows, shape->cols, 3 + which, 5 + which);
 }
 
-/* Buffers of a case in one dtype, inputs filled; the op is inferred for `d`. */
-static inline void side_open(side *s, const op_case *cs, dtype dt, bool strided, dev *d) {
+static inline void copy_values(const tensor *to, const tensor *from) {
+    for (int64_t n = 0; n < to->rows * to->cols; n++) tensor_set(to, n, tensor_get(from, n));
+}
+
+static inline void buf_copy(const buf *to, const buf *from) {
+    bool same_place = (uint8_t *)to->t.data - to->mem == (uint8_t *)from->t.data - from->mem;
+    if (same_place && to->t.dt == from->t.dt && to->t.ld == from->t.ld && to->bytes == from->bytes)
+        memcpy(to->mem, from->mem, to->bytes);
+    else
+        copy_values(&to->t, &from->t);
+}
+
+/* Buffers of a case in one dtype; the op is inferred for `d`. Inputs are those of `like`, or filled when that is NULL. */
+static inline void side_open_like(side *s, const side *like, const op_case *cs, dtype dt,
+                                  bool strided, dev *d) {
     *s = (side){.cs = cs, .attr = cs->attr, .dt = dt, .strided = strided};
     if (cs->kind == OP_EMBED) s->attr.embed.dt = dt;
     if (cs->kind == OP_HEAD_GRAD) s->attr.head.dt = dt;
@@ -219,7 +249,8 @@ static inline void side_open(side *s, const op_case *cs, dtype dt, bool strided,
         bool gaps = sl->fill == ACTIVATION || sl->fill == CACHE;
         s->in[i] =
             gaps ? new_like(s, &shape, slot_dt, i) : buf_new(slot_dt, sl->rows, sl->cols, 0, 0);
-        for (int64_t n = 0; n < sl->rows * sl->cols; n++)
+        if (like) buf_copy(&s->in[i], &like->in[i]);
+        for (int64_t n = 0; !like && n < sl->rows * sl->cols; n++)
             tensor_set(&s->in[i].t, n, slot_value(sl, i, n));
         s->io.in[i] = s->in[i].t;
         if (cs->forward_only) continue;
@@ -234,8 +265,14 @@ static inline void side_open(side *s, const op_case *cs, dtype dt, bool strided,
         s->out[o] = gaps ? new_like(s, t, t->dt, o + 2) : buf_new(t->dt, t->rows, t->cols, 0, 0);
     }
     s->dout[0] = new_like(s, &s->io.out[0], s->out[0].t.dt, 4);
+    if (like) buf_copy(&s->dout[0], &like->dout[0]);
     tensor *dy = &s->dout[0].t;
-    for (int64_t n = 0; n < dy->rows * dy->cols; n++) tensor_set(dy, n, uniform(50, n, 1.5));
+    for (int64_t n = 0; !like && n < dy->rows * dy->cols; n++)
+        tensor_set(dy, n, uniform(50, n, 1.5));
+}
+
+static inline void side_open(side *s, const op_case *cs, dtype dt, bool strided, dev *d) {
+    side_open_like(s, NULL, cs, dt, strided, d);
 }
 
 static inline void buf_free(buf *b) {

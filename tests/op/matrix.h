@@ -39,7 +39,12 @@ typedef struct trial {
     dtype dt;
     bool strided, accumulate;
     char label[192];
+    side given; /* what each run gets: inputs, and the gradient of the output */
 } trial;
+
+static inline void open_given(const trial *tr, side *s, dev *d) {
+    side_open_like(s, &tr->given, tr->cs, tr->dt, tr->strided, d);
+}
 
 static inline op_run run_on(dev *d, bool accumulate) {
     static bool overflow;
@@ -64,16 +69,6 @@ static inline bool has_backward(op_kind kind) {
 
 /* ---- truth: the double reference on the values that the tested program has ---- */
 
-static inline void copy_values(const tensor *to, const tensor *from) {
-    for (int64_t n = 0; n < to->rows * to->cols; n++) tensor_set(to, n, tensor_get(from, n));
-}
-
-static inline void truth_open(side *t, const side *like, dev *d) {
-    side_open(t, like->cs, DT_F64, false, d);
-    for (int i = 0; i < OP_MAX_IN; i++) copy_values(&t->in[i].t, &like->in[i].t);
-    copy_values(&t->dout[0].t, &like->dout[0].t);
-}
-
 /* Both go on to backward from the same saved outputs: the true ones, rounded once. */
 static inline void share_outputs(side *s, side *truth) {
     for (int o = 0; o < OP_MAX_OUT; o++) {
@@ -94,16 +89,12 @@ static inline void check_guards(const trial *tr, const side *s, const char *when
             fail_msg("%s: %s writes around output %d", tr->label, when, o);
 }
 
-/* Inputs must be what they were: filled again, they have the same bytes. */
 static inline void check_inputs_untouched(const trial *tr, const side *s) {
-    side again;
-    side_open(&again, tr->cs, tr->dt, tr->strided, tr->b->devs[0]);
     for (int i = 0; i < OP_MAX_IN; i++)
-        if (s->in[i].mem && memcmp(s->in[i].mem, again.in[i].mem, s->in[i].bytes))
+        if (s->in[i].mem && memcmp(s->in[i].mem, tr->given.in[i].mem, s->in[i].bytes))
             fail_msg("%s: writes its input %d", tr->label, i);
-    if (memcmp(s->dout[0].mem, again.dout[0].mem, s->dout[0].bytes))
+    if (memcmp(s->dout[0].mem, tr->given.dout[0].mem, s->dout[0].bytes))
         fail_msg("%s: writes the gradient of its output", tr->label);
-    side_close(&again);
 }
 
 /* Magnitude of the terms that an op subtracts from each other: when its result is near 0, rounding
@@ -163,7 +154,7 @@ static inline void check_repeats(const trial *tr, side *s, bool backward) {
     for (int k = tr->b->slow && tr->cs->heavy; k < DEVS; k++) {
         side again;
         op_run run = run_on(tr->b->devs[k], tr->accumulate);
-        side_open(&again, tr->cs, tr->dt, tr->strided, tr->b->devs[k]);
+        open_given(tr, &again, tr->b->devs[k]);
         if (backward) {
             for (int o = 0; o < OP_MAX_OUT; o++)
                 if (s->out[o].mem) memcpy(again.out[o].mem, s->out[o].mem, s->out[o].bytes);
@@ -200,7 +191,7 @@ static inline void check_in_place(const trial *tr, const side *s, int which) {
     if (!s->out[0].mem) return;
     op_run run = run_on(tr->b->devs[0], false);
     side p;
-    side_open(&p, tr->cs, tr->dt, tr->strided, tr->b->devs[0]);
+    open_given(tr, &p, tr->b->devs[0]);
     side_fresh_ws(&p, p.io.fwd.ws_bytes);
     op_call c = side_call(&p, &run, false);
     for (int i = 0; i < OP_MAX_IN; i++) c.in[i] = p.in[i].t;
@@ -218,7 +209,7 @@ static inline void check_in_place(const trial *tr, const side *s, int which) {
 static inline void check_gradient_in_place(const trial *tr, const side *s) {
     op_run run = run_on(tr->b->devs[0], false);
     side p;
-    side_open(&p, tr->cs, tr->dt, tr->strided, tr->b->devs[0]);
+    open_given(tr, &p, tr->b->devs[0]);
     side_fresh_ws(&p, p.io.bwd_input.ws_bytes);
     op_call c = side_call(&p, &run, false);
     for (int i = 0; i < OP_MAX_IN; i++) c.in[i] = p.in[i].t;
@@ -261,18 +252,20 @@ static inline void check_backward(const trial *tr, side *s, side *truth) {
 
 static inline void check_trial(const op_case *cs, const backend *b, dtype dt, bool strided,
                                bool accumulate) {
-    trial tr = {cs, b, impl_of(b, cs->kind, dt), dt, strided, accumulate, ""};
+    trial tr = {cs, b, impl_of(b, cs->kind, dt), dt, strided, accumulate, .label = ""};
     snprintf(tr.label, sizeof tr.label, "%s, %s %s%s%s", cs->label, b->name, dtype_name(dt),
              strided ? ", strided" : "", accumulate ? ", accumulate" : "");
     if (!tr.impl) fail_msg("%s: no kernel", tr.label);
     side s, truth;
-    side_open(&s, cs, dt, strided, b->devs[0]);
-    truth_open(&truth, &s, b->host);
+    side_open(&tr.given, cs, dt, strided, b->devs[0]);
+    open_given(&tr, &s, b->devs[0]);
+    side_open_like(&truth, &tr.given, cs, DT_F64, false, b->host);
     check_forward(&tr, &s, &truth);
     if (has_backward(cs->kind) && !cs->forward_only) check_backward(&tr, &s, &truth);
     check_inputs_untouched(&tr, &s);
     side_close(&s);
     side_close(&truth);
+    side_close(&tr.given);
 }
 
 /* ---- the matrix ---- */

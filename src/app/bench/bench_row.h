@@ -12,7 +12,5 @@ void bench_put_row(json_t *rows, const char *name, double value, const char *uni
 void bench_put_facts(json_t *o, const bench_facts *f);
 void bench_describe_facts(const bench_facts *f, char out[256]);
 void bench_print_profile(const bench_profile *p);
-/* The median of n > 0 values, which are sorted. */
-double bench_median(double *v, int n);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "base/sort.h"
 
 enum { FIGURES = 4 };
 static const char *const NAMES[FIGURES] = {"first token, cold", "first token, prefix in the cache",
@@ -121,7 +122,7 @@ static status time_rounds(streams *s, stream *t, const bench_streams_wish *w, do
         st = time_round(s, t, w, round, e);
         for (int k = 0; k < FIGURES; k++) all[k * w->repeat + i] = round[k];
     }
-    for (int k = 0; k < FIGURES; k++) figure[k] = bench_median(all + k * w->repeat, (int)w->repeat);
+    for (int k = 0; k < FIGURES; k++) figure[k] = sort_median(all + k * w->repeat, (int)w->repeat);
     free(all);
     return st;
 }

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "base/sort.h"
 #include "interchange/open_model.h"
 
 enum { MAX_REPEAT = 101, MAX_STREAMS = 256 };
@@ -48,8 +49,8 @@ static void time_rounds(const open_model *m, const wish *w, timing *t) {
     int32_t *ids = draw_tokens(w->prompt + w->new_tok, g.n_ids);
     time_round(&g, ids, w, &prefill_s[0], &decode_s[0]); /* once unmeasured */
     for (int64_t i = 0; i < w->repeat; i++) time_round(&g, ids, w, &prefill_s[i], &decode_s[i]);
-    t->prefill_s = bench_median(prefill_s, (int)w->repeat);
-    t->decode_s = bench_median(decode_s, (int)w->repeat);
+    t->prefill_s = sort_median(prefill_s, (int)w->repeat);
+    t->decode_s = sort_median(decode_s, (int)w->repeat);
     free(ids);
     generator_free(&g);
 }

@@ -17,6 +17,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/sort.h"
 #include "base/text.h"
 
 enum { MOST_LOADS = 16, MOST_ROUNDS = 101, WARM_UP = 2 };
@@ -174,7 +175,7 @@ static void run_rounds(serve_bench *b) {
 static double median_of(const serve_bench *b, int server, int load, int metric) {
     double v[MOST_ROUNDS];
     memcpy(v, b->m[server][load].rounds[metric], sizeof v);
-    return bench_median(v, (int)b->n_rounds);
+    return sort_median(v, (int)b->n_rounds);
 }
 
 /* Of the rounds' ratios, since each round has its own machine noise. NaN: one of the two measured nothing. */
@@ -185,7 +186,7 @@ static double ratio_of(const serve_bench *b, int load, int metric) {
         if (peer <= 0) return NAN;
         v[i] = b->m[0][load].rounds[metric][i] / peer;
     }
-    return bench_median(v, (int)b->n_rounds);
+    return sort_median(v, (int)b->n_rounds);
 }
 
 static void name_load(const serve_bench *b, int load, char out[64]) {

@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/sort.h"
 #include "tok/tok.h"
 
 /* What one file took; seconds are medians. */
@@ -71,9 +72,9 @@ static status time_file(const tok *t, const char *text, int repeat, tok_timing *
         TRY(time_whole(t, text, r, &encode_s[i], &decode_s[i], e));
         TRY(time_documents(t, text, r, &documents_s[i], e));
     }
-    r->encode_s = bench_median(encode_s, repeat);
-    r->decode_s = bench_median(decode_s, repeat);
-    r->documents_s = bench_median(documents_s, repeat);
+    r->encode_s = sort_median(encode_s, repeat);
+    r->decode_s = sort_median(decode_s, repeat);
+    r->documents_s = sort_median(documents_s, repeat);
     return ST_OK;
 }
 

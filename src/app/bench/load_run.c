@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/sort.h"
 
 enum {
     MOST_OPEN = 4096,      /* connections at a time, where requests come at a rate */
@@ -273,14 +274,9 @@ void load_result_free(load_result *r, int64_t n) {
     free(r->whole.v);
 }
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double load_quantile(load_times *t, double q) {
     if (t->n == 0) return 0;
-    qsort(t->v, (size_t)t->n, sizeof *t->v, compare);
+    sort_doubles(t->v, t->n);
     int64_t rank = (int64_t)ceil(q * (double)t->n);
     return t->v[rank > 0 ? rank - 1 : 0];
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/sort.h"
 #include "base/yaml.h"
 
 /* ---- predicting ---- */
@@ -77,15 +78,8 @@ void measured_predict_published(measured_rows *r) {
 
 /* ---- judging ---- */
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *x, int n) {
-    if (n == 0) return 0;
-    qsort(x, (size_t)n, sizeof *x, ascending);
-    return (x[n / 2] + x[(n - 1) / 2]) / 2;
+    return n ? sort_median(x, n) : 0;
 }
 
 static bool counts(const measured_row *x) {
@@ -417,7 +411,7 @@ static void fit_fill(const measured_rows *r, measured_model *m, int without) {
     int n = 0;
     for (int i = 0; i < r->n; i++)
         if (counts(&r->row[i]) && r->row[i].cell != without) need[n++] = r->row[i].memory_bytes;
-    qsort(need, (size_t)n, sizeof *need, ascending);
+    sort_doubles(need, n);
     double fill = n ? need[(int)(KEPT * (n - 1))] / usable : 1;
     m->t.fill = fill > 1 ? 1 : fill < 0.3 ? 0.3 : fill;
     free(need);

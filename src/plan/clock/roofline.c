@@ -76,6 +76,12 @@ double roofline_sum(const double term[CLUSTER_TERMS], const double count[CLUSTER
     return sum;
 }
 
+double roofline_limit(const double term[CLUSTER_TERMS], const double count[CLUSTER_TERMS],
+                      double ideal) {
+    double sum = roofline_sum(term, count);
+    return sum > 0 ? sum : ideal;
+}
+
 double roofline_products(const prog_op *o) {
     const op_expert_ranks *a = &o->attr->expert_ranks;
     if (o->kind == OP_EXPERT_LINEAR) return o->attr->experts.n;
@@ -112,9 +118,9 @@ static double experts_seconds(const cluster *c, const prog_op *o, const cluster_
 
 double roofline_seconds(const cluster *c, const prog_op *o, double update_bytes) {
     const cluster_rate *r = rate_of(c, o, o->kind);
-    double count[CLUSTER_TERMS], ideal = 0;
-    if (r && roofline_terms(c, o, update_bytes, count)) ideal = roofline_sum(r->term, count);
-    if (ideal <= 0) ideal = roofline_ideal(c, o);
+    double count[CLUSTER_TERMS], ideal = roofline_ideal(c, o);
+    if (r && roofline_terms(c, o, update_bytes, count))
+        ideal = roofline_limit(r->term, count, ideal);
     double t = ideal / reached(r, ideal);
     if (roofline_products(o) > 0 && r && strcmp(r->of, op_classes[o->kind].name) != 0)
         t = experts_seconds(c, o, r);
@@ -123,10 +129,9 @@ double roofline_seconds(const cluster *c, const prog_op *o, double update_bytes)
 
 double roofline_update(const cluster *c, double bytes, double frame_bytes) {
     const cluster_rate *r = c->update < 0 ? NULL : &c->rate[c->update];
-    double count[CLUSTER_TERMS], ideal = 0;
+    double count[CLUSTER_TERMS], ideal = bytes / c->memory_bytes_per_s;
     roofline_update_terms(c, bytes, frame_bytes, count);
-    if (r) ideal = roofline_sum(r->term, count);
-    if (ideal <= 0) ideal = bytes / c->memory_bytes_per_s;
+    if (r) ideal = roofline_limit(r->term, count, ideal);
     return ideal / reached(r, ideal);
 }
 

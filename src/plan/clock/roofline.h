@@ -30,6 +30,9 @@ bool roofline_terms(const cluster *c, const prog_op *o, double update_bytes,
 void roofline_update_terms(const cluster *c, double bytes, double frame_bytes,
                            double count[CLUSTER_TERMS]);
 double roofline_sum(const double term[CLUSTER_TERMS], const double count[CLUSTER_TERMS]);
+/* The sum stands in place of the ideal time; without terms or counts it is 0, and the ideal counts. */
+double roofline_limit(const double term[CLUSTER_TERMS], const double count[CLUSTER_TERMS],
+                      double ideal);
 /* Which rate counts for a call: its pass (cluster.h: 0 forward, 1 input, 2 weights) and format. */
 int roofline_pass(const prog_op *o);
 dtype roofline_format(const prog_op *o);

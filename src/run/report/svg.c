@@ -3,6 +3,7 @@
  *
  * The inner picture has the coordinates 0..GRID in both directions; whole numbers are enough for
  * any screen and keep the file small. */
+#include "base/sort.h"
 #include "run/report/svg.h"
 
 #include <math.h>
@@ -230,18 +231,13 @@ typedef struct range {
     bool log_x;
 } range;
 
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The value that 99.5 % of the finite ones do not exceed; for a million of them a sample does. */
 static double high_quantile(const svg_series *s) {
     int64_t stride = s->n / 20000 + 1, n = 0;
     double *values = xmalloc(sizeof *values * (size_t)(s->n / stride + 1));
     for (int64_t i = 0; i < s->n; i += stride)
         if (isfinite(s->y[i])) values[n++] = s->y[i];
-    qsort(values, (size_t)n, sizeof *values, compare_doubles);
+    sort_doubles(values, n);
     double result = n ? values[(int64_t)((double)(n - 1) * 0.995)] : -INFINITY;
     free(values);
     return result;

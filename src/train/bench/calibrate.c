@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/sort.h"
 #include "base/yaml.h"
 #include "op/peak.h"
 #include "plan/clock/clock.h"
@@ -160,7 +161,7 @@ static status time_steps(const rank *r, session *s, timing *t, err *e) {
 static double usual(const timing *t, int what) {
     double x[MOST_STEPS];
     for (int i = 0; i < t->steps; i++) x[i] = t->ns[i][what];
-    return rates_median(x, t->steps) * 1e-9;
+    return sort_median(x, t->steps) * 1e-9;
 }
 
 static void take_ops(rank *r, const session *s, const timing *t) {
@@ -205,7 +206,7 @@ static void take_layers(rank *r, int i, const session *s, const timing *t) {
 static void say_layers(rank *r, int i, const session *s, const timing *t) {
     (void)t;
     together_pair *to = &r->pairs[r->n_pairs++];
-    double met = rates_median(r->met[i], r->mets[i]), rest = rates_median(r->apart[i], r->mets[i]);
+    double met = sort_median(r->met[i], r->mets[i]), rest = sort_median(r->apart[i], r->mets[i]);
     *to = (together_pair){
         .kind = TOGETHER_LAYERS, .alone = {1, rest}, .together = {met, rest}, .said_alone = {1, 0}};
     together_say(to, s->setup.plan, r->of);
@@ -367,7 +368,7 @@ static double time_sums(rank *r, float *x, int64_t n, int runs) {
         comm_wait(r->world, comm_start(r->all, &call));
         s[i] = clock_since_s(began);
     }
-    return rates_median(s, runs);
+    return sort_median(s, runs);
 }
 
 /* A small all-reduce is two messages; large ones tell the rate, which falls where caches end. */
@@ -468,7 +469,7 @@ static status measure(rank *ranks, int n, double seconds, cluster *c, err *e) {
     end_after(ranks, n, first * seconds);
     TRY(on_all(ranks, n, run_cases, e));
     rates_add_to(c, &ranks[0].got);
-    c->token_s = rates_median(ranks[0].host, ranks[0].n_host);
+    c->token_s = sort_median(ranks[0].host, ranks[0].n_host);
     if (n == 1) return ST_OK;
     TRY(on_all(ranks, n, measure_link, e));
     c->node = c->network = (cluster_link){ranks[0].link.bytes_per_s, ranks[0].link.latency_s, 1};

@@ -6,17 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sort.h"
 #include "plan/clock/roofline.h"
-
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double rates_median(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, by_size);
-    return (x[n / 2] + x[(n - 1) / 2]) / 2;
-}
 
 /* ---- samples ---- */
 
@@ -30,7 +21,7 @@ void rates_add_sample(rate_samples *s, rate_sample x, double seconds) {
     to->round[to->rounds++] = seconds;
     double of[RATES_ROUNDS];
     memcpy(of, to->round, sizeof of);
-    to->seconds = rates_median(of, to->rounds);
+    to->seconds = sort_median(of, to->rounds);
 }
 
 void rates_free(rate_samples *s) {
@@ -155,11 +146,6 @@ static void find_terms(const cluster *c, const rate_samples *s, const rate_sampl
 
 /* ---- shares by size ---- */
 
-static double ideal_of(const rate_sample *x, const double *term) {
-    double sum = x->has_terms ? roofline_sum(term, x->count) : 0;
-    return sum > 0 ? sum : x->ideal;
-}
-
 /* Logarithms of an ideal time in microseconds, and of the share of it that was reached. */
 typedef struct point {
     double ideal, share;
@@ -189,7 +175,7 @@ static void add_to_curve(cluster_curve *c, const point *p, int n) {
     for (int i = 0; i < n; i++) sum += p[i].ideal, share[i] = p[i].share;
     c->x[c->n] = exp(sum / n);
     /* some ops do nothing */
-    c->y[c->n++] = fmin(exp(rates_median(share, n)), CLUSTER_MOST_IN_CACHE);
+    c->y[c->n++] = fmin(exp(sort_median(share, n)), CLUSTER_MOST_IN_CACHE);
     free(share);
 }
 
@@ -203,7 +189,7 @@ static cluster_curve curve_of(const rate_samples *s, const rate_sample *like, ch
     int n = 0;
     for (int i = 0; i < s->n; i++) {
         const rate_sample *x = &s->item[i];
-        double ideal = ideal_of(x, term);
+        double ideal = roofline_limit(term, x->count, x->ideal);
         if (f(x, like) && x->seconds > 0)
             p[n++] = (point){log(ideal * 1e6), log(ideal / x->seconds)};
     }

@@ -32,7 +32,4 @@ void rates_add_sample(rate_samples *s, rate_sample x, double seconds);
 void rates_add_to(cluster *c, const rate_samples *s);
 void rates_free(rate_samples *s);
 
-/* Sorts. */
-double rates_median(double *x, int n);
-
 #endif

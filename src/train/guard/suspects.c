@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sort.h"
+
 /* ---- repetition ---- */
 
 enum { MAX_PERIOD = 13, MIN_REPEATS = 32 };
@@ -105,25 +107,15 @@ void suspects_add_row(suspects *s, uint64_t sample, int row, int T, const int32_
 
 /* ---- ranking ---- */
 
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, compare_doubles);
-    return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
-
 /* Median of the documents' losses and of their distances from it; 0 and 0 without any. */
 static void spread_of(const suspects *s, double *middle, double *deviation) {
     double *values = xmalloc(sizeof *values * (size_t)(s->n + 1));
     int n = 0;
     for (int i = 0; i < s->n; i++)
         if (isfinite(s->items[i].loss)) values[n++] = s->items[i].loss;
-    *middle = n ? median(values, n) : 0;
+    *middle = n ? sort_median(values, n) : 0;
     for (int i = 0; i < n; i++) values[i] = fabs(values[i] - *middle);
-    *deviation = n ? median(values, n) : 0;
+    *deviation = n ? sort_median(values, n) : 0;
     free(values);
 }
 
