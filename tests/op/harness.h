@@ -163,7 +163,7 @@ static inline double draw_new(uint64_t stream, int64_t i) {
 static inline double draw(uint64_t stream, int64_t i) {
     enum { STREAMS_KEPT = 72, KEPT = 1 << 16 };
     static double *kept[STREAMS_KEPT];
-    if (stream >= STREAMS_KEPT || i >= KEPT) return draw_new(stream, i);
+    if (stream >= STREAMS_KEPT || (uint64_t)i >= KEPT) return draw_new(stream, i);
     if (!kept[stream]) {
         kept[stream] = xcalloc(KEPT, sizeof(double));
         for (int k = 0; k < KEPT; k++) kept[stream][k] = draw_new(stream, k);
