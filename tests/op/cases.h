@@ -94,6 +94,7 @@ static void cases_LINEAR(case_list *l) {
         int64_t N = sizes[i / 3][0], I = sizes[i / 3][1], O = sizes[i / 3][2];
         LABEL(c, "linear N=%d I=%d O=%d bias=%d res=%d", (int)N, (int)I, (int)O, i % 3 > 0,
               i % 3 == 2);
+        c->heavy = N * I * O > 1000000;
         c->in[0] = (slot){ACTIVATION, N, I, 0, 0};
         c->in[1] = (slot){MATRIX, O, I, 0, 0};
         if (i % 3 > 0) c->in[2] = (slot){VECTOR, 1, O, 0, 0};
@@ -647,6 +648,7 @@ static void cases_HEAD_DISTILL(case_list *l) {
         c->attr.head.distill = i % 3 ? 0.6f : 1.0f, c->attr.head.temperature = i % 5 ? 2.5f : 0.8f;
         LABEL(c, "head_distill N=%d C=%d V=%d chunk=%d %d", (int)s[0], (int)s[1], (int)s[2],
               (int)s[3], i);
+        c->heavy = s[2] > 1000;
         c->in[0] = (slot){ACTIVATION, s[0], s[1], 0, 0};
         c->in[1] = (slot){MATRIX, s[2], s[1], 0, 2.0 / sqrt((double)s[1])};
         c->in[2] = (slot){s[0] > 1 ? TARGETS : INTEGERS, s[0], 1, s[2], 0};
@@ -675,6 +677,7 @@ static void cases_HEAD_NLL(case_list *l) {
         c->attr.head.chunk_rows = s[3], c->attr.head.softcap = i & 2 ? 1.3f : 0;
         LABEL(c, "head_nll N=%d C=%d V=%d chunk=%d bias=%d softcap=%g", (int)s[0], (int)s[1],
               (int)s[2], (int)s[3], i % 2, (double)c->attr.head.softcap);
+        c->heavy = s[0] * s[1] * s[2] > 1000000;
         c->in[0] = (slot){ACTIVATION, s[0], s[1], 0, 0};
         c->in[1] = (slot){MATRIX, s[2], s[1], 0, 2.0 / sqrt((double)s[1])};
         c->in[2] = (slot){s[0] > 1 ? TARGETS : INTEGERS, s[0], 1, s[2], 0};
