@@ -38,10 +38,9 @@ typedef struct prog_stats {
     int64_t late_bytes;  /* activations and gradients that the ops of PHASE_W read: live between the
                             parts of a split backward */
     double flops_forward, flops_backward, flops_recompute; /* of one replay */
-    double bytes_moved; /* that kernels read and write; each operand of an op counts once */
-    double
-        outside_bytes; /* of parameters, their gradients and tables, that ops touch: each byte once */
-    int ops;           /* ops 0 .. ops_forward - 1 are the forward, the rest is the backward */
+    double bytes_moved;   /* that kernels read and write; each operand of an op counts once */
+    double outside_bytes; /* parameters, gradients and tables that ops touch: each byte once */
+    int ops;              /* ops 0 .. ops_forward - 1 are the forward, the rest is the backward */
     int ops_back; /* split_backward: from here on are gradients of weights, which may run later; else as `ops` */
     int ops_forward, ops_recomputed, buffers;
 } prog_stats;

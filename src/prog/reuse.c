@@ -58,8 +58,9 @@ static void touch(reuse_walk *w, val v, int op, double most) {
         if (!m) w->outside += t.bytes;
         return;
     }
-    t.since = fmin(w->moved - last + t.bytes,
-                   w->most); /* its first byte was touched before all others of it */
+    double since =
+        w->moved - last + t.bytes; /* its first byte was touched before all others of it */
+    t.since = fmin(since, w->most);
     w->noted[w->touches++] = t;
 }
 

@@ -22,8 +22,7 @@ static const dtype DTYPES[] = {DT_F32, DT_BF16, DT_F16, DT_F64};
 typedef struct backend {
     char name[32];
     bool reference;
-    bool
-        slow; /* each access of memory is watched: heavy cases run in one way, and once, in two formats */
+    bool slow; /* each access of memory is watched: heavy cases run in one way, and once */
     dev *devs[DEVS];
     dev *host; /* for the truth */
 } backend;
@@ -297,7 +296,7 @@ static inline int heavy_way(int item, dtype dt) {
     return dt == DT_BF16 ? item / 2 % 2 * 2 : ways[item % 4];
 }
 
-/* Heavy cases: in fp32, and in one of the formats of 16 bits. */
+/* Where that is slow, a heavy case runs in fp32 and in one of the formats of 16 bits, by turns. */
 static inline bool heavy_in(int item, dtype dt) {
     return dt == DT_F32 || dt == (item % 2 ? DT_F16 : DT_BF16);
 }

@@ -52,8 +52,9 @@ clock_time clock_step(const plan *p, const cluster *c);
 
 /* What the norm and the update of the optimizer read and write. */
 double clock_update_bytes(const plan *p);
-/* How much memory that is which no op touches, for each micro-batch of the step; and what only ops touch. */
+/* The part of that memory which no op touches, shared out over the micro-batches of the step. */
 double clock_update_share(const plan *p);
+/* The memory that only ops touch: frames and scratch. */
 double clock_frame_bytes(const plan *p);
 
 /* What the model's mathematics needs (MFU), and all that was computed (HFU), as shares of the peak. */

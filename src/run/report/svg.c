@@ -3,7 +3,6 @@
  *
  * The inner picture has the coordinates 0..GRID in both directions; whole numbers are enough for
  * any screen and keep the file small. */
-#include "base/sort.h"
 #include "run/report/svg.h"
 
 #include <math.h>
@@ -12,6 +11,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/sort.h"
 #include "base/utf8.h"
 
 /* LABEL_ROOM: the room above the curves, where marks have labels, in units of the usual room. */

@@ -55,8 +55,8 @@ static double say_meetings(const plan *p, const cluster *c) {
 
 together_time together_step(const plan *p, const cluster *c) {
     clock_time t = clock_step(p, c);
-    double kernels =
-        t.kernels_s / (1 + c->straggle); /* a run waits for the slowest rank where they meet */
+    /* A run waits for the slowest rank where they meet, not in kernels. */
+    double kernels = t.kernels_s / (1 + c->straggle);
     return (together_time){kernels, t.step_s - kernels};
 }
 
