@@ -58,8 +58,8 @@ typedef struct eval_turn {
     eval_rule *rule;
     int n_rules;
     /* results */
-    eval_text seen; /* the prompt */
-    eval_text written;
+    eval_text seen;    /* the prompt */
+    eval_text written; /* what the model wrote */
     bool ended;
     int failed; /* the first rule that is not kept; -1: all are */
 } eval_turn;

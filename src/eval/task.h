@@ -32,7 +32,7 @@
 #include "infer/sample.h"
 
 typedef struct eval_text {
-    const char *s; /* any bytes; a NUL follows */
+    const char *s; /* UTF-8, which may have NULs in it; a NUL follows */
     size_t len;
 } eval_text;
 

@@ -230,9 +230,10 @@ static status add_contexts(yaml_task *y, eval_doc *d, const json_t *row, eval_te
                            int64_t gold, err *e) {
     strbuf follows = {0};
     strbuf_puts(&follows, y->target_delimiter);
-    TRY(field_text(&y->target, row, &follows, e));
+    status st = field_text(&y->target, row, &follows, e);
     eval_text kept = eval_keep(y->t, strbuf_cstr(&follows), follows.len);
     strbuf_free(&follows);
+    if (st != ST_OK) return st;
     for (int i = 0; i < d->n_choices; i++) {
         eval_choice *c = &d->choice[i];
         const char *s = arena_printf(y->t->a, "%s%s", before.s, c->label.s);

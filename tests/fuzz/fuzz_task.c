@@ -2,7 +2,8 @@
  *   one letter (y: a task YAML, j: JSONL, o: OLMES requests, c, t: CSV, TSV of a fixed YAML) | file
  *   | NUL | its data
  * Files are written to a folder of their own. What opens has documents, whose answers can be looked
- * for, and turns of dialogues, which can be judged: the data are also what a model said. */
+ * for, and turns of dialogues, which can be judged: the data, made UTF-8 as what a model writes is,
+ * are also what it said. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -89,16 +90,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 1) return 0;
     const char *text = (const char *)data + 1, *end = memchr(text, 0, size - 1);
     size_t n = end ? (size_t)(end - text) : size - 1, n_rest = end ? size - 2 - n : 0;
-    static const char written[] = "a 12 #### -3,4. b";
     arena *a = arena_new("fuzz");
     err e = {0};
     eval_task t;
     eval_source from = {.limit = 3, .n_few = -1};
     const char *path = write_files(a, data[0], text, n, end ? end + 1 : "", n_rest);
+    strbuf said = {0};
+    if (n_rest)
+        utf8_append(&said, end + 1, n_rest);
+    else
+        strbuf_puts(&said, "a 12 #### -3,4. b");
     if (eval_task_open(&t, path, &from, &e) == ST_OK)
-        use(&t, n_rest ? (eval_text){end + 1, n_rest} : (eval_text){written, sizeof written - 1});
+        use(&t, (eval_text){strbuf_cstr(&said), said.len});
     else
         CHECK(e.message[0], "an error without words");
+    strbuf_free(&said);
     eval_task_close(&t);
     arena_free(a);
     return 0;
