@@ -116,6 +116,21 @@ static void test_delta_refused(void **state) {
     for (int i = 0; i < ARRAY_LEN(HEADS); i++) assert_false(delta_open(&d, HEADS[i], HEADS[i] + 4));
 }
 
+/* More numbers than a page can have: those in it are given, and none of what lies behind it. */
+static void test_delta_of_too_many(void **state) {
+    (void)state;
+    uint8_t page[32], *p = put_varint(put_varint(put_varint(page, 32), 1), UINT64_MAX);
+    int64_t got;
+    delta d;
+    p = put_zigzag(put_zigzag(p, 7), 0);
+    *p++ = 64; /* bits of each difference, none of which is there */
+    assert_true(delta_open(&d, page, p));
+    assert_true(delta_next(&d, &got) && got == 7);
+    assert_false(delta_next(&d, &got));
+    assert_true(delta_open(&d, page, p));
+    assert_null(delta_end(&d));
+}
+
 /* ---- values ---- */
 
 static void test_pieces(void **state) {
@@ -222,10 +237,10 @@ static void test_packings(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hybrid),        cmocka_unit_test(test_delta),
-        cmocka_unit_test(test_delta_refused), cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_front_coded),   cmocka_unit_test(test_split),
-        cmocka_unit_test(test_dictionary),    cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_packings),
+        cmocka_unit_test(test_delta_refused), cmocka_unit_test(test_delta_of_too_many),
+        cmocka_unit_test(test_pieces),        cmocka_unit_test(test_front_coded),
+        cmocka_unit_test(test_split),         cmocka_unit_test(test_dictionary),
+        cmocka_unit_test(test_plain),         cmocka_unit_test(test_packings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,13 +28,14 @@ static void read_values(const parquet_node *n, int encoding, const uint8_t *p, s
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const int BYTES[] = {1, 4, 8, 12, 4, 8, 0, 5};
-    static const parquet_meaning MEANINGS[] = {PARQUET_PLAIN, PARQUET_UNSIGNED,  PARQUET_DECIMAL,
-                                               PARQUET_DATE,  PARQUET_TIMESTAMP, PARQUET_TIME};
+    static const parquet_meaning MEANINGS[] = {PARQUET_PLAIN, PARQUET_UNSIGNED, PARQUET_DECIMAL,
+                                               PARQUET_TIME, PARQUET_DATE};
     if (size < HEAD_BYTES) return 0;
     parquet_node n = {.type = (parquet_type)(data[0] % 8), .scale = data[0] / 8 % 10};
     n.bytes = BYTES[n.type];
     bool number = n.type == PARQUET_INT32 || n.type == PARQUET_INT64;
     if (number) n.meaning = MEANINGS[data[1] / 16 % ARRAY_LEN(MEANINGS)];
+    if (n.meaning == PARQUET_DATE && n.type == PARQUET_INT64) n.meaning = PARQUET_TIMESTAMP;
     if (n.type >= PARQUET_BYTES && data[1] / 16 == 1) n.meaning = PARQUET_DECIMAL;
     size_t room = size - HEAD_BYTES, cut = data[2] < room ? data[2] : room;
     dictionary d = {0};

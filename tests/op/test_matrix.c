@@ -70,12 +70,12 @@ static void check_finite_differences(const op_case *cs, dev *d) {
 
 static void backend_open(backend *b, const char *isa) {
     err e;
+    *b = (backend){.reference = isa == NULL};
     if (isa) setenv("ATHANOR_ISA", isa, 1);
     for (int k = 0; k < DEVS; k++)
         if (dev_open(&b->devs[k], DEV_CPU, k + 1, &e) != ST_OK) fail_msg("%s", e.message);
     unsetenv("ATHANOR_ISA");
     b->host = b->devs[0];
-    b->reference = isa == NULL;
     snprintf(b->name, sizeof b->name, "%s", isa ? isa : "reference");
 }
 

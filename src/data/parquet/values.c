@@ -105,7 +105,7 @@ static bool open_block(delta *d, uint64_t differences) {
     d->p += d->minis;
     d->bits = d->p;
     d->in_block = 0;
-    uint64_t used = (differences + mini - 1) / mini;
+    uint64_t used = differences / mini + (differences % mini > 0); /* a sum could overflow */
     for (uint64_t i = 0; i < d->minis && i < used; i++) {
         uint64_t bytes = mini / 8 * d->widths[i];
         if (d->widths[i] > 64 || bytes > (uint64_t)(d->end - d->p)) return false;
