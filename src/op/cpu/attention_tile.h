@@ -14,11 +14,13 @@
 /* A block of queries is ATT_Q wide; keys are taken ATT_KEYS at a time so that their scores stay in
  * cache. */
 #if V_AVX512
-enum { ATT_R = 8 };
+enum { ATT_R = 8, ATT_NV = 2 };
+#elif V_AVX2
+enum { ATT_R = 4, ATT_NV = 3 };
 #else
-enum { ATT_R = 4 };
+enum { ATT_R = 4, ATT_NV = 2 };
 #endif
-enum { ATT_NV = TILE_NV, ATT_Q = ATT_NV * VW, ATT_KEYS = 128 };
+enum { ATT_Q = ATT_NV * VW, ATT_KEYS = 128 };
 /* Keys are taken in whole steps, and padded to them. */
 enum { ATT_STEP = V_AMX ? 32 : ATT_R };
 

@@ -1,12 +1,13 @@
 /* C = A B with both operands packed (Goto & van de Geijn, "Anatomy of high-performance matrix
  * multiplication", 2008). Loops, outermost first: column block of C, block of k, [threads: row
- * block x column group], panel of B, panel of A, register tile of TILE_M x TILE_N.
+ * block x column group], chunk of k, panel of B, panel of A, register tile of TILE_M x TILE_N.
  *
  * FLOPs 2mnk, at 93-95 % of the multiply-add loop on Zen 4. A block of A (ROW_BLOCK x K_BLOCK) and
  * a panel of B stay in 512 KB of second-level cache. The register tile keeps 24 (AVX-512), 12
  * (AVX2) or 8 accumulators. While a tile is made, the panel of B and the rows of A that come next are
- * fetched (ahead.h). k is cut only into equal blocks that depend on the shape, never on
- * threads. */
+ * fetched (ahead.h), and the lines that the tile goes to. k is cut only into equal blocks that depend
+ * on the shape, never on threads. A C of 16 bits has one block, whose sums wait in a buffer from one
+ * chunk to the next, so that chunks change no bits. */
 #include "op/cpu/parts.h"
 
 #include <omp.h>
@@ -18,37 +19,51 @@
 #include "op/cpu/sharing.h"
 
 enum {
-    ROW_BLOCK = 96,            /* rows of A packed at a time by one thread */
-    MIN_ROWS = 48,             /* so that packing B's panels through the cache pays */
-    COLUMN_BLOCK = 2 * TILE_N, /* columns of B packed at a time by one thread */
-    K_BLOCK = 512,             /* units of k per pass when C can hold partial sums (f32) */
-    K_GRAIN = 32,              /* passes begin at multiples of it, as stored weights can be read */
-    PACKED_B_UNITS = 2 << 20,  /* 8 MB: a share of the last-level cache */
-    FETCH_UNITS = 4,           /* of B between two fetches of the panel that comes next, */
-    FETCH_LINES = FETCH_UNITS * TILE_N * 4 / AHEAD_LINE, /* which are so many lines */
+    ROW_BLOCK = 96,                      /* rows of A packed at a time by one thread */
+    MIN_ROWS = 48,                       /* so that packing B's panels through the cache pays */
+    COLUMN_BLOCK = 64 / TILE_N * TILE_N, /* columns of B packed at a time by one thread */
+    K_BLOCK = 512,            /* units of k per pass when C can hold partial sums (f32) */
+    K_CHUNK = 1024,           /* and in a pass when it cannot: sums wait in a buffer */
+    K_GRAIN = 32,             /* passes begin at multiples of it, as stored weights can be read */
+    PACKED_B_UNITS = 2 << 20, /* 8 MB: a share of the last-level cache */
+    /* A panel's last columns, where they are few, are made in tiles of all its rows. */
+    NARROW_NV = TILE_NV * TILE_M / PANEL_M,
+    NARROW_N = NARROW_NV * VW,
+    /* What comes next is fetched every so many units: this many lines of a panel of B, */
+    FETCH_UNITS = 4,
+    FETCH_LINES = FETCH_UNITS * TILE_N * 4 / AHEAD_LINE,
+    C_LEAD = 8, /* and where the tile goes, so many fetches before it is whole */
 };
 
 typedef struct blocking {
     int64_t units, ku; /* units of k, and per block */
     int64_t nc;        /* columns of B packed at a time */
+    int64_t chunk;     /* units of a pass for which A is packed at a time: all, or sums are kept */
 } blocking;
 
-static const row_limits ROW_LIMITS = {.tile = TILE_M, .most = ROW_BLOCK, .least = MIN_ROWS};
+static const row_limits ROW_LIMITS = {.tile = PANEL_M, .most = ROW_BLOCK, .least = MIN_ROWS};
+
+/* Units of each of the fewest equal parts that are at most so long. */
+static int64_t equal_part(int64_t units, int64_t most) {
+    int64_t parts = (units + most - 1) / most;
+    return parts > 1 ? round_up((units + parts - 1) / parts, K_GRAIN) : units > 0 ? units : 1;
+}
 
 static blocking choose_blocking(int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
     blocking b = {.units = pack_units(k, pack_pairs(ab_dt))};
-    int64_t parts = c_dt == DT_F32 ? (b.units + K_BLOCK - 1) / K_BLOCK : 1;
-    b.ku = parts > 1 ? round_up((b.units + parts - 1) / parts, K_GRAIN) : parts ? b.units : 1;
-    int64_t fit = PACKED_B_UNITS / (b.ku > 0 ? b.ku : 1);
+    b.ku = c_dt == DT_F32 ? equal_part(b.units, K_BLOCK) : b.units > 0 ? b.units : 1;
+    b.chunk = c_dt == DT_F32 ? b.ku : equal_part(b.units, K_CHUNK);
+    int64_t fit = PACKED_B_UNITS / b.ku;
     fit = fit < 256 ? 256 : fit;
     int64_t blocks = (n + fit - 1) / fit;
     b.nc = round_up((n + blocks - 1) / (blocks > 0 ? blocks : 1), TILE_N);
     return b;
 }
 
+/* What a thread has for itself: packed rows of A, and their sums while not all of k is in them. */
 static int64_t a_floats(const blocking *b, int64_t m) {
-    int64_t rows = m < ROW_BLOCK ? round_up(m, TILE_M) : ROW_BLOCK;
-    return round_up(b->ku * rows, 16);
+    int64_t rows = m < ROW_BLOCK ? round_up(m, PANEL_M) : ROW_BLOCK;
+    return round_up(b->chunk * rows, 16) + (b->chunk < b->ku ? rows * b->nc : 0);
 }
 
 int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
@@ -57,11 +72,14 @@ int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_d
     return (round_up(b.ku * b.nc, 16) + packed_a) * (int64_t)sizeof(float);
 }
 
-/* Where a tile goes: C = tile (+ bias) (+ plus), from its first element on. Meanwhile `each` lines from `next` on are
- * fetched with every FETCH_UNITS units. */
+/* Where a tile goes: C = tile (+ bias) (+ plus), from its first element on. Its sums begin with `from`.
+ * Meanwhile, with every FETCH_UNITS units, `each` lines from `next` on are fetched, and what is due of A. */
 typedef struct tile_out {
     const char *next;
     int64_t each;
+    ahead *rows;
+    const float *from; /* NULL: with 0 */
+    int64_t ldf;
     void *c;
     int64_t ldc;
     const float *bias; /* NULL: none */
@@ -75,74 +93,100 @@ V_INLINE void store_vector(const tile_out *o, int64_t i, int64_t j, vf v, dtype 
     v_put(o->c, i * o->ldc + j, v, dt);
 }
 
-/* C is fetched while the products run. */
-V_INLINE void prefetch_tile(const tile_out *o, dtype dt) {
-    int64_t bytes = v_element_bytes(dt);
-    for (int64_t i = 0; i < TILE_M; i++) {
-        const char *row = (const char *)o->c + i * o->ldc * bytes;
-        __builtin_prefetch(row, 1);
-        __builtin_prefetch(row + TILE_N * bytes - 1, 1);
-    }
+/* Lines of a row of a tile. */
+V_INLINE int64_t row_lines(int64_t bytes) {
+    return (TILE_N * bytes + AHEAD_LINE - 1) / AHEAD_LINE;
+}
+
+/* A line of row i of what a tile is added to and becomes. */
+V_INLINE void fetch_line(const tile_out *o, int64_t i, int64_t line, int64_t bytes) {
+    int64_t at = line * AHEAD_LINE;
+    __builtin_prefetch((const char *)o->c + i * o->ldc * bytes + at, 1);
+    if (o->plus && o->plus != o->c)
+        __builtin_prefetch((const char *)o->plus + i * o->ldp * bytes + at);
+}
+
+/* All lines of M rows. */
+V_INLINE void fetch_rows(const char *row, int64_t ld_bytes, int M, int64_t bytes) {
+    for (int i = 0; i < M; i++, row += ld_bytes)
+#pragma GCC unroll 4
+        for (int64_t l = 0; l < row_lines(bytes); l++) __builtin_prefetch(row + l * AHEAD_LINE, 1);
 }
 
 /* Unrolled: instructions that count units take turns of the ports that multiply, 5 % of a product on Granite Rapids. */
-V_INLINE void multiply_units(int64_t units, const float *a, const float *b,
-                             vf acc[TILE_M][TILE_NV]) {
+V_INLINE void multiply_units(int64_t units, const float *a, const float *b, int M, int NV,
+                             vf sum[PANEL_M][TILE_NV]) {
 #pragma GCC unroll 4
-    for (int64_t u = 0; u < units; u++, a += TILE_M, b += TILE_N) {
+    for (int64_t u = 0; u < units; u++, a += PANEL_M, b += TILE_N) {
         vf bv[TILE_NV];
 #pragma GCC unroll 4
-        for (int j = 0; j < TILE_NV; j++) bv[j] = v_keep(v_load(b + j * VW));
+        for (int j = 0; j < NV; j++) bv[j] = v_keep(v_load(b + j * VW));
 #pragma GCC unroll 16
-        for (int i = 0; i < TILE_M; i++)
+        for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
-            for (int j = 0; j < TILE_NV; j++) acc[i][j] = pack_multiply_add(a[i], bv[j], acc[i][j]);
+            for (int j = 0; j < NV; j++) sum[i][j] = pack_multiply_into(a[i], bv[j], sum[i][j]);
     }
 }
 
-/* A panel x B panel over `units` into a whole tile. Inlined only into the functions below, so that
- * nothing else competes for registers. */
-V_INLINE void multiply_tile(int64_t units, const float *a, const float *b, const tile_out *o,
-                            dtype dt) {
-    vf acc[TILE_M][TILE_NV];
-    prefetch_tile(o, dt);
+/* Rows of a panel of A x columns of a panel of B over `units` into a whole tile. Inlined only into the
+ * functions below, so that nothing else competes for registers. */
+V_INLINE void multiply_tile(int64_t units, const float *a, const float *b, const tile_out *o, int M,
+                            int NV, dtype dt) {
+    vf sum[PANEL_M][TILE_NV]; /* M x NV of them */
 #pragma GCC unroll 16
-    for (int i = 0; i < TILE_M; i++)
+    for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < TILE_NV; j++) acc[i][j] = v_zero();
+        for (int j = 0; j < NV; j++)
+            sum[i][j] = o->from ? v_load(o->from + i * o->ldf + j * VW) : v_zero();
     const char *next = o->next;
-    for (; units >= FETCH_UNITS; units -= FETCH_UNITS) {
-        for (int64_t i = 0; i < o->each; i++, next += AHEAD_LINE) __builtin_prefetch(next, 0, 2);
-        multiply_units(FETCH_UNITS, a, b, acc);
-        a += FETCH_UNITS * TILE_M, b += FETCH_UNITS * TILE_N;
+    ahead *rows = o->rows;
+    int64_t bytes = v_element_bytes(dt), per_row = row_lines(bytes), lines = M * per_row;
+    /* Of where the tile goes: below 0 later, or all at once if there is little time. */
+    int64_t line = lines + C_LEAD - units / FETCH_UNITS;
+    if (line > 0) {
+        fetch_rows(o->c, o->ldc * bytes, M, bytes);
+        if (o->plus && o->plus != o->c) fetch_rows(o->plus, o->ldp * bytes, M, bytes);
+        line = lines;
     }
-    multiply_units(units, a, b, acc);
+    for (; units >= FETCH_UNITS; units -= FETCH_UNITS, line++) {
+        if (line >= 0 && line < lines) fetch_line(o, line / per_row, line % per_row, bytes);
+        for (int64_t i = 0; i < o->each; i++, next += AHEAD_LINE) __builtin_prefetch(next, 0, 2);
+        ahead_fetch(rows);
+        multiply_units(FETCH_UNITS, a, b, M, NV, sum);
+        a += FETCH_UNITS * PANEL_M, b += FETCH_UNITS * TILE_N;
+    }
+    multiply_units(units, a, b, M, NV, sum);
 #pragma GCC unroll 16
-    for (int i = 0; i < TILE_M; i++)
+    for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < TILE_NV; j++) store_vector(o, i, j * VW, acc[i][j], dt);
+        for (int j = 0; j < NV; j++) store_vector(o, i, j * VW, sum[i][j], dt);
 }
 
 typedef void tile_fn(int64_t units, const float *a, const float *b, const tile_out *o);
 #define TILE_FN __attribute__((noinline)) static void
 TILE_FN tile_f32(int64_t units, const float *a, const float *b, const tile_out *o) {
-    multiply_tile(units, a, b, o, DT_F32);
+    multiply_tile(units, a, b, o, TILE_M, TILE_NV, DT_F32);
 }
 TILE_FN tile_bf16(int64_t units, const float *a, const float *b, const tile_out *o) {
-    multiply_tile(units, a, b, o, DT_BF16);
+    multiply_tile(units, a, b, o, TILE_M, TILE_NV, DT_BF16);
 }
 TILE_FN tile_f16(int64_t units, const float *a, const float *b, const tile_out *o) {
-    multiply_tile(units, a, b, o, DT_F16);
+    multiply_tile(units, a, b, o, TILE_M, TILE_NV, DT_F16);
+}
+
+/* PANEL_M rows and the first NARROW_N columns of a panel of B. */
+TILE_FN tile_narrow(int64_t units, const float *a, const float *b, const tile_out *o) {
+    multiply_tile(units, a, b, o, PANEL_M, NARROW_NV, DT_F32);
 }
 
 /* The part of a tile that exists, from a whole one in `tile`. */
-V_INLINE void store_edge(const float *tile, const tile_out *o, int64_t rows, int64_t cols,
-                         dtype dt) {
+V_INLINE void store_edge(const float *tile, int64_t ld, const tile_out *o, int64_t rows,
+                         int64_t cols, dtype dt) {
     for (int64_t i = 0; i < rows; i++) {
         int64_t j = 0;
-        for (; j + VW <= cols; j += VW) store_vector(o, i, j, v_load(tile + i * TILE_N + j), dt);
+        for (; j + VW <= cols; j += VW) store_vector(o, i, j, v_load(tile + i * ld + j), dt);
         for (; j < cols; j++) {
-            float v = tile[i * TILE_N + j];
+            float v = tile[i * ld + j];
             if (o->bias) v += o->bias[j];
             if (o->plus) v += s_get(o->plus, i * o->ldp + j, dt);
             s_put(o->c, i * o->ldc + j, v, dt);
@@ -166,6 +210,8 @@ V_INLINE void pack_panels(float *dst, int R, const void *src, int64_t ld, bool k
 typedef struct pass {
     const gemm_args *g;
     int64_t j0, cols, k0, k, units;
+    int64_t chunk; /* of k, for which A is packed at a time */
+    int64_t ld;    /* of sums that wait for the next chunk */
     const float *packed_b;
     const float *bias;
     const void *plus; /* [m,n] in the format of C */
@@ -191,50 +237,88 @@ static void pack_b(const pass *p, float *dst, int64_t j, int64_t cols) {
     pack_panels(dst, TILE_N, g->b, g->ldb, g->b_trans, p->j0 + j, cols, p->k0, p->k, g->ab_dt);
 }
 
-/* The tiles of one panel of B; `next`: the panel that follows; f: what is packed next. */
-static void run_panel(const pass *p, const float *packed_a, int64_t i0, int64_t rows, int64_t panel,
-                      const float *next, ahead *f) {
-    const gemm_args *g = p->g;
+/* A chunk of a task: rows of A that are packed. */
+typedef struct chunk {
+    const float *a;
+    int64_t row, rows;
+    int64_t u0, units; /* of the pass */
+    float *sums;       /* [rows, p->ld] of the chunks before, for all columns of the pass */
+    bool first, last;
+    ahead next; /* rows that are packed next */
+} chunk;
+
+/* A tile that is not there as a whole: it is made in a buffer first. */
+static void run_edge(const pass *p, const chunk *x, const float *a, const float *b,
+                     const tile_out *o, int64_t rows, int64_t cols) {
     float edge[TILE_M * TILE_N] __attribute__((aligned(64)));
+    tile_out whole = *o;
+    whole.c = edge, whole.bias = NULL, whole.plus = NULL;
+    whole.ldc = cols <= NARROW_N ? NARROW_N : TILE_N;
+    (cols <= NARROW_N ? tile_narrow : tile_f32)(x->units, a, b, &whole);
+    if (p->g->c_dt == DT_F32)
+        store_edge(edge, whole.ldc, o, rows, cols, DT_F32);
+    else if (p->g->c_dt == DT_BF16)
+        store_edge(edge, whole.ldc, o, rows, cols, DT_BF16);
+    else
+        store_edge(edge, whole.ldc, o, rows, cols, DT_F16);
+}
+
+/* The tiles of one panel of B; `next`: the panel that follows. */
+static void run_panel(const pass *p, chunk *x, int64_t panel, int64_t next) {
+    const gemm_args *g = p->g;
     tile_fn *tile = g->c_dt == DT_F32 ? tile_f32 : g->c_dt == DT_BF16 ? tile_bf16 : tile_f16;
-    int64_t bytes = v_element_bytes(g->c_dt), tiles = (rows + TILE_M - 1) / TILE_M;
-    const float *b = p->packed_b + panel * TILE_N * p->units;
+    const float *b = p->packed_b + (panel * p->units + x->u0) * TILE_N;
     int64_t j = panel * TILE_N, cols = p->cols - j < TILE_N ? p->cols - j : TILE_N;
-    tile_out o = {.ldc = g->ldc, .ldp = p->ldp, .next = (const char *)next};
+    bool narrow = cols <= NARROW_N;
+    int64_t M = narrow ? PANEL_M : TILE_M, tiles = (x->rows + M - 1) / M;
+    int64_t bytes = v_element_bytes(g->c_dt);
+    tile_out o = {.rows = &x->next, .ldf = p->ld, .ldp = p->ldp};
+    o.next = (const char *)(p->packed_b + (next * p->units + x->u0) * TILE_N);
     o.each = (FETCH_LINES + tiles - 1) / tiles;
-    int64_t fetched = o.each * AHEAD_LINE * (p->units / FETCH_UNITS);
-    o.bias = p->bias ? p->bias + p->j0 + j : NULL;
-    for (int64_t i = 0; i < rows; i += TILE_M, o.next += fetched) {
-        const float *a = packed_a + i * p->units;
-        int64_t row = i0 + i, col = p->j0 + j;
-        o.c = (char *)g->c + (row * g->ldc + col) * bytes;
-        if (p->plus) o.plus = (const char *)p->plus + (row * p->ldp + col) * bytes;
-        int64_t tile_rows = rows - i < TILE_M ? rows - i : TILE_M;
-        ahead_fetch(f);
-        if (tile_rows == TILE_M && cols == TILE_N) {
-            tile(p->units, a, b, &o);
+    o.ldc = x->last ? g->ldc : p->ld;
+    if (x->last && p->bias) o.bias = p->bias + p->j0 + j;
+    int64_t fetched = o.each * AHEAD_LINE * (x->units / FETCH_UNITS);
+    for (int64_t i = 0; i < x->rows; i += M, o.next += fetched) {
+        const float *a = x->a + i / PANEL_M * PANEL_M * x->units + i % PANEL_M;
+        int64_t row = x->row + i, col = p->j0 + j, left = x->rows - i < M ? x->rows - i : M;
+        if (!x->first) o.from = x->sums + i * p->ld + j;
+        if (!x->last) {
+            o.c = x->sums + i * p->ld + j;
+            (narrow ? tile_narrow : tile_f32)(x->units, a, b, &o);
             continue;
         }
-        tile_f32(p->units, a, b, &(tile_out){.c = edge, .ldc = TILE_N});
-        if (g->c_dt == DT_F32)
-            store_edge(edge, &o, tile_rows, cols, DT_F32);
-        else if (g->c_dt == DT_BF16)
-            store_edge(edge, &o, tile_rows, cols, DT_BF16);
+        o.c = (char *)g->c + (row * g->ldc + col) * bytes;
+        if (p->plus) o.plus = (const char *)p->plus + (row * p->ldp + col) * bytes;
+        if (left == TILE_M && cols == TILE_N)
+            tile(x->units, a, b, &o);
         else
-            store_edge(edge, &o, tile_rows, cols, DT_F16);
+            run_edge(p, x, a, b, &o, left, cols);
     }
 }
 
+/* How much of k the chunk from k0 of the pass on has. */
+static int64_t chunk_k(const pass *p, int64_t k0) {
+    return p->k - k0 < p->chunk ? p->k - k0 : p->chunk;
+}
+
 /* soon: the task that this thread will probably get next. */
-static void run_task(const pass *p, float *packed_a, const task *t, const task *soon) {
+static void run_task(const pass *p, float *mine, const task *t, const task *soon) {
     const gemm_args *g = p->g;
-    pack_panels(packed_a, TILE_M, g->a, g->lda, !g->a_trans, t->row, t->rows, p->k0, p->k,
-                g->ab_dt);
-    int64_t tiles = (t->end - t->panel) * ((t->rows + TILE_M - 1) / TILE_M);
-    ahead f = ahead_of_a(g, soon->row, soon->rows, p->k0, p->k, tiles);
-    for (int64_t panel = t->panel; panel < t->end; panel++) {
-        int64_t then = panel + 1 < t->end ? panel + 1 : t->panel;
-        run_panel(p, packed_a, t->row, t->rows, panel, p->packed_b + then * TILE_N * p->units, &f);
+    int64_t tiles = (t->end - t->panel) * ((t->rows + TILE_M - 1) / TILE_M); /* or fewer, narrow */
+    chunk x = {.a = mine, .row = t->row, .rows = t->rows};
+    for (int64_t k0 = 0; k0 < p->k; k0 += p->chunk, x.u0 += x.units) {
+        int64_t k = chunk_k(p, k0);
+        x.units = pack_units(k, pack_pairs(g->ab_dt));
+        x.first = k0 == 0, x.last = k0 + k == p->k;
+        if (!x.last) x.sums = mine + round_up(x.units * round_up(t->rows, PANEL_M), 16);
+        pack_panels(mine, PANEL_M, g->a, g->lda, !g->a_trans, t->row, t->rows, p->k0 + k0, k,
+                    g->ab_dt);
+        const task *then = x.last ? soon : t;
+        int64_t from = x.last ? 0 : k0 + k, times = tiles * (x.units / FETCH_UNITS);
+        x.next = ahead_of_a(g, then->row, then->rows, p->k0 + from, chunk_k(p, from),
+                            times > 0 ? times : 1);
+        for (int64_t panel = t->panel; panel < t->end; panel++)
+            run_panel(p, &x, panel, panel + 1 < t->end ? panel + 1 : t->panel);
     }
 }
 
@@ -254,6 +338,7 @@ void CPU_FN(gemm_tiles)(int threads, const gemm_args *g, void *ws) {
     for (int64_t j0 = 0; j0 < g->n; j0 += b.nc) {
         for (int64_t u0 = 0; u0 < b.units; u0 += b.ku) {
             pass p = {.g = g, .j0 = j0, .k0 = u0 * per, .packed_b = packed_b};
+            p.chunk = b.chunk * per, p.ld = b.nc;
             p.cols = g->n - j0 < b.nc ? g->n - j0 : b.nc;
             p.k = g->k - p.k0 < b.ku * per ? g->k - p.k0 : b.ku * per;
             p.units = pack_units(p.k, pack_pairs(g->ab_dt));

@@ -7,14 +7,16 @@
 
 #include "op/cpu/simd.h"
 
-/* Register tile: TILE_M rows, TILE_N = TILE_NV vectors of columns. */
+/* Register tile: TILE_M rows, TILE_N = TILE_NV vectors of columns. Panels of A have PANEL_M rows, whole tiles. With
+ * AVX-512 it is wide, since what limits it are loads: 10 for 24 multiply-adds, where a tile of 12 x 32 has 14. */
 #if V_AVX512
-enum { TILE_M = 12, TILE_NV = 2, TILE_N = TILE_NV * VW };
+enum { TILE_M = 6, TILE_NV = 4, PANEL_M = 12 };
 #elif V_AVX2
-enum { TILE_M = 4, TILE_NV = 3, TILE_N = TILE_NV * VW };
+enum { TILE_M = 4, TILE_NV = 3, PANEL_M = 4 };
 #else
-enum { TILE_M = 4, TILE_NV = 2, TILE_N = TILE_NV * VW };
+enum { TILE_M = 4, TILE_NV = 2, PANEL_M = 4 };
 #endif
+enum { TILE_N = TILE_NV * VW };
 
 typedef float v4f_mem __attribute__((vector_size(16), aligned(2), may_alias));
 typedef uint16_t v4h_mem __attribute__((vector_size(8), aligned(2), may_alias));
@@ -34,6 +36,16 @@ V_INLINE vf pack_multiply_add(float a, vf b, vf acc) {
     return _mm512_dpbf16_ps(acc, (__m512bh)v_set1(a), (__m512bh)b);
 #else
     return v_fma(v_set1(a), b, acc);
+#endif
+}
+/* The same into the register of the sum: where sums fill the registers, compilers that put it elsewhere, such as
+ * where b was, run out of them. */
+V_INLINE vf pack_multiply_into(float a, vf b, vf acc) {
+#if V_AVX512 && !V_DOT_BF16
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(acc) : "v"(v_set1(a)), "v"(b));
+    return acc;
+#else
+    return pack_multiply_add(a, b, acc);
 #endif
 }
 
@@ -78,6 +90,15 @@ V_INLINE void pack_store(float *dst, __m512 v, int lanes) {
     if (lanes == 3) _mm_storeu_ps(dst + 8, _mm512_extractf32x4_ps(v, 2));
 }
 
+/* The first twelve floats of four vectors, one after another. Parts of vectors would cross lines. */
+V_INLINE void pack_store_twelves(float *dst, const __m512 v[4]) {
+    const __m512i last =
+        _mm512_setr_epi32(8, 9, 10, 11, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27);
+    _mm512_storeu_ps(dst, _mm512_mask_shuffle_f32x4(v[0], 0xf000, v[1], v[1], 0));
+    _mm512_storeu_ps(dst + 16, _mm512_shuffle_f32x4(v[1], v[2], _MM_SHUFFLE(1, 0, 2, 1)));
+    _mm512_storeu_ps(dst + 32, _mm512_permutex2var_ps(v[2], last, v[3]));
+}
+
 /* Row i of each quarter: rows i, 4 + i, 8 + i, ... `ld` apart. */
 V_INLINE __m512 pack_gather(const float *src, int64_t ld, int i, int lanes) {
     __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(src + i * ld));
@@ -87,20 +108,66 @@ V_INLINE __m512 pack_gather(const float *src, int64_t ld, int i, int lanes) {
     return v;
 }
 
-/* 4 * lanes rows of 32-bit units (f32, or bf16 pairs), `ld` units apart; units [0, whole). The
- * quarters are transposed inside themselves, so no shuffle crosses them. */
+/* 4 * lanes rows of 32-bit words, `ld` apart, to four vectors of a word each. The quarters are transposed
+ * inside themselves, so no shuffle crosses them. */
+V_INLINE void pack_words(const float *src, int64_t ld, int lanes, __m512 v[4]) {
+    __m512 a = pack_gather(src, ld, 0, lanes), b = pack_gather(src, ld, 1, lanes);
+    __m512 c = pack_gather(src, ld, 2, lanes), d = pack_gather(src, ld, 3, lanes);
+    __m512d ab0 = (__m512d)_mm512_unpacklo_ps(a, b), ab1 = (__m512d)_mm512_unpackhi_ps(a, b);
+    __m512d cd0 = (__m512d)_mm512_unpacklo_ps(c, d), cd1 = (__m512d)_mm512_unpackhi_ps(c, d);
+    v[0] = (__m512)_mm512_unpacklo_pd(ab0, cd0), v[1] = (__m512)_mm512_unpackhi_pd(ab0, cd0);
+    v[2] = (__m512)_mm512_unpacklo_pd(ab1, cd1), v[3] = (__m512)_mm512_unpackhi_pd(ab1, cd1);
+}
+
+/* Four units, of which a panel has R in a row. */
+V_INLINE void pack_four(float *dst, int R, const __m512 v[4], int lanes) {
+    if (R == 12 && lanes == 3) {
+        pack_store_twelves(dst, v);
+        return;
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) pack_store(dst + i * R, v[i], lanes);
+}
+
+/* One of the two 16-bit numbers of each word: the low half is the first. */
+V_INLINE __m512 pack_half(__m512 words, bool second, dtype dt) {
+    __m512i w = (__m512i)words;
+    if (dt == DT_F16)
+        return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(second ? _mm512_srli_epi32(w, 16) : w));
+    return (__m512)(second ? _mm512_and_si512(w, _mm512_set1_epi32((int)0xffff0000))
+                           : _mm512_slli_epi32(w, 16));
+}
+
+/* Rows of f32, or of bf16 of which a unit takes two: units [0, whole). */
 V_INLINE void pack_quarters(float *dst, int R, const float *src, int64_t ld, int64_t whole,
                             int lanes) {
-    for (int64_t u = 0; u < whole; u += 4, src += 4) {
-        __m512 a = pack_gather(src, ld, 0, lanes), b = pack_gather(src, ld, 1, lanes);
-        __m512 c = pack_gather(src, ld, 2, lanes), d = pack_gather(src, ld, 3, lanes);
-        __m512d ab0 = (__m512d)_mm512_unpacklo_ps(a, b), ab1 = (__m512d)_mm512_unpackhi_ps(a, b);
-        __m512d cd0 = (__m512d)_mm512_unpacklo_ps(c, d), cd1 = (__m512d)_mm512_unpackhi_ps(c, d);
-        pack_store(dst + u * R, (__m512)_mm512_unpacklo_pd(ab0, cd0), lanes);
-        pack_store(dst + (u + 1) * R, (__m512)_mm512_unpackhi_pd(ab0, cd0), lanes);
-        pack_store(dst + (u + 2) * R, (__m512)_mm512_unpacklo_pd(ab1, cd1), lanes);
-        pack_store(dst + (u + 3) * R, (__m512)_mm512_unpackhi_pd(ab1, cd1), lanes);
+    for (int64_t u = 0; u < whole; u += 4) {
+        __m512 v[4];
+        pack_words(src + u, ld, lanes, v);
+        pack_four(dst + u * R, R, v, lanes);
     }
+}
+
+/* Rows of 16-bit numbers that are widened, two in a word: units [0, whole). */
+V_INLINE void pack_halves(float *dst, int R, const float *src, int64_t ld, int64_t whole, int lanes,
+                          dtype dt) {
+    for (int64_t u = 0; u < whole; u += 8) {
+        __m512 w[4], v[2][4];
+        pack_words(src + u / 2, ld, lanes, w);
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++) v[i / 4][i % 4] = pack_half(w[i / 2], i % 2, dt);
+        pack_four(dst + u * R, R, v[0], lanes);
+        pack_four(dst + (u + 4) * R, R, v[1], lanes);
+    }
+}
+
+/* The first `whole` units of 4 * lanes rows. */
+V_INLINE void pack_rows_at_once(float *dst, int R, const void *src, int64_t ld, int64_t whole,
+                                int lanes, dtype dt, bool pairs) {
+    if (dt == DT_F32 || pairs)
+        pack_quarters(dst, R, src, pairs ? ld / 2 : ld, whole, lanes);
+    else
+        pack_halves(dst, R, src, ld / 2, whole, lanes, dt);
 }
 #endif
 
@@ -124,8 +191,8 @@ V_INLINE void pack_quarter(float *dst, int R, const void *src, int64_t at, int64
 }
 
 /* Rows [r, r + 4 * lanes) of a panel as far as whole vectors go. */
-V_INLINE int pack_lanes(int R, int64_t r, int64_t rows, int64_t ld, dtype dt, bool pairs) {
-    if (!V_AVX512 || !(dt == DT_F32 || (pairs && ld % 2 == 0))) return 1;
+V_INLINE int pack_lanes(int R, int64_t r, int64_t rows, int64_t ld, dtype dt) {
+    if (!V_AVX512 || (dt != DT_F32 && ld % 2)) return 1;
     if (r + 16 <= rows) return 4;
     if (R == 12 && r + 12 <= rows) return 3;
     return r + 8 <= rows ? 2 : 1;
@@ -135,18 +202,18 @@ V_INLINE int pack_lanes(int R, int64_t r, int64_t rows, int64_t ld, dtype dt, bo
 V_INLINE void pack_transposed(float *dst, int R, const void *src, int64_t ld, int64_t rows,
                               int64_t k, dtype dt) {
     bool pairs = pack_pairs(dt);
-    int64_t per = pairs ? 2 : 1, whole = k / per / 4 * 4, units = pack_units(k, pairs);
-    int64_t r = 0;
+    int64_t per = pairs ? 2 : 1, units = pack_units(k, pairs), r = 0;
     for (int lanes; r + 4 <= rows; r += 4 * lanes) {
-        lanes = pack_lanes(R, r, rows, ld, dt, pairs);
+        lanes = pack_lanes(R, r, rows, ld, dt);
+        int64_t step = lanes > 1 && dt != DT_F32 && !pairs ? 8 : 4, whole = k / per / step * step;
 #if V_AVX512
-        const float *from = (const float *)((const char *)src + r * ld * v_element_bytes(dt));
+        const char *from = (const char *)src + r * ld * v_element_bytes(dt);
         if (lanes == 4)
-            pack_quarters(dst + r, R, from, ld / per, whole, 4);
+            pack_rows_at_once(dst + r, R, from, ld, whole, 4, dt, pairs);
         else if (lanes == 3)
-            pack_quarters(dst + r, R, from, ld / per, whole, 3);
+            pack_rows_at_once(dst + r, R, from, ld, whole, 3, dt, pairs);
         else if (lanes == 2)
-            pack_quarters(dst + r, R, from, ld / per, whole, 2);
+            pack_rows_at_once(dst + r, R, from, ld, whole, 2, dt, pairs);
         else
 #endif
             pack_quarter(dst + r, R, src, r * ld, ld, whole, dt, pairs);
@@ -174,31 +241,30 @@ V_INLINE void pack_k_contiguous(float *dst, int R, const void *src, int64_t ld, 
     }
 }
 
+#if V_AVX512
+/* The first n units of one k (or pair of k), zero behind them. */
+V_INLINE __m512 pack_row_vector(const void *src, int64_t at, int64_t ld, int64_t n, int64_t left,
+                                dtype dt, bool pairs) {
+    __mmask16 m = n >= 16 ? 0xffff : n > 0 ? (__mmask16)(0xffffu >> (16 - n)) : 0;
+    if (dt == DT_F32) return _mm512_maskz_loadu_ps(m, (const float *)src + at);
+    const uint16_t *h = (const uint16_t *)src + at;
+    if (dt == DT_F16) return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, h));
+    __m512i lo = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, h));
+    if (!pairs) return (__m512)_mm512_slli_epi32(lo, 16);
+    __m512i hi = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(left > 1 ? m : 0, h + ld));
+    return (__m512)_mm512_or_si512(_mm512_slli_epi32(hi, 16), lo);
+}
+#endif
+
 /* R units of one k (or pair of k) from r on; rows that do not exist are zero. */
 V_INLINE void pack_row(float *dst, int R, const void *src, int64_t at, int64_t ld, int64_t rows,
                        int64_t left, dtype dt, bool pairs) {
 #if V_AVX512
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int r = 0; r < R; r += 16) {
         int width = R - r < 16 ? R - r : 16;
         int64_t n = rows - r < width ? rows - r : width;
-        __mmask16 m = n > 0 ? (__mmask16)(0xffffu >> (16 - n)) : 0;
-        __m512i v;
-        if (dt == DT_F32) {
-            v = (__m512i)_mm512_maskz_loadu_ps(m, (const float *)src + at + r);
-        } else if (dt == DT_F16) {
-            const uint16_t *h = (const uint16_t *)src + at + r;
-            v = (__m512i)_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, h));
-        } else {
-            const uint16_t *h = (const uint16_t *)src + at + r;
-            __m512i lo = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, h));
-            __m512i hi = lo;
-            if (pairs)
-                hi = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(left > 1 ? m : 0, h + ld));
-            v = _mm512_slli_epi32(hi, 16);
-            if (pairs) v = _mm512_or_si512(v, lo);
-        }
-        pack_store(dst + r, (__m512)v, width / 4);
+        pack_store(dst + r, pack_row_vector(src, at + r, ld, n, left, dt, pairs), width / 4);
     }
     return;
 #endif
@@ -236,10 +302,23 @@ V_INLINE void pack_r_contiguous(float *dst, int R, const void *src, int64_t ld, 
             for (int64_t i = per * (u0 + PACK_AHEAD); i < per * (end + PACK_AHEAD); i++)
                 for (int64_t r = 0; r < rows; r += 64 / bytes)
                     __builtin_prefetch((const char *)src + (i * ld + r) * bytes);
-        for (int64_t r = 0; r < rows; r += R)
+        for (int64_t r = 0; r < rows; r += R) {
+#if V_AVX512
+            if (R == 12 && end - u0 == 4) {
+                __m512 v[4];
+#pragma GCC unroll 4
+                for (int64_t u = u0; u < u0 + 4; u++)
+                    v[u - u0] =
+                        pack_row_vector(src, u * per * ld + r, ld, rows - r < R ? rows - r : R,
+                                        k - u * per, dt, pairs);
+                pack_store_twelves(dst + r * units + u0 * R, v);
+                continue;
+            }
+#endif
             for (int64_t u = u0; u < end; u++)
                 pack_row(dst + r * units + u * R, R, src, u * per * ld + r, ld, rows - r,
                          k - u * per, dt, pairs);
+        }
     }
 }
 

@@ -83,9 +83,9 @@ double roofline_limit(const double term[CLUSTER_TERMS], const double count[CLUST
 }
 
 double roofline_products(const prog_op *o) {
-    const op_expert_ranks *a = &o->attr->expert_ranks;
     if (o->kind == OP_EXPERT_LINEAR) return o->attr->experts.n;
     if (o->kind != OP_EXPERT_RANKS) return 0;
+    const op_expert_ranks *a = &o->attr->expert_ranks;
     return (o->entry == ENTRY_FWD ? 2.0 : 4.0) * a->experts / a->ranks;
 }
 
