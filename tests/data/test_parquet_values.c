@@ -119,7 +119,7 @@ static void test_delta_refused(void **state) {
 /* More numbers than a page can have: those in it are given, and none of what lies behind it. */
 static void test_delta_of_too_many(void **state) {
     (void)state;
-    uint8_t page[32], *p = put_varint(put_varint(put_varint(page, 32), 1), UINT64_MAX);
+    uint8_t page[32] = {0}, *p = put_varint(put_varint(put_varint(page, 32), 1), UINT64_MAX);
     int64_t got;
     delta d;
     p = put_zigzag(put_zigzag(p, 7), 0);
