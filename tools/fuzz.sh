@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Replays the corpus of every fuzzer, then fuzzes each for SECONDS (default 5): tools/fuzz.sh [SECONDS]
+# Replays the corpus of every fuzzer, then fuzzes each for SECONDS (default 5): tools/fuzz.sh [SECONDS] [SEED]
+# Each run looks elsewhere, unless SEED is a number other than 0: the same mutations in the same order then.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-seconds=${1:-5}
+seconds=${1:-5} seed=${2:-0}
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz
-export seconds
+export seconds seed
 
 # One fuzzer; its findings are told at the end of its log.
 fuzz() {
@@ -16,7 +17,7 @@ fuzz() {
     dictionary=tests/fuzz/${name#fuzz_}.dict
     echo "$name: ${seconds} s"
     log=build/fuzz/$name.log
-    "$f" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=0 -verbosity=0 \
+    "$f" -max_total_time="$seconds" -seed="$seed" -timeout=10 -rss_limit_mb=2048 -print_final_stats=0 -verbosity=0 \
         ${dictionary:+$([ -f "$dictionary" ] && echo "-dict=$dictionary")} \
         -artifact_prefix="build/fuzz/$name-" "$found" "$corpus" \
         >"$log" 2>&1 || { tail -n 60 "$log"; echo "$name found something: $log"; return 1; }
