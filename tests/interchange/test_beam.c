@@ -48,7 +48,8 @@ static beam_request request_of(const json_t *o, const list *prompt, const list *
 
 static void same_ids(const json_t *o, int beam, const tok_ids *got) {
     list want = ids_of(json_array_get(json_object_get(o, "texts"), (size_t)beam));
-    bool same = got->n == want.n && memcmp(got->id, want.id, sizeof *got->id * (size_t)got->n) == 0;
+    bool same = got->n == want.n &&
+                (got->n == 0 || memcmp(got->id, want.id, sizeof *got->id * (size_t)got->n) == 0);
     if (same) return;
     char *text = json_dumps(o, 0);
     print_message("beam %d of %s:", beam, text);

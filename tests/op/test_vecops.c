@@ -288,7 +288,7 @@ static void test_adamw_fixed(void **state) {
             int64_t *fixed = make_fixed(a, seed);
             float *grad = ARENA_ARRAY(a, float, LEN);
             for (int i = 0; i < LEN; i++) { /* halfway between two floats, or just beside */
-                if (i % 3 == 0) fixed[i] = (fixed[i] | 1) * (INT64_C(1) << 30) | (i % 5 - 2);
+                if (i % 3 == 0) fixed[i] = (int64_t)((uint64_t)(fixed[i] | 1) << 30) | (i % 5 - 2);
                 grad[i] = (float)((long double)fixed[i] * 0x1p-50L);
             }
             vec_update_args want = make_step(a), got = make_step(a);
