@@ -30,9 +30,9 @@ enum {
     NARROW_NV = TILE_NV * TILE_M / PANEL_M,
     NARROW_N = NARROW_NV * VW,
     /* What comes next is fetched every so many units: this many lines of a panel of B, */
-    FETCH_UNITS = 4,
+    FETCH_UNITS = V_AVX512 ? 16 : 32,
     FETCH_LINES = FETCH_UNITS * TILE_N * 4 / AHEAD_LINE,
-    C_LEAD = 8, /* and where the tile goes, so many fetches before it is whole */
+    C_LEAD = 2, /* and a row of where the tile goes, so many fetches before it is whole */
 };
 
 typedef struct blocking {
@@ -93,24 +93,13 @@ V_INLINE void store_vector(const tile_out *o, int64_t i, int64_t j, vf v, dtype 
     v_put(o->c, i * o->ldc + j, v, dt);
 }
 
-/* Lines of a row of a tile. */
-V_INLINE int64_t row_lines(int64_t bytes) {
-    return (TILE_N * bytes + AHEAD_LINE - 1) / AHEAD_LINE;
-}
-
-/* A line of row i of what a tile is added to and becomes. */
-V_INLINE void fetch_line(const tile_out *o, int64_t i, int64_t line, int64_t bytes) {
-    int64_t at = line * AHEAD_LINE;
-    __builtin_prefetch((const char *)o->c + i * o->ldc * bytes + at, 1);
-    if (o->plus && o->plus != o->c)
-        __builtin_prefetch((const char *)o->plus + i * o->ldp * bytes + at);
-}
-
-/* All lines of M rows. */
-V_INLINE void fetch_rows(const char *row, int64_t ld_bytes, int M, int64_t bytes) {
-    for (int i = 0; i < M; i++, row += ld_bytes)
-#pragma GCC unroll 4
-        for (int64_t l = 0; l < row_lines(bytes); l++) __builtin_prefetch(row + l * AHEAD_LINE, 1);
+/* Row i of what a tile is added to and becomes. */
+V_INLINE void fetch_row(const tile_out *o, int64_t i, int64_t bytes) {
+    const char *c = (const char *)o->c + i * o->ldc * bytes;
+    for (int64_t at = 0; at < TILE_N * bytes; at += AHEAD_LINE) __builtin_prefetch(c + at, 1);
+    if (!o->plus || o->plus == o->c) return;
+    const char *plus = (const char *)o->plus + i * o->ldp * bytes;
+    for (int64_t at = 0; at < TILE_N * bytes; at += AHEAD_LINE) __builtin_prefetch(plus + at);
 }
 
 /* Unrolled: instructions that count units take turns of the ports that multiply, 5 % of a product on Granite Rapids. */
@@ -140,16 +129,13 @@ V_INLINE void multiply_tile(int64_t units, const float *a, const float *b, const
             sum[i][j] = o->from ? v_load(o->from + i * o->ldf + j * VW) : v_zero();
     const char *next = o->next;
     ahead *rows = o->rows;
-    int64_t bytes = v_element_bytes(dt), per_row = row_lines(bytes), lines = M * per_row;
+    int64_t bytes = v_element_bytes(dt);
     /* Of where the tile goes: below 0 later, or all at once if there is little time. */
-    int64_t line = lines + C_LEAD - units / FETCH_UNITS;
-    if (line > 0) {
-        fetch_rows(o->c, o->ldc * bytes, M, bytes);
-        if (o->plus && o->plus != o->c) fetch_rows(o->plus, o->ldp * bytes, M, bytes);
-        line = lines;
-    }
-    for (; units >= FETCH_UNITS; units -= FETCH_UNITS, line++) {
-        if (line >= 0 && line < lines) fetch_line(o, line / per_row, line % per_row, bytes);
+    int64_t row = M + C_LEAD - units / FETCH_UNITS;
+    if (row > 0)
+        for (row = 0; row < M; row++) fetch_row(o, row, bytes);
+    for (; units >= FETCH_UNITS; units -= FETCH_UNITS, row++) {
+        if (row >= 0 && row < M) fetch_row(o, row, bytes);
         for (int64_t i = 0; i < o->each; i++, next += AHEAD_LINE) __builtin_prefetch(next, 0, 2);
         ahead_fetch(rows);
         multiply_units(FETCH_UNITS, a, b, M, NV, sum);
