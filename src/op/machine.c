@@ -7,8 +7,9 @@
 /* The probe takes the best of some slices of a thread's processor time, which repeats within 1 to 2 %.
  * Another implementation has to be clearly faster on the whole of a layout: its bits depend on the
  * number of threads, and the probe saw it on one thread only, with operands in its caches. With AMX, where oneDNN was
- * 1.16 times as fast there in one layout, a step with its products took 1.4 times as long. */
-static const double WORTH = 1.03, WORTH_ONEDNN = 1.25, WORTH_FEWER_THREADS = 1.05;
+ * 1.16 times as fast there in one layout, a step with its products took 1.4 times as long; beside a busy neighbour it
+ * seemed 1.25 times as fast once in 60 probes. */
+static const double WORTH = 1.03, WORTH_ONEDNN = 1.5, WORTH_FEWER_THREADS = 1.05;
 
 const char *machine_arith_name(machine_arith how) {
     static const char *const names[] = {"fp32", "bf16, by dot products",

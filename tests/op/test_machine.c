@@ -59,7 +59,7 @@ static const planted MACHINES[] = {
      ARITH_DOTS,
      GEMM_OWN},
     {"AVX2", ISA_AVX2, {4.0, 0, 4.05}, {4.1, 0}, ARITH_WIDE, GEMM_OWN},
-    {"oneDNN much faster in fp32", ISA_AVX2, {4.0, 0, 4.05}, {3.0, 0}, ARITH_F32, GEMM_ONEDNN},
+    {"oneDNN much faster in fp32", ISA_AVX2, {4.0, 0, 4.05}, {2.5, 0}, ARITH_F32, GEMM_ONEDNN},
     {"Intel where widening costs",
      ISA_AVX512_BF16,
      {2.0, 3.6, 2.16},
