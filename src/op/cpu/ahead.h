@@ -15,8 +15,7 @@ typedef struct ahead {
     int64_t rows;                /* still to come */
     int64_t row_bytes, ld_bytes; /* of a row, and from one to the next */
     int64_t at;                  /* byte of the row */
-    int64_t each;                /* lines at a time, */
-    int64_t pause, calls;        /* but only each `pause`th time; times since the last */
+    int64_t each;                /* lines at a time */
 } ahead;
 
 /* All of it in `times` times. Rows are fetched from the beginning of a line on; where they begin at
@@ -26,12 +25,8 @@ V_INLINE ahead ahead_of(const void *first, int64_t rows, int64_t row_bytes, int6
     int64_t before = (int64_t)((uintptr_t)first % AHEAD_LINE);
     int64_t bytes = before + row_bytes + (ld_bytes % AHEAD_LINE ? AHEAD_LINE - 1 : 0);
     int64_t lines = rows > 0 ? rows * ((bytes + AHEAD_LINE - 1) / AHEAD_LINE) : 0;
-    return (ahead){.row = (const char *)first - before,
-                   .rows = rows,
-                   .row_bytes = bytes,
-                   .ld_bytes = ld_bytes,
-                   .each = (lines + times - 1) / times,
-                   .pause = lines && lines < times ? times / lines : 1};
+    return (ahead){(const char *)first - before, rows, bytes, ld_bytes, 0,
+                   (lines + times - 1) / times};
 }
 
 /* Rows [i0, i0 + rows) of A, columns [k0, k0 + k). */
@@ -46,8 +41,6 @@ V_INLINE ahead ahead_of_a(const gemm_args *g, int64_t i0, int64_t rows, int64_t 
 
 /* False when all was fetched. */
 V_INLINE bool ahead_fetch(ahead *f) {
-    if (++f->calls < f->pause) return f->rows > 0;
-    f->calls = 0;
     for (int64_t i = 0; i < f->each && f->rows > 0; i++) {
         __builtin_prefetch(f->row + f->at, 0, 2);
         f->at += AHEAD_LINE;
