@@ -77,7 +77,7 @@ int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_d
 typedef struct tile_out {
     const char *next;
     int64_t each;
-    ahead *rows;
+    ahead *rows;       /* of A */
     const float *from; /* NULL: with 0 */
     int64_t ldf;
     void *c;

@@ -304,13 +304,12 @@ V_INLINE void pack_r_contiguous(float *dst, int R, const void *src, int64_t ld, 
                     __builtin_prefetch((const char *)src + (i * ld + r) * bytes);
         for (int64_t r = 0; r < rows; r += R) {
 #if V_AVX512
-            if (R == 12 && end - u0 == 4) {
-                __m512 v[4];
+            if (R == 12 && end - u0 == PACK_UNITS) {
+                __m512 v[PACK_UNITS];
 #pragma GCC unroll 4
-                for (int64_t u = u0; u < u0 + 4; u++)
-                    v[u - u0] =
-                        pack_row_vector(src, u * per * ld + r, ld, rows - r < R ? rows - r : R,
-                                        k - u * per, dt, pairs);
+                for (int64_t u = u0; u < u0 + PACK_UNITS; u++)
+                    v[u - u0] = pack_row_vector(src, u * per * ld + r, ld, rows - r, k - u * per,
+                                                dt, pairs);
                 pack_store_twelves(dst + r * units + u0 * R, v);
                 continue;
             }
