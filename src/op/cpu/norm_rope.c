@@ -3,6 +3,8 @@
  * pass over memory where the two ops have two. Weight gradients are summed as in norm.c. */
 #include "op/cpu/norm_parts.h"
 
+enum { AHEAD = 2 }; /* rows that are asked for early: heads amid wider rows are not foreseen */
+
 typedef struct turned_view {
     norm_view norm;
     tensor pos, table;
@@ -69,7 +71,11 @@ static void norm_rope_fwd(const op_call *c) {
     dtype dt = v.norm.y.dt;
 #pragma omp parallel for num_threads(loop_threads(c, c->in[0].rows * c->in[0].cols))               \
     schedule(static)
-    for (int64_t i = 0; i < c->in[0].rows; i++) WITH_DTYPE(dt, forward_row, v, i);
+    for (int64_t i = 0; i < c->in[0].rows; i++) {
+        row_prefetch(&v.norm.x, i + AHEAD);
+        row_prefetch(&v.norm.y, i + AHEAD);
+        WITH_DTYPE(dt, forward_row, v, i);
+    }
 }
 
 V_INLINE void backward_row(turned_view v, int64_t i, float *sum_w, dtype dt) {
@@ -104,7 +110,12 @@ static void norm_rope_bwd(const op_call *c) {
     schedule(static)
     for (int64_t s = 0; s < sums.slices; s++) {
         norm_slice k = norm_slice_open(&sums, s);
-        for (int64_t i = k.first; i < k.end; i++) WITH_DTYPE(dt, backward_row, v, i, k.sum_w);
+        for (int64_t i = k.first; i < k.end; i++) {
+            row_prefetch(&v.norm.x, i + AHEAD);
+            row_prefetch(&v.norm.dy, i + AHEAD);
+            row_prefetch(&v.norm.dx, i + AHEAD);
+            WITH_DTYPE(dt, backward_row, v, i, k.sum_w);
+        }
     }
     norm_sums_join(c, &sums);
 }
