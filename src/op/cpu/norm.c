@@ -7,10 +7,6 @@
  * usual head sizes have loops of their own. */
 #include "op/cpu/norm_parts.h"
 
-/* Rows that are asked for early where they are heads amid wider rows, which the machine does not
- * foresee. */
-enum { AHEAD = 2 };
-
 /* What backward is nearly always asked for: a constant, so that nothing is decided per vector. */
 typedef enum norm_wants { WANTS_SOME, WANTS_DX_DW, WANTS_ALL } norm_wants;
 
@@ -50,7 +46,7 @@ static void norm_forward(const op_call *c, bool center) {
     dtype dt = v.y.dt;
 #pragma omp parallel for num_threads(loop_threads(c, v.y.rows *v.y.cols)) schedule(static)
     for (int64_t i = 0; i < v.y.rows; i++) {
-        if (v.groups > 1) row_prefetch(&v.x, i + AHEAD);
+        if (v.groups > 1) row_prefetch(&v.x, i + ROWS_AHEAD);
         if (center)
             WITH_DTYPE(dt, forward_row, v, i, true);
         else
@@ -109,9 +105,9 @@ static void norm_backward(const op_call *c, bool center) {
         norm_slice k = norm_slice_open(&sums, s);
         for (int64_t i = k.first; i < k.end; i++) {
             if (v.groups > 1) {
-                row_prefetch(&v.x, i + AHEAD);
-                row_prefetch(&v.dy, i + AHEAD);
-                row_prefetch(&v.dx, i + AHEAD);
+                row_prefetch(&v.x, i + ROWS_AHEAD);
+                row_prefetch(&v.dy, i + ROWS_AHEAD);
+                row_prefetch(&v.dx, i + ROWS_AHEAD);
             }
             if (center)
                 WITH_DTYPE(dt, backward_row, v, i, k.sum_w, k.sum_b, true);

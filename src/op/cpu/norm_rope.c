@@ -3,8 +3,6 @@
  * pass over memory where the two ops have two. Weight gradients are summed as in norm.c. */
 #include "op/cpu/norm_parts.h"
 
-enum { AHEAD = 2 }; /* rows that are asked for early: heads amid wider rows are not foreseen */
-
 typedef struct turned_view {
     norm_view norm;
     tensor pos, table;
@@ -72,8 +70,8 @@ static void norm_rope_fwd(const op_call *c) {
 #pragma omp parallel for num_threads(loop_threads(c, c->in[0].rows * c->in[0].cols))               \
     schedule(static)
     for (int64_t i = 0; i < c->in[0].rows; i++) {
-        row_prefetch(&v.norm.x, i + AHEAD);
-        row_prefetch(&v.norm.y, i + AHEAD);
+        row_prefetch(&v.norm.x, i + ROWS_AHEAD);
+        row_prefetch(&v.norm.y, i + ROWS_AHEAD);
         WITH_DTYPE(dt, forward_row, v, i);
     }
 }
@@ -111,9 +109,9 @@ static void norm_rope_bwd(const op_call *c) {
     for (int64_t s = 0; s < sums.slices; s++) {
         norm_slice k = norm_slice_open(&sums, s);
         for (int64_t i = k.first; i < k.end; i++) {
-            row_prefetch(&v.norm.x, i + AHEAD);
-            row_prefetch(&v.norm.dy, i + AHEAD);
-            row_prefetch(&v.norm.dx, i + AHEAD);
+            row_prefetch(&v.norm.x, i + ROWS_AHEAD);
+            row_prefetch(&v.norm.dy, i + ROWS_AHEAD);
+            row_prefetch(&v.norm.dx, i + ROWS_AHEAD);
             WITH_DTYPE(dt, backward_row, v, i, k.sum_w);
         }
     }

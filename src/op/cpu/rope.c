@@ -3,8 +3,6 @@
 #include "op/cpu/ops.h"
 #include "op/cpu/rows.h"
 
-enum { AHEAD = 2 }; /* rows that are asked for before they are read */
-
 V_INLINE void rotate_halves(const tensor *x, const tensor *y, int64_t i, int64_t at, int64_t half,
                             const float *cosine, float sign, bool add, dtype dt) {
     const float *sine = cosine + half;
@@ -57,8 +55,8 @@ V_INLINE void rotate_row(const op_call *c, const tensor *x, const tensor *y, int
 static void rotate_rows(const op_call *c, const tensor *x, const tensor *y, float sign, bool add) {
 #pragma omp parallel for num_threads(loop_threads(c, y->rows * y->cols)) schedule(static)
     for (int64_t i = 0; i < y->rows; i++) {
-        row_prefetch(x, i + AHEAD);
-        if (y->data != x->data) row_prefetch(y, i + AHEAD);
+        row_prefetch(x, i + ROWS_AHEAD);
+        if (y->data != x->data) row_prefetch(y, i + ROWS_AHEAD);
         WITH_DTYPE(y->dt, rotate_row, c, x, y, i, sign, add);
     }
 }

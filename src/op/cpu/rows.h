@@ -29,6 +29,9 @@ V_INLINE void put_upto(void *p, int64_t i, vf v, int64_t n, dtype dt) {
         v_put_n(p, i, v, n, dt);
 }
 
+/* How many rows before they are needed rows are asked for where only heads amid them are read. */
+enum { ROWS_AHEAD = 2 };
+
 /* Asks for a row before it is needed. The machine itself looks ahead only within a page, and rows
  * of activations are often a page long. */
 V_INLINE void row_prefetch(const tensor *t, int64_t i) {
