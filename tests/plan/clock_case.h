@@ -1,4 +1,5 @@
-/* What tests of the planner's clock and search share: a cluster of round numbers, a small Llama, and its step. */
+/* What tests of clusters, of the planner's clock and of its search share: a cluster of round numbers and one from a text, small
+ * models, and the step of one. */
 #ifndef CLOCK_CASE_H
 #define CLOCK_CASE_H
 
@@ -28,7 +29,7 @@ static inline void assert_near(double a, double b) {
     if (fabs(a - b) > 1e-9 * fabs(b) + 1e-15) fail_msg("%.17g is not %.17g", a, b);
 }
 
-static inline status read_text(const char *text, cluster *out, err *e) {
+static inline status read_cluster(const char *text, cluster *out, err *e) {
     json_t *root, *origins;
     TRY(yaml_parse(&root, &origins, "c.yaml", text, strlen(text), e));
     status st = cluster_read(out, root, origins, "c.yaml", e);

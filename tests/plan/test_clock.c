@@ -1,4 +1,4 @@
-/* The planner's clock: the roofline, and steps whose times can be told beforehand. */
+/* The planner's clock: the roofline, and steps of one rank and of stages whose times can be told beforehand. */
 #include "clock_case.h"
 
 static const layout alone = {1, 0, 1, 1, CONTEXT_ALLGATHER};
@@ -168,7 +168,7 @@ static void test_terms(void **state) {
     cluster_index(&c);
     assert_near(roofline_seconds(&c, &op, 0), sum / 0.5);
     cluster_put_yaml(&text, &c);
-    if (read_text(strbuf_cstr(&text), &back, &e) != ST_OK) fail_msg("%s", e.message);
+    if (read_cluster(strbuf_cstr(&text), &back, &e) != ST_OK) fail_msg("%s", e.message);
     assert_near(roofline_seconds(&back, &op, 0), sum / 0.5);
     strbuf_free(&text);
     /* bytes that caches have lost; those of the replay before after the update of the step */

@@ -31,7 +31,7 @@ static void test_files(void **state) {
         strbuf first = {0}, second = {0};
         assert_true(cluster_preset(&c, *name));
         cluster_put_yaml(&first, &c);
-        if (read_text(strbuf_cstr(&first), &back, &e) != ST_OK) fail_msg("%s", e.message);
+        if (read_cluster(strbuf_cstr(&first), &back, &e) != ST_OK) fail_msg("%s", e.message);
         cluster_put_yaml(&second, &back);
         assert_string_equal(strbuf_cstr(&first), strbuf_cstr(&second));
         assert_memory_equal(c.best, back.best, sizeof c.best);
@@ -51,7 +51,7 @@ static void refuse(const char *line, const char *instead, const char *key) {
     if (!at) fail_msg("no %s in %s", line, strbuf_cstr(&text));
     strbuf_printf(&changed, "%.*s%s%s", (int)(at - strbuf_cstr(&text)), strbuf_cstr(&text), instead,
                   at + strlen(line));
-    if (read_text(strbuf_cstr(&changed), &back, &e) != ST_FORMAT)
+    if (read_cluster(strbuf_cstr(&changed), &back, &e) != ST_FORMAT)
         fail_msg("%s: %s", instead, e.message);
     if (!strstr(e.message, key)) fail_msg("'%s' does not name %s", e.message, key);
     strbuf_free(&text);

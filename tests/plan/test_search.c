@@ -11,6 +11,16 @@ static sketch sketch_of(arena *a, const cluster *c, sketch_key key) {
     return s;
 }
 
+static sketch_layout without_stages(sketch_key key, int dp, int zero, int micro_batches) {
+    return (sketch_layout){.key = key,
+                           .dp = dp,
+                           .pp = 1,
+                           .chunks_of_stage = 1,
+                           .zero = zero,
+                           .micro_batches = micro_batches,
+                           .schedule = SCHEDULE_1F1B};
+}
+
 /* Without a pipeline a sketch says nearly what the clock says of the plan that would run. */
 static void test_sketch(void **state) {
     (void)state;
@@ -23,13 +33,7 @@ static void test_sketch(void **state) {
         arena *a = arena_new("test");
         sketch_key key = {1, 4, RECOMPUTE_NONE, cp, kind, 1};
         sketch s = sketch_of(a, &c, key);
-        sketch_layout l = {.key = key,
-                           .dp = 8 / cp,
-                           .pp = 1,
-                           .chunks_of_stage = 1,
-                           .zero = zero,
-                           .micro_batches = m,
-                           .schedule = SCHEDULE_1F1B};
+        sketch_layout l = without_stages(key, 8 / cp, zero, m);
         sketch_result r;
         err e = {0};
         if (sketch_time(&s, &l, &c, &runtime_athanor, &r, &e) != ST_OK) fail_msg("%s", e.message);
@@ -59,13 +63,7 @@ static void test_sketch_of_experts(void **state) {
         sketch_result r;
         plan_spec spec = spec_of_experts(a);
         sketch_key key = {1, 4, RECOMPUTE_NONE, 1, CONTEXT_ALLGATHER, ep};
-        sketch_layout l = {.key = key,
-                           .dp = 8,
-                           .pp = 1,
-                           .chunks_of_stage = 1,
-                           .zero = zero,
-                           .micro_batches = 2,
-                           .schedule = SCHEDULE_1F1B};
+        sketch_layout l = without_stages(key, 8, zero, 2);
         c.node = (cluster_link){1e10, 1e-6, 1};
         if (sketch_new(&s, a, d, &spec, key, &c, &e) != ST_OK) fail_msg("%s", e.message);
         if (sketch_time(&s, &l, &c, &runtime_athanor, &r, &e) != ST_OK) fail_msg("%s", e.message);
@@ -127,13 +125,7 @@ static void test_sketch_of_adapters(void **state) {
         sketch_result r;
         plan_spec spec = spec_of_adapters(a, (base_kind)base);
         sketch_key key = {1, 4, RECOMPUTE_NONE, 1, CONTEXT_ALLGATHER, 1};
-        sketch_layout l = {.key = key,
-                           .dp = 8,
-                           .pp = 1,
-                           .chunks_of_stage = 1,
-                           .zero = zero,
-                           .micro_batches = 1,
-                           .schedule = SCHEDULE_1F1B};
+        sketch_layout l = without_stages(key, 8, zero, 1);
         if (sketch_new(&s, a, d, &spec, key, &c, &e) != ST_OK) fail_msg("%s", e.message);
         if (sketch_time(&s, &l, &c, &runtime_athanor, &r, &e) != ST_OK) fail_msg("%s", e.message);
         plan *p = plan_on_8(d, spec, &ranks, zero);

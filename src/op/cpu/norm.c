@@ -104,11 +104,7 @@ static void norm_backward(const op_call *c, bool center) {
     for (int64_t s = 0; s < sums.slices; s++) {
         norm_slice k = norm_slice_open(&sums, s);
         for (int64_t i = k.first; i < k.end; i++) {
-            if (v.groups > 1) {
-                row_prefetch(&v.x, i + ROWS_AHEAD);
-                row_prefetch(&v.dy, i + ROWS_AHEAD);
-                row_prefetch(&v.dx, i + ROWS_AHEAD);
-            }
+            if (v.groups > 1) norm_fetch_back(&v, i);
             if (center)
                 WITH_DTYPE(dt, backward_row, v, i, k.sum_w, k.sum_b, true);
             else

@@ -39,6 +39,13 @@ V_INLINE vf weight_at(const norm_view *v, int64_t j, int64_t n) {
     return v->w.data ? get_upto(v->w.data, j, n, DT_F32) + v->offset : v_set1(1.0f);
 }
 
+/* Asks early for what backward reads and writes of a row of heads. */
+V_INLINE void norm_fetch_back(const norm_view *v, int64_t i) {
+    row_prefetch(&v->x, i + ROWS_AHEAD);
+    row_prefetch(&v->dy, i + ROWS_AHEAD);
+    row_prefetch(&v->dx, i + ROWS_AHEAD);
+}
+
 /* sum (x - shift)^2, or sum x, over `cols` elements from number `at` on. */
 V_INLINE float moment(const void *x, int64_t at, int64_t cols, float shift, bool square, dtype dt) {
     vf s = v_zero();

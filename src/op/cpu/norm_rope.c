@@ -109,9 +109,7 @@ static void norm_rope_bwd(const op_call *c) {
     for (int64_t s = 0; s < sums.slices; s++) {
         norm_slice k = norm_slice_open(&sums, s);
         for (int64_t i = k.first; i < k.end; i++) {
-            row_prefetch(&v.norm.x, i + ROWS_AHEAD);
-            row_prefetch(&v.norm.dy, i + ROWS_AHEAD);
-            row_prefetch(&v.norm.dx, i + ROWS_AHEAD);
+            norm_fetch_back(&v.norm, i);
             WITH_DTYPE(dt, backward_row, v, i, k.sum_w);
         }
     }
