@@ -184,24 +184,23 @@ static void build_dual(schedule *s, int stage) {
     drain_dual(&d, outer, inner);
 }
 
-/* ---- zb-h1, zb-h2, zb-2p: found by doing the work, each piece in some units of time ---- */
+/* ---- zb-h1, zb-h2, zb-2p: found by doing the work, each piece in the time that it takes ---- */
 
 typedef struct progress {
     schedule *s;
-    int *done[WORKS]; /* [P] micro-batches */
-    int *end[WORKS];  /* [P * M] */
-    int *free;        /* [P] when a stage has done what it does */
-    int now;
+    double takes[WORKS], transfer;
+    int *done[WORKS];   /* [P] micro-batches */
+    double *end[WORKS]; /* [P * M] */
+    double *free;       /* [P] when a stage has done what it does */
+    double now;
 } progress;
 
-/* In zb-2p, which is for any lengths, W is half of the others: so it is in models whose scores of attention are long. */
-static int units_of(const schedule *s, schedule_work work) {
-    return s->kind == SCHEDULE_ZB_2P && work != WORK_WEIGHT ? 2 : 1;
-}
-
-static bool has_ended(const progress *p, schedule_work work, int stage, int micro_batch) {
-    return p->done[work][stage] > micro_batch &&
-           p->end[work][stage * p->s->micro_batches + micro_batch] <= p->now;
+/* When the forward or input of a micro-batch can begin on a stage, by what others have done: never before they do it. */
+static double comes_to(const progress *p, int stage, schedule_work work, int micro_batch) {
+    int from = work == WORK_FORWARD ? stage - 1 : stage + 1;
+    if (from < 0 || from == p->s->stages) return 0;
+    if (p->done[work][from] <= micro_batch) return INFINITY;
+    return p->end[work][from * p->s->micro_batches + micro_batch] + p->transfer;
 }
 
 /* zb-h1: a stage may keep P micro-batches up to their W, and as many up to their I as 1f1b; zb-h2: of each nearly twice as many. */
@@ -220,14 +219,10 @@ static bool has_room(const progress *p, int stage) {
 static bool may_do(const progress *p, int stage, schedule_work work) {
     int m = p->done[work][stage];
     if (m == p->s->micro_batches) return false;
-    switch (work) {
-        case WORK_FORWARD:
-            return has_room(p, stage) && (stage == 0 || has_ended(p, work, stage - 1, m));
-        case WORK_INPUT:
-            return has_ended(p, WORK_FORWARD, stage, m) &&
-                   (stage == p->s->stages - 1 || has_ended(p, work, stage + 1, m));
-        default: return m < p->done[WORK_INPUT][stage];
-    }
+    if (work == WORK_FORWARD && !has_room(p, stage)) return false;
+    if (work == WORK_INPUT && m == p->done[WORK_FORWARD][stage]) return false;
+    return work == WORK_WEIGHT ? m < p->done[WORK_INPUT][stage]
+                               : comes_to(p, stage, work, m) <= p->now;
 }
 
 /* What others wait for comes first. WORKS: nothing can be done. */
@@ -240,39 +235,65 @@ static schedule_work find_work(const progress *p, int stage) {
     return WORKS;
 }
 
-static void build_by_doing(arena *a, schedule *s) {
-    int left = 3 * s->stages * s->micro_batches;
-    progress p = {.s = s};
+static void later(double *next, double at, double now) {
+    if (at > now && at < *next) *next = at;
+}
+
+/* When a stage is free again, or what one waits for comes. */
+static double next_event(const progress *p) {
+    double next = INFINITY;
+    for (int i = 0; i < p->s->stages; i++) {
+        later(&next, p->free[i], p->now);
+        later(&next, comes_to(p, i, WORK_FORWARD, p->done[WORK_FORWARD][i]), p->now);
+        later(&next, comes_to(p, i, WORK_INPUT, p->done[WORK_INPUT][i]), p->now);
+    }
+    return next;
+}
+
+static void do_work(progress *p, int stage, schedule_work work) {
+    int m = p->done[work][stage]++;
+    p->free[stage] = p->now + p->takes[work];
+    p->end[work][stage * p->s->micro_batches + m] = p->free[stage];
+    put(p->s, stage, work, stage, m);
+}
+
+/* False: no stage can do anything now. */
+static bool work_now(progress *p) {
+    bool any = false;
+    for (int i = 0; i < p->s->stages; i++) {
+        schedule_work work = find_work(p, i);
+        if (work == WORKS) continue;
+        do_work(p, i, work);
+        any = true;
+    }
+    return any;
+}
+
+static void build_by_doing(arena *a, schedule *s, const schedule_times *t) {
+    progress p = {.s = s, .transfer = t->transfer};
     for (int w = 0; w < WORKS; w++) {
+        p.takes[w] = t->work[w];
         p.done[w] = ARENA_ARRAY(a, int, s->stages);
-        p.end[w] = ARENA_ARRAY(a, int, s->stages * s->micro_batches);
+        p.end[w] = ARENA_ARRAY(a, double, s->stages * s->micro_batches);
     }
-    p.free = ARENA_ARRAY(a, int, s->stages);
-    schedule_work *work = ARENA_ARRAY(a, schedule_work, s->stages);
-    for (; left > 0; p.now++) {
-        for (int i = 0; i < s->stages; i++) work[i] = find_work(&p, i);
-        for (int i = 0; i < s->stages; i++) { /* after all have looked: it ends later */
-            if (work[i] == WORKS) continue;
-            int m = p.done[work[i]][i]++;
-            p.free[i] = p.now + units_of(s, work[i]);
-            p.end[work[i]][i * s->micro_batches + m] = p.free[i];
-            put(s, i, work[i], i, m);
-            left--;
-        }
-    }
+    p.free = ARENA_ARRAY(a, double, s->stages);
+    for (; p.now < INFINITY; p.now = next_event(&p))
+        while (work_now(&p)) continue; /* what takes no time lets others begin at once */
 }
 
 /* ---- building ---- */
 
-static int most_kept(const schedule_stage *t) {
-    int kept = 0, most = 0;
+/* In zb-2p one that lacks its W alone counts half. */
+static int most_kept(const schedule *s, const schedule_stage *t) {
+    int halves = 0, most = 0, of_weight = s->kind == SCHEDULE_ZB_2P ? 1 : 2;
     for (int i = 0; i < t->n; i++) {
         schedule_work w = t->item[i].work;
-        kept += w == WORK_FORWARD;
-        if (kept > most) most = kept;
-        kept -= w == WORK_BACKWARD || w == WORK_WEIGHT;
+        if (w == WORK_FORWARD) halves += 2;
+        if (halves > most) most = halves;
+        halves -= w == WORK_BACKWARD ? 2 : w == WORK_INPUT ? 2 - of_weight : 0;
+        if (w == WORK_WEIGHT) halves -= of_weight;
     }
-    return most;
+    return (most + 1) / 2;
 }
 
 static void index_items(arena *a, schedule *s) {
@@ -286,6 +307,11 @@ static void index_items(arena *a, schedule *s) {
                                       : s->back)[it->chunk * s->micro_batches + it->micro_batch] =
                 it;
         }
+}
+
+static void finish(arena *a, schedule *s) {
+    index_items(a, s);
+    for (int i = 0; i < s->stages; i++) s->stage[i].kept = most_kept(s, &s->stage[i]);
 }
 
 static status check_dual(int stages, int micro_batches, err *e) {
@@ -321,13 +347,15 @@ static status check(schedule_kind kind, int stages, int micro_batches, int of_st
     return err_hint(e, "use %d micro-batches", (micro_batches / stages + 1) * stages);
 }
 
+static const schedule_times alike = {.work = {1, 2, 1, 1}};
+
 static void build(arena *a, schedule *s) {
     void (*one)(schedule *, int) = s->kind == SCHEDULE_ZB_V       ? build_vee
                                    : s->kind == SCHEDULE_DUALPIPE ? build_dual
                                                                   : NULL;
     for (int i = 0; i < s->stages && one; i++) one(s, i);
     if (!one && schedule_splits(s->kind))
-        build_by_doing(a, s);
+        build_by_doing(a, s, &alike);
     else if (!one)
         build_turns(s);
 }
@@ -345,9 +373,26 @@ status schedule_build(arena *a, schedule_kind kind, int stages, int micro_batche
     for (int i = 0; i < stages; i++)
         out->stage[i].item = ARENA_ARRAY(a, schedule_item, 3 * of_stage * micro_batches);
     build(a, out);
-    index_items(a, out);
-    for (int i = 0; i < stages; i++) out->stage[i].kept = most_kept(&out->stage[i]);
+    finish(a, out);
     return ST_OK;
+}
+
+/* Of all chunks, where they differ. */
+static schedule_times mean_times(const schedule *s, const schedule_times *t) {
+    schedule_times mean = *t;
+    for (int w = 0; w < WORKS && t->of_chunk; w++) {
+        mean.work[w] = 0;
+        for (int i = 0; i < s->chunks; i++) mean.work[w] += t->of_chunk[i][w] / s->chunks;
+    }
+    return mean;
+}
+
+void schedule_suit(arena *a, schedule *s, const schedule_times *t) {
+    if (s->kind != SCHEDULE_ZB_2P) return;
+    schedule_times mean = mean_times(s, t);
+    for (int i = 0; i < s->stages; i++) s->stage[i].n = 0;
+    build_by_doing(a, s, &mean);
+    finish(a, s);
 }
 
 /* ---- time ---- */

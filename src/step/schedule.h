@@ -17,8 +17,8 @@
  *                micro-batches goes through each. A forward of one and a backward of the other are done together (DeepSeek-AI 2024)
  *
  * The last three are drawn by the planner, not run. With zb-h2 and zb-2p, which it reckons, too, stages go on to the next step on their
- * own, and the norm of all gradients would come too late; dualpipe has each parameter twice. The orders depend on P, M and v alone.
- * How long each piece takes only says when it begins. */
+ * own, and the norm of all gradients would come too late; dualpipe has each parameter twice. The orders depend on P, M and v alone,
+ * that of zb-2p on how long pieces take, too (schedule_suit). */
 #ifndef STEP_SCHEDULE_H
 #define STEP_SCHEDULE_H
 
@@ -55,7 +55,7 @@ typedef struct schedule_item {
 typedef struct schedule_stage {
     schedule_item *item; /* in the order in which they are done */
     int n;
-    int kept;    /* most micro-batches, times chunks, whose activations it has at a time */
+    int kept; /* most micro-batches, times chunks, whose activations it has at a time; zb-2p: as above */
     double busy; /* schedule_time: the sum of its items */
     int timed;   /* for its own use: items that have their times, and when the last of these ends */
     double free_at;
@@ -97,6 +97,8 @@ typedef struct schedule_times {
         *of_chunk)[WORKS]; /* [chunks] instead of work, where chunks differ; NULL: they do not */
     double both;           /* joined items; 0: as long as one after the other */
 } schedule_times;
+/* The order of zb-2p for pieces of these lengths; until then it is that for F, I and W alike. Others have one order. */
+void schedule_suit(arena *a, schedule *s, const schedule_times *t);
 /* Says when each item begins and ends: as soon as its stage is free and what it needs has come. */
 void schedule_time(schedule *s, const schedule_times *t);
 

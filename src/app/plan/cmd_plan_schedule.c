@@ -94,6 +94,7 @@ static status build(arena *a, const wish *w, schedule_kind kind, schedule *s, er
     schedule_times t = w->times;
     TRY(schedule_build(a, kind, (int)w->stages, (int)w->micro_batches, v, s, e));
     for (int i = 0; i < WORKS; i++) t.work[i] /= v;
+    schedule_suit(a, s, &t);
     schedule_time(s, &t);
     return ST_OK;
 }

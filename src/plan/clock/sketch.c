@@ -614,6 +614,7 @@ static status draw(timing *t, arena *a, err *e) {
     schedule_times times = {.transfer = network_send(t->c, &shape, t->s->passed_bytes) + send,
                             .of_chunk = (const chunk_work *)work,
                             .both = slowest};
+    schedule_suit(a, &t->drawn, &times);
     schedule_time(&t->drawn, &times);
     t->end = t->drawn.step + (double)(l->micro_batches - m) * slowest;
     return ST_OK;
