@@ -284,7 +284,7 @@ int plan_stage(const plan *p);
 /* Of a committed plan: where an input of a chunk lies that another stage has sent, activations or
  * (back) gradients, until STEP_RECEIVED. */
 void *plan_box(const plan *p, int chunk, bool back, int box);
-/* ST_MEMORY: arena, snapshot and process do not fit into `limit_bytes` (0: what the machine has
+/* ST_MEMORY: plan_needed_bytes are more than `limit_bytes` (0: what the machine or the GPU has
  * free). The hint names the key to change and a value that fits, which was planned to find out. */
 status plan_check_fits(const plan *p, int64_t limit_bytes, err *e) ATH_MUST_USE;
 /* Reserves the arena and tells stores and programs where they are in it. Nothing is written to it.
@@ -309,6 +309,9 @@ status plan_open_offload(plan *p, offload **out, const char *path, err *e) ATH_M
 /* Bytes that the process holds beside the arena: code caches of the kernels, thread stacks, tables,
  * and the segment through which the ranks of a machine exchange. */
 int64_t plan_baseline_bytes(const plan *p);
+/* What a limit is compared with: on a GPU its arena, as snapshot and process are the host's; else arena, snapshot and
+ * process. */
+int64_t plan_needed_bytes(const plan *p);
 /* What this rank sends in the largest step of the selected phase. That step may have millions of
  * micro-batches: the tables of two short steps are made, and the rest follows from these. */
 comm_counts plan_traffic(const plan *p);

@@ -18,16 +18,20 @@ static int64_t segment_bytes(const plan *p) {
     return ranks > 1 && ranks <= MOST_RANKS_TOGETHER ? comm_segment_bytes(ranks) : 0;
 }
 
-/* A GPU that is there holds the arena; process and snapshot are the host's. Its driver and library have
- * taken their memory when it is opened, so that what it has free is without that. */
-static bool has_own_memory(const plan *p) {
-    return dev_get_kind(p->dev) == DEV_CUDA && !dev_is_meta(p->dev);
+/* A GPU holds the arena; process and snapshot are the host's. Its driver and library have taken their memory
+ * when it is opened, so that what it has free is without that. */
+static bool on_gpu(const plan *p) {
+    return dev_get_kind(p->dev) == DEV_CUDA;
 }
 
-/* Through which the ranks of GPUs pass what they send to each other. Memory of the host: of a GPU that is not there only the device's is
- * known, and is what counts. */
+/* Of a GPU that is not there, the memory of its host is not known. */
+static bool has_known_host(const plan *p) {
+    return on_gpu(p) && !dev_is_meta(p->dev);
+}
+
+/* Memory of the host, through which the ranks of GPUs pass what they send to each other. */
 static int64_t staging_bytes(const plan *p) {
-    return p->spec.ranks && has_own_memory(p) ? comm_staging_bytes() : 0;
+    return p->spec.ranks && has_known_host(p) ? comm_staging_bytes() : 0;
 }
 
 int64_t plan_state_bytes(const plan *p) {
@@ -51,16 +55,14 @@ static int64_t limit_or_free(const plan *p, int64_t limit_bytes) {
     return limit_bytes > 0 ? limit_bytes : (int64_t)dev_available_bytes(p->dev);
 }
 
-/* Of what limit_or_free says. */
-static int64_t needed_bytes(const plan *p, int64_t limit_bytes) {
-    bool apart = has_own_memory(p) && limit_bytes <= 0;
-    return p->peak_bytes + (apart ? -snapshot_bytes(p) : plan_baseline_bytes(p));
+int64_t plan_needed_bytes(const plan *p) {
+    return p->peak_bytes + (on_gpu(p) ? -snapshot_bytes(p) : plan_baseline_bytes(p));
 }
 
 static bool fits(const plan *p, int64_t limit_bytes) {
     int64_t host = plan_baseline_bytes(p) + snapshot_bytes(p);
-    if (has_own_memory(p) && host > (int64_t)dev_machine_available_bytes()) return false;
-    return needed_bytes(p, limit_bytes) <= limit_or_free(p, limit_bytes);
+    if (has_known_host(p) && host > (int64_t)dev_machine_available_bytes()) return false;
+    return plan_needed_bytes(p) <= limit_or_free(p, limit_bytes);
 }
 
 /* Whether all phases would fit with at most this micro-batch, this policy and this stage of ZeRO. */
@@ -99,14 +101,17 @@ static int fitting_micro_batch(const plan *p, recompute_policy recompute, int64_
     return 0;
 }
 
-/* The least stage of ZeRO with which it fits, where data-parallel ranks could share more than they do; 0: none. Whether a smaller
- * micro-batch and recompute are needed beside it is *more. */
-static int fitting_zero(const plan *p, int64_t limit, bool *more) {
+/* The least stage of ZeRO with which it fits, where data-parallel ranks could share more than they do; 0: none. `also`: what is
+ * needed beside it. */
+static int fitting_zero(const plan *p, int64_t limit, const char **also) {
     const plan_spec *s = &p->spec;
     int least = s->sequences > 1 ? s->sequences : 1;
     for (int zero = s->sharing.zero + 1; s->sharing.shards > 1 && zero <= 3; zero++) {
-        *more = !fits_with(p, s->train_B, s->recompute, zero, limit);
-        if (!*more || fits_with(p, least, RECOMPUTE_FULL, zero, limit)) return zero;
+        *also = "";
+        if (fits_with(p, s->train_B, s->recompute, zero, limit)) return zero;
+        *also = s->train_B > least ? "; and a smaller micro-batch, or train.recompute=full"
+                                   : "; and train.recompute=full";
+        if (fits_with(p, least, RECOMPUTE_FULL, zero, limit)) return zero;
     }
     return 0;
 }
@@ -116,9 +121,8 @@ static int fitting_zero(const plan *p, int64_t limit, bool *more) {
 static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
     int B = fitting_micro_batch(p, p->spec.recompute, limit);
     int B_full = fitting_micro_batch(p, RECOMPUTE_FULL, limit);
-    bool host_only = has_own_memory(p) && limit <= 0;
-    if (p->spec.snapshot && !host_only &&
-        needed_bytes(p, limit) - snapshot_bytes(p) <= limit_or_free(p, limit)) {
+    if (p->spec.snapshot && !on_gpu(p) &&
+        plan_needed_bytes(p) - snapshot_bytes(p) <= limit_or_free(p, limit)) {
         err_where(e, "checkpoint.async");
         return err_hint(e, "set checkpoint.async=false: it saves without a copy in memory");
     }
@@ -134,19 +138,18 @@ static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
     if (B_full >= 1)
         return err_hint(e, "set train.micro_batch_size=%d (it is %d) and train.recompute=full",
                         B_full, p->spec.train_B);
-    bool more;
-    int zero = fitting_zero(p, limit, &more);
+    const char *also;
+    int zero = fitting_zero(p, limit, &also);
     if (zero) {
         err_where(e, "parallel.zero");
         return err_hint(e, "set parallel.zero=%d: %d ranks share more of it%s", zero,
-                        p->spec.sharing.shards,
-                        more ? "; and a smaller micro-batch, or train.recompute=full" : "");
+                        p->spec.sharing.shards, also);
     }
     int64_t activations = p->region[REGION_FRAME].bytes + p->region[REGION_PINNED].bytes;
-    if (needed_bytes(p, limit) - activations > limit_or_free(p, limit)) {
+    if (plan_needed_bytes(p) - activations > limit_or_free(p, limit)) {
         err_where(e, "model");
         return err_hint(e, "choose a smaller model: without activations it needs %.1f MiB",
-                        (double)(p->peak_bytes - activations) / (1 << 20));
+                        (double)(plan_needed_bytes(p) - activations) / (1 << 20));
     }
     err_where(e, "train.seq_len");
     return err_hint(e, "shorten train.seq_len (it is %d) or choose a smaller model", p->spec.T);
@@ -154,14 +157,14 @@ static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
 
 status plan_check_fits(const plan *p, int64_t limit_bytes, err *e) {
     if (fits(p, limit_bytes)) return ST_OK;
-    int64_t limit = limit_or_free(p, limit_bytes), need = needed_bytes(p, limit_bytes);
+    int64_t limit = limit_or_free(p, limit_bytes), need = plan_needed_bytes(p);
     err_set(e, ST_MEMORY,
             "the run needs %.1f MiB, of which activations take %.1f MiB, and %.1f MiB are %s",
             (double)need / (1 << 20), (double)p->region[REGION_FRAME].bytes / (1 << 20),
             (double)limit / (1 << 20),
-            limit_bytes > 0     ? "allowed"
-            : has_own_memory(p) ? "free on the GPU"
-                                : "free");
+            limit_bytes > 0 ? "allowed"
+            : on_gpu(p)     ? "free on the GPU"
+                            : "free");
     if (p->spec.train_B) return hint_at_what_fits(p, limit_bytes, e);
     return err_hint(e, "choose a smaller model or a machine with more memory");
 }
@@ -258,6 +261,7 @@ static json_t *memory_json(const plan *p, int64_t limit_bytes) {
         (json_int_t)activations, "workspace_bytes", (json_int_t)workspace_bytes(p),
         "baseline_bytes", (json_int_t)plan_baseline_bytes(p), "fits", (int)fits(p, limit_bytes),
         "classes", classes_json(p));
+    json_object_set_new(o, "needed_bytes", json_integer(plan_needed_bytes(p)));
     json_object_set_new(o, "snapshot_bytes", json_integer(p->region[REGION_SNAPSHOT].bytes));
     if (mapped_bytes(p)) json_object_set_new(o, "mapped_bytes", json_integer(mapped_bytes(p)));
     if (p->region[REGION_QUANT].bytes)
@@ -489,7 +493,9 @@ void plan_describe(const plan *p, strbuf *out) {
     if (plan_has_file(p)) file_lines(p, out);
     if (s->snapshot)
         line(out, "snapshot", p->region[REGION_SNAPSHOT].bytes,
-             "what is saved while training goes on; checkpoint.async=false does without");
+             on_gpu(p) ? "of the host: what is saved while training goes on"
+                       : "what is saved while training goes on; checkpoint.async=false does "
+                         "without");
     if (s->train_B) {
         step_bytes step = bytes_of_step(p);
         snprintf(note, sizeof note, "%s%.1f MiB kept for backward, %.1f scratch",
@@ -506,6 +512,7 @@ void plan_describe(const plan *p, strbuf *out) {
     snprintf(note, sizeof note, "%.1f MiB of it are shared by the ranks of a machine",
              (double)segment_bytes(p) / (1 << 20));
     line(out, "process baseline", plan_baseline_bytes(p), segment_bytes(p) ? note : "");
+    if (on_gpu(p)) line(out, "needed of the GPU", plan_needed_bytes(p), "");
     traffic_line(p, out);
 }
 

@@ -529,8 +529,7 @@ static int cache_tok(const setup *u) {
     return (int)(rounded < most_tok ? rounded : most_tok);
 }
 
-/* What stage.c allocates for a stage. */
-static int64_t host_bytes(const course_stage *k, int64_t dp, int cp, const model_config *mc) {
+int64_t setup_host_bytes(const course_stage *k, int64_t dp, int cp, const model_config *mc) {
     int64_t share = k->max_batch / dp;
     int S = stage_source_len(k->c, mc->num_encoder_layers > 0);
     return (int64_t)prefetch_bytes(k->B, k->T, S, share, k->c->data.document_mask) +
@@ -602,7 +601,7 @@ static plan_spec spec_of(const setup *u, int stage) {
                        .z_loss = (float)c->optim.z_loss,
                        .routing = setup_routing(c),
                        .host_bytes =
-                           host_bytes(k, dp, u->peers.m.size[MESH_CP], &u->models[stage]) +
+                           setup_host_bytes(k, dp, u->peers.m.size[MESH_CP], &u->models[stage]) +
                            u->tasks.host_bytes,
                        .fixed_grads = u->c->train.deterministic,
                        .offload = (unsigned)u->c->parallel.offload,

@@ -98,6 +98,8 @@ dtype setup_compute(const config *c);
 dtype setup_state_dtype(const config *c); /* of the optimizer's state: DT_F32, DT_BF16 */
 /* How routers of experts are trained. */
 model_routing setup_routing(const config *c);
+/* What a rank holds outside the arena for a stage (stage.c allocates it), of dp and cp ranks. */
+int64_t setup_host_bytes(const course_stage *k, int64_t dp, int cp, const model_config *mc);
 /* ST_USAGE: what the config trains, a model mc, does not run in stages of a pipeline. */
 status setup_check_stages(const config *c, const model_config *mc, err *e) ATH_MUST_USE;
 /* ST_USAGE: context-parallel ranks cannot share the tokens of what the config trains. */

@@ -23,31 +23,28 @@ expect 0 plan m.best.yaml --json
 grep -q '"fits": true' out || fail "the best does not fit"
 # Pipelines are planned, stage by stage, and a plan of the config says the same.
 expect 0 plan search m.yaml train.global_batch_size=64 parallel.pp=4 parallel.pp_schedule=1f1b --write -o pp.yaml --json
-grep -q '"exact": true' out || fail "no pipeline is planned"
 first() { grep -o "\"$1\": [0-9.e-]*" out | head -n 1 | sed 's/.*: //'; }
-best=$(first step_ms) bytes=$(first peak_bytes)
+best=$(first step_ms) bytes=$(first needed_bytes)
 expect 0 plan pp.yaml train.global_batch_size=64 --json
 [ "$(first step_ms)" = "$best" ] || fail "the config takes $(first step_ms) ms, not $best"
-calc "abs(($(first peak_bytes) + $(first baseline_bytes)) / $bytes - 1) < 0.001" || fail "not $bytes: $(cat out)"
+[ "$(first needed_bytes)" = "$bytes" ] || fail "not $bytes: $(first needed_bytes)"
 # So are many stages: what a search names fits, and takes as long as it says.
 long='llama-3.1-405b cluster=h100-1024 train.seq_len=4096 train.global_batch_size=1024 train.precision=bf16 train.micro_batch_size=1'
 expect 0 plan search $long parallel.pp=32 --most 1 --write -o long.yaml --json
-grep -q '"exact": true' out || fail "32 stages are not planned"
-best=$(first step_ms) bytes=$(first peak_bytes)
+best=$(first step_ms) bytes=$(first needed_bytes)
 expect 0 plan long.yaml --json
 [ "$(first step_ms)" = "$best" ] || fail "the config takes $(first step_ms) ms, not $best"
-calc "abs(($(first peak_bytes) + $(first baseline_bytes)) / $bytes - 1) < 0.001" || fail "not $bytes"
-# Experts in many stages: a frame for each micro-batch under way takes more than what is kept for the backward. (Rows that the host holds
-# are those of another rank.)
+[ "$(first needed_bytes)" = "$bytes" ] || fail "not $bytes: $(first needed_bytes)"
+# Experts in many stages: a frame for each micro-batch under way takes more than what is kept for the backward.
 expect 0 plan search deepseek-v3 cluster=h100-1024 train.seq_len=4096 train.precision=bf16 train.global_batch_size=4096 --most 1 --write -o deep.yaml --json
-bytes=$(first peak_bytes)
+bytes=$(first needed_bytes)
 expect 0 plan deep.yaml --json
-calc "abs(($(first peak_bytes) + $(first baseline_bytes)) / $bytes - 1) < 0.01" || fail "not $bytes"
+[ "$(first needed_bytes)" = "$bytes" ] || fail "not $bytes: $(first needed_bytes)"
 # Every schedule that this program has is searched when it is asked for, with stages that are given or not.
 few='parallel.tp=1 train.micro_batch_size=2 train.recompute=none'
 for s in afab 1f1b interleaved zb-h1 zb-v; do
     expect 0 plan search m.yaml train.global_batch_size=64 parallel.pp=4 $few parallel.pp_schedule=$s --write -o pp.yaml --json
-    grep -q "\"pp\": 4, \"pp_schedule\": \"$s\"" out || fail "no $s"
+    grep -q "\"pp_schedule\": \"$s\"" out || fail "no $s"
     best=$(first step_ms)
     expect 0 plan pp.yaml train.global_batch_size=64 --json
     [ "$(first step_ms)" = "$best" ] || fail "$s takes $(first step_ms) ms, not $best"
@@ -88,7 +85,7 @@ has err '16 devices are not shared by 5 ranks'
 far='model.max_position_embeddings=32768 train.seq_len=32768 train.global_batch_size=4 parallel.tp=1 parallel.pp=1'
 for kind in allgather ring ulysses; do
     expect 0 plan search m.yaml $far parallel.cp=4 parallel.cp_kind=$kind --write -o cp.yaml --json
-    grep -q "\"cp\": 4, \"cp_kind\": \"$kind\"" out || fail "no $kind"
+    grep -q "\"cp_kind\": \"$kind\"" out || fail "no $kind"
     best=$(first step_ms)
     expect 0 plan cp.yaml model.max_position_embeddings=32768 train.seq_len=32768 train.global_batch_size=4 --json
     [ "$(first step_ms)" = "$best" ] || fail "cp $kind takes $(first step_ms) ms, not $best"
@@ -103,11 +100,11 @@ has err "models without experts are not there with parallel.ep"
 moe='qwen3-30b-a3b cluster=h100-32 train.seq_len=4096 train.global_batch_size=128 train.precision=bf16 parallel.tp=1 train.micro_batch_size=1'
 expect 0 plan search $moe --write -o ep.yaml --json
 lacks out '"pp": 2'
-best=$(first step_ms) bytes=$(first peak_bytes) ep=$(first ep)
+best=$(first step_ms) bytes=$(first needed_bytes) ep=$(first ep)
 calc "$ep > 1" || fail "no experts are shared out"
 expect 0 plan ep.yaml --json
 [ "$(first step_ms)" = "$best" ] || fail "the config takes $(first step_ms) ms, not $best"
-calc "abs(($(first peak_bytes) + $(first baseline_bytes)) / $bytes - 1) < 0.001" || fail "not $bytes"
+[ "$(first needed_bytes)" = "$bytes" ] || fail "not $bytes: $(first needed_bytes)"
 expect 0 plan search $moe train.recompute=full
 has out ", ep $ep, ZeRO"
 expect 0 plan search $moe parallel.ep=4
@@ -141,13 +138,57 @@ expect 0 plan search llama-3.1-70b cluster=h100-4 train.global_batch_size=8 trai
 has out ', offload all'
 # What is given of it stays, and memory is that of the plan, which then has no snapshot.
 expect 0 plan search m.yaml checkpoint.every=5 parallel.offload=weights --write -o file.yaml --most 1 --json
-bytes=$(first peak_bytes)
+bytes=$(first needed_bytes)
 expect 0 plan file.yaml --json
-calc "abs(($(first peak_bytes) + $(first baseline_bytes)) / $bytes - 1) < 0.001" || fail "not $bytes"
+[ "$(first needed_bytes)" = "$bytes" ] || fail "not $bytes: $(first needed_bytes)"
 expect 2 plan search m.yaml parallel.offload=weights parallel.zero=1
 has err 'which parallel.zero=3 has, and it is 1'
 expect 2 plan search m.yaml parallel.offload=weights parallel.pp=2
 has err 'pipelines are not searched with parallel.offload=weights'
+# A run in stages has one layout: it shares every batch of them, fits in all, and is as fast as in the first.
+cat >stages.yaml <<'Y'
+model: {preset: smollm2-135m, max_position_embeddings: 32768}
+train: {seq_len: 2048, global_batch_size: 512, precision: bf16, steps: 1000}
+optim: {lr: 1e-4}
+cluster: h100-8
+stages:
+  - {name: short, until: {steps: 500}}
+  - {name: long, until: {steps: 1000}, train: {seq_len: 32768, micro_batch_size: 1, global_batch_size: 32}}
+Y
+expect 0 plan search stages.yaml --write -o layout.yaml --most 1 --json
+best=$(first step_ms) bytes=$(first needed_bytes)
+expect 0 plan layout.yaml --json
+[ "$(first step_ms)" = "$best" ] || fail "the config takes $(first step_ms) ms, not $best"
+[ "$(first needed_bytes)" = "$bytes" ] || fail "not $bytes: $(first needed_bytes)"
+expect 0 plan search stages.yaml parallel.cp=1
+lacks out 'dp 64'
+expect 0 plan search m.yaml train.steps=1000 train.batch_ramp.start=32 train.batch_ramp.increment=32 train.batch_ramp.every=100 --write -o ramp.yaml
+lacks out 'micro-batch [48]'
+expect 0 plan ramp.yaml
+# Less memory than the devices have, and not more than they have.
+expect 0 plan search m.yaml train.memory_limit=20Gi --write -o little.yaml
+has out 'do not fit into 20.0 GiB'
+expect 0 plan little.yaml
+has out 'needed of the GPU'
+expect 2 plan search m.yaml train.memory_limit=2Ti
+has err 'a limit of 2048.0 GiB is more than the 78.0 GiB'
+expect 2 plan m.best.yaml train.memory_limit=2Ti
+# Rows that hosts read ahead, and snapshots, take none of a GPU's memory.
+expect 0 plan search smollm2-135m cluster=h100-64 train.seq_len=4096 train.global_batch_size=2097152 --most 1
+expect 0 plan smollm3-3b cluster=h100-8 train.seq_len=4096 train.micro_batch_size=1 train.global_batch_size=64 checkpoint.every=10 train.steps=100 --json
+has out '"fits": true'
+calc "$(first snapshot_bytes) > 3e10" || fail "no snapshot: $(first snapshot_bytes)"
+calc "$(first needed_bytes) == $(first peak_bytes) - $(first snapshot_bytes)" || fail "$(first needed_bytes) of the GPU"
+# A layout that does not fit: what helps is named, another layout at last.
+expect 4 plan llama-3.1-8b cluster=h100-8 train.seq_len=131072 train.micro_batch_size=1 train.global_batch_size=8 parallel.zero=3
+has err 'another layout fits: dp 1, cp 8'
+expect 4 plan smollm2-1.7b cluster=rtx4090-1 train.seq_len=2048 train.global_batch_size=32
+has err 'offload optimizer (athanor plan search --write)'
+# One answer, whatever fails.
+expect 1 plan search m.yaml --write -o nowhere/c.yaml --json
+[ "$(grep -c '^{' out)" = 1 ] || fail "not one answer: $(cat out)"
+expect 2 plan search smollm3-3b cluster=h100-64 parallel.pp=64
+has err '64 stages have no layer each: the model has 36'
 expect 2 plan search m.yaml train.global_batch_size=7 --exact
 expect 2 plan search m.yaml cluster=null
 grep -q 'cluster=h100-64' err || fail "$(cat err)"

@@ -60,8 +60,8 @@ function onMachine(words) {
 function settle(text) {
   const process = [];
   const out = text
-    .replace(/"baseline_bytes": (\d+)|(?<="memory": {)"peak_bytes": (\d+)(?=, "fits")/g, (_, base, peak) => {
-      process.push(Number(base ?? peak));
+    .replace(/"(?:baseline|needed)_bytes": (\d+)/g, (_, bytes) => {
+      process.push(Number(bytes));
       return 'X';
     })
     .replace(/"seconds": [\d.e-]+/g, '"seconds": X');

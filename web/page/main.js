@@ -29,7 +29,7 @@ function showTrouble(error) {
 
 function showFigures(plan, usable) {
   const {memory: m, layout: l, time: t} = plan;
-  const need = m.peak_bytes + m.baseline_bytes;
+  const need = m.needed_bytes;
   const figure = (name, value, note, kind) =>
     el('div', {class: kind}, el('dt', {}, name), el('dd', {}, value, el('small', {}, note)));
   const places = [`dp ${l.dp}`, l.tp > 1 && `tp ${l.tp}`, l.pp > 1 && `pp ${l.pp}`, l.zero && `ZeRO-${l.zero}`];

@@ -52,6 +52,9 @@ function squarify(parts, box) {
   return placed;
 }
 
+/* Of a GPU, process and snapshot lie in the memory of its host. */
+const onHost = (m) => m.needed_bytes < m.peak_bytes + m.baseline_bytes;
+
 function memoryParts({memory: m}, usable) {
   const kept = m.saved_bytes ?? 0;
   const parts = [
@@ -60,8 +63,7 @@ function memoryParts({memory: m}, usable) {
     ['gradients', m.grad_bytes, 'c3'],
     ['activations kept', kept, 'c4'],
     ['scratch', m.activation_peak_bytes - kept, 'c5'],
-    ['process', m.baseline_bytes, 'c6'],
-    ['snapshot', m.snapshot_bytes, 'c6'],
+    ...(onHost(m) ? [] : [['process', m.baseline_bytes, 'c6'], ['snapshot', m.snapshot_bytes, 'c6']]),
   ].map(([name, value, kind]) => ({name, value, kind, text: bytes(value)}));
   const free = usable - parts.reduce((sum, p) => sum + p.value, 0);
   return parts
@@ -120,7 +122,7 @@ function drawLive({memory: m, layout, live}, usable) {
     inner = height - frame.top - frame.bottom,
     across = WIDTH - frame.left - frame.right;
   const own = m.activation_peak_bytes / (layout.frames || 1);
-  const below = m.peak_bytes + m.baseline_bytes - own;
+  const below = m.needed_bytes - own;
   const most = Math.max(usable, below + Math.max(...live.bytes)) * 1.02;
   const y = (v) => height - frame.bottom - (v / most) * inner;
   const x = (i) => frame.left + (i / live.bytes.length) * across;
@@ -246,7 +248,7 @@ function drawSchedule(s) {
 }
 
 function drawBest(found, taken) {
-  const row = ({layout: l, time: t, memory: m, exact}) => {
+  const row = ({layout: l, time: t, memory: m}) => {
     const name = [
       `dp ${l.dp}`,
       l.tp > 1 && `tp ${l.tp}`,
@@ -266,14 +268,13 @@ function drawBest(found, taken) {
         'td',
         {},
         el('button', {type: 'button', title: 'Plan this layout', onclick: () => taken(l)}, text),
-        exact ? '' : ' *',
       ),
       ...[
         seconds(t.step_ms),
         digits(t.tok_per_s_per_device),
         percent(t.mfu),
         percent(t.bubble),
-        bytes(m.peak_bytes),
+        bytes(m.needed_bytes),
       ].map((v) => el('td', {}, v)),
     );
   };

@@ -1,9 +1,11 @@
 /* athanor plan MODEL|CONFIG: what a run will need, from the program that will run. */
 #include <stdio.h>
+#include <string.h>
 
 #include "app/frame/cli.h"
 #include "app/frame/model_arg.h"
 #include "app/plan/by_formula.h"
+#include "app/plan/find_layouts.h"
 #include "app/plan/on_cluster.h"
 #include "app/plan/plan_laws.h"
 #include "interchange/where_runs.h"
@@ -74,6 +76,26 @@ static void print_plan(const cli_args *args, const config *c, where_runs w, cons
     strbuf_free(&text);
 }
 
+/* Whether the plan itself knew nothing better than another model or shorter sequences. */
+static bool is_last_resort(const err *e) {
+    return strcmp(e->where, "model") == 0 || strcmp(e->where, "train.seq_len") == 0;
+}
+
+/* Another layout may fit where no other micro-batch, recompute or ZeRO of this one does: the hint names the fastest. */
+static void hint_at_layout(const cli_args *args, err *e) {
+    finding f;
+    err none = {0};
+    strbuf name = {0};
+    status st = layouts_find(&f, args, (finding_wish){.most = 1}, &none);
+    if (st == ST_OK) {
+        search_name(&f.found.found[0].layout, &name);
+        (void)err_hint(e, "another layout fits: %s (athanor plan search --write)",
+                       strbuf_cstr(&name));
+    }
+    strbuf_free(&name);
+    layouts_free(&f);
+}
+
 /* A GGUF file is no model to train: the plan of generating with the weights in the file. */
 static status plan_gguf(const cli_args *args, err *e) {
     open_model m;
@@ -110,6 +132,8 @@ static status cmd_plan(const cli_args *args, err *e) {
     if (st == ST_OK) {
         st = train_plan(c, meta, &p, e);
         if (p) print_plan(args, c, where_of(c, p), p, c->cluster && p->spec.train_B ? &on : NULL);
+        if (p && st == ST_MEMORY && c->cluster && !args->json && is_last_resort(e))
+            hint_at_layout(args, e);
         if (p && st == ST_MEMORY) st = say_too_large(args, c->train.memory_limit > 0, e);
         plan_free(p);
         dev_close(meta);

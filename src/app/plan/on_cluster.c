@@ -29,9 +29,22 @@ status on_cluster_find(config *c, cluster *out, err *e) {
     return st;
 }
 
+status on_cluster_limit(const config *c, const cluster *on, double *usable_bytes, err *e) {
+    double limit = (double)c->train.memory_limit, has = cluster_usable_bytes(on);
+    *usable_bytes = limit > 0 ? limit : has;
+    if (limit <= has) return ST_OK;
+    config_error(
+        c, e, "train.memory_limit",
+        "a limit of %.1f GiB is more than the %.1f GiB that each %s of cluster %s has for a run",
+        limit / (1 << 30), has / (1 << 30), on->device_name, on->name);
+    return err_hint(e, "leave train.memory_limit out");
+}
+
 status on_cluster_take(config *c, cluster *out, err *e) {
+    double usable;
     TRY(on_cluster_find(c, out, e));
     TRY(on_cluster_ranks(c, out, e));
-    if (!c->train.memory_limit) c->train.memory_limit = (int64_t)cluster_usable_bytes(out);
+    TRY(on_cluster_limit(c, out, &usable, e));
+    c->train.memory_limit = (int64_t)usable;
     return ST_OK;
 }

@@ -465,7 +465,7 @@ static void add_sums(clock_time *t, plan *const *plans, int n, double micro) {
     for (int i = 0; i < n; i++) {
         t->model_flops += micro * plan_model_flops(plans[i]) / n;
         t->hardware_flops += micro * plan_hardware_flops(plans[i]) / n;
-        double bytes = (double)(plans[i]->peak_bytes + plan_baseline_bytes(plans[i]));
+        double bytes = (double)plan_needed_bytes(plans[i]);
         if (bytes > t->peak_bytes) t->peak_bytes = bytes;
     }
 }

@@ -14,6 +14,7 @@ typedef struct searching {
     arena *a;
     dev *meta;
     const search_spec *what;
+    plan_spec base; /* of the first phase, with what lies in a file by now */
     const cluster *c;
     int cap;
     double *cost;         /* [layers] of each, by which stages are cut; NULL: not known yet */
@@ -37,7 +38,7 @@ static void note(searching *k, const sketch *s, const sketch_layout *l) {
         k->out->unfit++;
         return;
     }
-    if (f.result.memory_bytes > cluster_usable_bytes(k->c)) {
+    if (f.result.memory_bytes > k->out->usable_bytes) {
         k->out->too_large++;
         if (k->out->least_bytes == 0 || f.result.memory_bytes < k->out->least_bytes)
             k->out->least_bytes = f.result.memory_bytes;
@@ -56,6 +57,20 @@ static bool needs_stages(const search_kept *kept) {
     return kept->chunks > 1 || (kept->schedule >= 0 && kept->schedule != SCHEDULE_1F1B);
 }
 
+static int64_t step_of(const search_phase *p) {
+    return p->batch_step ? p->batch_step : p->batch;
+}
+
+static int micro_batch_of(const search_phase *p, const sketch_key *key) {
+    return p->micro_batch ? p->micro_batch : key->micro_batch;
+}
+
+/* Whether dp ranks share each batch of a phase out, and cp ranks its sequences, of which each has two pieces. */
+static bool divides_phase(const search_phase *p, const sketch_key *key, int dp) {
+    return step_of(p) % ((int64_t)dp * micro_batch_of(p, key)) == 0 &&
+           (key->cp == 1 || p->base.T % (2 * key->cp) == 0);
+}
+
 /* Whether so many stages with so many ranks each take all devices. */
 static bool divides(const searching *k, const sketch_key *key, int pp) {
     const search_kept *kept = &k->what->kept;
@@ -64,12 +79,14 @@ static bool divides(const searching *k, const sketch_key *key, int pp) {
     if (pp > 1 ? !k->what->pipelines : needs_stages(kept)) return false;
     int dp = devices / each;
     if (key->ep > 1 && dp * key->cp % key->ep) return false;
-    return free_or(kept->dp, dp) && k->what->global_batch % ((int64_t)dp * key->micro_batch) == 0;
+    for (int i = 0; i < k->what->n_phases; i++)
+        if (!divides_phase(&k->what->phase[i], key, dp)) return false;
+    return free_or(kept->dp, dp);
 }
 
 /* Where a plan of so many chunks is cut. The costs of layers, which no layout changes, are found once. NULL: they cannot be. */
 static const int *cut_of(searching *k, int chunks) {
-    const plan_spec *s = &k->what->base;
+    const plan_spec *s = &k->base;
     int n = (int)s->model.num_hidden_layers;
     if (!k->cut) {
         double *cost = ARENA_ARRAY(k->a, double, n);
@@ -80,13 +97,21 @@ static const int *cut_of(searching *k, int chunks) {
     return k->cut[chunks];
 }
 
+/* Whether every step of the run has whole groups of pp micro-batches. */
+static bool comes_in_groups(const searching *k, const sketch_layout *l) {
+    for (int i = 0; i < k->what->n_phases; i++)
+        if (step_of(&k->what->phase[i]) /
+            ((int64_t)l->dp * micro_batch_of(&k->what->phase[i], &l->key)) % l->pp)
+            return false;
+    return true;
+}
+
 /* One schedule with so many chunks a stage, where layers and micro-batches suffice. */
 static void try_schedule(searching *k, const sketch *s, sketch_layout l, schedule_kind kind,
                          int chunks) {
-    if (l.pp * chunks > k->what->base.model.num_hidden_layers ||
-        !free_or(k->what->kept.chunks, chunks))
+    if (l.pp * chunks > k->base.model.num_hidden_layers || !free_or(k->what->kept.chunks, chunks))
         return;
-    if (kind == SCHEDULE_INTERLEAVED && l.micro_batches % l.pp) return;
+    if (kind == SCHEDULE_INTERLEAVED && !comes_in_groups(k, &l)) return;
     l.schedule = kind;
     l.chunks_of_stage = chunks;
     if (l.pp > 1) l.cut = cut_of(k, l.pp * chunks);
@@ -111,12 +136,12 @@ static void try_schedules(searching *k, const sketch *s, sketch_layout l) {
 
 static void try_sketch(searching *k, const sketch *s, sketch_key key) {
     const search_kept *kept = &k->what->kept;
-    for (int pp = 1; pp <= MOST_PP && pp <= k->what->base.model.num_hidden_layers; pp++) {
+    for (int pp = 1; pp <= MOST_PP && pp <= k->base.model.num_hidden_layers; pp++) {
         if (!divides(k, &key, pp)) continue;
         int dp = cluster_devices(k->c) / (key.tp * key.cp * pp);
         int least = kept->zero > 0 ? kept->zero : 0;
         int most = kept->zero >= 0 ? kept->zero : dp * key.cp == 1 ? 0 : 3;
-        if (k->what->base.offload & OFFLOAD_WEIGHTS) { /* which one rank may have, too */
+        if (k->base.offload & OFFLOAD_WEIGHTS) { /* which one rank may have, too */
             if (pp > 1) continue;
             least = 3;
             if (kept->zero < 0) most = 3;
@@ -127,8 +152,8 @@ static void try_sketch(searching *k, const sketch *s, sketch_key key) {
                                           .dp = dp,
                                           .pp = pp,
                                           .zero = zero,
-                                          .offload = k->what->base.offload,
-                                          .micro_batches = k->what->global_batch /
+                                          .offload = k->base.offload,
+                                          .micro_batches = k->what->phase[0].batch /
                                                            ((int64_t)dp * key.micro_batch)});
     }
 }
@@ -142,7 +167,7 @@ static bool reaches(const searching *k, sketch_key key) {
 /* Whether it can be the only one of a step: gradients come where its activations were then. */
 static bool can_be_alone(const searching *k, sketch_key key) {
     int64_t dp = cluster_devices(k->c) / (key.tp * key.cp);
-    return dp * key.micro_batch == k->what->global_batch;
+    return dp * key.micro_batch == k->what->phase[0].batch;
 }
 
 /* A micro-batch that holds a smaller one several times needs more memory in every layout that it has, and has no others. */
@@ -161,7 +186,7 @@ static void try_new(searching *k, sketch_key key) {
     sketch s;
     search_result *r = k->out;
     arena *a = arena_new("layers");
-    if (sketch_new(&s, a, k->meta, &k->what->base, key, k->c, &k->last) == ST_OK) {
+    if (sketch_new(&s, a, k->meta, &k->base, key, k->c, &k->last) == ST_OK) {
         int others = r->tried - r->too_large;
         try_sketch(k, &s, key);
         if (r->tried - r->too_large == others) {
@@ -185,7 +210,7 @@ static void try_key(searching *k, sketch_key key) {
 
 /* Experts on one rank, and shared out in powers of two, or as it was given. */
 static void try_experts(searching *k, sketch_key key) {
-    int kept = k->what->kept.ep, E = k->what->experts ? (int)k->what->base.model.num_experts : 1;
+    int kept = k->what->kept.ep, E = k->what->experts ? (int)k->base.model.num_experts : 1;
     if (kept > 1) {
         key.ep = kept;
         try_key(k, key);
@@ -206,7 +231,7 @@ static void try_policies(searching *k, sketch_key key) {
 /* Each rank has two pieces of every sequence. */
 static void try_context(searching *k, int tp, int micro_batch, int cp) {
     int kept = k->what->kept.context;
-    if (k->what->base.T % (2 * cp)) return;
+    if (k->base.T % (2 * cp)) return;
     for (int i = CONTEXT_ALLGATHER; i <= CONTEXT_ULYSSES; i++)
         if (kept < 0 ? k->what->contexts >> i & 1u : kept == i)
             try_policies(k, (sketch_key){tp, micro_batch, RECOMPUTE_NONE, cp, (context_kind)i, 1});
@@ -218,8 +243,7 @@ static void try_contexts(searching *k, int tp, int micro_batch) {
         try_policies(k, (sketch_key){tp, micro_batch, RECOMPUTE_NONE, 1, CONTEXT_ALLGATHER, 1});
     if (kept->cp > 1) try_context(k, tp, micro_batch, kept->cp);
     if (kept->cp || (micro_batch > 1 && !kept->micro_batch)) return;
-    for (int cp = 2; k->what->base.T / cp >= LEAST_TOKENS; cp *= 2)
-        try_context(k, tp, micro_batch, cp);
+    for (int cp = 2; k->base.T / cp >= LEAST_TOKENS; cp *= 2) try_context(k, tp, micro_batch, cp);
 }
 
 static void try_all(searching *k) {
@@ -244,13 +268,35 @@ static int fastest_first(const void *a, const void *b) {
            (x->result.memory_bytes < y->result.memory_bytes);
 }
 
-/* The same layout as it would run. False: it does not fit, or cannot be cut so. */
-static bool verify(searching *k, search_found *f) {
-    const sketch_layout *l = &f->layout;
-    mesh ranks;
-    plan *p;
-    plan_spec s = k->what->base;
-    mesh_place(&ranks,
+/* A phase with the layout. */
+static plan_spec spec_of(const searching *k, int phase, const sketch_layout *l, const mesh *ranks) {
+    const search_phase *of = &k->what->phase[phase];
+    plan_spec s = of->base;
+    s.reckoned = true;
+    s.offload = k->base.offload;
+    s.snapshot = k->base.snapshot;
+    s.train_B = micro_batch_of(of, &l->key);
+    if (s.valid_B) s.valid_B = s.train_B;
+    s.micro_batches = of->batch / ((int64_t)l->dp * s.train_B);
+    s.recompute = l->key.recompute;
+    s.ranks = ranks;
+    s.sharing = (param_sharding){
+        .shards = ranks->size[MESH_SHARD], .zero = l->zero, .bucket_elems = s.sharing.bucket_elems};
+    s.sequence_parallel = l->key.tp > 1;
+    s.context = l->key.context;
+    if (k->what->host_bytes) s.host_bytes = k->what->host_bytes(k->what->ctx, phase, l);
+    if (l->pp > 1) {
+        s.chunks = l->pp * l->chunks_of_stage;
+        s.cut = l->cut;
+        s.pp_schedule = (int)l->schedule;
+    }
+    return s;
+}
+
+static status plan_found(searching *k, const sketch_layout *l, mesh *ranks, plan **out) {
+    int n = k->what->n_phases;
+    plan_spec *specs = xcalloc((size_t)n, sizeof *specs);
+    mesh_place(ranks,
                &(mesh_shape){.dp = l->dp,
                              .dp_replicate = 1,
                              .tp = l->key.tp,
@@ -258,27 +304,22 @@ static bool verify(searching *k, search_found *f) {
                              .pp = l->pp,
                              .ep = l->key.ep},
                0);
-    s.reckoned = true;
-    s.train_B = l->key.micro_batch;
-    if (s.valid_B) s.valid_B = l->key.micro_batch;
-    s.micro_batches = l->micro_batches;
-    s.recompute = l->key.recompute;
-    s.ranks = &ranks;
-    s.sharing = (param_sharding){
-        .shards = ranks.size[MESH_SHARD], .zero = l->zero, .bucket_elems = s.sharing.bucket_elems};
-    s.sequence_parallel = l->key.tp > 1;
-    s.context = l->key.context;
-    if (l->pp > 1) {
-        s.chunks = l->pp * l->chunks_of_stage;
-        s.cut = l->cut;
-        s.pp_schedule = (int)l->schedule;
-    }
-    if (plan_new(&p, k->meta, &s, &k->last) != ST_OK) return false;
-    f->exact = true;
+    for (int i = 0; i < n; i++) specs[i] = spec_of(k, i, l, ranks);
+    status st = plan_new_phases(out, k->meta, specs, n, &k->last);
+    free(specs);
+    return st;
+}
+
+/* The same layout as it would run. False: it does not fit, or (memory_bytes 0) cannot be cut so. */
+static bool verify(searching *k, search_found *f) {
+    mesh ranks;
+    plan *p;
+    f->result.memory_bytes = 0;
+    if (plan_found(k, &f->layout, &ranks, &p) != ST_OK) return false;
     f->result.time = clock_step(p, k->c);
     f->result.memory_bytes = f->result.time.peak_bytes;
     plan_free(p);
-    return f->result.memory_bytes <= cluster_usable_bytes(k->c);
+    return f->result.memory_bytes <= k->out->usable_bytes;
 }
 
 /* Plans the best of the list, and keeps those that fit: twice as many as are wanted, which may come in another order then, of four times
@@ -294,8 +335,9 @@ static void verify_best(searching *k) {
             r->found[fit++] = f;
             continue;
         }
+        double bytes = f.result.memory_bytes;
         r->too_large++;
-        if (f.exact && (least == 0 || f.result.memory_bytes < least)) least = f.result.memory_bytes;
+        if (bytes > 0 && (least == 0 || bytes < least)) least = bytes;
     }
     r->n = fit;
     if (fit == 0 && least > 0)
@@ -309,13 +351,13 @@ static status say_nothing(const searching *k, err *e) {
                "no layout fits: the smallest of %d needs %.1f GiB of each device, and %.1f GiB are "
                "there",
                r->tried, ceil(r->least_bytes / (1 << 30) * 10) / 10,
-               floor(cluster_usable_bytes(k->c) / (1 << 30) * 10) / 10);
+               floor(r->usable_bytes / (1 << 30) * 10) / 10);
         return err_hint(e, "take more devices, or devices with more memory");
     }
     if (r->unfit && k->last.message[0])
         return err_at(e, ST_USAGE, "model", "no layout can be made of it: %s", k->last.message);
     err_at(e, ST_USAGE, "train.global_batch_size", "%lld sequences cannot be shared by %d devices",
-           (long long)k->what->global_batch, cluster_devices(k->c));
+           (long long)k->what->phase[0].batch, cluster_devices(k->c));
     return err_hint(e, "take a multiple of %d", cluster_devices(k->c));
 }
 
@@ -329,7 +371,8 @@ static void try_and_verify(searching *k) {
 
 /* Where nothing fits: with the optimizer's state in a file; then with weights in it, too. They are the last to be
  * tried, as a disk is slower than anything else. */
-static void try_files(searching *k, plan_spec *s) {
+static void try_files(searching *k) {
+    plan_spec *s = &k->base;
     static const unsigned words[] = {OFFLOAD_OPTIMIZER, OFFLOAD_OPTIMIZER | OFFLOAD_WEIGHTS};
     bool can = s->optim && !s->optim->declare_states && k->c->disk_bytes_per_s > 0;
     if (s->offload || k->what->kept.offload || !can) return;
@@ -344,11 +387,12 @@ static void try_files(searching *k, plan_spec *s) {
 
 status search_layouts(search_result *out, arena *a, dev *meta, const search_spec *what,
                       const cluster *c, err *e) {
-    search_spec own = *what;
-    searching k = {.out = out, .a = a, .meta = meta, .what = &own, .c = c};
-    *out = (search_result){.n = 0};
+    searching k = {
+        .out = out, .a = a, .meta = meta, .what = what, .base = what->phase[0].base, .c = c};
+    *out = (search_result){.usable_bytes = what->usable_bytes > 0 ? what->usable_bytes
+                                                                  : cluster_usable_bytes(c)};
     try_and_verify(&k);
-    try_files(&k, &own.base);
+    try_files(&k);
     if (out->n == 0) return say_nothing(&k, e);
     qsort(out->found, (size_t)out->n, sizeof *out->found, fastest_first);
     if (out->n > what->most) out->n = what->most;

@@ -18,20 +18,32 @@ typedef struct search_kept {
 } search_kept;
 static const search_kept search_all = {.recompute = -1, .zero = -1, .schedule = -1, .context = -1};
 
+/* A stage of the run, which has the layout that is found. */
+typedef struct search_phase {
+    plan_spec base;     /* of one rank, as the config says */
+    int64_t batch;      /* sequences of a step, at most */
+    int64_t batch_step; /* what divides them in every step; 0: `batch` */
+    int micro_batch;    /* its own; 0: that of the layout */
+} search_phase;
+
 typedef struct search_spec {
-    plan_spec base;       /* of one rank, as the config says */
-    int64_t global_batch; /* sequences of a step */
-    int most;             /* how many layouts are wanted */
-    bool pipelines;       /* also those that need a pipeline */
-    unsigned contexts;    /* with which tokens can be shared: a bit for each context_kind */
-    bool experts;         /* ranks can share out the model's experts */
+    const search_phase *phase; /* [n_phases] a layout is as fast as in the first, and fits in all */
+    int n_phases;
+    int most;            /* how many layouts are wanted */
+    double usable_bytes; /* of a device; 0: what the cluster says */
+    bool pipelines;      /* also those that need a pipeline */
+    unsigned contexts;   /* with which tokens can be shared: a bit for each context_kind */
+    bool experts;        /* ranks can share out the model's experts */
     search_kept kept;
+    /* What a rank of the layout holds outside the arena in a phase (plan_spec.host_bytes); NULL: as its base. */
+    int64_t (*host_bytes)(const void *ctx, int phase, const sketch_layout *l);
+    const void *ctx;
 } search_spec;
 
+/* Planned as it would run. */
 typedef struct search_found {
     sketch_layout layout;
     sketch_result result;
-    bool exact; /* planned as it would run, as all are that are found; else it is a sketch */
 } search_found;
 
 typedef struct search_result {
@@ -39,6 +51,7 @@ typedef struct search_result {
     int n;
     int tried, too_large, unfit; /* layouts: all; beyond memory; that cannot be cut so */
     double least_bytes;          /* of those beyond memory, the least that one needs */
+    double usable_bytes;         /* into which they were to fit */
 } search_result;
 
 /* In the arena a. ST_MEMORY: nothing fits; the error says how much the smallest layout needs. ST_USAGE: nothing reaches the
