@@ -146,6 +146,7 @@ const char *text_short_number(double x, char out[16]) {
     static const char units[] = {' ', 'k', 'M', 'B', 'T'};
     int u = 0;
     while (x >= 999.5 && u < (int)sizeof units - 1) x /= 1000, u++;
-    snprintf(out, 16, u ? "%.3g%c" : "%.3g", x, units[u]);
+    bool many = x >= 999.5 && x < 1e9; /* of the last unit: all digits before the point */
+    snprintf(out, 16, many ? "%.0f%c" : u ? "%.3g%c" : "%.3g", x, units[u]);
     return out;
 }

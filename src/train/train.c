@@ -331,7 +331,7 @@ static status plan_ranks(setup *u, plan **out, err *e) {
     return st;
 }
 
-status train_plan(config *c, dev *meta, plan **out, err *e) {
+status train_plan_course(config *c, dev *meta, plan **out, course **of, err *e) {
     static const train_options none = {0};
     session s = {.opt = &none, .setup = {.c = c, .a = arena_new("plan"), .dev = meta}};
     status st = config_check_supported(c, e);
@@ -342,11 +342,20 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
     if (st == ST_OK) s.setup.knows_reference = reference_is_kept(&s.setup);
     if (st == ST_OK) st = evaluation_open(&s.setup, e);
     *out = NULL;
-    if (st == ST_OK && (c->train.steps || c->train.tokens)) course_warn(s.setup.course);
+    if (st == ST_OK && s.setup.course->knows_length) course_warn(s.setup.course);
     if (st == ST_OK) st = plan_ranks(&s.setup, out, e);
     if (*out)
         (*out)->spec.locate = NULL; /* the base's files are closed: who plans again does without */
     s.setup.dev = NULL;
+    *of = s.setup.course;
+    s.setup.course = NULL;
     session_close(&s);
+    return st;
+}
+
+status train_plan(config *c, dev *meta, plan **out, err *e) {
+    course *k;
+    status st = train_plan_course(c, meta, out, &k, e);
+    course_free(k);
     return st;
 }

@@ -20,6 +20,7 @@
 #include "comm/comm.h"
 #include "plan/plan.h"
 #include "run/config/config.h"
+#include "train/course/course.h"
 
 typedef struct train_options {
     const char *fork; /* continue in this new run folder, from the newest checkpoint; or NULL */
@@ -49,6 +50,9 @@ status train_run(config *c, const train_options *opt, err *e) ATH_MUST_USE;
 /* The plan of a config, made on the meta device without data: `athanor plan`, `train --dry-run`.
  * The caller frees the plan and closes the device. */
 status train_plan(config *c, dev *meta, plan **out, err *e) ATH_MUST_USE;
+/* The same with the course that it is for, which the caller frees before the config; NULL: none was made. It knows the length of
+ * train.epochs where tokenizer and data are there. */
+status train_plan_course(config *c, dev *meta, plan **out, course **of, err *e) ATH_MUST_USE;
 /* The same of steps without data (`bench train`): c is trimmed to what these use. */
 status train_plan_trial(config *c, dev *meta, plan **out, err *e) ATH_MUST_USE;
 

@@ -51,11 +51,25 @@ static void test_nearest(void **state) {
     assert_int_equal(text_distance("", "abc"), 6);
 }
 
+/* Three digits and a suffix; beyond the last suffix all digits before the point. */
+static void test_short_numbers(void **state) {
+    (void)state;
+    const struct {
+        double x;
+        const char *text;
+    } all[] = {{12.34, "12.3"},    {12.3e6, "12.3M"},      {999.6e9, "1T"},     {11.1e12, "11.1T"},
+               {1.89e15, "1890T"}, {123456e12, "123456T"}, {4.5e22, "4.5e+10T"}};
+    char out[16];
+    for (int i = 0; i < ARRAY_LEN(all); i++)
+        assert_string_equal(text_short_number(all[i].x, out), all[i].text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_short_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

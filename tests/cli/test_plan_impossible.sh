@@ -127,6 +127,16 @@ no 2 plan cost --hours 10 --mfu 0.4
 no 2 plan cost --hours 10 --devices 0
 no 2 plan cost m.yaml --params 3B --tokens 1T
 no 1 plan cost --hours 100 --preemptions-per-day 1000
+no 2 plan cost --hours 100 --checkpoint 90
+no 2 plan cost --hours 100 --days 0
+no 2 plan cost --hours 100 --tokens 1B
+no 2 plan cost --hours 100 --params 3B
+no 2 plan cost --hours 100 --restart 100
+no 2 plan cost --hours 100 --checkpoint-every 5
+no 2 plan cost --tokens 1B --tokens-per-second 1M
+no 2 plan cost m.yaml --tokens 1B --tokens-per-second 1M
+no 2 plan cost --tokens 1B --tokens-per-second 1M --devices 8 --hours 3
+no 2 plan cost m.yaml cluster=h100-8 train.epochs=3
 # What does not fit, but would with ranks that share more of it, and at a limit that is given.
 cat >zero.yaml <<'Y'
 model: {preset: smollm2-1.7b}

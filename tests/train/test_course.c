@@ -40,6 +40,26 @@ static void test_one_stage(void **state) {
     config_free(c);
 }
 
+static bool knows_length(const char *yaml, uint64_t epoch) {
+    config *c = load(yaml);
+    course *k = make(c, epoch, NULL);
+    bool knows = k->knows_length;
+    course_free(k);
+    config_free(c);
+    return knows;
+}
+
+/* By the run's own length, by epochs of data that are there, or by the end of the last stage. */
+static void test_known_length(void **state) {
+    (void)state;
+    assert_true(knows_length("train: {steps: 1}", 0));
+    assert_true(knows_length("train: {tokens: 1M}", 0));
+    assert_true(knows_length("train: {epochs: 3}", 10));
+    assert_false(knows_length("train: {epochs: 3}", 0));
+    assert_false(knows_length("train: {seq_len: 16}", 0));
+    assert_true(knows_length("stages: [{name: a, until: {steps: 5}}]", 0));
+}
+
 /* Lengths by tokens and epochs round up to whole steps. */
 static void test_lengths(void **state) {
     (void)state;
@@ -158,11 +178,9 @@ static void test_origin(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_stage),
-        cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_size_is_constant),
-        cmocka_unit_test(test_against_a_walk),
-        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_one_stage),      cmocka_unit_test(test_known_length),
+        cmocka_unit_test(test_lengths),        cmocka_unit_test(test_size_is_constant),
+        cmocka_unit_test(test_against_a_walk), cmocka_unit_test(test_cut),
         cmocka_unit_test(test_origin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

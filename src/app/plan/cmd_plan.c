@@ -33,25 +33,12 @@ static where_runs where_of(const config *c, const plan *p) {
     return w;
 }
 
-/* What published laws say, and epochs by source. JSON: members of o; NULL: text. */
-static void put_laws(const config *c, const plan *p, json_t *o, strbuf *text) {
-    laws_run r;
-    if (!plan_laws_run(c, p, &r)) return;
-    json_t *epochs = plan_epochs_json(c, r.tokens);
-    if (o) {
-        json_object_set_new(o, "laws", laws_json(&r));
-        if (json_array_size(epochs)) json_object_set(o, "epochs", epochs);
-    } else {
-        laws_describe(&r, text);
-        plan_epochs_describe(epochs, text);
-    }
-    json_decref(epochs);
-}
-
-/* c: NULL: a GGUF file. on: the cluster whose time is asked for; NULL: none. */
+/* c: NULL: a GGUF file, which has no course. on: the cluster whose time is asked for; NULL: none. */
 static void print_plan(const cli_args *args, const config *c, where_runs w, const plan *p,
-                       const cluster *on) {
+                       const course *k, const cluster *on) {
     clock_time t = {0};
+    laws_run laws;
+    bool has_laws = c && plan_laws_run(c, p, k, &laws);
     int64_t limit_bytes = c ? c->train.memory_limit : 0;
     if (on) t = clock_step(p, on);
     if (args->json) {
@@ -62,7 +49,7 @@ static void print_plan(const cli_args *args, const config *c, where_runs w, cons
             json_object_set_new(json_object_get(o, "memory"), "device_baseline_bytes",
                                 json_integer((json_int_t)on->reserved_bytes));
         json_object_set_new(o, "runs", where_runs_json(&w));
-        if (c) put_laws(c, p, o, NULL);
+        if (has_laws) plan_laws_put(c, &laws, o, NULL);
         cli_print_json(o);
         return;
     }
@@ -71,7 +58,7 @@ static void print_plan(const cli_args *args, const config *c, where_runs w, cons
     strbuf_puts(&text, "  where it will run\n");
     where_runs_describe(&w, &text);
     if (on) clock_describe(&t, on, &text);
-    if (c) put_laws(c, p, NULL, &text);
+    if (has_laws) plan_laws_put(c, &laws, NULL, &text);
     printf("%s", strbuf_cstr(&text));
     strbuf_free(&text);
 }
@@ -109,7 +96,7 @@ static status plan_gguf(const cli_args *args, err *e) {
     }
     if (p) {
         model_config mc = gguf_model_hf_config(m.gguf);
-        print_plan(args, NULL, where_runs_of(&mc, m.tok), p, NULL);
+        print_plan(args, NULL, where_runs_of(&mc, m.tok), p, NULL, NULL);
         st = plan_check_fits(p, 0, e);
         if (st == ST_MEMORY) st = say_too_large(args, false, e);
     }
@@ -124,18 +111,21 @@ static status cmd_plan(const cli_args *args, err *e) {
     config *c;
     dev *meta;
     plan *p = NULL;
+    course *k;
     cluster on;
     TRY(model_arg_load(args->inputs[0], args, &c, e));
     config_tell_notes(c);
     status st = c->cluster ? on_cluster_take(c, &on, e) : ST_OK;
     if (st == ST_OK) st = config_open_meta(c, &meta, e);
     if (st == ST_OK) {
-        st = train_plan(c, meta, &p, e);
-        if (p) print_plan(args, c, where_of(c, p), p, c->cluster && p->spec.train_B ? &on : NULL);
+        st = train_plan_course(c, meta, &p, &k, e);
+        if (p)
+            print_plan(args, c, where_of(c, p), p, k, c->cluster && p->spec.train_B ? &on : NULL);
         if (p && st == ST_MEMORY && c->cluster && !args->json && is_last_resort(e))
             hint_at_layout(args, e);
         if (p && st == ST_MEMORY) st = say_too_large(args, c->train.memory_limit > 0, e);
         plan_free(p);
+        course_free(k);
         dev_close(meta);
     }
     config_free(c);

@@ -146,7 +146,7 @@ static status plan_base(finding *f, err *e) {
     c->train.micro_batch_size = 1;
     c->train.memory_limit = (int64_t)1 << NO_LIMIT_BITS;
     TRY(config_open_meta(c, &f->meta, e));
-    status st = train_plan(c, f->meta, &f->p, e);
+    status st = train_plan_course(c, f->meta, &f->p, &f->course, e);
     if (st != ST_OK && !(st == ST_MEMORY && f->p)) return st;
     if (words) { /* whose saves are waited for */
         f->p->spec.offload = words;
@@ -181,8 +181,7 @@ static bool has_own_micro_batch(const config *c, int stage) {
 }
 
 /* The stages of the run: one plan for each. */
-static status read_phases(finding *f, err *e) {
-    TRY(course_new(&f->course, f->c, 0, NULL, e));
+static void read_phases(finding *f) {
     f->n_phases = f->p->n_phases;
     f->phase = ARENA_ARRAY(f->a, search_phase, f->n_phases);
     for (int i = 0; i < f->n_phases; i++) {
@@ -197,7 +196,6 @@ static status read_phases(finding *f, err *e) {
         int64_t *step = &f->phase[part->stage].batch_step;
         *step = common_divisor(part->batch, *step);
     }
-    return ST_OK;
 }
 
 /* Rows read ahead and the like, of which each rank of a layout has its share. */
@@ -243,7 +241,7 @@ status layouts_find(finding *f, const cli_args *args, finding_wish w, err *e) {
     TRY(read_kept(f, w.exact, e));
     TRY(plan_base(f, e));
     TRY(check_layers(f, e));
-    TRY(read_phases(f, e));
+    read_phases(f);
     TRY(contexts_find(f->c, &f->p->spec.model, f->kept.cp, f->kept.context, &f->contexts, e));
     TRY(experts_find(f->c, &f->p->spec.model, f->kept.ep, f->kept.zero, &f->experts, e));
     TRY(stages_find(f->c, &f->p->spec.model, f->kept.pp, &f->pipelines, e));

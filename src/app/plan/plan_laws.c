@@ -5,20 +5,13 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "data/shard/shards.h"
-#include "train/course/course.h"
 
-/* Of all stages and a growing batch; 0: not known. */
-static double tokens_of(const config *c) {
-    course *k;
-    err none = {0};
-    if (!(c->train.steps || c->train.tokens) || course_new(&k, c, 0, NULL, &none) != ST_OK)
-        return 0;
-    double tokens = (double)course_tokens_after(k, k->total_steps);
-    course_free(k);
-    return tokens;
+/* Of all stages and a growing batch. */
+static double tokens_of(const course *k) {
+    return k && k->knows_length ? (double)course_tokens_after(k, k->total_steps) : 0;
 }
 
-bool plan_laws_run(const config *c, const plan *p, laws_run *out) {
+bool plan_laws_run(const config *c, const plan *p, const course *k, laws_run *out) {
     const param_store *whole = param_store_whole(p->store);
     bool begins = !json_object_get(c->model, "from") && c->train.objective == CONFIG_OBJECTIVE_LM;
     double params = (double)model_active_params(&p->spec.model, whole);
@@ -26,7 +19,7 @@ bool plan_laws_run(const config *c, const plan *p, laws_run *out) {
         (laws_run){.params = params,
                    .body = params - (double)model_embedding_params(&p->spec.model, whole),
                    .stored = p->spec.model.num_experts ? (double)param_store_sizes(whole).elems : 0,
-                   .tokens = tokens_of(c),
+                   .tokens = tokens_of(k),
                    .batch = (double)c->train.global_batch_size * p->spec.T,
                    .lr = c->optim.lr};
     return begins && p->spec.train_B && out->tokens > 0;
@@ -46,7 +39,8 @@ static double tokens_of_source(const config_source *s) {
     return tokens;
 }
 
-json_t *plan_epochs_json(const config *c, double tokens) {
+/* One for each set of shards of data.train that is there: [{path, tokens, epochs, worth}]; none of a run with stages. */
+static json_t *epochs_json(const config *c, double tokens) {
     double weights = 0;
     json_t *list = json_array();
     if (c->stages.n) return list; /* each may have sources of its own */
@@ -63,7 +57,7 @@ json_t *plan_epochs_json(const config *c, double tokens) {
     return list;
 }
 
-void plan_epochs_describe(const json_t *epochs, strbuf *out) {
+static void describe_epochs(const json_t *epochs, strbuf *out) {
     const json_t *x;
     size_t i;
     json_array_foreach((json_t *)epochs, i, x) {
@@ -76,4 +70,16 @@ void plan_epochs_describe(const json_t *epochs, strbuf *out) {
         strbuf_puts(out,
                     e > LAWS_MOST_EPOCHS ? ": more than four, which repeat too often\n" : "\n");
     }
+}
+
+void plan_laws_put(const config *c, const laws_run *r, json_t *o, strbuf *text) {
+    json_t *epochs = epochs_json(c, r->tokens);
+    if (o) {
+        json_object_set_new(o, "laws", laws_json(r));
+        if (json_array_size(epochs)) json_object_set(o, "epochs", epochs);
+    } else {
+        laws_describe(r, text);
+        describe_epochs(epochs, text);
+    }
+    json_decref(epochs);
 }

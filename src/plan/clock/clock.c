@@ -406,11 +406,11 @@ static void straggle(clock_time *t, const cluster *c) {
     t->step_s += more;
 }
 
-/* Of long steps only short ones are walked. frames: of a step that has fewer. */
-static clock_time walk_step(plan *const *plans, int n_plans, const cluster *c, summed *known) {
+/* Of a long step of n micro-batches only short ones are walked. frames: of a step that has fewer. */
+static clock_time walk_step(plan *const *plans, int n_plans, const cluster *c, summed *known,
+                            int n) {
     enum { FEW = 3 };
-    const plan_spec *s = &plans[0]->spec;
-    int n = s->micro_batches > 1 ? (int)s->micro_batches : 1, frames = plan_frames(plans[0]);
+    int frames = plan_frames(plans[0]);
     int group = n_plans > 1 ? 2 * n_plans : frames < n ? frames : 1;
     if (n / group <= FEW) return time_of(plans, n_plans, c, known, n, frames);
     int few = FEW * group + n % group, more = few + group;
@@ -419,9 +419,9 @@ static clock_time walk_step(plan *const *plans, int n_plans, const cluster *c, s
     return extend(t, &longer, n / group - FEW);
 }
 
-static clock_time time_of_step(plan *const *plans, int n_plans, const cluster *c) {
+static clock_time time_of_step(plan *const *plans, int n_plans, const cluster *c, int n) {
     summed known = {.a = arena_new("sums of ops")};
-    clock_time t = walk_step(plans, n_plans, c, &known);
+    clock_time t = walk_step(plans, n_plans, c, &known, n);
     arena_free(known.a);
     return t;
 }
@@ -470,12 +470,12 @@ static void add_sums(clock_time *t, plan *const *plans, int n, double micro) {
     }
 }
 
-static clock_time step_of_stages(const plan *p, const cluster *c, double micro) {
+static clock_time step_of_stages(const plan *p, const cluster *c, int micro) {
     int n = plan_stages(p);
     mesh *ranks = xcalloc((size_t)n, sizeof *ranks);
     plan **plans = xcalloc((size_t)n, sizeof *plans);
     plan_stages_beside(p, ranks, plans);
-    clock_time t = time_of_step(plans, n, c);
+    clock_time t = time_of_step(plans, n, c, micro);
     sum_classes(plans[t.stage], c, micro, &t);
     add_sums(&t, plans, n, micro);
     while (n--) /* later ones are like earlier ones */
@@ -486,15 +486,18 @@ static clock_time step_of_stages(const plan *p, const cluster *c, double micro) 
 }
 
 clock_time clock_step(const plan *p, const cluster *c) {
+    return clock_step_of(p, c, (int)micro_batches_of(p));
+}
+
+clock_time clock_step_of(const plan *p, const cluster *c, int n) {
     const plan_spec *s = &p->spec;
     CHECK(s->train_B > 0, "a plan that does not train has no step");
-    int n = s->micro_batches > 1 ? (int)s->micro_batches : 1;
     clock_time t;
     if (plan_stages(p) > 1) {
         t = step_of_stages(p, c, n);
     } else {
         plan *own = (plan *)(uintptr_t)p;
-        t = time_of_step(&own, 1, c);
+        t = time_of_step(&own, 1, c, n);
         sum_classes(p, c, n, &t);
         add_sums(&t, &own, 1, n);
     }

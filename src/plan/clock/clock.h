@@ -49,6 +49,8 @@ typedef struct clock_time {
 
 /* Of the selected phase, which trains. */
 clock_time clock_step(const plan *p, const cluster *c);
+/* The same of a step of so many micro-batches, at most as many as the plan is for: while a batch grows, say. */
+clock_time clock_step_of(const plan *p, const cluster *c, int micro_batches);
 
 /* What the norm and the update of the optimizer read and write. */
 double clock_update_bytes(const plan *p);

@@ -1,6 +1,8 @@
 /* What a run costs: GPU-hours, days, energy, money; with preemptions, and with the work around the main run.
  *
- *   hours of the run      steps x step time, or 6 N D / (peak x MFU) where no step is known: C = 6 N D (Kaplan et al. 2020)
+ *   hours of the run      those that are known (its steps were clocked, say), or 6 N D / (peak x MFU): C = 6 N D (Kaplan et al.
+ *                         2020)
+ *   MFU                   of 6 N D, without attention, unless another convention is named beside it
  *   devices for a date    C / (peak x MFU x time), rounded up: where all work is shared
  *   Amdahl                n devices with a serial share s are 1 / (s + (1 - s) / n) times as fast as one (1967); days, hours and
  *                         money have it
@@ -24,7 +26,7 @@
 typedef struct cost_wish {
     double params, tokens; /* N and D; active parameters of a mixture of experts */
     int devices;
-    double step_s, steps;        /* of a step that was clocked; 0: unknown, then */
+    double known_s;              /* of the main run, where that is known; 0: unknown, then */
     double mfu;                  /* counts */
     double peak_flops;           /* of a device */
     double deadline_s;           /* 0: none */
@@ -41,7 +43,8 @@ typedef struct cost_wish {
 typedef struct cost_sum {
     double flops;        /* C */
     double ideal_s;      /* of the main run, undisturbed */
-    double run_s;        /* with what preemptions cost; infinity: it never ends */
+    double run_s;        /* with what preemptions cost */
+    double mfu;          /* while it is undisturbed; 0: N and D are not known */
     double device_hours; /* of the main run */
     double overhead_hours, all_hours;
     double kwh, dollars, tokens_per_param;
@@ -53,7 +56,8 @@ typedef struct cost_sum {
         speed_limit; /* Amdahl, at `devices` and at endlessly many; 0: no serial share */
 } cost_sum;
 
-/* ST_USAGE: neither a step nor an MFU is known. */
+/* ST_USAGE: neither its time nor an MFU is known; checkpoints take all the time; no cluster has the devices for the date.
+ * ST_FAILED: preemptions never let it end. */
 status cost_reckon(const cost_wish *w, cost_sum *out, err *e) ATH_MUST_USE;
 
 #endif

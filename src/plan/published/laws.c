@@ -113,6 +113,17 @@ static void say_outside(const laws_run *r, const law *l, char out[128]) {
     }
 }
 
+/* What a published run used, so far beyond what the laws were fitted on. */
+static const char *const PRACTICE = "SmolLM3 2025";
+static const laws_run practice = {
+    .params = 3.0751e9, .tokens = 11.1e12, .batch = 2359296, .lr = 2e-4};
+
+static bool is_beyond_some(const laws_run *r) {
+    char outside[128] = "";
+    for (int i = 0; i < ARRAY_LEN(laws) && !*outside; i++) say_outside(r, &laws[i], outside);
+    return *outside;
+}
+
 /* ---- what is said ---- */
 
 static json_t *law_json(const laws_run *r, const law *l) {
@@ -129,10 +140,16 @@ json_t *laws_json(const laws_run *r) {
     json_t *rows = json_array();
     for (int i = 0; i < ARRAY_LEN(laws); i++) json_array_append_new(rows, law_json(r, &laws[i]));
     double n = laws_optimal_params(compute(r)), d = laws_optimal_tokens(r->params);
-    return json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:o}", "flops", compute(r), "tokens", r->tokens,
-                     "tokens_per_param", r->tokens / r->params, "optimal_tokens", d,
-                     "over_training", r->tokens / d, "optimal_params_of_flops", n,
-                     "optimal_tokens_of_flops", compute(r) / (6 * n), "batch_and_rate", rows);
+    json_t *o = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:o}", "flops", compute(r), "tokens",
+                          r->tokens, "tokens_per_param", r->tokens / r->params, "optimal_tokens", d,
+                          "over_training", r->tokens / d, "optimal_params_of_flops", n,
+                          "optimal_tokens_of_flops", compute(r) / (6 * n), "batch_and_rate", rows);
+    if (is_beyond_some(r))
+        json_object_set_new(o, "practice",
+                            json_pack("{s:s,s:f,s:f,s:f,s:f}", "run", PRACTICE, "params",
+                                      practice.params, "tokens", practice.tokens, "batch_tokens",
+                                      practice.batch, "lr", practice.lr));
+    return o;
 }
 
 static void describe_optimal(const laws_run *r, strbuf *out) {
@@ -167,6 +184,19 @@ static void describe_law(const laws_run *r, const law *l, strbuf *out) {
     strbuf_putc(out, '\n');
 }
 
+/* How far a run was from what the first law says of it. */
+static void describe_practice(strbuf *out) {
+    const law *l = &laws[0];
+    char n[16], d[16], used[16], said[16];
+    strbuf_printf(out,
+                  "  %-22s beyond a fit it differs: %s (%s on %s tokens) used batch %s tokens, lr "
+                  "%.2g, where %s says %s, %.2g\n",
+                  "practice", PRACTICE, text_short_number(practice.params, n),
+                  text_short_number(practice.tokens, d), text_short_number(practice.batch, used),
+                  practice.lr, l->source, text_short_number(l->batch(&practice), said),
+                  l->lr(&practice));
+}
+
 void laws_describe(const laws_run *r, strbuf *out) {
     char batch[16], stored[16];
     strbuf_puts(out, "what published laws say (a wide optimum: near is enough)\n");
@@ -175,6 +205,7 @@ void laws_describe(const laws_run *r, strbuf *out) {
         strbuf_printf(out, "  %-22s active parameters of %s: the laws are of dense models\n", "N",
                       text_short_number(r->stored, stored));
     for (int i = 0; i < ARRAY_LEN(laws); i++) describe_law(r, &laws[i], out);
+    if (is_beyond_some(r)) describe_practice(out);
     if (r->batch > 0)
         strbuf_printf(out, "  %-22s batch %s tokens, lr %.2g\n", "this run",
                       text_short_number(r->batch, batch), r->lr);

@@ -8,6 +8,8 @@
  *   rate              lr = 0.003239 - 0.0001395 ln N: Kaplan et al. 2020 (arXiv:2001.08361); N without embeddings
  *   repetition        e epochs are worth 1 + R (1 - exp(-(e - 1) / R)) epochs of new tokens, R = 15.39: Muennighoff et al. 2023
  *                     (arXiv:2305.16264), which finds four epochs nearly as good as new tokens
+ *   practice          where a law is beyond its fit, what a published run of that kind used is told beside it: SmolLM3 (2025), of 3B
+ *                     on 11T tokens, took a fifth of the batch and half of the rate that DeepSeek's law says
  *
  * Batches are in tokens. */
 #ifndef PLAN_LAWS_H

@@ -38,9 +38,11 @@ static limit run_limit(const config *c, uint64_t epoch_sequences) {
     if (c->train.tokens) l.tokens = (uint64_t)c->train.tokens;
     if (c->train.epochs > 0 && epoch_sequences > 0)
         l.samples = (uint64_t)(c->train.epochs * (double)epoch_sequences + 0.999999);
-    bool ends = c->stages.n && stage_has_end(&c->stages.items[c->stages.n - 1]);
-    if (is_open(&l) && !ends) l.step = 1; /* its length is not known yet */
     return l;
+}
+
+static bool last_stage_ends(const config *c) {
+    return c->stages.n && stage_has_end(&c->stages.items[c->stages.n - 1]);
 }
 
 static limit nearer(limit a, limit b) {
@@ -128,6 +130,8 @@ static status empty_stage(const config *c, int i, err *e) {
 /* Stages that begin after the run's end are left out: a shorter run has fewer. */
 static status lay_out(course *k, const config *c, uint64_t epoch_sequences, err *e) {
     limit run = run_limit(c, epoch_sequences);
+    k->knows_length = !is_open(&run) || last_stage_ends(c);
+    if (!k->knows_length) run.step = 1;
     layout l = {.k = k};
     int n = k->n_stages;
     for (int i = 0; i < n; i++) {

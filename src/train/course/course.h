@@ -45,7 +45,8 @@ typedef struct course {
     course_part *part;
     int n_parts, cap;
     int64_t total_steps;
-    int n_configs; /* how many configs of stages it owns */
+    bool knows_length; /* false: config and data do not say how long the run is */
+    int n_configs;     /* how many configs of stages it owns */
 } course;
 
 /* Makes the course that a config describes. epoch_sequences: sequences in one pass over the data,
