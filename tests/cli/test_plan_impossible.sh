@@ -156,6 +156,7 @@ no 2 plan schedule --times 1,2
 no 2 plan schedule zb-v --virtual 3
 no 2 plan schedule --stages 1024 --micro-batches 65536
 no 2 plan schedule 1f1b --stages 1025
+no 2 plan infer $small train.seq_len=32
 no 2 plan schedule 1f1b --micro-batches 99999999999999999999
 no 2 plan schedule 1f1b --times nan,1,1
 no 2 plan schedule 1f1b -o picture.png
