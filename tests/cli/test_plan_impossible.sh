@@ -156,7 +156,6 @@ no 2 plan schedule --times 1,2
 no 2 plan schedule zb-v --virtual 3
 no 2 plan schedule --stages 1024 --micro-batches 65536
 no 2 plan schedule 1f1b --stages 1025
-no 2 plan infer $small train.seq_len=32
 no 2 plan schedule 1f1b --micro-batches 99999999999999999999
 no 2 plan schedule 1f1b --times nan,1,1
 no 2 plan schedule 1f1b -o picture.png
@@ -168,6 +167,13 @@ no 2 plan cost --params nan --tokens 1T
 no 2 plan infer $small --context 99999999999
 no 2 decide --prompting no --device-hours 1e400
 no 2 decide --prompting yes --device-hours 5
+no 2 plan schedule 1f1b -o .svg
+no 2 plan schedule 1f1b -o folder/.json
+no 2 plan schedule 1f1b --times 1,1,1,0,5
+no 2 plan schedule 1f1b --times 0x1,1,1
+no 2 plan schedule 1f1b --times 1,1
+no 2 plan schedule 1f1b --times 1,1,1,0,1,1 dualpipe
+no 2 plan schedule 1f1b --times 1,1,1,
 no 2 decide --prompting no --tuning no --reason best --device-hours 5
 no 3 plan validate m.yaml
 no 3 plan validate nowhere.csv
