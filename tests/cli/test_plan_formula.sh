@@ -33,9 +33,32 @@ has err 'mixed-fp32-grads'
 expect 2 plan smollm3-3b --model widget --convention fp32
 expect 2 plan smollm3-3b --convention fp32
 expect 2 plan smollm3-3b --model formula parallel.pp=99 train.global_batch_size=99
-has err '99 stages for 36 layers'
+has err '36 layers do not make 99 chunks'
 expect 2 plan smollm3-3b --model formula parallel.dp=3 train.micro_batch_size=2 train.global_batch_size=32
-has err 'no multiple of 3 data-parallel ranks'
+has err 'cannot be shared by dp 3 ranks in micro-batches of 2'
+# What no program could share out: by the same sentences as in the plan itself.
+impossible() { # TEXT ARGS...
+    local text=$1 m
+    shift
+    for m in formula widget; do
+        expect 2 plan gpt2 --model $m "$@"
+        has err "$text"
+    done
+    expect 2 plan gpt2 "$@"
+    has err "$text"
+}
+impossible '12 heads and 12 key/value heads of layer 0 do not divide over 5' parallel.tp=5
+impossible "the model's positions end at 1024" train.seq_len=4096
+impossible '5 sequences of' train.seq_len=255 train.micro_batch_size=5 train.global_batch_size=5 parallel.tp=2 parallel.sp=true
+expect 2 plan gpt2 --model formula parallel.cp=3
+has err 'sequences of 256 tokens do not divide into 6 pieces'
+expect 2 plan gpt2 --model formula parallel.pp=4 parallel.virtual=4 parallel.pp_schedule=interleaved train.global_batch_size=8
+has err '12 layers do not make 16 chunks'
+expect 2 plan gpt2 --model formula parallel.pp=2 parallel.virtual=2 parallel.pp_schedule=interleaved train.micro_batch_size=1 \
+    train.global_batch_size=3
+has err 'in groups of 2'
+# Stages may have unlike numbers of layers, as in the plan.
+expect 0 plan gpt2 --model formula parallel.pp=5 train.micro_batch_size=1 train.global_batch_size=10
 expect 2 plan qwen3-30b-a3b --model formula
 has err 'know no experts'
 expect 2 plan t5-small --model formula

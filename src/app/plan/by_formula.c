@@ -6,9 +6,12 @@
 #include "app/frame/model_arg.h"
 #include "app/plan/on_cluster.h"
 #include "base/json.h"
+#include "model/family.h"
 #include "model/layer.h"
 #include "optim/optim.h"
+#include "plan/clock/network.h"
 #include "plan/published/published.h"
+#include "train/setup.h"
 
 static const double MIB = 1 << 20, GIB = 1 << 30;
 
@@ -47,11 +50,28 @@ static published_model sizes_of(const model_config *m) {
                              .relu = m->act == ACT_RELU};
 }
 
+/* What no program can share out evenly is refused, as the plan refuses it. Stages may have unlike numbers of layers. */
+static status check_layout(const config *c, const model_config *m, err *e) {
+    int64_t chunks = c->parallel.pp * c->parallel.virtual;
+    TRY(setup_check_length(c, m, e));
+    if (c->parallel.ep > 1) TRY(setup_check_experts(c, m, e));
+    if (model_check_ranks(m, (int)c->parallel.tp, e) != ST_OK) {
+        config_locate(c, "parallel.tp", e);
+        return ST_USAGE;
+    }
+    if (chunks <= m->num_hidden_layers) return ST_OK;
+    config_error(c, e, "parallel.pp", "%ld layers do not make %ld chunks",
+                 (long)m->num_hidden_layers, (long)chunks);
+    return err_hint(e, "parallel.pp times parallel.virtual is %ld or less",
+                    (long)m->num_hidden_layers);
+}
+
 static status read_model(const config *c, published_model *out, err *e) {
     arena *a = arena_new("formula");
     model_config m;
     status st = model_config_read(a, c->model, 0, &m, e);
     if (st == ST_OK) st = check_model(c, &m, e);
+    if (st == ST_OK) st = check_layout(c, &m, e);
     if (st == ST_OK) *out = sizes_of(&m);
     arena_free(a);
     return st;
@@ -102,13 +122,8 @@ static status check_terms(const config *c, int which, const char *convention, er
 /* Micro-batches as a real number would hide that a batch cannot be reached. */
 static status read_batch(const config *c, published_run *r, err *e) {
     int64_t dp = (int64_t)r->dp, micro = config_micro_batch(c, dp);
-    if (c->train.global_batch_size % (dp * micro)) {
-        config_error(c, e, "train.global_batch_size",
-                     "%ld sequences are no multiple of %ld data-parallel ranks with %ld each",
-                     (long)c->train.global_batch_size, (long)dp, (long)micro);
-        return err_hint(e, "train.global_batch_size=%ld",
-                        (long)(dp * micro * (c->train.global_batch_size / (dp * micro) + 1)));
-    }
+    TRY(setup_check_sequences(c, micro, c->train.seq_len, e));
+    TRY(setup_check_batch(c, c->train.global_batch_size, dp, micro, e));
     r->micro_batch = (double)micro;
     r->micro_batches = (double)(c->train.global_batch_size / (dp * micro));
     return ST_OK;
@@ -130,9 +145,7 @@ static status read_run(config *c, const cluster *on, published_run *r, err *e) {
                          .states = o->n_states,
                          .schedule = (schedule_kind)c->parallel.pp_schedule};
     TRY(read_model(c, &r->m, e));
-    if (r->pp <= r->m.layers) return read_batch(c, r, e);
-    config_error(c, e, "parallel.pp", "%.0f stages for %.0f layers", r->pp, r->m.layers);
-    return err_hint(e, "parallel.pp=%.0f at most", r->m.layers);
+    return read_batch(c, r, e);
 }
 
 /* ---- what is said ---- */
