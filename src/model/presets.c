@@ -352,6 +352,19 @@ static const struct {
     {"gemma-3-27b", GEMMA3(62, 5376, 32, 16, 128, 21504, 168, 262208, 131072, 1024, BY_8)},
 };
 
+/* Names of other tables: with the size, or written in another way. */
+static const struct {
+    const char *name, *listed;
+} aliases[] = {
+    {"deepseek-v2-lite-16b", "deepseek-v2-lite"},
+    {"deepseek-v3-671b", "deepseek-v3"},
+    {"kimi-k2-1t", "kimi-k2"},
+    {"t5v1.1-small", "t5-v1.1-small"},
+    {"t5v1.1-base", "t5-v1.1-base"},
+    {"t5v1.1-large", "t5-v1.1-large"},
+    {"chatlm-0.2b", "chatlm-mini"},
+};
+
 /* clang-format on */
 
 const char *preset_name(int i) {
@@ -364,9 +377,16 @@ static bool same_name(const char *name, const char *given) {
     return *name == *given;
 }
 
+const char *preset_listed_name(const char *name) {
+    for (int i = 0; i < ARRAY_LEN(aliases); i++)
+        if (same_name(aliases[i].name, name)) return aliases[i].listed;
+    return name;
+}
+
 const char *preset_json(const char *name) {
+    const char *listed = preset_listed_name(name);
     for (int i = 0; i < ARRAY_LEN(presets); i++)
-        if (same_name(presets[i].name, name)) return presets[i].json;
+        if (same_name(presets[i].name, listed)) return presets[i].json;
     return NULL;
 }
 

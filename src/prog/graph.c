@@ -90,6 +90,8 @@ val graph_new_value(graph *g, const tensor *shape, int32_t buf, const char *name
                  .producer = -1,
                  .block = -1,
                  .parent = VAL_NONE,
+                 .views = VAL_NONE,
+                 .older_view = VAL_NONE,
                  .same_as = VAL_NONE,
                  .given_grad = VAL_NONE,
                  .param_grad = VAL_NONE};
@@ -171,13 +173,12 @@ val graph_param(graph *g, const graph_param_ref *ref) {
 }
 
 static val view_of(graph *g, val v, int64_t offset, const tensor *t) {
-    for (val u = v + 1; u < g->n_values; u++) {
+    for (val u = g->value[v].views; u != VAL_NONE; u = g->value[u].older_view) {
         const value *x = &g->value[u];
-        if (x->parent == v && x->offset == offset && x->t.cols == t->cols && x->t.rows == t->rows)
-            return u;
+        if (x->offset == offset && x->t.cols == t->cols && x->t.rows == t->rows) return u;
     }
     val u = graph_new_value(g, t, g->value[v].buf, g->value[v].name);
-    const value *p = &g->value[v];
+    value *p = &g->value[v];
     value *w = &g->value[u];
     w->offset = offset;
     w->producer = p->producer;
@@ -185,6 +186,8 @@ static val view_of(graph *g, val v, int64_t offset, const tensor *t) {
     w->block = p->block;
     w->needs_grad = p->needs_grad;
     w->parent = v;
+    w->older_view = p->views;
+    p->views = u;
     return u;
 }
 

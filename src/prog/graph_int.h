@@ -14,6 +14,8 @@ typedef struct value {
     int32_t out_index; /* which output of the producer */
     int32_t block;     /* block it was made in; -1: none */
     val parent;        /* the value of which it is a view; VAL_NONE: it is none */
+    val views;         /* its newest view; VAL_NONE: it has none */
+    val older_view;    /* of a view: the one before it of the same parent; VAL_NONE */
     val same_as;       /* the input that its op returned unchanged (OPF_SAME_MEMORY); VAL_NONE */
     val given_grad;    /* its gradient, if the backward does not make that; VAL_NONE */
     bool handed_over;  /* an output that is not read outside any more when its gradient comes */

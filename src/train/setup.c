@@ -45,7 +45,7 @@ static status check_vocab(const setup *u, const config *c, const model_config *m
     return err_hint(e, "set model.vocab_size=auto");
 }
 
-static status check_length(const config *c, const model_config *m, err *e) {
+status setup_check_length(const config *c, const model_config *m, err *e) {
     if (c->train.seq_len <= model_max_tokens(m)) return ST_OK;
     config_error(c, e, "train.seq_len", "train.seq_len is %ld, the model's positions end at %ld",
                  (long)c->train.seq_len, (long)model_max_tokens(m));
@@ -89,7 +89,7 @@ static status read_model(setup *u, const config *c, model_config *out, err *e) {
     if (u->lora.gguf.a) {
         *out = u->lora.gguf.config;
         TRY(check_vocab(u, c, out, e));
-        return check_length(c, out, e);
+        return setup_check_length(c, out, e);
     }
     json_t *o = model_object(u, c);
     status st = hf_config_read(u->a, o, u->tok ? tok_vocab_size(u->tok) : 0, out, e);
@@ -101,7 +101,7 @@ static status read_model(setup *u, const config *c, model_config *out, err *e) {
     if (out->from && !said) TRY(hf_settle_ahead(out, out->from, e));
     TRY(vocabulary_settle(c, u->tok, out, e));
     TRY(check_vocab(u, c, out, e));
-    return check_length(c, out, e);
+    return setup_check_length(c, out, e);
 }
 
 /* Which labels texts may have. */
@@ -214,36 +214,40 @@ static int64_t nearest_multiple(int64_t n, int64_t unit) {
 }
 
 /* Context-parallel ranks share the tokens of each sequence, two pieces each at least. */
-static status share_tokens(const setup *u, const course_stage *k, err *e) {
-    int64_t cp = u->peers.m.size[MESH_CP], unit = 2 * cp;
-    if (cp > 1 && k->c->data.resample.keep_losses) {
-        config_error(k->c, e, "data.resample.keep_losses",
+static status share_tokens(const config *c, int64_t T, err *e) {
+    int64_t cp = c->parallel.cp, unit = 2 * cp;
+    if (cp > 1 && c->data.resample.keep_losses) {
+        config_error(c, e, "data.resample.keep_losses",
                      "losses of whole sequences, of which a rank has some tokens, are not there "
                      "with parallel.cp");
         return err_hint(e, "data.resample.keep_losses=false, or parallel.cp=1");
     }
-    if (cp == 1 || k->T % unit == 0) return ST_OK;
-    config_error(k->c, e, "train.seq_len",
-                 "sequences of %d tokens do not divide into %ld pieces, two for each of %ld "
+    if (cp == 1 || T % unit == 0) return ST_OK;
+    config_error(c, e, "train.seq_len",
+                 "sequences of %ld tokens do not divide into %ld pieces, two for each of %ld "
                  "context-parallel ranks",
-                 k->T, (long)unit, (long)cp);
-    return err_hint(e, "train.seq_len=%ld", (long)nearest_multiple(k->T, unit));
+                 (long)T, (long)unit, (long)cp);
+    return err_hint(e, "train.seq_len=%ld", (long)nearest_multiple(T, unit));
 }
 
 /* Sequence-parallel ranks share the rows of a micro-batch. */
-static status share_rows(const setup *u, const course_stage *k, err *e) {
-    const objective *o = u->objective;
-    int64_t tp = u->peers.m.size[MESH_TP];
-    int64_t cp = u->peers.m.size[MESH_CP];
-    int64_t rows = (int64_t)k->B / o->sequences * o->learned * k->T / cp;
-    if (!u->c->parallel.sp || rows % tp == 0) return ST_OK;
-    config_error(u->c, e, "parallel.sp",
-                 "a micro-batch of %d sequences of %d tokens does not divide over %ld "
+static status share_rows(const config *c, int64_t B, int64_t T, err *e) {
+    const objective *o = objective_of(c);
+    int64_t tp = c->parallel.tp, cp = c->parallel.cp;
+    int64_t rows = B / o->sequences * o->learned * T / cp;
+    if (!c->parallel.sp || rows % tp == 0) return ST_OK;
+    config_error(c, e, "parallel.sp",
+                 "a micro-batch of %ld sequences of %ld tokens does not divide over %ld "
                  "sequence-parallel ranks",
-                 k->B, k->T, (long)tp);
+                 (long)B, (long)T, (long)tp);
     int64_t unit = cp > 1 ? 2 * cp * tp : tp;
     return err_hint(e, "parallel.sp=false, or train.seq_len=%ld",
-                    (long)(k->T > unit ? k->T / unit * unit : unit));
+                    (long)(T > unit ? T / unit * unit : unit));
+}
+
+status setup_check_sequences(const config *c, int64_t B, int64_t T, err *e) {
+    TRY(share_tokens(c, T, e));
+    return share_rows(c, B, T, e);
 }
 
 /* Sequences of whole samples: more than n, and as few as possible. */
@@ -411,16 +415,24 @@ static status check_sums(const setup *u, err *e) {
 }
 
 /* Stages with several chunks take micro-batches in groups. */
-static status check_groups(const setup *u, const course_part *p, err *e) {
-    const course_stage *k = &u->course->stage[p->stage];
-    int64_t pp = u->c->parallel.pp, each = u->peers.m.size[MESH_DP] * k->B;
-    bool grouped = u->c->parallel.pp_schedule == CONFIG_PP_INTERLEAVED;
-    if (!grouped || p->batch / each % pp == 0) return ST_OK;
-    config_error(k->c, e, "train.global_batch_size",
+static status check_groups(const config *c, int64_t batch, int64_t each, err *e) {
+    int64_t pp = c->parallel.pp;
+    bool grouped = c->parallel.pp_schedule == CONFIG_PP_INTERLEAVED;
+    if (!grouped || batch / each % pp == 0) return ST_OK;
+    config_error(c, e, "train.global_batch_size",
                  "interleaved stages take micro-batches in groups of %ld, and a batch of %ld "
                  "sequences has %ld for each rank",
-                 (long)pp, (long)p->batch, (long)(p->batch / each));
-    return err_hint(e, "train.global_batch_size=%ld", (long)nearest_multiple(p->batch, each * pp));
+                 (long)pp, (long)batch, (long)(batch / each));
+    return err_hint(e, "train.global_batch_size=%ld", (long)nearest_multiple(batch, each * pp));
+}
+
+status setup_check_batch(const config *c, int64_t batch, int64_t dp, int64_t B, err *e) {
+    if (batch % (dp * B) == 0) return check_groups(c, batch, dp * B, e);
+    config_error(c, e, "train.global_batch_size",
+                 "a batch of %ld sequences cannot be shared by dp %ld ranks in micro-batches "
+                 "of %ld",
+                 (long)batch, (long)dp, (long)B);
+    return err_hint(e, "the nearest batch that can is %ld", (long)nearest_multiple(batch, dp * B));
 }
 
 /* Refuses what does not work together: an objective with its own loss, and z_loss or modules; more chunks than
@@ -481,22 +493,12 @@ static status share_batches(setup *u, err *e) {
     for (int i = 0; i < u->course->n_stages; i++) {
         course_stage *k = &u->course->stage[i];
         k->B = (int)config_micro_batch(k->c, dp);
-        TRY(share_tokens(u, k, e));
-        TRY(share_rows(u, k, e));
+        TRY(setup_check_sequences(k->c, k->B, k->T, e));
     }
     for (int i = 0; i < u->course->n_parts; i++) {
         const course_part *p = &u->course->part[i];
         const course_stage *k = &u->course->stage[p->stage];
-        if (p->batch % (dp * k->B) == 0) {
-            TRY(check_groups(u, p, e));
-            continue;
-        }
-        config_error(k->c, e, "train.global_batch_size",
-                     "a batch of %ld sequences cannot be shared by dp %ld ranks in micro-batches "
-                     "of %d",
-                     (long)p->batch, (long)dp, k->B);
-        return err_hint(e, "the nearest batch that can is %ld",
-                        (long)nearest_multiple(p->batch, dp * k->B));
+        TRY(setup_check_batch(k->c, p->batch, dp, k->B, e));
     }
     return ST_OK;
 }

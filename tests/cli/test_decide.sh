@@ -31,6 +31,28 @@ expect 0 decide --prompting no --tuning no --reason research --question yes --ru
 has out 'plan cost --hours 1000 --devices 8 --ablations 417 --debugging 167'
 
 has out 'plan search llama-3.2-1b cluster=h100-8 train.global_batch_size=512'
+# The model of the next command is of the kind that the verdict names, and has what the reasons ask of it.
+pretrain() { # ARGS...: a verdict, as "KIND plan search ..."
+    expect 0 decide --prompting no --tuning no "$@" --json
+    echo "$(field architecture out | tr ' ' -) $(grep -o 'plan search [^"]*' out | head -n 1)" >>verdicts
+}
+for reason in 'research --question yes' 'production --need domain' 'open-source --gap yes'; do
+    for texts in 'one --context short' 'many --context long' 'many --context longer'; do
+        for where in 'edge --team first' 'edge --team expert' 'server --team first' 'server --team dense --time tight' \
+            'server --team dense --time flexible' 'server --team expert'; do
+            pretrain --reason $reason --runs-on $where --languages $texts
+        done
+    done
+done
+grep -qF 'moe plan search olmoe-1b-7b cluster' verdicts || fail "the smallest mixture answers no question: $(cat verdicts)"
+sort -u verdicts >kinds
+while read -r kind search; do
+    last="decide: $kind, $search"
+    set -- $search
+    expect 0 plan "$3" $(echo "$search" | grep -o 'model\.[a-z_]*=[0-9]*') --json
+    experts=$(awk "BEGIN { print 2 * $(field active out) < $(field total out) }")
+    case $kind in moe*) [ $experts = 1 ] ;; *) [ $experts = 0 ] ;; esac || fail "$kind, and then $search"
+done <kinds
 # Without a budget the hours are a published run's, and it is said; each command says what it is for.
 expect 0 decide --prompting no --tuning no --reason production --need device --team first --languages one --context short
 has out 'no budget was told'
@@ -42,10 +64,10 @@ has out 'MODEL: a folder of Hugging Face'
 # In a terminal it asks: words, their first letters, numbers; last the budget; and says how to say the same without questions.
 if command -v expect >/dev/null; then
     last="decide in a terminal"
-    TERM=dumb command expect -f "$root/tests/cli/terminal.exp" 'n\n' '2\n' 'maybe\n' 'pro\n' 'dev\n' 'f\n' 'o\n' 'short\n' \
+    TERM=dumb command expect -f "$root/tests/cli/terminal.exp" 'n\n' '1.5\n' '2\n' 'maybe\n' 'pro\n' 'dev\n' 'f\n' 'o\n' 'short\n' \
         'much\n' '5760\n' -- "$athanor" decide >out 2>err || fail "$?"
     tr -d '\r' <out >said && mv said out
-    has out 'One of the words, its first letters, or its number.'
+    [ "$(grep -c 'One of the words, its first letters, or its number.' out)" = 2 ] || fail "not asked again twice"
     has out 'A number of 1 or more'
     has out '5.76k device-hours are'
     has out 'The same again: athanor decide --prompting no --tuning no --reason production --need device --team first --languages one --context short --device-hours 5760'
@@ -106,5 +128,13 @@ head -n 2 words.jsonl >two.jsonl
 expect 0 decide --try base --tasks few.yaml --target 0.9
 has out 'not done: the task lm wants 5 examples, and there are 2'
 expect 2 decide --try nowhere --tasks odd.jsonl --target 0.9 -o tried
+# What fails leaves nothing, and no more of a folder that was there than before.
+[ -e tried/decide.log ] || fail "the folder of another try is gone"
+rm -rf runs
+expect 2 decide --try nowhere --tasks odd.jsonl --target 0.9
+[ ! -e runs ] || fail "a folder is left: $(find runs)"
+mkdir made
+expect 2 decide --try base --tasks odd.jsonl --target 0.9 --examples-file odd/train -o made/by/it optim.lr=-1
+[ -d made ] && [ ! -e made/by ] || fail "not as before: $(find made)"
 expect 2 decide --try base --tasks words.jsonl --target 0.5 optim.lr=1
 finish

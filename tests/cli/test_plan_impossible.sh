@@ -155,10 +155,18 @@ expect 0 plan $stages parallel.zero=3 train.recompute=full
 no 2 plan m.yaml --model guess
 no 2 plan m.yaml --model formula --convention guess
 no 2 plan m.yaml --model formula parallel.pp=9 train.global_batch_size=18
+for whose in formula widget predictor; do
+    no 2 plan m.yaml --model $whose parallel.tp=3
+    no 2 plan m.yaml --model $whose parallel.tp=4294967297
+    no 2 plan gpt2 --model $whose train.seq_len=4096
+done
+no 2 plan m.yaml --model formula parallel.cp=3
+no 2 plan m.yaml --model formula parallel.ep=2 parallel.dp=2
 no 2 plan infer m.yaml
 no 2 plan infer $small --context 1
 no 2 plan infer $small --texts 0
 no 2 plan infer $small --store Q9
+no 2 plan infer $small train.seq_len=32
 no 2 plan schedule round-robin
 no 2 plan schedule --stages 0
 no 2 plan schedule interleaved --stages 4 --micro-batches 5
@@ -169,6 +177,13 @@ no 2 plan schedule 1f1b --stages 1025
 no 2 plan schedule 1f1b --micro-batches 99999999999999999999
 no 2 plan schedule 1f1b --times nan,1,1
 no 2 plan schedule 1f1b -o picture.png
+no 2 plan schedule 1f1b -o .svg
+no 2 plan schedule 1f1b -o folder/.json
+no 2 plan schedule 1f1b --times 1,1,1,0,5
+no 2 plan schedule 1f1b --times 0x1,1,1
+no 2 plan schedule 1f1b --times 1,1
+no 2 plan schedule 1f1b --times 1,1,1,0,1,1 dualpipe
+no 2 plan schedule 1f1b --times 1,1,1,
 no 2 plan $small train.global_batch_size=9223372036854775808
 no 2 plan $small parallel.tp=4294967297
 no 2 plan $small model.hidden_size=1099511627776

@@ -30,6 +30,18 @@ expect 0 plan infer smollm2-135m cluster=h100-64
 has out '(one device of h100)'
 expect 2 plan infer smollm2-135m cluster=h100-64 parallel.tp=8
 has err "'parallel.tp=8' does nothing"
+for key in train.seq_len=4096 train.micro_batch_size=2 optim.lr=1; do
+    expect 2 plan infer smollm2-135m cluster=l4 $key
+    has err "nothing is trained: '$key' does nothing"
+done
+# Layers with a window: this program keeps all keys, and what others keep is told. 10 of 62 layers have none, 52 one of 1,024.
+expect 0 plan infer gemma-3-27b cluster=h100 --context 131072 --json
+[ "$(field cache_bytes out)" = 66571993088.0 ] || fail "$(cat out)"
+[ "$(field windowed_cache_bytes out)" = $((8192 * (10 * 131072 + 52 * 1024))).0 ] || fail "$(cat out)"
+expect 0 plan infer gemma-3-27b cluster=h100 --context 131072
+has out '10.41 GiB in runtimes that keep of a layer no more than its window; this program keeps all'
+expect 0 plan infer gemma-3-27b cluster=h100 --context 1024
+lacks out window
 expect 2 plan infer t5-small cluster=l4
 has err num_encoder_layers
 expect 0 plan infer smollm2-135m cluster=l4 --context 8192

@@ -60,5 +60,14 @@ expect 2 plan schedule gpipe
 expect 2 plan schedule interleaved --stages 4 --micro-batches 6
 grep -q '8 micro-batches' err || fail "no nearest number of micro-batches"
 expect 2 plan schedule --times 1,0,1
+for times in 0x1,1,1 1,1 1,1,1, 1,1,1,0,1,1 1,1,1x 1,1,1,0,0; do
+    expect 2 plan schedule dualpipe --times $times
+    has err "$times are not times"
+done
+expect 2 plan schedule 1f1b --times 1,1,1,0,5
+has err 'a fifth time, of F and a backward together, is of dualpipe, which is not drawn'
+expect 0 plan schedule --times 1,1,1,0,5
+expect 2 plan schedule -o .svg
+has err '.svg is an ending, and no name of a file'
 expect 2 plan schedule -o s.png
 finish

@@ -215,6 +215,34 @@ static void test_all_are_listed(void **state) {
     assert_non_null(preset_json("rasbt gpt-124m"));
 }
 
+/* Names of a table of counts that are not listed: with the size, or written in another way. */
+static void test_other_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t params;
+    } rows[] = {
+        {"deepseek-v2-lite-16b", 15706484224},
+        {"deepseek-v3-671b", 671026419200},
+        {"kimi-k2-1t", 1026408232448},
+        {"t5v1.1-small", 76961152},
+        {"t5v1.1-base", 247577856},
+        {"t5v1.1-large", 783150080},
+        {"chatlm-0.2b", 187692288},
+    };
+    for (int i = 0; i < ARRAY_LEN(rows); i++) {
+        arena *a = arena_new("presets");
+        model_config mc;
+        int64_t embedding;
+        open_preset(a, rows[i].name, NULL, NULL, &mc);
+        assert_int_equal(count(a, &mc, &embedding), rows[i].params);
+        assert_string_not_equal(preset_listed_name(rows[i].name), rows[i].name);
+        arena_free(a);
+    }
+    assert_string_equal(preset_listed_name("kimi k2 1t"), "kimi-k2");
+    assert_string_equal(preset_listed_name("gpt2"), "gpt2");
+}
+
 /* An untied head is one table more. */
 static void test_untied(void **state) {
     (void)state;
@@ -321,8 +349,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts),       cmocka_unit_test(test_active),
         cmocka_unit_test(test_latent_cache), cmocka_unit_test(test_all_are_listed),
-        cmocka_unit_test(test_untied),       cmocka_unit_test(test_options),
-        cmocka_unit_test(test_fewer_layers), cmocka_unit_test(test_written),
+        cmocka_unit_test(test_other_names),  cmocka_unit_test(test_untied),
+        cmocka_unit_test(test_options),      cmocka_unit_test(test_fewer_layers),
+        cmocka_unit_test(test_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

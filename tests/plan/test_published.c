@@ -218,12 +218,43 @@ static void test_overlap(void **state) {
     published_run r = run_of(llama_of("8B", 128256));
     r.seq = 4096;
     r.dp = 8;
-    published_overlap x = published_overlap_of(&r, 1e15, 4.5e11, 5e10);
+    const published_links by = {.data = 5e10, .dp = 5e10, .tp = 4.5e11, .pp = 1e11};
+    published_overlap x = published_overlap_of(&r, 1e15, &by);
     assert_near(x.dp, 2 * 4 * 0.875 / 5e10 / (4 * 4096 / 1e15));
     assert_near(x.tp + x.pp + x.zero3, 0);
     r.tp = 8;
-    assert_near(published_overlap_of(&r, 1e15, 4.5e11, 5e10).tp,
-                2 * 7.0 / (2 * 4096) * 1e15 / 4.5e11);
+    r.pp = 4;
+    x = published_overlap_of(&r, 1e15, &by);
+    assert_near(x.tp, 2 * 7.0 / (2 * 4096) * 1e15 / 4.5e11);
+    assert_near(x.pp,
+                2 * 1e15 / 1e11 / (2.0 * 8 * (2.5 * 4096 * 4096 + 3.0 * 4096 * 14336) / 4096));
+    r.dp =
+        1; /* ranks that share sequences sum gradients, too: an eighth of the tokens to hide it */
+    r.cp = 8;
+    assert_near(published_overlap_of(&r, 1e15, &by).dp,
+                2 * 4 * 0.875 / 5e10 / (4 * 4096 / 8 / 1e15));
+}
+
+/* s b (18 h + 4 d_ff + 5 a s) a layer: with 4 h the 34 of all figures, which those of Llama have whatever its width. */
+static void test_feed_forward_width(void **state) {
+    (void)state;
+    published_run r = run_of(llama(36, 2048, 16, 4, 8192, 128256));
+    r.seq = 4096;
+    r.recompute = RECOMPUTE_SELECTIVE;
+    const published_convention *text = published_convention_find("mixed"),
+                               *figures = published_convention_find("figures");
+    published_memory m = published_formula(&r, text);
+    assert_near(part(&m, "activations"), 34.0 * 36 * 4096 * 2048);
+    for (int f = 2048; f <= 16384; f *= 2) {
+        r.m.ffn = f;
+        m = published_formula(&r, text);
+        assert_near(part(&m, "activations"), 36.0 * 4096 * (18 * 2048 + 4 * f));
+        m = published_formula(&r, figures);
+        assert_near(part(&m, "activations"), 34.0 * 36 * 4096 * 2048);
+    }
+    r.tp = 4;
+    m = published_formula(&r, text);
+    assert_near(part(&m, "activations"), 36.0 * 4096 * (10 * 2048 + (8 * 2048 + 4 * 16384) / 4.0));
 }
 
 /* ---- the widget ---- */
@@ -294,6 +325,13 @@ static void test_predictor_of_3b(void **state) {
     assert_near((m.part[3].bytes - m.part[1].bytes) / MIB, 23460);
     assert_near((m.part[2].bytes - m.part[1].bytes) / MIB, 21288);
     assert_near(m.total / MIB, 74073);
+    published_memory of = published_predictor_components(&r);
+    assert_near(part(&of, "weights in bf16") / MIB, 5865);
+    assert_near(part(&of, "masters in fp32") / MIB, 11730);
+    assert_near(part(&of, "gradients in fp32") / MIB, 11730);
+    assert_near(part(&of, "Adam's states in fp32") / MIB, 23460);
+    assert_near(part(&of, "activations") / MIB, 21288);
+    assert_near(of.total, m.total);
     /* Four stages: 36 blocks and a head worth 1.9 of them; the first has 10 blocks. Weights have the embedding but no head. */
     r.pp = 4;
     r.micro_batches = 2;
@@ -315,9 +353,10 @@ static void test_predictor_of_3b(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_figures),   cmocka_unit_test(test_paper),
-        cmocka_unit_test(test_bubbles),   cmocka_unit_test(test_text),
-        cmocka_unit_test(test_overlap),   cmocka_unit_test(test_widget),
-        cmocka_unit_test(test_predictor), cmocka_unit_test(test_predictor_of_3b)};
+        cmocka_unit_test(test_figures),        cmocka_unit_test(test_paper),
+        cmocka_unit_test(test_bubbles),        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_overlap),        cmocka_unit_test(test_feed_forward_width),
+        cmocka_unit_test(test_widget),         cmocka_unit_test(test_predictor),
+        cmocka_unit_test(test_predictor_of_3b)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,8 +90,14 @@ static status check_numbers(const char *name, const values *v, err *e) {
     return ST_OK;
 }
 
+/* An option goes before what the file of the config says, but not before a key beside it. */
 static status read_axis(sweep *s, const axis *x, values *out, err *e) {
     const char *option = cli_value(s->args, x->option), *key = x->key;
+    if (option && cli_override(s->args, key)) {
+        err_at(e, ST_USAGE, "command line", "--%s %s and %s=%s both say what is tried", x->option,
+               option, key, cli_override(s->args, key));
+        return err_hint(e, "leave one of them out");
+    }
     if (option) return split(s->a, x->option, option, out, e);
     if (strcmp(config_where(s->c, key), "default") == 0)
         return split(s->a, x->option, x->usual, out, e);
@@ -575,8 +581,10 @@ const cli_command command_bench_layouts = {
         "writes a\n"
         "row for each: tokens a second beside what the plan predicted, or how it failed (oom, "
         "timeout,\n"
-        "crash, diverged). What the config says of an axis is kept. Started again it goes on with "
-        "the\n"
-        "layouts that have no row yet; delete a row to measure it again. What the ranks said is "
+        "crash, diverged). What the config says of an axis is kept where no option says more. "
+        "Started "
+        "again it\n"
+        "goes on with the layouts that have no row yet; delete a row to measure it again. What the "
+        "ranks said is "
         "in\n"
         "ROWS.csv.log. `athanor plan fit ROWS.csv` and `plan validate ROWS.csv` read the rows.\n"};

@@ -38,10 +38,10 @@ static status read_line(const compass_entry *k, char line[128], err *e) {
 
 /* The choice with that number, or the only one that begins so; NULL: none. */
 static const char *find_choice(const compass_entry *k, const char *line) {
-    double n = 0;
+    int64_t n = 0;
     const char *found = NULL;
-    if (text_parse_number(line, &n))
-        return n >= 1 && n <= COMPASS_CHOICES ? k->choice[(int)n - 1].word : NULL;
+    if (text_parse_int(line, &n))
+        return n >= 1 && n <= COMPASS_CHOICES ? k->choice[n - 1].word : NULL;
     for (int i = 0; *line && i < COMPASS_CHOICES && k->choice[i].word; i++) {
         if (strcmp(k->choice[i].word, line) == 0) return k->choice[i].word;
         if (strncmp(k->choice[i].word, line, strlen(line)) != 0) continue;

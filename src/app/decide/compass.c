@@ -252,29 +252,44 @@ static void say_reason(const compass *c, compass_verdict *v) {
     if (is(c, ASK_GAP, "yes")) because(v, "open models lack it, and you can make it");
 }
 
-/* Architecture and the preset from which to start. */
-static const char *choose(const compass *c, compass_verdict *v) {
+/* A preset, and what it has otherwise than the reasons say. */
+typedef struct start {
+    const char *preset, *vocab, *kv_heads;
+} start;
+
+/* A question is answered by the smallest model of its kind. OLMoE has few words and no grouped key heads. */
+static start smallest(const compass *c, bool of_experts) {
+    if (!of_experts) return (start){"llama-3.2-1b", "", ""};
+    return (start){"olmoe-1b-7b", is(c, ASK_LANGUAGES, "many") ? " model.vocab_size=128256" : "",
+                   is(c, ASK_CONTEXT, "short") ? "" : " model.num_key_value_heads=4"};
+}
+
+/* Architecture and the model from which to start. */
+static start choose(const compass *c, compass_verdict *v) {
     bool edge = is(c, ASK_RUNS_ON, "edge") || is(c, ASK_NEED, "device");
     bool longer = is(c, ASK_CONTEXT, "longer"), expert = is(c, ASK_TEAM, "expert");
+    bool research = is(c, ASK_REASON, "research"), of_experts = false;
+    const char *preset = "qwen3-30b-a3b";
     v->architecture = "dense";
     if (edge) {
         because(v, "on a device memory is what is short: a dense model has most for each byte");
         if (expert) v->architecture = "dense or hybrid";
-        return "smollm3-3b";
-    }
-    if (is(c, ASK_TEAM, "first")) {
+        preset = "smollm3-3b";
+    } else if (is(c, ASK_TEAM, "first")) {
         because(v,
                 "a first model is dense: experts add ways to fail that a dense one does not have");
-        return "llama-3.2-3b";
-    }
-    if (is(c, ASK_TIME, "tight")) {
+        preset = "llama-3.2-3b";
+    } else if (is(c, ASK_TIME, "tight")) {
         because(v, "weeks are enough for what is known to work: dense");
-        return "llama-3.1-8b";
-    }
-    v->architecture = longer ? "moe or hybrid" : "moe";
-    because(v,
+        preset = "llama-3.1-8b";
+    } else {
+        because(
+            v,
             "a mixture of experts learns more for the same compute, and a server has the memory");
-    return "qwen3-30b-a3b";
+        v->architecture = longer ? "moe or hybrid" : "moe";
+        of_experts = true;
+    }
+    return research ? smallest(c, of_experts) : (start){preset, "", ""};
 }
 
 static void say_parts(const compass *c, compass_verdict *v) {
@@ -314,11 +329,12 @@ static double devices_of(const compass *c) {
 }
 
 /* On as many devices as the cost is of, with the least batch of 512 or more that they share. */
-static void say_search(const compass *c, const char *preset, compass_verdict *v) {
+static void say_search(const compass *c, const start *from, compass_verdict *v) {
     double devices = devices_of(c);
     then(v,
-         "athanor plan search %s cluster=h100-%.0f train.global_batch_size=%.0f train.seq_len=4096",
-         preset, devices, devices * ceil(512 / devices));
+         "athanor plan search %s%s%s cluster=h100-%.0f train.global_batch_size=%.0f "
+         "train.seq_len=4096",
+         from->preset, from->vocab, from->kv_heads, devices, devices * ceil(512 / devices));
 }
 
 /* In the proportions of SmolLM3, with ablations and debugging beside the main run. */
@@ -334,7 +350,7 @@ static void decide_pretraining(const compass *c, compass_verdict *v) {
     bool research = is(c, ASK_REASON, "research");
     v->name = "pretrain";
     say_reason(c, v);
-    const char *preset = choose(c, v);
+    start from = choose(c, v);
     say_parts(c, v);
     size_of(c, v);
     if (v->flops > 0 && v->flops < LEAST && !research) {
@@ -347,15 +363,14 @@ static void decide_pretraining(const compass *c, compass_verdict *v) {
         return;
     }
     if (is(c, ASK_TEAM, "first")) then(v, "athanor recipe miniature");
-    if (research) preset = "llama-3.2-1b";
     if (c->device_hours <= 0)
         because(v,
                 "no budget was told: the hours below are those of SmolLM3, a published run of 3B; "
                 "--device-hours says yours");
-    say_search(c, preset, v);
+    say_search(c, &from, v);
     say_cost(c, v);
     if (is(c, ASK_RUNS_ON, "edge") || is(c, ASK_NEED, "device"))
-        then(v, "athanor plan infer %s cluster=phone --store Q4_0", preset);
+        then(v, "athanor plan infer %s cluster=phone --store Q4_0", from.preset);
 }
 
 compass_verdict compass_decide(const compass *c) {

@@ -4,14 +4,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/decide/decide.h"
 #include "app/frame/child.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "eval/metric.h"
+#include "run/folder.h"
 
 enum { TRIALS = 3, WORDS = 64 };
 
@@ -245,7 +248,7 @@ static status say_other(const char *adapter, status st, err *e) {
 
 static status try_adapter(trying *t, err *e) {
     trial *k = &t->trial[2];
-    char config[4096], adapter[4096];
+    char file[4096], adapter[4096];
     words w = {.n = 0};
     json_t *last = NULL;
     if (!cli_has(t->args, "examples-file")) {
@@ -253,11 +256,11 @@ static status try_adapter(trying *t, err *e) {
         show(t, k);
         return ST_OK;
     }
-    snprintf(config, sizeof config, "%s/adapter.yaml", t->folder);
+    snprintf(file, sizeof file, "%s/adapter.yaml", t->folder);
     snprintf(adapter, sizeof adapter, "%s/adapter", t->folder);
-    TRY(write_config(t, config, e));
+    TRY(write_config(t, file, e));
     say(&w, "athanor", "train");
-    say(&w, config, NULL);
+    say(&w, file, NULL);
     for (int i = 0; i < t->args->n_overrides; i++) say(&w, t->args->overrides[i], NULL);
     say(&w, "--json", NULL);
     status st = say_other(adapter, run(t, &w, t->minutes, &last, e), e);
@@ -323,6 +326,33 @@ static void print_verdict(const trying *t) {
     printf("next:\n  %s\n", next_of(t));
 }
 
+/* What a failed try has made in and above its folder goes away again, but for an adapter that can go on. nearest: which of these
+ * folders was there. */
+static void leave_nothing(const trying *t, const char *nearest) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/adapter", t->folder);
+    if (strcmp(t->folder, nearest) == 0 || run_is_run(path)) return;
+    if (file_remove_tree(t->folder, NULL) != ST_OK)
+        log_warn("%s was made and could not be removed", t->folder);
+    snprintf(path, sizeof path, "%s", t->folder);
+    for (char *end = strrchr(path, '/'); end && end > path; end = strrchr(path, '/')) {
+        *end = '\0';
+        if (strcmp(path, nearest) == 0 || rmdir(path) != 0) return;
+    }
+}
+
+static status try_all(trying *t, err *e) {
+    TRY(file_make_dirs(t->folder, e));
+    if (!t->args->json)
+        printf("%s on %s, target %.4g\n", cli_value(t->args, "try"), cli_value(t->args, "tasks"),
+               t->target);
+    TRY(try_shots(t, e));
+    /* Where prompting reaches it, nothing is trained. */
+    if (!best(t)) return try_adapter(t, e);
+    snprintf(t->trial[2].why, sizeof t->trial[2].why, "not done: prompting reaches the target");
+    return ST_OK;
+}
+
 status decide_try(const cli_args *args, err *e) {
     trying t = {.args = args,
                 .folder = args->output ? args->output : "runs/decide",
@@ -341,16 +371,13 @@ status decide_try(const cli_args *args, err *e) {
         err_at(e, ST_USAGE, "run", "the adapter's run is scored where this command puts it");
         return err_hint(e, "-o FOLDER says where: its run is FOLDER/adapter");
     }
-    TRY(file_make_dirs(t.folder, e));
-    if (!args->json)
-        printf("%s on %s, target %.4g\n", cli_value(args, "try"), cli_value(args, "tasks"),
-               t.target);
-    TRY(try_shots(&t, e));
-    /* Where prompting reaches it, nothing is trained. */
-    if (!best(&t))
-        TRY(try_adapter(&t, e));
+    arena *a = arena_new("decide");
+    const char *nearest = file_nearest_dir(a, t.folder);
+    status st = try_all(&t, e);
+    if (st == ST_OK)
+        print_verdict(&t);
     else
-        snprintf(t.trial[2].why, sizeof t.trial[2].why, "not done: prompting reaches the target");
-    print_verdict(&t);
-    return ST_OK;
+        leave_nothing(&t, nearest);
+    arena_free(a);
+    return st;
 }

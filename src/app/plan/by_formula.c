@@ -6,9 +6,12 @@
 #include "app/frame/model_arg.h"
 #include "app/plan/on_cluster.h"
 #include "base/json.h"
+#include "model/family.h"
 #include "model/layer.h"
 #include "optim/optim.h"
+#include "plan/clock/network.h"
 #include "plan/published/published.h"
+#include "train/setup.h"
 
 static const double MIB = 1 << 20, GIB = 1 << 30;
 
@@ -47,11 +50,28 @@ static published_model sizes_of(const model_config *m) {
                              .relu = m->act == ACT_RELU};
 }
 
+/* What no program can share out evenly is refused, as the plan refuses it. Stages may have unlike numbers of layers. */
+static status check_layout(const config *c, const model_config *m, err *e) {
+    int64_t chunks = c->parallel.pp * c->parallel.virtual;
+    TRY(setup_check_length(c, m, e));
+    if (c->parallel.ep > 1) TRY(setup_check_experts(c, m, e));
+    if (model_check_ranks(m, (int)c->parallel.tp, e) != ST_OK) {
+        config_locate(c, "parallel.tp", e);
+        return ST_USAGE;
+    }
+    if (chunks <= m->num_hidden_layers) return ST_OK;
+    config_error(c, e, "parallel.pp", "%ld layers do not make %ld chunks",
+                 (long)m->num_hidden_layers, (long)chunks);
+    return err_hint(e, "parallel.pp times parallel.virtual is %ld or less",
+                    (long)m->num_hidden_layers);
+}
+
 static status read_model(const config *c, published_model *out, err *e) {
     arena *a = arena_new("formula");
     model_config m;
     status st = model_config_read(a, c->model, 0, &m, e);
     if (st == ST_OK) st = check_model(c, &m, e);
+    if (st == ST_OK) st = check_layout(c, &m, e);
     if (st == ST_OK) *out = sizes_of(&m);
     arena_free(a);
     return st;
@@ -102,13 +122,8 @@ static status check_terms(const config *c, int which, const char *convention, er
 /* Micro-batches as a real number would hide that a batch cannot be reached. */
 static status read_batch(const config *c, published_run *r, err *e) {
     int64_t dp = (int64_t)r->dp, micro = config_micro_batch(c, dp);
-    if (c->train.global_batch_size % (dp * micro)) {
-        config_error(c, e, "train.global_batch_size",
-                     "%ld sequences are no multiple of %ld data-parallel ranks with %ld each",
-                     (long)c->train.global_batch_size, (long)dp, (long)micro);
-        return err_hint(e, "train.global_batch_size=%ld",
-                        (long)(dp * micro * (c->train.global_batch_size / (dp * micro) + 1)));
-    }
+    TRY(setup_check_sequences(c, micro, c->train.seq_len, e));
+    TRY(setup_check_batch(c, c->train.global_batch_size, dp, micro, e));
     r->micro_batch = (double)micro;
     r->micro_batches = (double)(c->train.global_batch_size / (dp * micro));
     return ST_OK;
@@ -130,9 +145,7 @@ static status read_run(config *c, const cluster *on, published_run *r, err *e) {
                          .states = o->n_states,
                          .schedule = (schedule_kind)c->parallel.pp_schedule};
     TRY(read_model(c, &r->m, e));
-    if (r->pp <= r->m.layers) return read_batch(c, r, e);
-    config_error(c, e, "parallel.pp", "%.0f stages for %.0f layers", r->pp, r->m.layers);
-    return err_hint(e, "parallel.pp=%.0f at most", r->m.layers);
+    return read_batch(c, r, e);
 }
 
 /* ---- what is said ---- */
@@ -143,26 +156,39 @@ typedef struct saying {
     const published_convention *convention; /* of the formula; else NULL */
     const cluster *on;                      /* NULL: none */
     published_memory memory;
-    double overhead; /* of the predictor */
+    published_memory components; /* of the predictor's peak; of others none */
+    double overhead;             /* of the predictor */
 } saying;
 
-static json_t *memory_json(const saying *s) {
+static json_t *memory_json(const published_memory *m) {
     json_t *o = json_object();
-    for (int i = 0; i < s->memory.n; i++)
-        json_object_set_new(o, s->memory.part[i].name, json_f64(s->memory.part[i].bytes));
-    json_object_set_new(o, "total", json_f64(s->memory.total));
+    for (int i = 0; i < m->n; i++)
+        json_object_set_new(o, m->part[i].name, json_f64(m->part[i].bytes));
+    json_object_set_new(o, "total", json_f64(m->total));
     return o;
 }
 
+/* What a rank sends along an axis goes by its node's links, unless ranks of the axis are in other nodes. */
+static double link_of(const saying *s, mesh_axis axis) {
+    const published_run *r = &s->run;
+    mesh_shape shape = {
+        .dp = (int)r->dp, .dp_replicate = 1, .tp = (int)r->tp, .cp = (int)r->cp, .pp = (int)r->pp};
+    network_group g = network_group_of(s->on, &shape, axis);
+    return g.per_node < g.ranks ? s->on->network.bytes_per_s : s->on->node.bytes_per_s;
+}
+
 static published_overlap overlap_of(const saying *s) {
-    return published_overlap_of(&s->run, s->on->peak_flops[s->run.mixed ? DT_BF16 : DT_F32],
-                                s->on->node.bytes_per_s, s->on->network.bytes_per_s);
+    published_links by = {.data = link_of(s, MESH_DATA),
+                          .dp = link_of(s, MESH_DP),
+                          .tp = link_of(s, MESH_TP),
+                          .pp = link_of(s, MESH_PP)};
+    return published_overlap_of(&s->run, s->on->peak_flops[s->run.mixed ? DT_BF16 : DT_F32], &by);
 }
 
 static void print_json(const saying *s) {
     const published_run *r = &s->run;
-    json_t *o =
-        json_pack("{s:s,s:o}", "model", cli_value(s->args, "model"), "bytes", memory_json(s));
+    json_t *o = json_pack("{s:s,s:o}", "model", cli_value(s->args, "model"), "bytes",
+                          memory_json(&s->memory));
     if (s->convention) {
         json_object_update_new(
             o, json_pack("{s:s,s:o,s:o,s:o}", "convention", s->convention->name, "params",
@@ -175,13 +201,18 @@ static void print_json(const saying *s) {
             o, "exposed",
             json_pack("{s:f,s:f,s:f,s:f}", "dp", x.dp, "zero3", x.zero3, "tp", x.tp, "pp", x.pp));
     }
+    if (s->components.n > 0) json_object_set_new(o, "components", memory_json(&s->components));
     if (s->overhead > 0) json_object_set_new(o, "overhead_bytes", json_f64(s->overhead));
     cli_print_json(o);
 }
 
+static void print_bytes(const char *name, double bytes) {
+    printf("  %-27s %10.2f GiB %12.0f MiB\n", name, bytes / GIB, bytes / MIB);
+}
+
 static void print_overlap(const char *name, double x) {
     if (x > 0)
-        printf("  %-26s %10.3f of the time that hides it%s\n", name, x, x > 1 ? ": it shows" : "");
+        printf("  %-27s %10.3f of the time that hides it%s\n", name, x, x > 1 ? ": it shows" : "");
 }
 
 static void print_text(const saying *s) {
@@ -190,16 +221,20 @@ static void print_text(const saying *s) {
            cli_value(s->args, "model"), s->convention ? ", as " : "",
            s->convention ? s->convention->of : "");
     for (int i = 0; i < s->memory.n; i++)
-        printf("  %-26s %10.2f GiB %12.0f MiB\n", s->memory.part[i].name,
-               s->memory.part[i].bytes / GIB, s->memory.part[i].bytes / MIB);
-    printf("  %-26s %10.2f GiB %12.0f MiB\n", s->overhead > 0 ? "most of them" : "together",
-           s->memory.total / GIB, s->memory.total / MIB);
-    if (s->overhead > 0)
-        printf("  %-26s %10.2f GiB %12.0f MiB\n", "beside them", s->overhead / GIB,
-               s->overhead / MIB);
+        print_bytes(s->memory.part[i].name, s->memory.part[i].bytes);
+    print_bytes(s->overhead > 0 ? "most of them" : "together", s->memory.total);
+    if (s->overhead > 0) print_bytes("beside them", s->overhead);
+    if (s->components.n > 0) printf("what is there at the most\n");
+    for (int i = 0; i < s->components.n; i++)
+        if (s->components.part[i].bytes > 0)
+            print_bytes(s->components.part[i].name, s->components.part[i].bytes);
     if (!s->convention) return;
-    if (r->pp > 1) printf("  %-26s %10.4f of the work of a stage\n", "bubble", published_bubble(r));
-    printf("  %-26s %10.3g in a step of all ranks\n", "FLOPs", published_flops(r));
+    if (r->pp > 1)
+        printf("  %-27s %10.4f of the work of a stage%s\n", "bubble", published_bubble(r),
+               r->schedule == SCHEDULE_ZB_V ? ", which begins a step before others have ended the "
+                                              "last; plan schedule counts that as waiting, too"
+                                            : "");
+    printf("  %-27s %10.3g in a step of all ranks\n", "FLOPs", published_flops(r));
     if (!s->on) return;
     published_overlap x = overlap_of(s);
     print_overlap("gradients", x.dp);
@@ -214,6 +249,7 @@ static status reckon(saying *s, err *e) {
         s->memory = published_widget(&s->run);
     } else if (strcmp(model, "predictor") == 0) {
         s->memory = published_predictor(&s->run);
+        s->components = published_predictor_components(&s->run);
         s->overhead = published_predictor_overhead(&s->run);
     } else {
         s->convention = published_convention_find(name ? name : "mixed");

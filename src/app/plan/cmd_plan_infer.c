@@ -56,14 +56,15 @@ static double room_of(const cluster *c) {
 
 static void print_json(const inference_wish *w, const inference_sum *s, const cluster *c) {
     cli_print_json(json_pack(
-        "{s:o,s:s,s:i,s:I,s:b,s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:f,s:f,s:f,s:i}", "device",
+        "{s:o,s:s,s:i,s:I,s:b,s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:f,s:f,s:f,s:i}", "device",
         json_cstr(c->device_name), "cluster", c->name, "context", w->context, "positions",
         (json_int_t)model_max_tokens(w->model), "stretched", (int)is_stretched(w), "texts",
         w->texts, "store", w->store->name, "params", json_f64(s->params), "weight_bytes",
         json_f64(s->weight_bytes), "cache_bytes", json_f64(s->cache_bytes), "cache_bytes_per_token",
-        json_f64(s->cache_of_token), "bytes", json_f64(s->all_bytes), "fits",
-        (int)(s->all_bytes <= room_of(c)), "first_token_ms", s->prompt_s * 1e3, "token_ms",
-        s->token_s * 1e3, "tok_per_s", w->texts / s->token_s, "devices", 1));
+        json_f64(s->cache_of_token), "windowed_cache_bytes", json_f64(s->windows_bytes), "bytes",
+        json_f64(s->all_bytes), "fits", (int)(s->all_bytes <= room_of(c)), "first_token_ms",
+        s->prompt_s * 1e3, "token_ms", s->token_s * 1e3, "tok_per_s", w->texts / s->token_s,
+        "devices", 1));
 }
 
 static void print_text(const inference_wish *w, const inference_sum *s, const cluster *c) {
@@ -78,6 +79,10 @@ static void print_text(const inference_wish *w, const inference_sum *s, const cl
     printf("  %-22s %10.2f GiB\n", "weights", s->weight_bytes / GIB);
     printf("  %-22s %10.2f GiB, %.0f bytes a token\n", "keys and values", s->cache_bytes / GIB,
            s->cache_of_token);
+    if (s->windows_bytes < s->cache_bytes)
+        printf("  %-22s %10.2f GiB in runtimes that keep of a layer no more than its window; this "
+               "program keeps all\n",
+               "", s->windows_bytes / GIB);
     printf("  %-22s %10.2f GiB\n", "activations", s->work_bytes / GIB);
     printf("  %-22s %10.2f GiB of %.2f: %s\n", "together", s->all_bytes / GIB, room_of(c) / GIB,
            s->all_bytes <= room_of(c) ? "it fits" : "it does not fit");
@@ -87,15 +92,22 @@ static void print_text(const inference_wish *w, const inference_sum *s, const cl
            w->texts / s->token_s, w->texts > 1 ? ", of all texts" : "");
 }
 
-/* One device generates: a layout would do nothing. */
+static bool is_of(const char *override, const char *group) {
+    size_t n = strlen(group);
+    return strncmp(override, group, n) == 0 && (override[n] == '.' || override[n] == '=');
+}
+
+/* Only the model and the cluster count: one device generates, so a layout would do nothing, and nothing is trained. */
 static status check_keys(const cli_args *args, err *e) {
-    static const char group[] = "parallel";
     for (int i = 0; i < args->n_overrides; i++) {
         const char *key = args->overrides[i];
-        size_t n = strlen(group);
-        if (strncmp(key, group, n) != 0 || (key[n] != '.' && key[n] != '=')) continue;
-        err_at(e, ST_USAGE, key, "one device generates: '%s' does nothing", key);
-        return err_hint(e, "take it out; --texts says how many texts the device has at a time");
+        if (is_of(key, "model") || is_of(key, "cluster")) continue;
+        bool layout = is_of(key, "parallel");
+        err_at(e, ST_USAGE, key, "%s: '%s' does nothing",
+               layout ? "one device generates" : "nothing is trained", key);
+        return err_hint(e, "take it out; %s",
+                        layout ? "--texts says how many texts the device has at a time"
+                               : "--context says how many tokens a text has");
     }
     return ST_OK;
 }

@@ -3,11 +3,13 @@
  * Reading order: cmd_plan_schedule; the table, the drawing in a terminal, as SVG, as a trace. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "app/frame/cli.h"
 #include "app/plan/schedule_picture.h"
 #include "base/file.h"
+#include "base/text.h"
 
 enum {
     MOST_STAGES = 1024,
@@ -33,16 +35,29 @@ static status find_kind(const char *name, schedule_kind *out, err *e) {
     return ST_USAGE;
 }
 
+enum { TIMES = 5 };
+
+/* Numbers with commas between them: how many; 0: it is something else. */
+static int split_times(const char *text, double v[TIMES]) {
+    for (int n = 0; n < TIMES; text++) {
+        size_t span = text_number_span(text);
+        if (span == 0) return 0;
+        v[n++] = strtod(text, NULL);
+        text += span;
+        if (*text == '\0') return n;
+        if (*text != ',') return 0;
+    }
+    return 0;
+}
+
 /* "1,1,1,0.2,2.5": forward, input's and weights' part of a backward; the way to the next stage; a forward and a backward together. */
 static status read_times(const cli_args *args, schedule_times *t, err *e) {
     const char *text = cli_value(args, "times");
-    double v[5] = {1, 1, 1, 0, 0};
-    int used = 0, n = text ? sscanf(text, "%lf,%lf,%lf%n,%lf%n,%lf%n", &v[0], &v[1], &v[2], &used,
-                                    &v[3], &used, &v[4], &used)
-                           : 0;
-    bool positive = v[0] > 0 && v[1] > 0 && v[2] > 0 && v[3] >= 0 && v[4] >= 0 &&
+    double v[TIMES] = {1, 1, 1, 0, 0};
+    int n = text ? split_times(text, v) : 0;
+    bool positive = v[0] > 0 && v[1] > 0 && v[2] > 0 && v[3] >= 0 && (n < TIMES || v[4] > 0) &&
                     v[0] + v[1] + v[2] + v[3] + v[4] < 1e9;
-    if (text && (n < 3 || text[used] || !positive)) {
+    if (text && (n < 3 || !positive)) {
         err_at(e, ST_USAGE, "--times",
                "%s are not times of F, I and W above 0, of a transfer, and of F and a backward "
                "together",
@@ -112,14 +127,25 @@ static void build_possible(arena *a, const wish *w, drawing *d) {
     }
 }
 
-/* Other schedules have as many chunks as they have. */
-static status check_virtual(const cli_args *args, err *e) {
-    bool drawn = args->n_inputs == 0 || !cli_has(args, "virtual");
+static bool is_drawn(const cli_args *args, schedule_kind kind) {
+    bool drawn = args->n_inputs == 0;
     for (int i = 0; i < args->n_inputs; i++)
-        drawn |= strcmp(args->inputs[i], schedule_name(SCHEDULE_INTERLEAVED)) == 0;
-    if (drawn) return ST_OK;
-    err_at(e, ST_USAGE, "--virtual", "--virtual is of interleaved, which is not drawn");
-    return err_hint(e, "leave it out, or draw interleaved, too");
+        drawn |= strcmp(args->inputs[i], schedule_name(kind)) == 0;
+    return drawn;
+}
+
+/* Chunks are chosen of one schedule alone, the time of F and a backward together is of another. */
+static status check_special(const cli_args *args, const wish *w, err *e) {
+    if (cli_has(args, "virtual") && !is_drawn(args, SCHEDULE_INTERLEAVED)) {
+        err_at(e, ST_USAGE, "--virtual", "--virtual is of interleaved, which is not drawn");
+        return err_hint(e, "leave it out, or draw interleaved, too");
+    }
+    if (w->times.both > 0 && !is_drawn(args, SCHEDULE_DUALPIPE)) {
+        err_at(e, ST_USAGE, "--times",
+               "a fifth time, of F and a backward together, is of dualpipe, which is not drawn");
+        return err_hint(e, "leave it out, or draw dualpipe, too");
+    }
+    return ST_OK;
 }
 
 static status build_all(arena *a, const cli_args *args, const wish *w, drawing *d, err *e) {
@@ -217,6 +243,10 @@ static status write_picture(const cli_args *args, const schedule *s, int n, err 
         err_at(e, ST_USAGE, args->output, "%s is neither .svg nor .json", args->output);
         return err_hint(e, "an SVG is a picture, a JSON a trace for Perfetto");
     }
+    if (dot == path_base(args->output)) {
+        err_at(e, ST_USAGE, args->output, "%s is an ending, and no name of a file", args->output);
+        return err_hint(e, "-o schedule%s", dot);
+    }
     strbuf out = {0};
     if (is_svg)
         schedule_put_svg(&out, s, n);
@@ -241,7 +271,7 @@ static status cmd_plan_schedule(const cli_args *args, err *e) {
     drawing d = {.n = 0};
     TRY(read_wish(args, &w, e));
     arena *a = arena_new("schedule");
-    status st = check_virtual(args, e);
+    status st = check_special(args, &w, e);
     if (st == ST_OK) st = build_all(a, args, &w, &d, e);
     if (st == ST_OK && args->output) st = write_picture(args, d.schedule, d.n, e);
     if (st == ST_OK && args->json)

@@ -53,8 +53,10 @@ static void print_row(const row *r) {
 
 /* Whether the name begins with one of the words, or there is none. */
 static bool is_wanted(const cli_args *args, const char *name) {
-    for (int i = 0; i < args->n_inputs; i++)
-        if (strncmp(name, args->inputs[i], strlen(args->inputs[i])) == 0) return true;
+    for (int i = 0; i < args->n_inputs; i++) {
+        const char *word = preset_listed_name(args->inputs[i]);
+        if (strncmp(name, word, strlen(word)) == 0) return true;
+    }
     return args->n_inputs == 0;
 }
 

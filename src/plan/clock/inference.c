@@ -55,6 +55,17 @@ static void sum_weights(const plan *p, const inference_wish *w, inference_sum *o
     }
 }
 
+/* Bytes of keys and values that no query of a long text sees any more: those before the windows of its layers. */
+static double bytes_out_of_sight(const inference_wish *w, dtype format) {
+    int64_t elems = 0;
+    for (int l = 0; l < model_layers(w->model); l++) {
+        layer_spec k = model_layer(w->model, l);
+        if (k.linear.Hv || k.attn.window == 0 || k.attn.window >= w->context) continue;
+        elems += (w->context - k.attn.window) * model_cache_cols(&k.attn, 1);
+    }
+    return (double)w->texts * (double)elems * (double)dtype_bytes(format);
+}
+
 status inference_reckon(const inference_wish *w, dev *meta, const cluster *c, inference_sum *out,
                         err *e) {
     dtype format = DT_BF16;
@@ -70,6 +81,7 @@ status inference_reckon(const inference_wish *w, dev *meta, const cluster *c, in
     const prog *prompt = plan_prog(p, USE_PREFILL, 0), *token = plan_prog(p, USE_DECODE, 0);
     double share = format_bytes(w->store) / (double)dtype_bytes(format);
     out->cache_bytes = (double)model_cache_bytes(w->model, 1, w->texts, w->context, format, format);
+    out->windows_bytes = out->cache_bytes - bytes_out_of_sight(w, format);
     out->cache_of_token = out->cache_bytes / w->texts / w->context;
     out->work_bytes = (double)prog_get_stats(prompt)->frame_bytes * w->texts;
     out->all_bytes = out->weight_bytes + out->cache_bytes + out->work_bytes;

@@ -2,7 +2,8 @@
  *
  * The programs are those that `generate` runs, planned and never run; each op takes what the roofline says (roofline.h). Matrices are
  * counted in the format in which they would be stored: a product reads fewer bytes then, and computes in 16 bits. Several texts at
- * a time read the weights once and their own caches. Of experts those are read that the tokens pick, each another one at worst. */
+ * a time read the weights once and their own caches. Of experts those are read that the tokens pick, each another one at worst. The
+ * cache is this program's, which keeps all keys and values, also of layers with a window. */
 #ifndef PLAN_INFERENCE_H
 #define PLAN_INFERENCE_H
 
@@ -20,7 +21,8 @@ typedef struct inference_wish {
 
 typedef struct inference_sum {
     double params, weight_bytes, cache_bytes,
-        work_bytes; /* work: activations of the largest pass */
+        work_bytes;       /* work: activations of the largest pass */
+    double windows_bytes; /* of a cache that keeps no more of a layer than its window */
     double all_bytes;
     double prompt_s;       /* until the first token of one text */
     double token_s;        /* of all texts at the end of their context: each gets one */

@@ -7,13 +7,14 @@
 const char published_convention_names[] = "mixed, mixed-fp32-grads, figures, fp32, megatron";
 
 /* mixed: 16 bytes a parameter, with masters in the optimizer's 12; nanotron sums gradients in fp32 besides. The figures of
- * layouts have Adam's states alone, and flash attention; those of recompute are in fp32, and keep the mask of one dropout. */
+ * layouts have Adam's states alone, and flash attention; those of recompute are in fp32, and keep the mask of one dropout. All figures
+ * take the feed-forward part for four times the model's width, whatever it is. */
 static const published_convention conventions[] = {
-    {"mixed", "the playbook's text", COUNT_ALL, 2, 2, 12, false, false},
-    {"mixed-fp32-grads", "the playbook's text, nanotron", COUNT_ALL, 2, 6, 12, false, false},
-    {"figures", "the playbook's figures of layouts", COUNT_MATRICES, 2, 2, 8, true, false},
-    {"fp32", "the playbook's figures of activations", COUNT_CLOSED, 4, 4, 8, false, true},
-    {"megatron", "Korthikanti et al. 2022", COUNT_BLOCKS, 2, 4, 12, false, false},
+    {"mixed", "the playbook's text", COUNT_ALL, 2, 2, 12, false, false, true},
+    {"mixed-fp32-grads", "the playbook's text, nanotron", COUNT_ALL, 2, 6, 12, false, false, true},
+    {"figures", "the playbook's figures of layouts", COUNT_MATRICES, 2, 2, 8, true, false, false},
+    {"fp32", "the playbook's figures of activations", COUNT_CLOSED, 4, 4, 8, false, true, false},
+    {"megatron", "Korthikanti et al. 2022", COUNT_BLOCKS, 2, 4, 12, false, false, false},
 };
 
 const published_convention *published_convention_find(const char *name) {
@@ -43,13 +44,15 @@ double published_params(const published_run *r, published_count count) {
 
 /* ---- activations ---- */
 
-/* Bytes of a layer for each token and column. 34 = 11 of attention + 19 of the feed-forward part + 4 of two norms. */
+/* Bytes of a layer for each token and column: 11 of attention, 3 + 4 f / h of the feed-forward part, 4 of two norms; with
+ * f = 4 h 34. Of these 8 and 4 f / h lie inside of the two parts, where tensor-parallel ranks share them, with sequence parallelism or not. */
 static double layer_bytes(const published_run *r, const published_convention *c) {
     double t = r->tp, scores = 5 * r->m.heads * (r->seq / r->cp) / r->m.hidden;
+    double inside = 8 + (c->own_width ? 4 * r->m.ffn / r->m.hidden : 16);
     if (r->recompute == RECOMPUTE_FULL) return 2 / (r->sequence_parallel ? t : 1);
     if (r->recompute == RECOMPUTE_SELECTIVE || c->flash) scores = 0;
-    if (r->sequence_parallel) return (34 + scores) / t;
-    return 10 + 24 / t + scores / t;
+    if (r->sequence_parallel) return (10 + inside + scores) / t;
+    return 10 + inside / t + scores / t;
 }
 
 /* With stages the first holds p micro-batches of L / p layers: as much as without. */
@@ -94,14 +97,20 @@ double published_flops(const published_run *r) {
     return token * r->seq * r->micro_batch * r->micro_batches * r->dp;
 }
 
-published_overlap published_overlap_of(const published_run *r, double flops_per_s, double node,
-                                       double network) {
+/* Of a collective in which each of n ranks sends its part to all others. */
+static double share_sent(double n) {
+    return (n - 1) / n;
+}
+
+published_overlap published_overlap_of(const published_run *r, double flops_per_s,
+                                       const published_links *by) {
     double tokens = r->seq / r->cp * r->micro_batch, h = r->m.hidden, t = r->tp;
-    double ranks = (r->dp - 1) / r->dp, far = flops_per_s / network, near = flops_per_s / node;
+    double data = r->dp * r->cp, F = flops_per_s;
     double layer = matrices_of_layer(&r->m) / (h * h); /* 16 in the playbook */
+    double weights = r->zero == 3 ? 2 * share_sent(r->dp) : 0;
     return (published_overlap){
-        .dp = r->dp > 1 ? 2 * 4 * ranks * far / (4 * tokens) : 0, /* all-reduce beside 4 N tokens */
-        .zero3 = r->dp > 1 && r->zero == 3 ? 2 * ranks * far / (2 * tokens) : 0,
-        .tp = t > 1 ? 2 * (t - 1) * near / (2 * h) : 0,
-        .pp = r->pp > 1 ? 2 * far / (2 * layer * h * ceil(r->m.layers / r->pp)) : 0};
+        .dp = 2 * 4 * share_sent(data) * F / by->data / (4 * tokens), /* beside 4 N tokens */
+        .zero3 = weights * F / by->dp / (2 * tokens),
+        .tp = 2 * (t - 1) * F / by->tp / (2 * h),
+        .pp = r->pp > 1 ? 2 * F / by->pp / (2 * layer * h * ceil(r->m.layers / r->pp)) : 0};
 }

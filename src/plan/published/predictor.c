@@ -43,20 +43,32 @@ double published_predictor_overhead(const published_run *r) {
     return (72 + 32 * r->micro_batch) * 1048576;
 }
 
-published_memory published_predictor(const published_run *r) {
+/* W: weights in two bytes. */
+published_memory published_predictor_components(const published_run *r) {
     double layers = first_layers(r), W = weights(r, layers), dp = r->dp;
-    bool all = r->zero == 3;
-    double states = r->zero ? dp : 1, rest = all ? dp : 1;
-    double model = W / rest + (all ? 2 * W / dp : 0);
-    double sums = model + 2 * W / states + 2 * W / rest + (r->zero == 0 && dp > 1 ? W : 0);
-    double after = sums + 4 * W / states, kept = activations(r, layers);
-    published_memory m = {{{"model init", model},
+    double states = r->zero ? dp : 1, rest = r->zero == 3 ? dp : 1;
+    published_memory m = {.n = 0};
+    published_add(&m, "weights in bf16", W / rest);
+    published_add(&m, "two layers' buffers", r->zero == 3 ? 2 * W / dp : 0);
+    published_add(&m, "masters in fp32", 2 * W / states);
+    published_add(&m, "gradients in fp32", 2 * W / rest);
+    published_add(&m, "buckets of gradients", r->zero == 0 && dp > 1 ? W : 0);
+    published_add(&m, "Adam's states in fp32", 4 * W / states);
+    published_add(&m, "activations", activations(r, layers));
+    return m;
+}
+
+published_memory published_predictor(const published_run *r) {
+    published_memory all = published_predictor_components(r);
+    const published_part *is = all.part;
+    double kept = is[6].bytes, after = all.total - kept, sums = after - is[5].bytes;
+    published_memory m = {{{"model init", is[0].bytes + is[1].bytes},
                            {"gradient accumulator init", sums},
                            {"forward and backward", sums + kept},
                            {"optimizer step", after},
-                           {"second forward and backward", after + kept},
+                           {"second forward and backward", all.total},
                            {"second optimizer step", after}},
                           6,
-                          after + kept};
+                          all.total};
     return m;
 }

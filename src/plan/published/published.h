@@ -61,6 +61,7 @@ typedef struct published_convention {
     double weight, gradient, optimizer; /* bytes of a parameter */
     bool flash;                         /* scores are never stored */
     bool dropout;                       /* of the embedding: its mask is kept, s b h bytes */
+    bool own_width; /* activations have the model's feed-forward width; else 4 h, as printed */
 } published_convention;
 
 /* NULL: there is none of that name. The names with commas between them are for messages. */
@@ -78,13 +79,17 @@ double published_bubble(const published_run *r);
 double published_flops(const published_run *r);
 
 /* Communication over the computation that hides it, with bytes of 2 (gradients of 4): above 1 it shows. The printed formulas count
- * an element as a byte, and in that of data parallelism N cancels; these do neither. */
+ * an element as a byte, and in that of data parallelism N cancels; these do neither. Gradients are summed over cp, too. */
 typedef struct published_overlap {
     double dp, zero3, tp, pp; /* 0: there is no such axis */
 } published_overlap;
-/* flops_per_s of a device; bytes per second that a rank sends inside a node and between nodes. */
-published_overlap published_overlap_of(const published_run *r, double flops_per_s, double node,
-                                       double network);
+/* Bytes per second that a rank sends to the others of an axis; data: dp and cp together. */
+typedef struct published_links {
+    double data, dp, tp, pp;
+} published_links;
+/* flops_per_s of a device. */
+published_overlap published_overlap_of(const published_run *r, double flops_per_s,
+                                       const published_links *by);
 
 /* The widget's parts. What it does not do is in widget.c. */
 published_memory published_widget(const published_run *r);
@@ -94,6 +99,8 @@ bool published_widget_preset(const char *name, published_run *out);
 /* Bytes at each of the predictor's moments: "model init", "gradient accumulator init", "forward and backward", "optimizer step", "second
  * forward and backward", "second optimizer step". total: the greatest. */
 published_memory published_predictor(const published_run *r);
+/* What it holds at the greatest of them, part by part; 0: it has no such part. */
+published_memory published_predictor_components(const published_run *r);
 /* What a rank's allocator and kernels take beside it: 72 + 32 b MiB. */
 double published_predictor_overhead(const published_run *r);
 
