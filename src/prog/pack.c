@@ -4,7 +4,7 @@
  * lifetime (Pisarchyk & Lee 2020). Four orders are tried, and the best result is taken: the largest
  * first (not in large programs, where that is slow); the first to be born; the last to die, and the
  * first to die, for programs with gradients in the frame. An order is tried again with the buffer
- * that reached the top moved to the front: until 2 % above the lower bound, or 48 times. */
+ * that reached the top moved to the front: until 2 % above the lower bound, or 48 times (fewer in large programs). */
 #include "prog/graph_int.h"
 
 #include <stdlib.h>
@@ -202,10 +202,11 @@ static int64_t pack(pack_item *items, int n, int64_t border, const order_fn *ord
         if (items[i].fixed) order[fixed++] = (ordered){&items[i], i};
     for (int i = 0; i < n; i++)
         if (!items[i].fixed) order[fixed + at++] = (ordered){&items[i], i};
+    int promotions = n < GREEDY_LIMIT ? PROMOTIONS : PROMOTIONS * GREEDY_LIMIT / n;
     for (int k = 0; k < ORDERS && best.total > least; k++) {
         if (orders[k] == by_size && n >= GREEDY_LIMIT) continue;
         qsort(order + fixed, (size_t)at, sizeof *order, orders[k]);
-        for (int i = 0; i == 0 || (i < PROMOTIONS && best.total > enough); i++) {
+        for (int i = 0; i == 0 || (i < promotions && best.total > enough); i++) {
             int64_t total = place_in_order(order, n, &placed);
             keep_if_better(&best, total, items, n);
             promote_topmost(order + fixed, at, total);

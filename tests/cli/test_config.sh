@@ -19,6 +19,7 @@ expect 0 config print --help;  has out "usage: athanor config print CONFIG"; has
 expect 2;                      has out "usage:"
 expect 2 confg print x;        has err "unknown command 'confg'"; has err "hint: did you mean 'athanor config'?"
 expect 2 config prnt x;        has err "did you mean 'athanor config print'?"
+expect 2 plan serch c.yaml;    has err "did you mean 'athanor plan search'?"
 expect 2 config;               has err "needs one more word"
 expect 2 config print;         has err "needs an input"
 expect 2 config print a b;     has err "no use for 'b'"

@@ -156,21 +156,37 @@ static bool answer_help(const cli_command *command, int argc, char **argv) {
 
 /* ---- failures ---- */
 
-/* The first words of the commands' names, or their second words after a given first one. */
-static status unknown_command(int argc, char **argv, err *e) {
-    const char *words[128], *first = argv[1];
+enum { MOST_WORDS = 128 };
+
+/* The second words of commands after a first one; returns how many. */
+static int words_after(const char *first, const char *words[MOST_WORDS]) {
     int n = 0;
     size_t len = strlen(first);
-    for (int i = 0; i < ARRAY_LEN(commands) && n < ARRAY_LEN(words); i++) {
+    for (int i = 0; i < ARRAY_LEN(commands) && n < MOST_WORDS; i++) {
         const char *name = commands[i]->name;
         if (strncmp(name, first, len) == 0 && name[len] == ' ') words[n++] = name + len + 1;
     }
+    return n;
+}
+
+/* An input too many, where the first may be the second word of another command, misspelt. */
+static status misspelt_second(char **argv, err *e) {
+    const char *words[MOST_WORDS];
+    int near = text_nearest(argv[2], words, words_after(argv[1], words));
+    if (near >= 0) (void)err_hint(e, "did you mean 'athanor %s %s'?", argv[1], words[near]);
+    return ST_USAGE;
+}
+
+/* The first words of the commands' names, or their second words after a given first one. */
+static status unknown_command(int argc, char **argv, err *e) {
+    const char *words[MOST_WORDS], *first = argv[1];
+    int n = words_after(first, words);
     bool second = n > 0;
     if (second && argc < 3) {
         err_set(e, ST_USAGE, "'athanor %s' needs one more word", first);
         return err_hint(e, "athanor %s --help lists them", first);
     }
-    char heads[128][104];
+    char heads[MOST_WORDS][104];
     for (int i = 0; !second && i < ARRAY_LEN(commands) && n < ARRAY_LEN(words); i++) {
         snprintf(heads[n], sizeof heads[n], "%.100s", commands[i]->name);
         heads[n][strcspn(heads[n], " ")] = '\0';
@@ -220,6 +236,8 @@ static status run_command(const cli_command *command, int words, int argc, char 
     if (!command) return unknown_command(argc, argv, e);
     cli_args args;
     status st = cli_parse(&args, command, argc - 1 - words, argv + 1 + words, e);
+    if (st == ST_USAGE && words == 1 && args.n_inputs > 1 && args.inputs[0] == argv[2])
+        st = misspelt_second(argv, e);
     for (int i = 0; st == ST_OK && i < args.n_inputs; i++)
         st = cli_check_apart(args.output, args.inputs[i], e);
     if (st == ST_OK) st = command->run(&args, e);

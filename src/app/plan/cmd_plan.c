@@ -54,7 +54,11 @@ static void print_plan(const cli_args *args, const config *c, where_runs w, cons
         return;
     }
     strbuf text = {0};
+    int64_t left = limit_bytes - plan_needed_bytes(p);
     plan_print(p);
+    if (limit_bytes > 0 && left >= 0)
+        strbuf_printf(&text, "  %-22s %10.1f MiB  of %.1f MiB: it fits\n", "left",
+                      (double)left / (1 << 20), (double)limit_bytes / (1 << 20));
     strbuf_puts(&text, "  where it will run\n");
     where_runs_describe(&w, &text);
     if (on) clock_describe(&t, on, &text);
