@@ -289,6 +289,25 @@ awk -F, 'NR > 1 && ($12 < 0.8 * $11 || $12 > 1.25 * $11) { bad = 1 } END { exit 
     echo 'MosaicML,a100_80gb,24,2048,16,50368,2048,8,FULL_SHARD,False,bf16,14,4,20513'; } >a100.csv
 expect 0 plan validate a100.csv --as published --json
 calc "$(field median_abs_rel_err out) < 0.13" || fail "$(cat out)"
+# Memory of every twentieth row without a pipeline of the Ultra-Scale Playbook's: its loss takes a logit three times in fp32.
+{ echo 'status,layers,hidden,heads,kv_heads,ffn,vocab,tied_emb,seq,gpus,tp,pp,mbs,grad_acc,zero,tok_s_gpu,gpu_mem_GB'
+    echo 'ok,16,2048,32,32,8192,131072,1,4096,8,1,1,2,16,0,40149.94,50.18'
+    echo 'ok,16,2048,32,32,8192,131072,1,4096,16,4,1,4,16,1,32458.57,18.01'
+    echo 'ok,16,2048,32,32,8192,131072,1,4096,64,1,1,1,4,1,31296.96,23.76'
+    echo 'ok,16,2048,32,32,8192,131072,1,4096,256,8,1,8,1,0,22419.22,16.19'
+    echo 'ok,16,2048,32,32,8192,131072,1,4096,256,16,1,8,2,0,6772.41,13.9'
+    echo 'ok,28,3072,32,32,8192,131072,1,4096,8,8,1,1,256,0,4143.69,11.71'
+    echo 'ok,28,3072,32,32,8192,131072,1,4096,16,8,1,2,64,1,7675.86,12.73'
+    echo 'ok,28,3072,32,32,8192,131072,1,4096,64,16,1,1,64,0,1136.98,6.86'
+    echo 'ok,28,3072,32,32,8192,131072,1,4096,256,16,1,16,1,1,4995.72,38.13'
+    echo 'ok,32,4096,32,32,14336,131072,0,4096,16,2,1,1,32,1,7034.88,62.2'
+    echo 'ok,32,4096,32,32,14336,131072,0,4096,64,4,1,1,16,0,5608.71,51.12'
+    echo 'ok,32,4096,32,32,14336,131072,0,4096,256,8,1,2,4,1,3666.12,19.45'
+    echo 'ok,80,8192,64,64,28672,131072,0,4096,64,32,1,1,128,0,103.5,56.21'; } >memory.csv
+expect 0 plan validate memory.csv --as nanotron-0.5 --json
+calc "abs($(field median_ratio out) - 1) < 0.1 && $(field r2 out) > 0.93" || fail "memory: $(cat out)"
+expect 0 plan validate memory.csv
+has out 'memory: predicted over measured'
 # Schedules of which the row tells no chunks: two in a stage.
 { echo 'gpu,layers,hidden,heads,ffn,vocab,seq,gpus,pp,schedule,gbs_seqs,tok_s_gpu'
     echo 'H100,32,4096,32,14336,32000,4096,8,4,Interleaved 1F1B,16,3000'
