@@ -17,6 +17,17 @@ ATHANOR_ISA=avx2 expect 0 plan smollm2-135m cluster=h100-16 train.global_batch_s
 expect 0 plan cluster h100-16 -o c.yaml
 expect 0 plan smollm2-135m cluster=c.yaml train.global_batch_size=64 train.micro_batch_size=4 --json
 [ "$(field step_ms out)" = "$(field step_ms fast)" ] || fail "the file says other than the preset"
+# Keys are nested; a dotted one would change nothing.
+sed 's/^{/{"device.dollars_per_hour": 99,/' c.yaml >dotted.yaml
+expect 3 plan smollm2-135m cluster=dotted.yaml
+has err 'device.dollars_per_hour is no key of a cluster'
+has err 'hint: keys are nested here: device: {dollars_per_hour: ...}'
+sed 's/^{/{"node_link": [],/; s/"node_link": {/"rest": {/' c.yaml >list.yaml
+expect 3 plan smollm2-135m cluster=list.yaml
+has err 'node_link is no group of keys'
+expect 0 plan cluster h100-16 -o c2.yaml --json
+has out '{"path": "c2.yaml", "name": "h100", "devices": 16, "per_node": 8}'
+cmp c.yaml c2.yaml || fail "--json writes another file"
 sed -i '/"network"/,/}/s/"gb_per_s": 50.0/"gb_per_s": 0.5/' c.yaml
 expect 0 plan smollm2-135m cluster=c.yaml train.global_batch_size=64 train.micro_batch_size=4 --json
 calc "$(field step_ms out) > 1.5 * $(field step_ms fast)" || fail "a hundredth of the network costs nothing"

@@ -17,6 +17,9 @@ tokens: {sequence_length: 4096, micro_batch_size: 3, batch_accumulation_per_repl
 Y
 expect 0 plan nanotron theirs.yaml -o ours.yaml
 has out 'not taken over'
+expect 0 plan nanotron theirs.yaml -o same.yaml --json
+grep -q '^{"path": "same.yaml", "config": {.*"global_batch_size": 384.*}}$' out || fail "$(cat out)"
+cmp ours.yaml same.yaml || fail "--json writes another file"
 expect 0 plan ours.yaml cluster=h100-32 --json
 [ "$(field total out)" = 1235814400 ] || fail "another model: $(cat out)"
 has out '"tp": 2'

@@ -22,7 +22,24 @@ awk -F, 'NR == FNR { if (FNR > 1) said[FNR - 1] = $12; next }
 expect 0 plan validate slow.csv --as athanor --json
 calc "abs($(field median_abs_rel_err out) - 0.5) < 1e-3" || fail "a third slower is $(field median_abs_rel_err out)"
 calc "abs($(field spearman_median out) - 1) < 1e-9" || fail "the order is not right"
-grep -q '"regret": {"cells": 2, "within_5": 2, "within_10": 2}' out || fail "$(cat out)"
+grep -q '"regret": \[{"layers": 8, "hidden": 1024, "vocab": 32000, "nodes": 1, "regret": 0.0, .*"nodes": 2, "regret": 0.0, ' out || fail "$(cat out)"
+has out '"regret_within": {"cells": 2, "5": 2, "10": 2}'
+has out '"memory": {"rows": 16, "r2": null, "median_ratio": '
+expect 0 plan validate slow.csv --as athanor
+lacks out 'R^2'
+# By hand: of three layouts the one that is predicted to be the fastest is the second of what was measured, the next the last.
+{ echo "$head" && for tp in 1 2 4; do echo "ok,8,1024,16,2816,32000,1,1024,8,$tp,1,1,$tp,0,1,$((10 + tp * tp % 9))"; done; } >three.csv
+expect 0 plan validate three.csv --as athanor --rows said0.csv
+awk -F, 'NR == FNR { p[FNR] = $12; next }
+    FNR > 1 { above = 0; for (i = 2; i <= 4; i++) above += p[i] > p[FNR]; OFS = ","; $15 = above == 0 ? 2000 : above == 1 ? 1000 : 3000 }
+    { print }' said0.csv three.csv >hand.csv
+expect 0 plan validate hand.csv --as athanor --json
+calc "abs($(field spearman_median out) + 0.5) < 1e-9" || fail "the rank correlation is not -1/2"
+grep -q '"regret": 0.3333' out || fail "a third is lost: $(cat out)"
+squared=$(awk -F, 'NR == FNR { p[FNR] = $13; next }
+    FNR > 1 { x = p[FNR]; y = $16; n++; sx += x; sy += y; xx += x * x; yy += y * y; xy += x * y }
+    END { print (n * xy - sx * sy) ^ 2 / ((n * xx - sx ^ 2) * (n * yy - sy ^ 2)) }' said0.csv hand.csv)
+calc "abs($(field r2 out) - $squared) < 1e-2" || fail "memory's squared correlation is $squared: $(cat out)"
 expect 0 plan fit slow.csv -o fit.yaml --json
 calc "$(field median_abs_rel_err out) < 0.03" || fail "fitted to $(field median_abs_rel_err out)"
 fitted=$(field median_abs_rel_err out)
@@ -118,11 +135,73 @@ has out 'not used: line 5: it tells no speed'
 expect 0 plan validate reasons.csv
 has out '1 of 8 rows used'
 has out "line 2: model 'llama-3-9b' is no preset: tell its layers"
-has out "line 3: seq '8k' is no number of tokens"
+has out "line 3: seq '8k' is no number"
 has out 'line 4: gpus 9 are no multiple of tp 1 x pp 2 x cp 1'
 has out "line 5: a batch of gbs_seqs '4' is less than dp 8 x mbs 1"
 has out 'line 6: interleaved stages take micro-batches by pp: 6 are no multiple of 4'
 has out "line 7 and 1 more: there is no schedule 'hanayo'"
+# Cells that are none of what their column holds, and rows that contradict themselves: each with its reason, none read as something near it.
+{ echo 'gpu,layers,hidden,heads,ffn,vocab,tied_emb,activation,seq,gpus,nodes,tp,zero,recompute,mbs,grad_acc,gbs_seqs,tok_s_gpu'
+    row() { echo "H100,36,2048,16,11008,128256,$1,$2,4096,64,$3,$4,$5,$6,$7,$8,$9"; }
+    row yes '' 8 1 1 none 1 '' 128,20000
+    row no SwiGLU '' 1 'ZeRO-1 in groups of 8' 'full AC' 1 2 '"1,28",20000'
+    row no '' '' 1 maybe none 1 '' 128,20000
+    row no '' '' 1 1.5 none 1 '' 128,20000
+    row no '' '' 1 'ZeRO-1 in groups of x' none 1 '' 128,20000
+    row no '' '' 1 1 banana 1 '' 128,20000
+    row no '' '' 1.5 1 none 1 '' 128,20000
+    row no '' '' 1 1 none 1.9 '' 128,20000
+    row no '' '' 1 1 none 1 abc 128,20000
+    row no '' '' 1 1 none 1 16 128,20000
+    row no '' 3 1 1 none 1 '' 128,20000
+    row no '' 100 1 1 none 1 '' 128,20000
+    row no '' 2 1 1 none 1 '' 128,20000
+    row no '' '' 1 1 none 1 '' 128,0x4E20
+    row no '' '' 1 1 none 1 '' 128,-5
+    row perhaps '' '' 1 1 none 1 '' 128,20000
+    row no banana '' 1 1 none 1 '' 128,20000
+    row no '' '' 1 1 none 1 '' 128,20000,7
+    row no '' '' 1 1 "$(printf '\033[31m')" 1 '' 128,20000
+    row n/a - N/A - no_shard False 1 - '"1,280","20,000"'; } >cells.csv
+expect 0 plan validate cells.csv
+has out '2 of 20 rows used'
+has out "line 3: gbs_seqs '1,28' is no number"
+has out "line 4: zero 'maybe' is none of 0 to 3"
+has out "line 5: zero '1.5' is none of 0 to 3"
+has out "line 6: zero 'ZeRO-1 in groups of x' does not tell how many ranks"
+has out "line 7: recompute 'banana' is none of full, selective, none"
+has out "line 8: tp '1.5' is no whole number"
+has out "line 9: mbs '1.9' is no whole number"
+has out "line 10: grad_acc 'abc' is no number"
+has out 'line 11: grad_acc 16 x dp 64 x mbs 1 are a batch of 1024, where the row has 128'
+has out "line 12: gpus 64 do not make nodes '3' of equally many"
+has out "line 13: gpus 64 do not make nodes '100' of equally many"
+has out 'line 14: gpus 64 on nodes 2 are more than the 8 of a node of h100'
+has out "line 15: tok_s_gpu '0x4E20' is no number"
+has out "line 16: tok_s_gpu '-5' is below 0"
+has out "line 17: tied_emb 'perhaps' is neither true nor false"
+has out "line 18: activation 'banana' is none of SwiGLU"
+has out 'line 19: it has 19 cells, 1 more than the header'
+has out "line 20: recompute '?[31m'"
+# A batch that ranks and micro-batches do not divide is what was published: its time is of all its tokens.
+{ echo 'gpus,tp,pp,mbs,gbs_seqs,layers,hidden,heads,ffn,vocab,seq,iter_time_s,gpu,source'
+    echo '64,1,1,1,100,36,2048,16,11008,128256,4096,0.2,H100,x'; } >part.csv
+expect 0 plan validate part.csv --rows said14.csv
+[ "$(awk -F, 'NR == 2 { print $11 }' said14.csv)" = 32000.00 ] || fail "100 x 4096 / 0.2 / 64 is not $(cat said14.csv)"
+# What an error would follow is not printed: one document or the other.
+expect 1 plan validate part.csv --json --rows no/such/folder.csv
+lacks out median_abs_rel_err
+has out '"error"'
+{ echo 'tok_s_gpu' && echo 5; } >only.csv
+expect 3 plan validate only.csv
+has err 'its only row cannot be used: gpus'
+echo 'tok_s_gpu' >bare.csv
+expect 3 plan validate bare.csv
+has err 'has no rows below its header'
+# Many rows take no longer than they must: all pairs would be ten thousand million.
+{ head -1 part.csv && yes "$(sed -n 2p part.csv)" | head -100000; } >many.csv
+expect 0 plan validate many.csv --json
+grep -q '"rows": 100000, "used": 100000,' out || fail "$(cat out)"
 # Columns as others call them, and MFU as a share: the same rows.
 { echo 'Hardware,Num layers,hidden_size,num_attention_heads,num_key_value_heads,intermediate_size,vocab_size,Sequence length,#-GPUs,TP,zero_stage,dtype,micro_batch_size,Global batch size,tokens/s/GPU'
     echo 'H100,32,4096,32,8,14336,128256,8192,8,1,3,bf16,2,16,6000'; } >called.csv
@@ -134,10 +213,11 @@ cmp called ours || fail "other names, another row: $(cat called ours)"
 { echo 'gpu,model,seq,gpus,zero,mbs,gbs_seqs,mfu,iter_time_ms'
     echo 'H100,llama-3-8b,8192,8,3,2,16,0.4,'
     echo 'H100,llama-3-8b,8192,8,3,2,16,40%,'
+    echo 'H100,llama-3-8b,8192,8,3,2,16,0.4%,'
     echo 'H100,llama-3-8b,8192,8,3,2,16,,2000'; } >shares.csv
 expect 0 plan validate shares.csv --rows said10.csv
-awk -F, 'NR == 2 { a = $11 } NR == 3 { bad += $11 != a || a < 6000 || a > 9000 } NR == 4 { bad += $11 != 8192 }
-    END { exit bad > 0 || NR != 4 }' said10.csv || fail "$(cat said10.csv)"
+awk -F, 'NR == 2 { a = $11 } NR == 3 { bad += $11 != a || a < 6000 || a > 9000 } NR == 4 { bad += $11 > a / 90 } NR == 5 { bad += $11 != 8192 }
+    END { exit bad > 0 || NR != 5 }' said10.csv || fail "$(cat said10.csv)"
 # What nodes are: eight GPUs of two machines send each other through the network; in groups of a node weights come by its links.
 { echo 'gpu,model,seq,gpus,nodes,tp,zero,recompute,mbs,gbs_seqs,tok_s_gpu'
     echo 'H200,llama-3-8b,4096,8,1,8,0,full,1,1,1000'
@@ -209,6 +289,25 @@ awk -F, 'NR > 1 && ($12 < 0.8 * $11 || $12 > 1.25 * $11) { bad = 1 } END { exit 
     echo 'MosaicML,a100_80gb,24,2048,16,50368,2048,8,FULL_SHARD,False,bf16,14,4,20513'; } >a100.csv
 expect 0 plan validate a100.csv --as published --json
 calc "$(field median_abs_rel_err out) < 0.13" || fail "$(cat out)"
+# Memory of every twentieth row without a pipeline of the Ultra-Scale Playbook's: its loss takes a logit three times in fp32.
+{ echo 'status,layers,hidden,heads,kv_heads,ffn,vocab,tied_emb,seq,gpus,tp,pp,mbs,grad_acc,zero,tok_s_gpu,gpu_mem_GB'
+    echo 'ok,16,2048,32,32,8192,131072,1,4096,8,1,1,2,16,0,40149.94,50.18'
+    echo 'ok,16,2048,32,32,8192,131072,1,4096,16,4,1,4,16,1,32458.57,18.01'
+    echo 'ok,16,2048,32,32,8192,131072,1,4096,64,1,1,1,4,1,31296.96,23.76'
+    echo 'ok,16,2048,32,32,8192,131072,1,4096,256,8,1,8,1,0,22419.22,16.19'
+    echo 'ok,16,2048,32,32,8192,131072,1,4096,256,16,1,8,2,0,6772.41,13.9'
+    echo 'ok,28,3072,32,32,8192,131072,1,4096,8,8,1,1,256,0,4143.69,11.71'
+    echo 'ok,28,3072,32,32,8192,131072,1,4096,16,8,1,2,64,1,7675.86,12.73'
+    echo 'ok,28,3072,32,32,8192,131072,1,4096,64,16,1,1,64,0,1136.98,6.86'
+    echo 'ok,28,3072,32,32,8192,131072,1,4096,256,16,1,16,1,1,4995.72,38.13'
+    echo 'ok,32,4096,32,32,14336,131072,0,4096,16,2,1,1,32,1,7034.88,62.2'
+    echo 'ok,32,4096,32,32,14336,131072,0,4096,64,4,1,1,16,0,5608.71,51.12'
+    echo 'ok,32,4096,32,32,14336,131072,0,4096,256,8,1,2,4,1,3666.12,19.45'
+    echo 'ok,80,8192,64,64,28672,131072,0,4096,64,32,1,1,128,0,103.5,56.21'; } >memory.csv
+expect 0 plan validate memory.csv --as nanotron-0.5 --json
+calc "abs($(field median_ratio out) - 1) < 0.1 && $(field r2 out) > 0.93" || fail "memory: $(cat out)"
+expect 0 plan validate memory.csv
+has out 'memory: predicted over measured'
 # Schedules of which the row tells no chunks: two in a stage.
 { echo 'gpu,layers,hidden,heads,ffn,vocab,seq,gpus,pp,schedule,gbs_seqs,tok_s_gpu'
     echo 'H100,32,4096,32,14336,32000,4096,8,4,Interleaved 1F1B,16,3000'
@@ -224,6 +323,12 @@ calc "$(awk -F, 'NR == 2 { print $12 }' said7.csv) > 1.2 * $(awk -F, 'NR == 2 { 
 echo 'a,b' >none.csv
 expect 3 plan validate none.csv
 grep -q tok_s_gpu err || fail "$(cat err)"
+sed 's/^ *"runtime": {/"bogus": 1, &/' fit.yaml >keys.yaml # a key that nobody reads
+expect 3 plan validate slow.csv --calibration keys.yaml
+has err ': bogus is no key of what plan fit writes'
+sed 's/"products"/"bogus": 1, &/' fit.yaml >keys.yaml
+expect 3 plan validate slow.csv --calibration keys.yaml
+has err 'runtime.bogus is no key of what plan fit writes'
 sed 's/"casts": [0-9.e-]*,//' fit.yaml >older.yaml
 expect 3 plan validate slow.csv --calibration older.yaml
 has err 'runtime.casts is no number'

@@ -18,6 +18,10 @@ static void test_names(void **state) {
     assert_non_null(strstr(e.hint, "h100-16"));
     assert_int_equal(cluster_find(&c, "h100-0", &e), ST_USAGE);
     assert_int_equal(cluster_find(&c, "h100-99999999999999999999", &e), ST_USAGE);
+    assert_int_equal(cluster_find(&c, "local-0", &e), ST_USAGE);
+    assert_non_null(strstr(e.message, "2 to 256 ranks"));
+    assert_int_equal(cluster_find(&c, "local-1", &e), ST_USAGE);
+    assert_int_equal(cluster_find(&c, "local-257", &e), ST_USAGE);
     assert_int_equal(cluster_find(&c, "k80-8", &e), ST_USAGE);
     assert_non_null(strstr(e.hint, "b200"));
 }
@@ -68,6 +72,24 @@ static void test_wrong_files(void **state) {
     refuse("\"kind\": \"cuda\"", "\"kind\": \"tpu\"", "device.kind");
     refuse("\"per_node\": 8", "\"per_node\": 0", "per_node");
     refuse("\"nodes\": 1", "\"nodes\": 1000000", "nodes");
+    refuse("\"nodes\": 1", "\"nodes\": 2000000", "nodes is no whole number from 1 to 1048576");
+    refuse("\"nodes\": 1", "\"nodes\": 1.0", "nodes is no whole number");
+    refuse("\"per_node\": 8", "\"per_node\": 5000", "per_node is no whole number from 1 to 4096");
+    refuse("\"per_node\": 8", "\"device.watts\": 9, \"per_node\": 8", "device.watts is no key");
+    refuse("\"per_node\": 8", "\"node_link.gb_per_s\": 9, \"per_node\": 8",
+           "node_link.gb_per_s is no key");
+    refuse("\"per_node\": 8", "\"\": 9, \"per_node\": 8", "'' is no key");
+    refuse("\"network\": {", "\"network\": [], \"rest\": {", "network is no group of keys");
+    refuse("\"per_node\": 8", "\"a\\u001b[31m\": 9, \"per_node\": 8", "a?[31m is no key");
+    refuse("\"name\": \"h100\"", "\"name\": \"a\\nb\"", "name has control characters");
+    refuse("\"name\": \"h100\"", "\"name\": \"\\u001b[31mred\"", "name has control characters");
+    refuse("\"name\": \"h100\"", "\"name\": \"\\u009b31mred\"", "name has control characters");
+    refuse("\"name\": \"NVIDIA H100 SXM 80GB\"", "\"name\": \"a\\u0007\"",
+           "device.name has control characters");
+    refuse(
+        "\"name\": \"h100\"",
+        "\"name\": \"a name that goes on and on and on until nobody reads it to its end any more\"",
+        "name is longer than 63 bytes");
     refuse("\"of\": \"matmul\"", "\"of\": \"matmull\"", "rates.0");
     refuse("\"pass\": \"forward\"", "\"pass\": \"sideways\"", "rates.2");
     refuse("\"of\": \"matmul\"", "\"off\": \"matmul\"", "rates.0.off");

@@ -3,19 +3,23 @@
 
 #include "app/frame/cli.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "plan/clock/cluster.h"
 
 static status cmd_plan_cluster(const cli_args *args, err *e) {
     cluster c;
     strbuf text = {0};
-    status st = cluster_find(&c, args->inputs[0], e);
-    if (st == ST_OK) {
-        cluster_put_yaml(&text, &c);
-        if (args->output)
-            st = file_write_atomic(args->output, text.data, text.len, e);
-        else
-            printf("%s", strbuf_cstr(&text));
-    }
+    TRY(cluster_find(&c, args->inputs[0], e));
+    cluster_put_yaml(&text, &c);
+    status st = ST_OK;
+    if (args->output)
+        st = file_write_atomic(args->output, text.data, text.len, e);
+    else
+        printf("%s", strbuf_cstr(&text)); /* which is JSON */
+    if (st == ST_OK && args->output && args->json)
+        cli_print_json(json_pack("{s:o,s:o,s:i,s:i}", "path", json_cstr(args->output), "name",
+                                 json_cstr(c.name), "devices", cluster_devices(&c), "per_node",
+                                 c.per_node));
     strbuf_free(&text);
     return st;
 }

@@ -621,7 +621,9 @@ static status cmd_plan_nanotron(const cli_args *args, err *e) {
         else
             printf("%s", strbuf_cstr(&text));
     }
-    if (st == ST_OK && args->output && !args->json)
+    if (st == ST_OK && args->output && args->json)
+        cli_print_json(json_pack("{s:o,s:O}", "path", json_cstr(args->output), "config", r.out));
+    else if (st == ST_OK && args->output)
         printf("%s has its model, layout, batch, rate and optimizer; data, initial weights, seeds, "
                "logging and checkpoints are not taken over.\n",
                args->output);

@@ -1,4 +1,5 @@
 /* athanor plan validate, plan fit: the clock beside measured rows. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,12 +54,33 @@ static json_t *worst_json(const measured_rows *r) {
     return worst;
 }
 
-static json_t *score_json(const measured_score *s) {
-    return json_pack("{s:i,s:i,s:f,s:f,s:f,s:{s:i,s:i,s:i},s:{s:f,s:f}}", "rows", s->rows, "used",
-                     s->used, "median_abs_rel_err", s->median, "median_abs_rel_err_stalls",
-                     s->median_stalls, "spearman_median", s->spearman, "regret", "cells", s->cells,
-                     "within_5", s->regret_5, "within_10", s->regret_10, "oom", "kept_success",
-                     s->kept_success, "rejected_fail", s->rejected_fail);
+static json_t *regret_json(const measured_rows *r, const measured_score *s) {
+    json_t *list = json_array();
+    for (int i = 0; i < s->cells; i++) {
+        const measured_regret *x = &s->regret[i];
+        const model_config *mc = &r->sketch[x->chosen->sketch].spec.model;
+        json_array_append_new(list, json_pack("{s:I,s:I,s:I,s:i,s:f,s:i,s:i}", "layers",
+                                              (json_int_t)mc->num_hidden_layers, "hidden",
+                                              (json_int_t)mc->hidden_size, "vocab",
+                                              (json_int_t)mc->vocab_size, "nodes", x->chosen->nodes,
+                                              "regret", x->lost, "chosen_line", x->chosen->line,
+                                              "best_line", x->best->line));
+    }
+    return list;
+}
+
+static json_t *score_json(const measured_rows *r, const measured_score *s) {
+    json_t *o =
+        json_pack("{s:i,s:i,s:f,s:f,s:f,s:o,s:{s:i,s:i,s:i},s:{s:f,s:f}}", "rows", s->rows, "used",
+                  s->used, "median_abs_rel_err", s->median, "median_abs_rel_err_stalls",
+                  s->median_stalls, "spearman_median", s->spearman, "regret", regret_json(r, s),
+                  "regret_within", "cells", s->cells, "5", s->regret_5, "10", s->regret_10, "oom",
+                  "kept_success", s->kept_success, "rejected_fail", s->rejected_fail);
+    if (s->memory_rows > 0)
+        json_object_set_new(o, "memory",
+                            json_pack("{s:i,s:o,s:f}", "rows", s->memory_rows, "r2",
+                                      json_f64(s->memory_r2), "median_ratio", s->memory_ratio));
+    return o;
 }
 
 static json_t *refused_json(const measured_rows *r) {
@@ -92,6 +114,11 @@ static void print_score(const measured_score *s, const char *how) {
     if (s->rejected_fail > 0)
         printf("  %-36s %6.1f %% kept, %.1f %% rejected\n", "memory: successful rows, failed ones",
                100 * s->kept_success, 100 * s->rejected_fail);
+    if (s->memory_rows > 0)
+        printf("  %-36s %6.2f in the median of %d rows", "memory: predicted over measured",
+               s->memory_ratio, s->memory_rows);
+    if (s->memory_rows > 0 && !isnan(s->memory_r2)) printf(", R^2 %.3f", s->memory_r2);
+    if (s->memory_rows > 0) printf("\n");
 }
 
 /* What was said of each row, with its line in the file. */
@@ -115,23 +142,30 @@ static status write_rows(const cli_args *args, const measured_rows *r, err *e) {
 
 static status check_used(const cli_args *args, const measured_rows *r, err *e) {
     measured_score s = measured_judge(r);
+    const char *path = args->inputs[0];
+    char none[64] = "its only row cannot be used";
     if (s.used > 0) return ST_OK;
+    if (s.rows == 0) {
+        err_at(e, ST_FORMAT, path, "%s has no rows below its header", path);
+        return err_hint(e, "a row is a layout with what was measured of it");
+    }
+    if (s.rows > 1) snprintf(none, sizeof none, "none of its %d rows can be used", s.rows);
     if (*r->unknown) {
-        err_at(e, ST_USAGE, "cluster", "none of its %d rows can be used: nothing is known of '%s'",
-               s.rows, r->unknown);
+        err_at(e, ST_USAGE, "cluster", "%s: nothing is known of '%s'", none, r->unknown);
         return err_hint(
             e, "say what they ran on: cluster=local or local-N (this machine with N ranks), "
                "or the path of a cluster");
     }
-    err_at(e, ST_FORMAT, args->inputs[0], "none of its %d rows can be used%s%s", s.rows,
-           r->n_refused ? ": " : "", r->n_refused ? r->refused[0].why : "");
+    err_at(e, ST_FORMAT, path, "%s%s%s", none, r->n_refused ? ": " : "",
+           r->n_refused ? r->refused[0].why : "");
     return err_hint(e, "docs/planning.md says which columns and values rows need");
 }
 
 static status report(const cli_args *args, const measured_rows *r, const char *how, err *e) {
     measured_score s = measured_judge(r);
+    TRY(write_rows(args, r, e)); /* before anything is said, which an error would follow */
     if (args->json) {
-        json_t *o = score_json(&s);
+        json_t *o = score_json(r, &s);
         json_object_set_new(o, "worst", worst_json(r));
         json_object_set_new(o, "refused", refused_json(r));
         cli_print_json(o);
@@ -139,7 +173,7 @@ static status report(const cli_args *args, const measured_rows *r, const char *h
         print_score(&s, how);
         print_refused(r);
     }
-    return write_rows(args, r, e);
+    return ST_OK;
 }
 
 /* ---- the commands ---- */
@@ -181,21 +215,15 @@ static status write_fit(const cli_args *args, const measured_model *m, err *e) {
 
 /* Each cell in turn is predicted by what was fitted to the others, from the beginning: what was fitted to all has seen it. */
 static void hold_out(measured_rows *r) {
-    double *held = xcalloc((size_t)r->n + 1, 2 * sizeof *held);
+    measured_row *held = xcalloc((size_t)r->n + 1, sizeof *held);
     int cells = (int)json_object_size(r->cell_key);
     for (int k = 0; k < cells; k++) {
         measured_model m = measured_start(&r->c);
         measured_fit(r, &m, k);
-        for (int i = 0; i < r->n; i++) {
-            if (r->row[i].cell != k) continue;
-            held[2 * i] = r->row[i].predicted;
-            held[2 * i + 1] = r->row[i].memory_bytes;
-        }
+        for (int i = 0; i < r->n; i++)
+            if (r->row[i].cell == k) held[i] = r->row[i];
     }
-    for (int i = 0; i < r->n; i++) {
-        r->row[i].predicted = held[2 * i];
-        r->row[i].memory_bytes = held[2 * i + 1];
-    }
+    memcpy(r->row, held, (size_t)r->n * sizeof *held);
     free(held);
 }
 
@@ -217,7 +245,7 @@ static status cmd_plan_fit(const cli_args *args, err *e) {
         measured_fit(&r, &m, -1);
         st = check_used(args, &r, e);
         if (st == ST_OK) st = write_fit(args, &m, e);
-        if (holds) hold_out(&r);
+        if (st == ST_OK && holds) hold_out(&r);
         if (st == ST_OK)
             st = report(args, &r,
                         holds ? "each model and number of nodes, by what was fitted to the others"

@@ -145,9 +145,12 @@ static const json_t *look_up(const json_t *root, const char *path) {
     return root;
 }
 
+/* Keys are of strangers: the terminal obeys none. */
 static status wrong(const reading *r, const char *key, const char *what) {
     const char *at = r->origins ? yaml_origin(r->origins, key) : NULL;
-    return err_at(r->e, ST_FORMAT, at ? at : r->file, "%s: %s %s", r->file, key, what);
+    err_at(r->e, ST_FORMAT, at ? at : r->file, "%s: %s %s", r->file, key, what);
+    if (r->e) text_make_plain(r->e->message);
+    return ST_FORMAT;
 }
 
 static status read_field(const reading *r, const field *f, cluster *out) {
@@ -163,19 +166,28 @@ static status read_field(const reading *r, const field *f, cluster *out) {
     return ST_OK;
 }
 
+/* One line, which is printed wherever the cluster is named. */
 static status read_text(const reading *r, const char *key, char *out, size_t size) {
     const json_t *there = look_up(r->root, key);
     const char *v = json_string_value(there);
+    char what[64];
     if (!v || !*v) return wrong(r, key, there ? "is no text" : "is missing");
+    snprintf(what, sizeof what, "is longer than %zu bytes", size - 1);
+    if (json_string_length(there) >= size) return wrong(r, key, what);
     snprintf(out, size, "%s", v);
+    text_make_plain(out);
+    if (json_string_length(there) != strlen(v) || strcmp(out, v) != 0)
+        return wrong(r, key, "has control characters");
     return ST_OK;
 }
 
 static status read_count(const reading *r, const char *key, int most, int *out) {
     const json_t *v = look_up(r->root, key);
     json_int_t n = json_integer_value(v);
-    if (!json_is_integer(v) || n < 1 || n > most)
-        return wrong(r, key, v ? "is no count of 1 or more" : "is missing");
+    char what[64];
+    if (!v) return wrong(r, key, "is missing");
+    snprintf(what, sizeof what, "is no whole number from 1 to %d", most);
+    if (!json_is_integer(v) || n < 1 || n > most) return wrong(r, key, what);
     *out = (int)n;
     return ST_OK;
 }
@@ -284,6 +296,13 @@ static status read_rates(const reading *r, cluster *out) {
     return ST_OK;
 }
 
+static status refuse_key(const reading *r, const char *path, const char *key) {
+    const char *dot = strchr(key, '.');
+    wrong(r, *path ? path : "''", "is no key of a cluster");
+    if (!dot || dot == key || !dot[1]) return ST_FORMAT;
+    return err_hint(r->e, "keys are nested here: %.*s: {%s: ...}", (int)(dot - key), key, dot + 1);
+}
+
 /* What nobody reads is a mistake: a key that is misspelt would change nothing. */
 static status check_keys(const reading *r, const json_t *object, const char *prefix) {
     const char *key;
@@ -298,9 +317,9 @@ static status check_keys(const reading *r, const json_t *object, const char *pre
             known |= strcmp(path, fields[i].key) == 0;
             inner |= strncmp(path, fields[i].key, n) == 0 && fields[i].key[n] == '.';
         }
-        if (!known && !(inner && json_is_object(v)))
-            return wrong(r, path, "is no key of a cluster");
+        if (!*key || strchr(key, '.') || !(known || inner)) return refuse_key(r, path, key);
         if (known) continue;
+        if (!json_is_object(v)) return wrong(r, path, "is no group of keys");
         strcat(path, ".");
         TRY(check_keys(r, v, path));
     }
@@ -370,8 +389,19 @@ static status hint_measure(err *e, const char *name, const char *when) {
                     *ranks ? ranks + 1 : "", when);
 }
 
+/* One rank is "local", which doctor calibrate writes without --ranks. */
+static status check_ranks(const char *name, err *e) {
+    const char *ranks = name + strlen(LOCAL);
+    if (!*ranks++) return ST_OK;
+    long n = strtol(ranks, NULL, 10);
+    if (*ranks != '0' && n >= 2 && n <= COMM_MOST_RANKS) return ST_OK;
+    err_at(e, ST_USAGE, "cluster", "%s: 2 to %d ranks share this machine", name, COMM_MOST_RANKS);
+    return err_hint(e, "local is this machine with one rank, local-2 with two");
+}
+
 static status load_local(cluster *out, const char *name, err *e) {
     char path[4400];
+    TRY(check_ranks(name, e));
     if (!cluster_local_path(name, path, sizeof path)) return machine_no_place(e);
     if (file_exists(path)) {
         status st = load(out, path, e);

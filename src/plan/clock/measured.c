@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/sort.h"
+#include "base/text.h"
 #include "base/yaml.h"
 
 /* ---- predicting ---- */
@@ -33,12 +34,12 @@ static void predict(const measured_rows *r, measured_row *x, const runtime *t, c
     x->predicted =
         x->only_bubble ? 1 / (1 + clock_bubble(&s.time)) : s.time.tokens / s.time.step_s / x->gpus;
     x->memory_bytes = s.memory_bytes;
+    x->fill = own.fill;
 }
 
 void measured_predict(measured_rows *r, const measured_model *m) {
     cluster on = m->c;
     int on_device = 0;
-    r->fill = m->t.fill;
     for (int i = 0; i < r->n; i++) {
         measured_row *x = &r->row[i];
         if (x->device != on_device) on = x->device ? r->device[x->device] : m->c;
@@ -63,7 +64,6 @@ static void borrow_kernels(const measured_rows *r, const measured_row *x, measur
 }
 
 void measured_predict_published(measured_rows *r) {
-    r->fill = 1;
     for (int i = 0; i < r->n; i++) {
         measured_row *x = &r->row[i];
         measured_model m;
@@ -72,7 +72,6 @@ void measured_predict_published(measured_rows *r) {
               x->whose);
         borrow_kernels(r, x, &m);
         predict(r, x, &m.t, &m.c);
-        x->memory_bytes /= m.t.fill;
     }
 }
 
@@ -86,109 +85,198 @@ static bool counts(const measured_row *x) {
     return x->ok && x->tok_per_s_gpu > 0 && x->predicted > 0;
 }
 
-/* How many of the n are smaller, ties half: ranks from 0. */
-static double rank_in(const double *x, int n, double v) {
-    double rank = 0;
-    for (int i = 0; i < n; i++) rank += x[i] < v ? 1 : x[i] == v ? 0.5 : 0;
-    return rank;
+/* How many of the n in order are below v, or not above it. */
+static int count_below(const double *sorted, int n, double v, bool or_equal) {
+    int low = 0, high = n;
+    while (low < high) {
+        int mid = low + (high - low) / 2;
+        if (sorted[mid] < v || (or_equal && sorted[mid] == v))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
 }
 
-static double spearman(const double *x, const double *y, int n) {
+/* Each becomes how many of the n are smaller, ties half. scratch: [n]. */
+static void rank_all(double *x, int n, double *scratch) {
+    memcpy(scratch, x, (size_t)n * sizeof *x);
+    sort_doubles(scratch, n);
+    for (int i = 0; i < n; i++)
+        x[i] = 0.5 * (count_below(scratch, n, x[i], false) + count_below(scratch, n, x[i], true));
+}
+
+/* without: where one of them does not vary. */
+static double correlation(const double *x, const double *y, int n, double without) {
     double sx = 0, sy = 0, xx = 0, yy = 0, xy = 0;
+    for (int i = 0; i < n; i++) sx += x[i], sy += y[i];
     for (int i = 0; i < n; i++) {
-        double a = rank_in(x, n, x[i]), b = rank_in(y, n, y[i]);
-        sx += a, sy += b, xx += a * a, yy += b * b, xy += a * b;
+        double a = x[i] - sx / n, b = y[i] - sy / n;
+        xx += a * a, yy += b * b, xy += a * b;
     }
-    double d = (xx - sx * sx / n) * (yy - sy * sy / n);
-    return d > 0 ? (xy - sx * sy / n) / sqrt(d) : 1;
+    return xx * yy > 0 ? xy / sqrt(xx * yy) : without;
 }
 
-/* Whether row i is the best of those of its cell with its tp, pp and ZeRO, by what is measured. */
-static bool is_best(const measured_rows *r, int i) {
-    const measured_row *x = &r->row[i];
-    for (int k = 0; k < r->n; k++) {
-        const measured_row *y = &r->row[k];
-        bool same = y->cell == x->cell && y->layout.key.tp == x->layout.key.tp &&
-                    y->layout.pp == x->layout.pp && y->layout.zero == x->layout.zero;
-        if (k != i && same && counts(y) && y->tok_per_s_gpu > x->tok_per_s_gpu) return false;
-    }
-    return true;
+/* As in the file. */
+static int in_order(const measured_row *x, const measured_row *y) {
+    return (x > y) - (x < y);
 }
 
-/* The global batch of most rows of a cell: layouts of others do another work. */
-static int64_t usual_batch(const measured_rows *r, int cell) {
-    int64_t batch = 0;
-    int most = 0;
+static int by_batch(const void *a, const void *b) {
+    const measured_row *x = *(const measured_row *const *)a, *y = *(const measured_row *const *)b;
+    if (x->cell != y->cell) return x->cell < y->cell ? -1 : 1;
+    if (x->batch != y->batch) return x->batch < y->batch ? -1 : 1;
+    return in_order(x, y);
+}
+
+/* By cell, tp, pp and ZeRO. */
+static int compare_ways(const measured_row *x, const measured_row *y) {
+    if (x->cell != y->cell) return x->cell < y->cell ? -1 : 1;
+    if (x->layout.key.tp != y->layout.key.tp) return x->layout.key.tp < y->layout.key.tp ? -1 : 1;
+    if (x->layout.pp != y->layout.pp) return x->layout.pp < y->layout.pp ? -1 : 1;
+    return (x->layout.zero > y->layout.zero) - (x->layout.zero < y->layout.zero);
+}
+
+static int by_way(const void *a, const void *b) {
+    const measured_row *x = *(const measured_row *const *)a, *y = *(const measured_row *const *)b;
+    int order = compare_ways(x, y);
+    return order ? order : in_order(x, y);
+}
+
+static const measured_row **sorted_rows(const measured_rows *r, arena *a,
+                                        int (*order)(const void *, const void *)) {
+    const measured_row **list = ARENA_ARRAY(a, const measured_row *, r->n);
+    for (int i = 0; i < r->n; i++) list[i] = &r->row[i];
+    qsort(list, (size_t)r->n, sizeof *list, order);
+    return list;
+}
+
+/* Of each row whether it is the best of those of its cell with its tp, pp and ZeRO, by what is measured. */
+static bool *mark_bests(const measured_rows *r, arena *a) {
+    const measured_row **list = sorted_rows(r, a, by_way);
+    bool *best = ARENA_ARRAY(a, bool, r->n);
+    for (int from = 0, to; from < r->n; from = to) {
+        double most = 0;
+        for (to = from; to < r->n && compare_ways(list[to], list[from]) == 0; to++)
+            if (counts(list[to]) && list[to]->tok_per_s_gpu > most) most = list[to]->tok_per_s_gpu;
+        for (int i = from; i < to; i++) best[list[i] - r->row] = list[i]->tok_per_s_gpu >= most;
+    }
+    return best;
+}
+
+/* Of the n rows of a cell, by batch: where those of the batch begin that most have (of two the one that comes first in the file), and how
+ * many they are. Layouts of other batches do another work. */
+static int usual_batch(const measured_row **list, int n, int *of) {
+    int usual = 0, most = 0;
+    const measured_row *usual_first = NULL;
+    *of = 0;
+    for (int from = 0, to; from < n; from = to) {
+        int k = 0;
+        const measured_row *first = NULL;
+        for (to = from; to < n && list[to]->batch == list[from]->batch; to++) {
+            if (list[to]->stalls) continue;
+            if (k++ == 0) first = list[to];
+        }
+        if (k < most || k == 0 || (k == most && first > usual_first)) continue;
+        most = k;
+        usual = from;
+        usual_first = first;
+        *of = to - from;
+    }
+    return usual;
+}
+
+typedef struct judging {
+    const measured_rows *r;
+    const bool *best;
+    double *x, *y, *scratch, *rho; /* [rows] */
+    measured_score *s;
+} judging;
+
+/* One cell, its rows of the usual batch: order, and what the chosen layout loses. Rows that stall are apart: nothing in their layout
+ * says so. */
+static void judge_cell(const judging *j, const measured_row **list, int n) {
+    measured_regret regret = {.lost = 0};
+    measured_score *s = j->s;
+    int ranked = 0;
+    for (int i = 0; i < n; i++) {
+        const measured_row *k = list[i];
+        if (!counts(k) || k->stalls || k->only_bubble) continue;
+        if (!regret.best || k->tok_per_s_gpu > regret.best->tok_per_s_gpu) regret.best = k;
+        if (!regret.chosen || k->predicted > regret.chosen->predicted) regret.chosen = k;
+        if (!j->best[k - j->r->row]) continue;
+        j->x[ranked] = k->predicted;
+        j->y[ranked++] = k->tok_per_s_gpu;
+    }
+    if (ranked < 3) return;
+    rank_all(j->x, ranked, j->scratch);
+    rank_all(j->y, ranked, j->scratch);
+    j->rho[s->cells] = correlation(j->x, j->y, ranked, 1);
+    regret.lost = 1 - regret.chosen->tok_per_s_gpu / regret.best->tok_per_s_gpu;
+    s->regret_5 += regret.lost <= 0.05;
+    s->regret_10 += regret.lost <= 0.1;
+    s->regret[s->cells++] = regret;
+}
+
+static void judge_cells(judging *j, arena *a) {
+    const measured_row **list = sorted_rows(j->r, a, by_batch);
+    for (int from = 0, to; from < j->r->n; from = to) {
+        for (to = from; to < j->r->n && list[to]->cell == list[from]->cell; to++) continue;
+        int n, at = from + usual_batch(list + from, to - from, &n);
+        judge_cell(j, list + at, n);
+    }
+    j->s->spearman = median(j->rho, j->s->cells);
+}
+
+/* Whether it fits, of all rows; how much it is, of those that tell. */
+static void judge_memory(judging *j) {
+    const measured_rows *r = j->r;
+    measured_score *s = j->s;
+    double ok = 0, failed = 0;
     for (int i = 0; i < r->n; i++) {
-        int n = 0;
-        if (r->row[i].cell != cell || r->row[i].stalls) continue;
-        for (int k = 0; k < r->n; k++)
-            n += r->row[k].cell == cell && r->row[k].batch == r->row[i].batch && !r->row[k].stalls;
-        if (n <= most) continue;
-        most = n;
-        batch = r->row[i].batch;
-    }
-    return batch;
-}
-
-/* One cell: order, and what the chosen layout loses. Rows that stall are apart: nothing in their layout says so. */
-static void judge_cell(const measured_rows *r, int cell, double *x, double *y, measured_score *s,
-                       double *rho) {
-    int n = 0, chosen = -1;
-    int64_t batch = usual_batch(r, cell);
-    double best = 0;
-    for (int i = 0; i < r->n; i++) {
-        const measured_row *k = &r->row[i];
-        if (k->cell != cell || k->batch != batch || !counts(k) || k->stalls || k->only_bubble)
-            continue;
-        if (k->tok_per_s_gpu > best) best = k->tok_per_s_gpu;
-        if (chosen < 0 || k->predicted > r->row[chosen].predicted) chosen = i;
-        if (!is_best(r, i)) continue;
-        x[n] = k->predicted;
-        y[n++] = k->tok_per_s_gpu;
-    }
-    if (n < 3) return;
-    double lost = 1 - r->row[chosen].tok_per_s_gpu / best;
-    rho[s->cells++] = spearman(x, y, n);
-    s->regret_5 += lost <= 0.05;
-    s->regret_10 += lost <= 0.1;
-}
-
-static void judge_memory(const measured_rows *r, measured_score *s) {
-    double most = r->fill * cluster_usable_bytes(&r->c), ok = 0, failed = 0;
-    for (int i = 0; i < r->n; i++) {
-        bool fits = r->row[i].memory_bytes <= most;
-        ok += r->row[i].ok;
-        failed += !r->row[i].ok;
-        s->kept_success += r->row[i].ok && fits;
-        s->rejected_fail += !r->row[i].ok && !fits;
+        const measured_row *x = &r->row[i];
+        bool fits = x->memory_bytes <= x->fill * cluster_usable_bytes(&r->device[x->device]);
+        ok += x->ok;
+        failed += !x->ok;
+        s->kept_success += x->ok && fits;
+        s->rejected_fail += !x->ok && !fits;
+        if (!counts(x) || x->measured_bytes <= 0) continue;
+        j->x[s->memory_rows] = x->memory_bytes;
+        j->y[s->memory_rows] = x->measured_bytes;
+        j->scratch[s->memory_rows++] = x->memory_bytes / x->measured_bytes;
     }
     s->kept_success /= ok > 0 ? ok : 1;
     s->rejected_fail /= failed > 0 ? failed : 1;
+    double rho = correlation(j->x, j->y, s->memory_rows, NAN);
+    s->memory_r2 = rho * rho;
+    s->memory_ratio = median(j->scratch, s->memory_rows);
 }
 
 measured_score measured_judge(const measured_rows *r) {
     arena *a = arena_new("judging");
-    double *error = ARENA_ARRAY(a, double, r->n), *stalls = ARENA_ARRAY(a, double, r->n),
-           *y = ARENA_ARRAY(a, double, r->n);
-    measured_score s = {.rows = r->all};
-    int n = 0, n_stalls = 0, cells = (int)json_object_size(r->cell_key);
-    double *rho = ARENA_ARRAY(a, double, cells + 1);
+    measured_score s = {.rows = r->all, .regret = ARENA_ARRAY(r->a, measured_regret, r->n)};
+    judging j = {.r = r,
+                 .best = mark_bests(r, a),
+                 .x = ARENA_ARRAY(a, double, r->n),
+                 .y = ARENA_ARRAY(a, double, r->n),
+                 .scratch = ARENA_ARRAY(a, double, r->n),
+                 .rho = ARENA_ARRAY(a, double, r->n),
+                 .s = &s};
+    int n = 0, n_stalls = 0;
     for (int i = 0; i < r->n; i++) {
         const measured_row *x = &r->row[i];
         if (!counts(x)) continue;
         double e = fabs(x->predicted / x->tok_per_s_gpu - 1);
         if (x->stalls)
-            stalls[n_stalls++] = e;
+            j.y[n_stalls++] = e;
         else
-            error[n++] = e;
+            j.x[n++] = e;
     }
     s.used = n + n_stalls;
-    s.median = median(error, n);
-    s.median_stalls = median(stalls, n_stalls);
-    for (int k = 0; k < cells; k++) judge_cell(r, k, error, y, &s, rho);
-    s.spearman = median(rho, s.cells);
-    judge_memory(r, &s);
+    s.median = median(j.x, n);
+    s.median_stalls = median(j.y, n_stalls);
+    judge_cells(&j, a);
+    judge_memory(&j);
     arena_free(a);
     return s;
 }
@@ -211,7 +299,8 @@ typedef struct number {
  * others were held out. megatron-core: 26 rows of mixtures of experts and 11 dense ones of Megatron
  * Bridge's performance summaries 25.11 and 26.02.01 on H100, B200, B300, GB200, GB300; of its
  * numbers launch_s, expert_launch_s, experts, casts, rows_hidden and tp_hidden were fitted, and others' experts are as its are beside
- * their products. */
+ * their products. nanotron's logit_bytes are those of its cross entropy, which has logits, these without
+ * their maximum, and exponentials, each in fp32; the others' have not been fitted. */
 static const char *const runtimes[RUNTIMES] = {"nanotron-0.5", "megatron", "torchtitan",
                                                "megatron-core"};
 
@@ -272,9 +361,10 @@ static const number numbers[] = {
      0.8,
      {0.6403, 0.8, 1.031, 0.8},
      false},
-    {"fill", OF(t.fill), 0.3, 1, 1, {0.7906, 0.752, 1, 1}, true},
-    {"kept", OF(t.kept), 0.5, 10, 2, {1.756, 2, 0.5819, 1}, true},
-    {"extra_bytes", OF(t.extra_bytes), 1e8, 2e10, 2e9, {4.487e+08, 2e+09, 2e+10, 1e8}, true},
+    {"fill", OF(t.fill), 0.3, 1, 1, {0.8748, 0.752, 1, 1}, true},
+    {"logit_bytes", OF(t.logit_bytes), 1e-3, 20, 4, {10.83, 1e-3, 1e-3, 1e-3}, true},
+    {"kept", OF(t.kept), 0.5, 10, 2, {1.719, 2, 0.5819, 1}, true},
+    {"extra_bytes", OF(t.extra_bytes), 1e8, 2e10, 2e9, {2.446e8, 2e+09, 2e+10, 1e8}, true},
 };
 
 static double *number_at(measured_model *m, int i) {
@@ -327,9 +417,36 @@ json_t *measured_json(const measured_model *m) {
     return json_pack("{s:o,s:o}", "cluster", cluster_json(&m->c), "runtime", fitted);
 }
 
+static bool is_number_of_ours(const char *name) {
+    for (int i = 0; i < ARRAY_LEN(numbers); i++)
+        if (strcmp(name, numbers[i].name) == 0) return true;
+    return false;
+}
+
+static status refuse_key(const char *path, const char *group, const char *key, err *e) {
+    err_at(e, ST_FORMAT, path, "%s: %s%s is no key of what plan fit writes", path, group, key);
+    if (e) text_make_plain(e->message);
+    return ST_FORMAT;
+}
+
+/* A key that nobody reads is a mistake. */
+static status check_keys(const json_t *root, const char *path, err *e) {
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)root, key, v) {
+        bool known = strcmp(key, "cluster") == 0 || strcmp(key, "runtime") == 0;
+        if (!known) return refuse_key(path, "", key, e);
+    }
+    json_object_foreach(json_object_get(root, "runtime"), key, v) {
+        if (!is_number_of_ours(key)) return refuse_key(path, "runtime.", key, e);
+    }
+    return ST_OK;
+}
+
 static status read_model(measured_model *out, const json_t *root, const char *path, err *e) {
     const json_t *fitted = json_object_get(root, "runtime");
     cluster c;
+    TRY(check_keys(root, path, e));
     TRY(cluster_read(&c, json_object_get(root, "cluster"), NULL, path, e));
     *out = with_curves(&c);
     for (int i = 0; i < ARRAY_LEN(numbers); i++) {

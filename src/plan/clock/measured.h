@@ -22,13 +22,14 @@ typedef struct measured_row {
     int device;
     int whose;             /* run it was, as its source says */
     bool flash;            /* of 2023 or later: with FlashAttention */
-    int64_t batch;         /* sequences of a step */
+    double batch;          /* sequences of a step, as published */
     int cell;              /* model and nodes: what is held out, and in which a layout is chosen */
     bool ok;               /* else it has failed */
     bool stalls;           /* ZeRO-0 beside a pipeline over nodes: never fitted, reported apart */
     double tok_per_s_gpu;  /* measured; 0: none */
     double measured_bytes; /* 0: unknown */
     double predicted, memory_bytes;
+    double fill; /* of a device's memory, that its runtime can use */
 } measured_row;
 
 /* Rows that cannot be reckoned, for the same reason. */
@@ -48,10 +49,10 @@ typedef struct measured_rows {
     int n_sketches, cap_sketches;
     json_t *sketch_key; /* model and key -> number */
     json_t *cell_key;
+    json_t *refused_key; /* why -> number */
     measured_refusal *refused;
     int n_refused, cap_refused;
     char unknown[64]; /* the first device of which nothing is known; its rows are not used */
-    double fill;      /* of the model that predicted them (runtime.fill) */
     cluster c;        /* one node of the devices of the first row, and of most files */
     cluster *device;  /* [n_devices] of all rows */
     int n_devices;
@@ -71,13 +72,23 @@ void measured_predict(measured_rows *r, const struct measured_model *m);
 /* The same, each row by the runtime of the program that its source names. */
 void measured_predict_published(measured_rows *r);
 
+/* Of a cell: the layout that is predicted to be the fastest, the one that was, and what the first loses, as a share. */
+typedef struct measured_regret {
+    const measured_row *chosen, *best;
+    double lost;
+} measured_regret;
+
 typedef struct measured_score {
     int rows, used;
     double median, median_stalls; /* absolute relative error of tokens a second */
     double spearman;              /* of the bests for each (tp, pp, zero) of a cell, the median */
+    measured_regret *regret;      /* [cells], as long as the rows */
     int cells, regret_5,
         regret_10; /* cells, and those in which the layout that is chosen loses at most 5 or 10 % */
     double kept_success, rejected_fail;
+    /* Of successful rows that tell their memory: squared correlation (NaN: it is the same in all), and predicted over measured. */
+    int memory_rows;
+    double memory_r2, memory_ratio;
 } measured_score;
 measured_score measured_judge(const measured_rows *r);
 

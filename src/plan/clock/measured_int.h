@@ -18,7 +18,7 @@ typedef struct record {
     int columns;
 } record;
 
-/* One record of s into `to`, which is [RECORD_COLUMNS] texts of `size`; returns its bytes. */
+/* One record of s into `to`, which is [RECORD_COLUMNS] texts of `size`; returns its bytes. "-" and "n/a" are empty. */
 size_t record_scan(const char *s, size_t n, char *to, size_t size, int *columns, const char **why);
 /* The names as ours: "Global batch size" is gbs_seqs, unless a column has that name already. */
 void record_name_columns(record *names);
@@ -30,6 +30,10 @@ double record_number(const record *r, const char *name, double without);
 int record_int(const record *r, const char *name, int without);
 /* "true", "yes", or a number above 0. */
 bool record_tells(const record *r, const char *name);
+/* Its status is "ok", or none is told. */
+bool record_went_well(const record *r);
+/* ST_FORMAT: a cell is not what its column holds. What was measured counts of runs that went well. */
+status record_check(const record *r, err *e) ATH_MUST_USE;
 /* Without what people write differently: "LLAMA3_70B", "Llama-3 70B", and what they add in brackets. */
 void record_plain_name(const char *s, char out[64]);
 
@@ -45,10 +49,12 @@ static inline bool has(const char *s, const char *word) {
 status measured_model_of(const record *r, double *seq, json_t **out, err *e) ATH_MUST_USE;
 /* Layout, number of GPUs and precision; whose run it was is known. */
 status measured_layout_of(const record *r, measured_row *to, err *e) ATH_MUST_USE;
+/* Sequences of a step as the row tells them, whether or not ranks and micro-batches divide them; 0: it does not. */
+double measured_batch_of(const record *r);
 /* ZeRO within groups of its ranks. */
 status measured_share_in_groups(const record *r, int per_node, sketch_layout *l,
                                 err *e) ATH_MUST_USE;
-/* A stage as a number, "ZeRO-1", or as PyTorch and Composer call it. */
+/* A stage as a number, "ZeRO-1", or as PyTorch and Composer call it; above 3: the cell says none of these. */
 int measured_zero_of(const record *r);
 
 #endif

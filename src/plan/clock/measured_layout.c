@@ -1,4 +1,5 @@
 /* What a record says of its model and layout (measured_int.h). Order: schedule, model, bounds, layout. */
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,6 @@ static bool own_schedule(const char *name, sketch_layout *l) {
 static status schedule_of(const record *r, sketch_layout *l, err *e) {
     const char *name = record_text(r, "schedule");
     int v = l->pp > 1 ? record_int(r, "vpp", 1) : 1;
-    if (v < 0) return err_set(e, ST_FORMAT, "vpp '%s' is no count", record_text(r, "vpp"));
     l->schedule = v > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B;
     l->chunks_of_stage = v > 1 ? v : 1;
     if (strcmp(name, "1F1B-I") == 0) {
@@ -71,11 +71,22 @@ static json_t *preset_of(const record *r) {
     return NULL;
 }
 
+typedef enum gate { GATE_UNTOLD, GATED, PLAIN, GATE_UNKNOWN } gate;
+
+static gate gate_of(const record *r) {
+    static const char *const gated[] = {"glu", "gated", "silu", "swish"};
+    const char *act = record_text(r, "activation");
+    if (!*act) return GATE_UNTOLD;
+    for (int i = 0; i < ARRAY_LEN(gated); i++)
+        if (has(act, gated[i])) return GATED;
+    return has(act, "relu") || has(act, "gelu") || starts(act, "plain") ? PLAIN : GATE_UNKNOWN;
+}
+
 /* Whether the feed-forward part has a gate, as its activation says; else Nemotron's has none, nor has one of four times the width in a
  * row that tells nothing newer. */
 static bool is_gated(const record *r, int h, int ffn) {
-    const char *act = record_text(r, "activation"), *model = record_text(r, "model");
-    if (*act) return has(act, "glu") || has(act, "gated") || has(act, "silu");
+    const char *model = record_text(r, "model");
+    if (gate_of(r) != GATE_UNTOLD) return gate_of(r) == GATED;
     if (has(model, "Nemotron")) return false;
     return ffn != 4 * h || starts(model, "Llama") || *record_text(r, "tied_emb");
 }
@@ -94,6 +105,9 @@ static status check_sizes(const record *r, const sizes *z, err *e) {
     if (z->ffn < 1 || z->ffn > 1 << 22 || z->vocab < 2 || z->vocab > 1 << 24)
         return err_set(e, ST_FORMAT, "ffn '%s' or vocab '%s' is no size", record_text(r, "ffn"),
                        record_text(r, "vocab"));
+    if (gate_of(r) == GATE_UNKNOWN)
+        return err_set(e, ST_FORMAT, "activation '%s' is none of SwiGLU, GELU, ReLU and their kin",
+                       record_text(r, "activation"));
     if (z->experts < 0 || z->experts > 1024 ||
         (z->experts > 1 && (z->picks < 1 || z->picks > z->experts)))
         return err_set(e, ST_FORMAT, "experts '%s' with experts_per_token '%s' are none",
@@ -170,35 +184,66 @@ static status check_bounds(const record *r, const measured_row *x, err *e) {
     return ST_OK;
 }
 
-/* Micro-batches of a step, told or from the global batch; where neither is there as many as stages, with which a pipeline is full. */
+double measured_batch_of(const record *r) {
+    return record_number(r, "gbs_seqs",
+                         record_number(r, "gbs_tokens", 0) / record_number(r, "seq", 1));
+}
+
+/* Micro-batches of a step, told or from the global batch, of which a part of a micro-batch is left out; where neither is there as many
+ * as stages, with which a pipeline is full. */
 static int64_t steps_of(const record *r, const sketch_layout *l) {
     double m = record_number(r, "grad_acc", record_number(r, "microbatches", 0));
-    double batch = record_number(r, "gbs_seqs",
-                                 record_number(r, "gbs_tokens", 0) / record_number(r, "seq", 1));
+    double batch = measured_batch_of(r);
     if (m < 1) m = batch > 0 ? floor(batch / l->dp / l->key.micro_batch) : l->pp;
     return m >= 1 && m <= 1 << 24 ? (int64_t)m : 0;
 }
 
-int measured_zero_of(const record *r) {
-    const char *s = record_text(r, "zero"), *digit = strpbrk(s, "0123456789");
-    bool in_nodes = has(s, "hybrid") || has(s, "hsdp");
-    if (has(s, "grad_op") || has(s, "zero2")) return 2;
-    if (has(s, "fsdp") || has(s, "full_shard") || (in_nodes && !has(s, "zero"))) return 3;
-    long stage = digit ? strtol(digit, NULL, 10) : 0;
-    return stage < ZERO_UNKNOWN ? (int)stage : ZERO_UNKNOWN;
+/* Whether the cell begins with one of the words: "none (tp_recompute_allgather)", "NO_SHARD", "full AC". */
+static bool says(const char *cell, const char *const *words, int n) {
+    for (int i = 0; i < n; i++)
+        if (starts(cell, words[i]) && !isalnum((unsigned char)cell[strlen(words[i])])) return true;
+    return false;
 }
 
-/* How many of the ranks share a state: those of a node under HSDP, "groups of 16"; 0: all. */
+static bool says_none(const char *cell) {
+    static const char *const words[] = {"no", "none", "false", "off", "ddp"};
+    return !*cell || says(cell, words, ARRAY_LEN(words));
+}
+
+/* "1", "ZeRO-1", "DeepSpeed stage 1", "1 in groups of 16". */
+static int stage_in(const char *s) {
+    static const char *const before[] = {"deepspeed", "zero", "stage"};
+    for (int i = 0; i <= ARRAY_LEN(before); i++) {
+        s += strspn(s, " -_");
+        if (i < ARRAY_LEN(before) && starts(s, before[i])) s += strlen(before[i]);
+    }
+    bool whole = *s >= '0' && *s < '0' + ZERO_UNKNOWN && !isalnum((unsigned char)s[1]);
+    return whole && s[1] != '.' ? *s - '0' : ZERO_UNKNOWN;
+}
+
+int measured_zero_of(const record *r) {
+    const char *s = record_text(r, "zero");
+    bool in_nodes = has(s, "hybrid") || has(s, "hsdp");
+    if (has(s, "grad_op")) return 2;
+    if (has(s, "fsdp") || has(s, "full_shard") || (in_nodes && !has(s, "zero"))) return 3;
+    return says_none(s) ? 0 : stage_in(s);
+}
+
+/* How many of the ranks share a state: those of a node under HSDP, "groups of 16"; 0: all; -1: of groups that have no size. */
 static int group_of(const record *r, int per_node) {
     const char *s = record_text(r, "zero"), *of = strcasestr(s, "group");
     const char *digit = of ? strpbrk(of, "0123456789") : NULL;
-    if (digit) return (int)strtol(digit, NULL, 10);
+    long size = digit ? strtol(digit, NULL, 10) : 0;
+    if (of) return size > 0 && size <= 1 << 20 ? (int)size : -1;
     return has(s, "hybrid") || has(s, "hsdp") ? per_node : 0;
 }
 
 status measured_share_in_groups(const record *r, int per_node, sketch_layout *l, err *e) {
     int beside = l->key.tp * l->key.cp,
         group = group_of(r, per_node > beside ? per_node / beside : 1);
+    if (group < 0)
+        return err_set(e, ST_FORMAT, "zero '%s' does not tell how many ranks its groups have",
+                       record_text(r, "zero"));
     if (group < 1 || group >= l->dp) return ST_OK;
     if (l->dp % group)
         return err_set(e, ST_FORMAT, "%d data-parallel ranks are no whole groups of %d", l->dp,
@@ -233,14 +278,35 @@ static void fold_experts(const measured_row *x, sketch_key *key) {
         key->ep /= key->tp;
 }
 
-static recompute_policy recompute_of(const record *r) {
+static status read_recompute(const record *r, recompute_policy *out, err *e) {
+    static const char *const full[] = {"full", "true", "yes"}, *const some[] = {"selective"};
     const char *s = record_text(r, "recompute");
-    return starts(s, "full") || starts(s, "true") ? RECOMPUTE_FULL
-           : starts(s, "selective")               ? RECOMPUTE_SELECTIVE
-                                                  : RECOMPUTE_NONE;
+    *out = says(s, full, ARRAY_LEN(full))   ? RECOMPUTE_FULL
+           : says(s, some, ARRAY_LEN(some)) ? RECOMPUTE_SELECTIVE
+                                            : RECOMPUTE_NONE;
+    if (*out != RECOMPUTE_NONE || says_none(s)) return ST_OK;
+    return err_set(e, ST_FORMAT, "recompute '%s' is none of full, selective, none", s);
+}
+
+/* A batch that is told twice is the same. */
+static status check_told(const record *r, const sketch_layout *l, err *e) {
+    static const char *const told[] = {"grad_acc", "microbatches"};
+    double batch = measured_batch_of(r);
+    for (int i = 0; i < ARRAY_LEN(told); i++) {
+        double m = record_number(r, told[i], 0), made = m * l->dp * l->key.micro_batch;
+        if (m > 0 && batch > 0 && made != batch)
+            return err_set(e, ST_FORMAT,
+                           "%s %.0f x dp %d x mbs %d are a batch of %.0f, where the row has %g",
+                           told[i], m, l->dp, l->key.micro_batch, made, batch);
+        if (m > 0 && m != (double)l->micro_batches)
+            return err_set(e, ST_FORMAT, "grad_acc '%s' and microbatches '%s' are not the same",
+                           record_text(r, "grad_acc"), record_text(r, "microbatches"));
+    }
+    return ST_OK;
 }
 
 static status check_batch(const record *r, const sketch_layout *l, err *e) {
+    TRY(check_told(r, l, e));
     if (l->micro_batches < 1)
         return err_set(e, ST_FORMAT, "a batch of gbs_seqs '%s' is less than dp %d x mbs %d",
                        record_text(r, "gbs_seqs"), l->dp, l->key.micro_batch);
@@ -251,6 +317,14 @@ static status check_batch(const record *r, const sketch_layout *l, err *e) {
     return ST_OK;
 }
 
+/* Whole nodes of the GPUs. */
+static status check_nodes(const record *r, int gpus, err *e) {
+    int nodes = record_int(r, "nodes", 1);
+    if (nodes > 0 && gpus % nodes == 0) return ST_OK;
+    return err_set(e, ST_FORMAT, "gpus %d do not make nodes '%s' of equally many", gpus,
+                   record_text(r, "nodes"));
+}
+
 status measured_layout_of(const record *r, measured_row *to, err *e) {
     sketch_layout *l = &to->layout;
     l->key.tp = record_int(r, "tp", 1);
@@ -259,10 +333,11 @@ status measured_layout_of(const record *r, measured_row *to, err *e) {
     l->key.micro_batch = record_int(r, "mbs", 1);
     l->key.ep = record_int(r, "ep", 1);
     l->key.cp = record_int(r, "cp", 1);
-    l->key.recompute = recompute_of(r);
+    TRY(read_recompute(r, &l->key.recompute, e));
     to->gpus = record_int(r, "gpus", record_int(r, "gpus_pp", 0));
     TRY(schedule_of(r, l, e));
     TRY(check_bounds(r, to, e));
+    TRY(check_nodes(r, to->gpus, e));
     int copy = l->key.tp * l->pp * l->key.cp;
     if (to->gpus % copy)
         return err_set(e, ST_FORMAT, "gpus %d are no multiple of tp %d x pp %d x cp %d", to->gpus,

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "plan/clock/measured_int.h"
 
 enum { MOST_DEVICES = 32, MOST_BYTES = 16 << 20 };
@@ -25,7 +26,7 @@ static int number_for(json_t *table, const char *key) {
     json_t *v = json_object_get(table, key);
     if (v) return (int)json_integer_value(v);
     int n = (int)json_object_size(table);
-    json_object_set_new(table, key, json_integer(n));
+    json_object_set_new_nocheck(table, key, json_integer(n)); /* names may be of any bytes */
     return n;
 }
 
@@ -95,10 +96,10 @@ static double published_flops(const record *r, const sketch *s, const sketch_lay
     return s->model_flops * l->key.tp / tokens + unseen;
 }
 
-/* 43, "43%" and 0.43 are the same. */
+/* 43, "43%" and 0.43 are the same; "0.5%" is what it says. */
 static double mfu_of(const record *r) {
     double x = record_number(r, "mfu_pct", 0);
-    return x > 1 ? x / 100 : x;
+    return x > 1 || strchr(record_text(r, "mfu_pct"), '%') ? x / 100 : x;
 }
 
 /* Tokens a second from the FLOPs that a device reached, or from their share of its peak. */
@@ -125,7 +126,7 @@ static double measured_rate(const record *r, const measured_row *x, const sketch
            tokens = record_number(r, "tok_s_gpu", 0);
     double all = record_number(r, "tok_s", 0);
     double step = record_number(r, "iter_time_s", record_number(r, "iter_time_ms", 0) / 1e3);
-    if (all <= 0 && step > 0 && tells_batch(r)) all = (double)x->batch * s->spec.T / step;
+    if (all <= 0 && step > 0 && tells_batch(r)) all = x->batch * s->spec.T / step;
     if (tokens > 0 || samples > 0) return tokens > 0 ? tokens : samples * s->spec.T;
     return all > 0 ? all / x->gpus : rate_of_flops(r, s, &x->layout, c);
 }
@@ -189,6 +190,7 @@ static status find_device(rows_reading *k, const record *rec, int *out, err *e) 
     const known_device *d = device_of(rec);
     if (!d && !k->given) {
         if (!*r->unknown) snprintf(r->unknown, sizeof r->unknown, "%s", record_text(rec, "gpu"));
+        text_make_plain(r->unknown);
         return err_set(e, ST_FORMAT,
                        "nothing is known of '%s': cluster=FILE says what such a device can do",
                        record_text(rec, "gpu"));
@@ -199,7 +201,11 @@ static status find_device(rows_reading *k, const record *rec, int *out, err *e) 
     }
     CHECK(cluster_preset(&usual, d->preset), "no preset %s", d->preset);
     double watts = limit_of(rec, d);
-    int each = per_node_of(rec, &usual);
+    int each = per_node_of(rec, &usual), nodes = record_int(rec, "nodes", 0);
+    if (nodes > 0 && record_int(rec, "gpus", 0) / nodes > usual.per_node)
+        return err_set(e, ST_FORMAT, "gpus %s on nodes %s are more than the %d of a node of %s",
+                       record_text(rec, "gpus"), record_text(rec, "nodes"), usual.per_node,
+                       d->preset);
     if (watts > 0) slow_down(&usual, watts / d->watts);
     if (each) usual.per_node = each;
     snprintf(name, sizeof name, "%s-%.0fw-%d", d->preset, watts, usual.per_node);
@@ -277,19 +283,17 @@ static int runtime_of_row(const rows_reading *k, const measured_row *x) {
 
 static void read_measured(const rows_reading *k, const record *rec, measured_row *x) {
     measured_rows *r = k->rows;
-    const char *state = record_text(rec, "status");
-    x->ok = !*state || strcmp(state, "ok") == 0;
+    x->ok = record_went_well(rec);
     x->tok_per_s_gpu =
         x->ok ? measured_rate(rec, x, &r->sketch[x->sketch], &r->device[x->device]) : 0;
-    double bubble =
-        record_number(rec, "bubble_rate_theory(Table5)", record_number(rec, "bubble", 0));
+    double bubble = record_number(rec, "bubble", 0);
     x->only_bubble = x->ok && x->tok_per_s_gpu <= 0 && bubble > 0 && bubble < 1;
     if (x->only_bubble) x->tok_per_s_gpu = 1 - bubble;
     x->measured_bytes = record_number(rec, "gpu_mem_GB", record_number(rec, "mem_GB", 0)) * 1e9;
     if (x->measured_bytes <= 0) x->measured_bytes = record_number(rec, "mem_GiB", 0) * (1 << 30);
     /* a class of one published table, which tells how rows ended: nanotron's */
     x->stalls = x->whose == ROWS_NANOTRON && x->layout.zero == 0 && x->layout.pp > 1 &&
-                x->nodes > 1 && *state;
+                x->nodes > 1 && *record_text(rec, "status");
 }
 
 /* The sketch of the row, and its cell. */
@@ -302,7 +306,9 @@ static status take_model(rows_reading *k, const record *rec, const json_t *model
     snprintf(key, sizeof key, "%s %s %s %s %d", record_text(rec, "layers"),
              record_text(rec, "hidden"), record_text(rec, "vocab"),
              *record_text(rec, "hidden") ? "" : record_text(rec, "model"), x->nodes);
-    x->batch = x->layout.micro_batches * x->layout.dp * x->layout.key.micro_batch;
+    x->batch = measured_batch_of(rec);
+    if (x->batch <= 0)
+        x->batch = (double)x->layout.micro_batches * x->layout.dp * x->layout.key.micro_batch;
     x->cell = number_for(r->cell_key, key);
     snprintf(key, sizeof key, "%d %s %g %d %d %d %d %d %d%s", x->device, text, seq,
              x->layout.key.tp, x->layout.key.cp, x->layout.key.ep, x->layout.key.micro_batch,
@@ -328,6 +334,7 @@ static status take(rows_reading *k, const record *rec, int line, err *e) {
     measured_row x = {.line = line, .whose = whose_of(rec)};
     double seq;
     json_t *model;
+    TRY(record_check(rec, e));
     TRY(measured_layout_of(rec, &x, e));
     TRY(find_device(k, rec, &x.device, e));
     TRY(measured_share_in_groups(rec, r->device[x.device].per_node, &x.layout, e));
@@ -352,11 +359,11 @@ static status take(rows_reading *k, const record *rec, int line, err *e) {
 
 /* Rows with the same reason count together. */
 static void refuse(measured_rows *r, int line, const char *why) {
-    for (int i = 0; i < r->n_refused; i++)
-        if (strcmp(r->refused[i].why, why) == 0) {
-            r->refused[i].rows++;
-            return;
-        }
+    int i = number_for(r->refused_key, why);
+    if (i < r->n_refused) {
+        r->refused[i].rows++;
+        return;
+    }
     r->refused = arena_grow(r->a, r->refused, r->n_refused, &r->cap_refused, sizeof *r->refused);
     r->refused[r->n_refused++] = (measured_refusal){line, 1, arena_strdup(r->a, why)};
 }
@@ -390,7 +397,13 @@ static status read_all(rows_reading *k, const char *path, const char *s, size_t 
         for (int i = columns; i < rec.columns; i++) rec.value[i][0] = '\0';
         k->rows->all++;
         err reason = {0};
-        if (take(k, &rec, line, &reason) != ST_OK) refuse(k->rows, line, reason.message);
+        if (columns > rec.columns)
+            err_set(&reason, ST_FORMAT, "it has %d cells, %d more than the header", columns,
+                    columns - rec.columns);
+        if (reason.code != ST_OK || take(k, &rec, line, &reason) != ST_OK) {
+            text_make_plain(reason.message); /* which holds cells of the file */
+            refuse(k->rows, line, reason.message);
+        }
     }
     return ST_OK;
 }
@@ -398,8 +411,10 @@ static status read_all(rows_reading *k, const char *path, const char *s, size_t 
 status measured_parse(measured_rows *out, const char *path, const char *text, size_t n,
                       const cluster *c, err *e) {
     dev *meta;
-    *out = (measured_rows){
-        .a = arena_new("rows"), .sketch_key = json_object(), .cell_key = json_object()};
+    *out = (measured_rows){.a = arena_new("rows"),
+                           .sketch_key = json_object(),
+                           .cell_key = json_object(),
+                           .refused_key = json_object()};
     out->device = ARENA_ARRAY(out->a, cluster, MOST_DEVICES);
     if (c) out->c = out->device[out->n_devices++] = *c;
     TRY(dev_open_meta(&meta, c ? c->kind : DEV_CUDA, 1, e));
@@ -424,5 +439,6 @@ void measured_free(measured_rows *r) {
     if (!r->a) return; /* nothing was read */
     json_decref(r->sketch_key);
     json_decref(r->cell_key);
+    json_decref(r->refused_key);
     arena_free(r->a);
 }

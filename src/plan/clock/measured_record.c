@@ -1,10 +1,12 @@
 /* A record of a table by the names of its columns (measured_int.h). */
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/text.h"
 #include "data/text/csv_record.h"
 #include "plan/clock/measured_int.h"
 
@@ -14,20 +16,31 @@ const char *record_text(const record *r, const char *name) {
     return "";
 }
 
-double record_number(const record *r, const char *name, double without) {
-    char digits[64], *to = digits, *end;
-    for (const char *s = record_text(r, name); *s; s++)
-        if (*s != ',' && (*s != '~' || to > digits) && (*s != '%' || s[1])) *to++ = *s;
+/* The number of a cell without what tables add: "~" before it, "%" behind it, commas between thousands. False: it is none. */
+static bool read_number(const char *cell, double *out) {
+    char plain[64], *to = plain;
+    const char *s = cell + (*cell == '~');
+    for (; *s; s++) {
+        bool thousands = *s == ',' && s > cell && isdigit((unsigned char)s[-1]) &&
+                         strspn(s + 1, "0123456789") == 3;
+        if (!thousands && (*s != '%' || s[1])) *to++ = *s;
+    }
     *to = '\0';
-    double x = strtod(digits, &end);
-    return *digits && !*end && x > -1e15 && x < 1e15 ? x : without;
+    size_t n = text_number_span(plain);
+    *out = strtod(plain, NULL);
+    return n > 0 && !plain[n] && *out > -1e15 && *out < 1e15;
+}
+
+double record_number(const record *r, const char *name, double without) {
+    double x;
+    return read_number(record_text(r, name), &x) ? x : without;
 }
 
 int record_int(const record *r, const char *name, int without) {
     const char *cell = record_text(r, name);
-    bool empty = !*cell || strcmp(cell, "-") == 0;
-    double x = empty ? without : record_number(r, name, -1);
-    return x >= 0 && x <= 1 << 30 ? (int)x : -1;
+    double x = without;
+    if (*cell && !read_number(cell, &x)) return -1;
+    return x >= 0 && x <= 1 << 30 && x == floor(x) ? (int)x : -1;
 }
 
 void record_plain_name(const char *s, char out[64]) {
@@ -37,65 +50,77 @@ void record_plain_name(const char *s, char out[64]) {
     out[n] = '\0';
 }
 
+/* What the cells of a column are. What was measured is read of runs that went well. */
+typedef enum column_kind { WORDS, TRUTH, COUNT, COUNT_OR_NONE, NUMBER, MEASURED } column_kind;
+
 /* Columns as configs and tables of others call them, without what they write differently. The first of a line is ours. */
 enum { NAMES = 10 };
-static const char *const column_names[][NAMES] = {
-    {"source"},
-    {"gpus", "numgpus", "ngpus", "gpucount", "worldsize", "devices", "numdevices"},
-    {"gpus_pp"},
-    {"gpu", "device", "gputype", "hardware", "accelerator"},
-    {"nodes", "numnodes", "nnodes"},
-    {"model", "modelname"},
-    {"layers", "numlayers", "nlayers", "nlayer", "numhiddenlayers"},
-    {"hidden", "hiddensize", "dmodel", "nembd", "dim", "embdim"},
-    {"heads", "numheads", "nheads", "nhead", "numattentionheads"},
-    {"kv_heads", "kv", "numkvheads", "nkvheads", "numkeyvalueheads", "numquerygroups"},
-    {"ffn", "ffnhiddensize", "intermediatesize", "dff", "ffnhidden", "ffndim"},
-    {"activation", "hiddenact", "mlptype", "mlp"},
-    {"vocab", "vocabsize", "paddedvocabsize"},
-    {"seq", "seqlen", "seqlength", "sequencelength", "contextlength"},
-    {"tied_emb", "tiewordembeddings", "tied", "tiedembeddings"},
-    {"experts", "numexperts", "nexperts"},
-    {"experts_per_token", "topk", "numexpertspertok", "activeexperts"},
-    {"tp", "tensorparallel", "tensorparallelsize", "tpsize", "tensormodelparallelsize"},
-    {"pp", "pipelineparallel", "pipelineparallelsize", "ppsize", "pipelinemodelparallelsize"},
-    {"vpp", "vp", "virtualpipeline", "virtualpipelinesize", "virtualpipelineparallelsize"},
-    {"cp", "contextparallel", "contextparallelsize", "cpsize"},
-    {"ep", "expertparallel", "expertparallelsize", "epsize", "expertmodelparallelsize"},
-    {"zero", "zerostage", "sharding", "shardingstrategy"},
-    {"schedule", "pipelineschedule", "ppschedule"},
-    {"recompute", "activationcheckpointing", "ac", "actckpt", "gradientcheckpointing"},
-    {"precision", "dtype", "datatype"},
-    {"mbs", "microbatch", "microbatchsize", "microbsz"},
-    {"grad_acc", "gradaccum", "gradientaccumulation", "gradientaccumulationsteps", "ga", "gas"},
-    {"microbatches", "nummicrobatches"},
-    {"gbs_seqs", "gbs", "globalbatchsize", "globalbatch"},
-    {"gbs_tokens", "tokensperbatch", "tokensperstep", "globalbatchtokens"},
-    {"peak_tf"},
-    {"flops_kind"},
-    {"status"},
-    {"bubble"},
-    {"iter_time_s", "itertime", "iterationtime", "steptime", "steptimes", "iterationtimes",
-     "secperiter", "timeperglobalstep"},
-    {"iter_time_ms", "steptimems", "iterationtimems", "msperiter"},
-    {"samples_per_gpu_s"},
-    {"tok_s_gpu", "tokensperspergpu", "tokenspersecpergpu", "tokenspersecondpergpu",
-     "tokensspergpu", "tokenssecgpu", "tokenssgpu", "tokenspergpupersecond", "tgs"},
-    {"tok_s", "tokenspers", "tokenspersec", "tokenspersecond", "tokenss"},
-    {"tflops_gpu", "tflops", "tflopspergpu", "modeltflopspergpu", "modeltflopsecgpu"},
-    {"mfu_pct", "mfu", "mfupercent"},
-    {"gpu_mem_GB"},
-    {"mem_GB", "peakmemgb"},
-    {"mem_GiB", "peakmemgib"}};
+static const struct {
+    column_kind kind;
+    const char *names[NAMES];
+} known_columns[] = {
+    {WORDS, {"source"}},
+    {COUNT, {"gpus", "numgpus", "ngpus", "gpucount", "worldsize", "devices", "numdevices"}},
+    {COUNT, {"gpus_pp"}},
+    {WORDS, {"gpu", "device", "gputype", "hardware", "accelerator"}},
+    {COUNT, {"nodes", "numnodes", "nnodes"}},
+    {WORDS, {"model", "modelname"}},
+    {COUNT, {"layers", "numlayers", "nlayers", "nlayer", "numhiddenlayers"}},
+    {COUNT, {"hidden", "hiddensize", "dmodel", "nembd", "dim", "embdim"}},
+    {COUNT, {"heads", "numheads", "nheads", "nhead", "numattentionheads"}},
+    {COUNT, {"kv_heads", "kv", "numkvheads", "nkvheads", "numkeyvalueheads", "numquerygroups"}},
+    {COUNT, {"ffn", "ffnhiddensize", "intermediatesize", "dff", "ffnhidden", "ffndim"}},
+    {WORDS, {"activation", "hiddenact", "mlptype", "mlp"}},
+    {COUNT, {"vocab", "vocabsize", "paddedvocabsize"}},
+    {COUNT, {"seq", "seqlen", "seqlength", "sequencelength", "contextlength"}},
+    {TRUTH, {"tied_emb", "tiewordembeddings", "tied", "tiedembeddings"}},
+    {COUNT_OR_NONE, {"experts", "numexperts", "nexperts"}},
+    {COUNT, {"experts_per_token", "topk", "numexpertspertok", "activeexperts"}},
+    {COUNT, {"tp", "tensorparallel", "tensorparallelsize", "tpsize", "tensormodelparallelsize"}},
+    {COUNT,
+     {"pp", "pipelineparallel", "pipelineparallelsize", "ppsize", "pipelinemodelparallelsize"}},
+    {COUNT_OR_NONE,
+     {"vpp", "vp", "virtualpipeline", "virtualpipelinesize", "virtualpipelineparallelsize"}},
+    {COUNT, {"cp", "contextparallel", "contextparallelsize", "cpsize"}},
+    {COUNT, {"ep", "expertparallel", "expertparallelsize", "epsize", "expertmodelparallelsize"}},
+    {WORDS, {"zero", "zerostage", "sharding", "shardingstrategy"}},
+    {WORDS, {"schedule", "pipelineschedule", "ppschedule"}},
+    {WORDS, {"recompute", "activationcheckpointing", "ac", "actckpt", "gradientcheckpointing"}},
+    {WORDS, {"precision", "dtype", "datatype"}},
+    {COUNT, {"mbs", "microbatch", "microbatchsize", "microbsz"}},
+    {COUNT,
+     {"grad_acc", "gradaccum", "gradientaccumulation", "gradientaccumulationsteps", "ga", "gas"}},
+    {COUNT, {"microbatches", "nummicrobatches"}},
+    {COUNT, {"gbs_seqs", "gbs", "globalbatchsize", "globalbatch"}},
+    {COUNT, {"gbs_tokens", "tokensperbatch", "tokensperstep", "globalbatchtokens"}},
+    {NUMBER, {"peak_tf"}},
+    {WORDS, {"flops_kind"}},
+    {WORDS, {"status"}},
+    {MEASURED, {"bubble", "bubbleratetheory"}},
+    {MEASURED,
+     {"iter_time_s", "itertime", "iterationtime", "steptime", "steptimes", "iterationtimes",
+      "secperiter", "timeperglobalstep"}},
+    {MEASURED, {"iter_time_ms", "steptimems", "iterationtimems", "msperiter"}},
+    {MEASURED, {"samples_per_gpu_s"}},
+    {MEASURED,
+     {"tok_s_gpu", "tokensperspergpu", "tokenspersecpergpu", "tokenspersecondpergpu",
+      "tokensspergpu", "tokenssecgpu", "tokenssgpu", "tokenspergpupersecond", "tgs"}},
+    {MEASURED, {"tok_s", "tokenspers", "tokenspersec", "tokenspersecond", "tokenss"}},
+    {MEASURED, {"tflops_gpu", "tflops", "tflopspergpu", "modeltflopspergpu", "modeltflopsecgpu"}},
+    {MEASURED, {"mfu_pct", "mfu", "mfupercent"}},
+    {MEASURED, {"gpu_mem_GB"}},
+    {MEASURED, {"mem_GB", "peakmemgb"}},
+    {MEASURED, {"mem_GiB", "peakmemgib"}},
+};
 
 /* NULL: nothing reads it. */
 static const char *usual_column(const char *name) {
     char plain[64], known[64];
     record_plain_name(name, plain);
-    for (int i = 0; i < ARRAY_LEN(column_names); i++)
-        for (int k = 0; k < NAMES && column_names[i][k]; k++) {
-            record_plain_name(column_names[i][k], known);
-            if (strcmp(plain, known) == 0) return column_names[i][0];
+    for (int i = 0; i < ARRAY_LEN(known_columns); i++)
+        for (int k = 0; k < NAMES && known_columns[i].names[k]; k++) {
+            record_plain_name(known_columns[i].names[k], known);
+            if (strcmp(plain, known) == 0) return known_columns[i].names[0];
         }
     return NULL;
 }
@@ -114,10 +139,52 @@ void record_name_columns(record *names) {
     }
 }
 
+/* "true", "no", or a number. False: the cell is none of these. */
+static bool read_truth(const char *cell, bool *out) {
+    double x = 0;
+    bool yes = strcasecmp(cell, "true") == 0 || strcasecmp(cell, "yes") == 0;
+    bool no = !*cell || strcasecmp(cell, "false") == 0 || strcasecmp(cell, "no") == 0;
+    bool known = yes || no || read_number(cell, &x);
+    *out = yes || x > 0;
+    return known;
+}
+
 bool record_tells(const record *r, const char *name) {
-    const char *cell = record_text(r, name);
-    return strcasecmp(cell, "true") == 0 || strcasecmp(cell, "yes") == 0 ||
-           record_int(r, name, 0) > 0;
+    bool yes;
+    return read_truth(record_text(r, name), &yes) && yes;
+}
+
+bool record_went_well(const record *r) {
+    const char *state = record_text(r, "status");
+    return !*state || strcmp(state, "ok") == 0;
+}
+
+/* What is wrong with a cell that is not empty; NULL: nothing. */
+static const char *fault_of(column_kind kind, const char *cell) {
+    double x;
+    bool truth, number = read_number(cell, &x);
+    if (kind == TRUTH && !read_truth(cell, &truth)) return "is neither true nor false";
+    if (kind >= COUNT && !number) return "is no number";
+    if ((kind == COUNT || kind == COUNT_OR_NONE) && x != floor(x)) return "is no whole number";
+    if (kind == COUNT && x < 1) return "is no number of 1 or more";
+    if (kind >= COUNT && x < 0) return "is below 0";
+    return NULL;
+}
+
+status record_check(const record *r, err *e) {
+    bool went_well = record_went_well(r);
+    for (int i = 0; i < ARRAY_LEN(known_columns); i++) {
+        const char *name = known_columns[i].names[0], *cell = record_text(r, name);
+        if (!*cell || (known_columns[i].kind == MEASURED && !went_well)) continue;
+        const char *fault = fault_of(known_columns[i].kind, cell);
+        if (fault) return err_set(e, ST_FORMAT, "%s '%s' %s", name, cell, fault);
+    }
+    return ST_OK;
+}
+
+/* "-" and "n/a" are said where there is nothing. */
+static bool is_blank(const char *cell) {
+    return strcmp(cell, "-") == 0 || strcasecmp(cell, "n/a") == 0;
 }
 
 size_t record_scan(const char *s, size_t n, char *to, size_t size, int *columns, const char **why) {
@@ -128,8 +195,10 @@ size_t record_scan(const char *s, size_t n, char *to, size_t size, int *columns,
     size_t used =
         csv_record_scan(s, n, (csv_dialect){',', true}, &c, RECORD_COLUMNS, v, columns, why);
     if (*columns > RECORD_COLUMNS) *columns = RECORD_COLUMNS;
-    for (int i = 0; i < *columns; i++)
-        snprintf(to + (size_t)i * size, size, "%.*s",
-                 v[i].len < size ? (int)v[i].len : (int)size - 1, v[i].len ? v[i].s : "");
+    for (int i = 0; i < *columns; i++, to += size) {
+        snprintf(to, size, "%.*s", v[i].len < size ? (int)v[i].len : (int)size - 1,
+                 v[i].len ? v[i].s : "");
+        if (is_blank(to)) *to = '\0';
+    }
     return used;
 }

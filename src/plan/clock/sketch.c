@@ -192,6 +192,7 @@ typedef struct stage_sums {
     stage_params trained, frozen;
     double quant_bytes, saved, late, scratch; /* scratch: of the layer that needs most */
     double passed_of_chunks; /* activations that lie between layers, and in ports */
+    bool has_head;
     double work[WORKS], among;
     double travel;                                /* of among: rows of experts */
     double experts[WORKS], beside_experts[WORKS]; /* kernels of forward and backward */
@@ -325,6 +326,7 @@ static void add_tied(stage_params *to, double elems) {
 static void add_chunk(const timing *t, int chunk, stage_sums *to, double work[WORKS]) {
     int chunks = t->l->pp * t->l->chunks_of_stage;
     op_part part = layers_of(t, chunk);
+    to->has_head |= chunk == chunks - 1;
     for (int64_t i = part.first; i < part.first + part.n; i++) {
         const sketch_layer *x = &t->s->layer[i];
         add_layer(&to->trained, &x->trained);
@@ -404,6 +406,12 @@ static bool grads_replace(const timing *t) {
            !t->s->spec.fixed_grads;
 }
 
+static double logits_bytes(const timing *t) {
+    const sketch_key *k = &t->l->key;
+    double tokens = (double)k->micro_batch * t->s->spec.T / (k->cp > 1 ? k->cp : 1);
+    return t->r->logit_bytes * tokens * (double)t->s->spec.model.vocab_size / k->tp;
+}
+
 /* What lies where under each stage of ZeRO: param/units.h. What is frozen has neither gradients nor states. */
 static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     const sketch *s = t->s;
@@ -419,6 +427,7 @@ static double stage_bytes(const timing *t, const stage_sums *g, int kept) {
     bool late = t->r->own && schedule_splits(l->schedule) && g->late > g->saved;
     double each = (late ? g->late : g->saved) / l->chunks_of_stage / t->drawn.copies;
     double saved = t->r->kept * (each * kept), scratch = g->scratch;
+    if (g->has_head) scratch += logits_bytes(t);
     if (t->r->own) scratch += g->passed_of_chunks / l->chunks_of_stage * kept;
     if (grads_replace(t)) saved = saved > grads ? saved - grads : 0; /* or up to all of it */
     return weights + g->quant_bytes + grads + states + saved + scratch + t->r->extra_bytes;

@@ -35,6 +35,7 @@ typedef struct runtime {
     /* Frames and slots are as this program has them: each micro-batch under way has all that its ops need, and experts have units of
      * their own. */
     bool own;
+    double logit_bytes; /* of a logit while the loss is taken, beside this program's */
     double extra_bytes; /* memory beside that of the plan */
     double fill;        /* share of a device's memory that can be filled before it fails */
     bool balanced;      /* stages are equally long in time; else equally many layers */
