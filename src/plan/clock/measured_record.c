@@ -182,9 +182,12 @@ status record_check(const record *r, err *e) {
     return ST_OK;
 }
 
-/* "-" and "n/a" are said where there is nothing. */
+/* What tables say where there is nothing. */
 static bool is_blank(const char *cell) {
-    return strcmp(cell, "-") == 0 || strcasecmp(cell, "n/a") == 0;
+    static const char *const words[] = {"-", "?", "n/a", "na", "nan", "null", "unknown"};
+    for (int i = 0; i < ARRAY_LEN(words); i++)
+        if (strcasecmp(cell, words[i]) == 0) return true;
+    return false;
 }
 
 size_t record_scan(const char *s, size_t n, char *to, size_t size, int *columns, const char **why) {
