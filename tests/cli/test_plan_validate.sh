@@ -183,6 +183,11 @@ has out "line 17: tied_emb 'perhaps' is neither true nor false"
 has out "line 18: activation 'banana' is none of SwiGLU"
 has out 'line 19: it has 19 cells, 1 more than the header'
 has out "line 20: recompute '?[31m'"
+# Commas in a remark at the end are part of it, and what tables say where there is nothing is nothing.
+{ echo 'gpus,tp,pp,mbs,gbs_seqs,layers,hidden,heads,kv_heads,ffn,vocab,seq,recompute,tok_s_gpu,gpu,notes'
+    echo '64,1,?,1,128,36,2048,16,NA,11008,128256,4096,moe_act,14000,H100,fast, but not so fast, as one may say'; } >notes.csv
+expect 0 plan validate notes.csv
+has out '1 of 1 rows used'
 # A batch that ranks and micro-batches do not divide is what was published: its time is of all its tokens.
 { echo 'gpus,tp,pp,mbs,gbs_seqs,layers,hidden,heads,ffn,vocab,seq,iter_time_s,gpu,source'
     echo '64,1,1,1,100,36,2048,16,11008,128256,4096,0.2,H100,x'; } >part.csv

@@ -18,11 +18,13 @@ typedef struct record {
     int columns;
 } record;
 
-/* One record of s into `to`, which is [RECORD_COLUMNS] texts of `size`; returns its bytes. "-" and "n/a" are empty. */
+/* One record of s into `to`, which is [RECORD_COLUMNS] texts of `size`; returns its bytes. "-", "n/a" and the like are empty. */
 size_t record_scan(const char *s, size_t n, char *to, size_t size, int *columns, const char **why);
 /* The names as ours: "Global batch size" is gbs_seqs, unless a column has that name already. */
 void record_name_columns(record *names);
 bool record_has_column(const record *names, const char *name);
+/* Whether nothing reads the last column: commas there, which nobody has put into quotes, are part of a remark. */
+bool record_ends_in_notes(const record *names);
 const char *record_text(const record *r, const char *name); /* "": there is none */
 /* "~2400", "1,024" and "43%" are numbers, too. `without` where the column is absent or has none. */
 double record_number(const record *r, const char *name, double without);

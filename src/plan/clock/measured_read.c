@@ -397,7 +397,7 @@ static status read_all(rows_reading *k, const char *path, const char *s, size_t 
         for (int i = columns; i < rec.columns; i++) rec.value[i][0] = '\0';
         k->rows->all++;
         err reason = {0};
-        if (columns > rec.columns)
+        if (columns > rec.columns && !record_ends_in_notes(&rec))
             err_set(&reason, ST_FORMAT, "it has %d cells, %d more than the header", columns,
                     columns - rec.columns);
         if (reason.code != ST_OK || take(k, &rec, line, &reason) != ST_OK) {

@@ -131,6 +131,10 @@ bool record_has_column(const record *names, const char *name) {
     return false;
 }
 
+bool record_ends_in_notes(const record *names) {
+    return names->columns > 0 && !usual_column(names->name[names->columns - 1]);
+}
+
 void record_name_columns(record *names) {
     for (int i = 0; i < names->columns; i++) {
         const char *name = usual_column(names->name[i]);
