@@ -78,6 +78,7 @@ cmp -s out again.json || fail "standard input gives another config"
 
 expect 0 config why tiny.yaml train.steps;  has out "train.steps = 2000  # tiny.yaml:5"
 expect 0 config why tiny.yaml train.seed;   has out "# default"
+expect 0 config why tiny.yaml train.precision train.precision=bf16; has out "# command line"
 expect 0 config why tiny.yaml train.steps --train.steps=64k --json
 has out '{"key": "train.steps", "value": 64000, "origin": "command line"}'
 expect 0 config why tiny.yaml model.hidden_size;      has out "# tiny.yaml:3"

@@ -551,7 +551,8 @@ static void part(strbuf *out, const clock_time *t, const char *name, double seco
 
 void clock_describe(const clock_time *t, const cluster *c, strbuf *out) {
     double rate = t->tokens / t->step_s;
-    strbuf_printf(out, "time on %s: %d x %s (predicted)\n", c->name, t->ranks, c->device_name);
+    strbuf_printf(out, "time on %s: %d x %s (predicted%s%s)\n", c->name, t->ranks, c->device_name,
+                  *c->source ? " from: " : "", c->source);
     part(out, t, "a step", t->step_s, "");
     part(out, t, "kernels", t->kernels_s, "of forward and backward");
     if (t->among_s > 0)

@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/yaml.h"
@@ -148,8 +149,15 @@ void config_free(config *c) {
     arena_free(c->memory); /* c itself lies in it */
 }
 
+/* A group in its short form (`precision: bf16`) is where one of its members is. */
 const char *config_where(const config *c, const char *path) {
     const char *where = yaml_origin(c->origins, path);
+    size_t n = strlen(path);
+    for (int i = 0; i < config_n_options && !where; i++) {
+        const char *member = config_options[i].path;
+        if (strncmp(member, path, n) == 0 && member[n] == '.')
+            where = yaml_origin(c->origins, member);
+    }
     return where ? where : "default";
 }
 
