@@ -497,6 +497,7 @@ json_t *cluster_json(const cluster *c) {
     json_t *root = json_pack("{s:o,s:o,s:{s:o,s:s}}", "name", json_cstr(c->name), "source",
                              json_cstr(c->source), "device", "name", json_cstr(c->device_name),
                              "kind", dev_kind_name(c->kind));
+    if (!*c->source) json_object_del(root, "source"); /* a text that is there is not empty */
     for (int i = 0; i < ARRAY_LEN(fields); i++)
         put_number(root, fields[i].key,
                    *(const double *)((const char *)c + fields[i].at) / fields[i].unit);
