@@ -125,7 +125,7 @@ has out "not used: line 4: zero '4294967295' is none of 0 to 3"
 has out 'not used: line 5: it tells no speed'
 { echo 'gpu,model,seq,gpus,pp,vpp,schedule,precision,gbs_seqs,tok_s_gpu'
     echo 'H100,llama-3-9b,8192,8,,,,bf16,16,3000'
-    echo 'H100,llama-3-8b,8k,8,,,,bf16,16,3000'
+    echo 'H100,llama-3-8b,8k8,8,,,,bf16,16,3000'
     echo 'H100,llama-3-8b,8192,9,2,,,bf16,16,3000'
     echo 'H100,llama-3-8b,8192,16,2,,,bf16,4,3000'
     echo 'H100,llama-3-8b,8192,8,4,2,,bf16,12,3000'
@@ -135,7 +135,7 @@ has out 'not used: line 5: it tells no speed'
 expect 0 plan validate reasons.csv
 has out '1 of 8 rows used'
 has out "line 2: model 'llama-3-9b' is no preset: tell its layers"
-has out "line 3: seq '8k' is no number"
+has out "line 3: seq '8k8' is no number"
 has out 'line 4: gpus 9 are no multiple of tp 1 x pp 2 x cp 1'
 has out "line 5: a batch of gbs_seqs '4' is less than dp 8 x mbs 1"
 has out 'line 6: interleaved stages take micro-batches by pp: 6 are no multiple of 4'
@@ -188,6 +188,14 @@ has out "line 20: recompute '?[31m'"
     echo '64,1,?,1,128,36,2048,16,NA,11008,128256,4096,moe_act,14000,H100,fast, but not so fast, as one may say'; } >notes.csv
 expect 0 plan validate notes.csv
 has out '1 of 1 rows used'
+# Cells as tables write them are those of a plain row.
+{ echo 'gpus, tp, pp, ep, mbs, gbs_tokens, layers, hidden, heads, ffn, vocab, seq, zero, recompute, precision, iter_time_s, mem_GB, status, gpu, source'
+    echo '64,1,1,1,1,1048576,36,2048,16,11008,128256,4096,1,full,bf16,0.5,,ok,H100,x'
+    echo ' 64 GPUs ,0,—,none,1[^1],1M,36,"2,048",16 (32),11008,128256*,4k,dist-opt,activation checkpointing,mixed,500 ms,39GB,Success,H100, x'
+    echo '~64,0,0,0,**1**,1.048576M,36,2048,[16](there),11008,128k,4096,ZeRO-1,every layer,16-mixed,0.5 ± 0.1,OOM?,completed,H100,x'; } >cells.csv
+expect 0 plan validate cells.csv --rows cells.out
+has out '3 of 3 rows used'
+[ "$(tail -n 3 cells.out | cut -d, -f 2-10 | sort -u)" = 8,1,1,1,64,1,1,4,1 ] || fail "not alike: $(cat cells.out)"
 # A batch that ranks and micro-batches do not divide is what was published: its time is of all its tokens.
 { echo 'gpus,tp,pp,mbs,gbs_seqs,layers,hidden,heads,ffn,vocab,seq,iter_time_s,gpu,source'
     echo '64,1,1,1,100,36,2048,16,11008,128256,4096,0.2,H100,x'; } >part.csv

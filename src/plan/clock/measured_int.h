@@ -1,4 +1,4 @@
-/* Within the module: rows of published tables on their way from text (measured_record.c) to model and layout (measured_layout.c) to
+/* Within the module: rows of published tables on their way from text (measured_cell.c, measured_record.c) to model and layout (measured_layout.c) to
  * rows with devices and speeds (measured_read.c). */
 #ifndef PLAN_MEASURED_INT_H
 #define PLAN_MEASURED_INT_H
@@ -18,7 +18,13 @@ typedef struct record {
     int columns;
 } record;
 
-/* One record of s into `to`, which is [RECORD_COLUMNS] texts of `size`; returns its bytes. "-", "n/a" and the like are empty. */
+/* measured_cell.c. Without blanks around it; empty where it says that there is nothing: "-", "n/a", "none". */
+void cell_tidy(char *cell);
+/* The number of a cell of the column `name`, with what tables write around it: "~2400", "1,024", "43%", "16M", "137 s", "5762*",
+ * "37556 (36108)". False: it is something else. */
+bool cell_number(const char *cell, const char *name, double *out);
+
+/* One record of s into `to`, which is [RECORD_COLUMNS] tidy texts of `size`; returns its bytes. */
 size_t record_scan(const char *s, size_t n, char *to, size_t size, int *columns, const char **why);
 /* The names as ours: "Global batch size" is gbs_seqs, unless a column has that name already. */
 void record_name_columns(record *names);
@@ -26,13 +32,15 @@ bool record_has_column(const record *names, const char *name);
 /* Whether nothing reads the last column: commas there, which nobody has put into quotes, are part of a remark. */
 bool record_ends_in_notes(const record *names);
 const char *record_text(const record *r, const char *name); /* "": there is none */
-/* "~2400", "1,024" and "43%" are numbers, too. `without` where the column is absent or has none. */
+/* `without` where the column is absent or has no number. */
 double record_number(const record *r, const char *name, double without);
 /* -1, which nothing takes, where the cell has something else than such a number. */
 int record_int(const record *r, const char *name, int without);
+/* The same of ranks that share something: 1 where it is absent, or 0. */
+int record_degree(const record *r, const char *name);
 /* "true", "yes", or a number above 0. */
 bool record_tells(const record *r, const char *name);
-/* Its status is "ok", or none is told. */
+/* Its status is "ok" or the like, or none is told. */
 bool record_went_well(const record *r);
 /* ST_FORMAT: a cell is not what its column holds. What was measured counts of runs that went well. */
 status record_check(const record *r, err *e) ATH_MUST_USE;

@@ -22,23 +22,37 @@ static bool own_schedule(const char *name, sketch_layout *l) {
     return false;
 }
 
+/* As others call it. */
+static bool others_schedule(const char *name, sketch_layout *l) {
+    static const struct {
+        const char *plain;
+        schedule_kind kind;
+    } known[] = {{"zb1p", SCHEDULE_ZB_H1},       {"zbh1", SCHEDULE_ZB_H1},
+                 {"zerobubble", SCHEDULE_ZB_H1}, {"zbh2", SCHEDULE_ZB_H2},
+                 {"zb2p", SCHEDULE_ZB_2P},       {"zbv", SCHEDULE_ZB_V},
+                 {"gpipe", SCHEDULE_AFAB},       {"dualpipe", SCHEDULE_DUALPIPE}};
+    char plain[64];
+    record_plain_name(name, plain);
+    for (int i = 0; i < ARRAY_LEN(known); i++) {
+        if (strcmp(plain, known[i].plain) != 0) continue;
+        l->schedule = known[i].kind;
+        l->chunks_of_stage = schedule_chunks_of(known[i].kind);
+        return true;
+    }
+    return false;
+}
+
 static status schedule_of(const record *r, sketch_layout *l, err *e) {
     const char *name = record_text(r, "schedule");
-    int v = l->pp > 1 ? record_int(r, "vpp", 1) : 1;
+    int v = l->pp > 1 ? record_degree(r, "vpp") : 1;
     l->schedule = v > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B;
     l->chunks_of_stage = v > 1 ? v : 1;
-    if (strcmp(name, "1F1B-I") == 0) {
+    if (strcmp(name, "1F1B-I") == 0) { /* of the zero-bubble paper */
         l->schedule = SCHEDULE_INTERLEAVED;
         l->chunks_of_stage = 3;
-    } else if (strcmp(name, "ZB-1p") == 0 || strcmp(name, "ZB-H1") == 0)
-        l->schedule = SCHEDULE_ZB_H1;
-    else if (strcmp(name, "ZB-H2") == 0)
-        l->schedule = SCHEDULE_ZB_H2;
-    else if (strcmp(name, "ZB-2p") == 0)
-        l->schedule = SCHEDULE_ZB_2P;
-    else if (strcasecmp(name, "DualPipe") == 0)
-        l->schedule = SCHEDULE_DUALPIPE;
-    else if (has(name, "interleaved") && l->pp > 1) {
+    } else if (others_schedule(name, l)) {
+        return ST_OK;
+    } else if ((has(name, "interleaved") || starts(name, "vpp")) && l->pp > 1) {
         l->schedule = SCHEDULE_INTERLEAVED;
         l->chunks_of_stage = v > 1 ? v : 2; /* the least, where none is told */
     } else if (*name && strcasecmp(name, "1F1B") != 0 && !own_schedule(name, l))
@@ -115,6 +129,14 @@ static status check_sizes(const record *r, const sizes *z, err *e) {
     return ST_OK;
 }
 
+/* An odd head is laid out as the next even one. */
+static json_t *with_head_dim(const record *r, const sizes *z, json_t *model) {
+    int told = record_int(r, "head_dim", 0), each = z->h / z->heads;
+    int dim = told > 0 ? told : each + each % 2;
+    if (dim != each) json_object_set_new(model, "head_dim", json_integer(dim));
+    return model;
+}
+
 static json_t *model_of_sizes(const record *r, const sizes *z) {
     bool tied = record_tells(r, "tied_emb"), gated = is_gated(r, z->h, z->ffn);
     if (z->experts > 1)
@@ -157,7 +179,7 @@ status measured_model_of(const record *r, double *seq, json_t **out, err *e) {
     z.ffn = record_int(r, "ffn", z.h <= 1 << 20 ? 4 * z.h : 0);
     z.kv = record_int(r, "kv_heads", record_int(r, "kv", z.heads));
     TRY(check_sizes(r, &z, e));
-    *out = model_of_sizes(r, &z);
+    *out = with_head_dim(r, &z, model_of_sizes(r, &z));
     return ST_OK;
 }
 
@@ -189,13 +211,34 @@ double measured_batch_of(const record *r) {
                          record_number(r, "gbs_tokens", 0) / record_number(r, "seq", 1));
 }
 
+/* The nearest multiple of `unit`, where x is within 5 % of one, as it is of a batch told in round numbers of tokens. */
+static double near_multiple(double x, double unit) {
+    double nearest = rint(x / unit) * unit;
+    return nearest >= 1 && fabs(x / nearest - 1) <= 0.05 ? nearest : 0;
+}
+
 /* Micro-batches of a step, told or from the global batch, of which a part of a micro-batch is left out; where neither is there as many
  * as stages, with which a pipeline is full. */
 static int64_t steps_of(const record *r, const sketch_layout *l) {
     double m = record_number(r, "grad_acc", record_number(r, "microbatches", 0));
-    double batch = measured_batch_of(r);
-    if (m < 1) m = batch > 0 ? floor(batch / l->dp / l->key.micro_batch) : l->pp;
+    double made = measured_batch_of(r) / l->dp / l->key.micro_batch;
+    if (m < 1 && made > 0 && l->schedule == SCHEDULE_INTERLEAVED) m = near_multiple(made, l->pp);
+    if (m < 1 && made > 0) m = near_multiple(made, 1);
+    if (m < 1) m = made > 0 ? floor(made) : l->pp;
     return m >= 1 && m <= 1 << 24 ? (int64_t)m : 0;
+}
+
+/* Where neither micro-batch nor steps of accumulation are told, and no pipeline needs several: the rank's share of the batch, if that is
+ * no more than usual. */
+static int untold_micro_batch(const record *r, const sketch_layout *l) {
+    enum { USUAL_TOKENS = 16384 };
+    double share = rint(measured_batch_of(r) / l->dp), seq = record_number(r, "seq", 1);
+    bool told =
+        *record_text(r, "mbs") || *record_text(r, "grad_acc") || *record_text(r, "microbatches");
+    if (told || l->pp > 1 || share < 1 || share > 1 << 16) return l->key.micro_batch;
+    int b = (int)fmin(share, fmax(1, floor(USUAL_TOKENS / seq)));
+    while ((int)share % b) b--;
+    return b;
 }
 
 /* Whether the cell begins with one of the words: "none (tp_recompute_allgather)", "NO_SHARD", "full AC". */
@@ -206,13 +249,14 @@ static bool says(const char *cell, const char *const *words, int n) {
 }
 
 static bool says_none(const char *cell) {
-    static const char *const words[] = {"0", "no", "none", "false", "off", "ddp"};
+    static const char *const words[] = {"0", "no", "none",    "false", "off", "disabled",
+                                        "n", "w",  "without", "ddp",   "dp",  "ptd"};
     return !*cell || says(cell, words, ARRAY_LEN(words));
 }
 
 /* "1", "ZeRO-1", "DeepSpeed stage 1", "1 in groups of 16". */
 static int stage_in(const char *s) {
-    static const char *const before[] = {"deepspeed", "zero", "stage"};
+    static const char *const before[] = {"deepspeed", "zero", "stage", "z"};
     for (int i = 0; i <= ARRAY_LEN(before); i++) {
         s += strspn(s, " -_");
         if (i < ARRAY_LEN(before) && starts(s, before[i])) s += strlen(before[i]);
@@ -221,11 +265,22 @@ static int stage_in(const char *s) {
     return whole && s[1] != '.' ? *s - '0' : ZERO_UNKNOWN;
 }
 
+/* Whether the ranks of a node share, and nodes do not. */
+static bool is_in_nodes(const char *zero) {
+    return has(zero, "hybrid") || has(zero, "hsdp") || has(zero, "mics");
+}
+
 int measured_zero_of(const record *r) {
+    static const char *const optimizer[] = {"distributed", "dist", "distopt"}, *const all[] = {
+                                                                                   "fully", "full",
+                                                                                   "on", "yes",
+                                                                                   "true"};
     const char *s = record_text(r, "zero");
-    bool in_nodes = has(s, "hybrid") || has(s, "hsdp");
     if (has(s, "grad_op")) return 2;
-    if (has(s, "fsdp") || has(s, "full_shard") || (in_nodes && !has(s, "zero"))) return 3;
+    if (says(s, optimizer, ARRAY_LEN(optimizer))) return 1;
+    if (has(s, "fsdp") || has(s, "full_shard") || says(s, all, ARRAY_LEN(all)) ||
+        (is_in_nodes(s) && !strpbrk(s, "0123456789")))
+        return 3;
     return says_none(s) ? 0 : stage_in(s);
 }
 
@@ -235,7 +290,7 @@ static int group_of(const record *r, int per_node) {
     const char *digit = of ? strpbrk(of, "0123456789") : NULL;
     long size = digit ? strtol(digit, NULL, 10) : 0;
     if (of) return size > 0 && size <= 1 << 20 ? (int)size : -1;
-    return has(s, "hybrid") || has(s, "hsdp") ? per_node : 0;
+    return is_in_nodes(s) ? per_node : 0;
 }
 
 status measured_share_in_groups(const record *r, int per_node, sketch_layout *l, err *e) {
@@ -257,8 +312,9 @@ static bool read_precision(const char *s, measured_row *to) {
     static const struct {
         const char *word;
         int bits;
-    } known[] = {{"bf16", 16},     {"fp16", 16},    {"fp8", 8},    {"fp32", 32},
-                 {"bfloat16", 16}, {"float16", 16}, {"float8", 8}, {"float32", 32}};
+    } known[] = {{"bf16", 16},    {"fp16", 16},  {"fp8", 8},      {"fp32", 32}, {"bfloat16", 16},
+                 {"float16", 16}, {"float8", 8}, {"float32", 32}, {"e4m3", 8}};
+    static const char *const sixteen[] = {"mixed", "amp", "half", "16-"};
     const char *first = NULL;
     for (int i = 0; i < ARRAY_LEN(known); i++) {
         const char *at = strcasestr(s, known[i].word);
@@ -267,6 +323,7 @@ static bool read_precision(const char *s, measured_row *to) {
         to->fp8 = known[i].bits == 8;
         to->fp32 = known[i].bits == 32;
     }
+    for (int i = 0; i < ARRAY_LEN(sixteen) && !first; i++) first = strcasestr(s, sixteen[i]);
     return first || !*s;
 }
 
@@ -278,18 +335,41 @@ static void fold_experts(const measured_row *x, sketch_key *key) {
         key->ep /= key->tp;
 }
 
-/* Single parts of a layer, as Megatron-LM names them, cost next to nothing to be made again, and count as none. */
+/* Cheap parts of a layer, as Megatron-LM names them, cost next to nothing to be made again, and count as none. */
 static status read_recompute(const record *r, recompute_policy *out, err *e) {
-    static const char *const full[] = {"full", "true",  "yes",   "on",     "1",
-                                       "all",  "block", "layer", "layers", "uniform"},
-                             *const some[] = {"selective", "sac",  "partial",
-                                              "core_attn", "attn", "attention"},
-                             *const parts[] = {"moe_act", "layernorm", "norm", "mla_up_proj"};
+    static const char *const full[] = {"full",
+                                       "true",
+                                       "yes",
+                                       "y",
+                                       "on",
+                                       "1",
+                                       "all",
+                                       "block",
+                                       "layer",
+                                       "layers",
+                                       "every layer",
+                                       "uniform",
+                                       "enabled",
+                                       "ac",
+                                       "ckpt",
+                                       "checkpoint",
+                                       "checkpointing",
+                                       "activation checkpointing",
+                                       "gradient checkpointing",
+                                       "\xe2\x9c\x93"};
+    static const char *const some[] = {"selective",  "select",    "sel",   "sac",  "partial",
+                                       "per op sac", "op",        "every", "core", "core_attn",
+                                       "attn",       "attention", "moe",   "mlp"};
+    static const char *const parts[] = {"moe_act", "layernorm", "norm", "mla_up_proj",
+                                        "\xe2\x9c\x97"};
     const char *s = record_text(r, "recompute");
-    *out = says(s, full, ARRAY_LEN(full))   ? RECOMPUTE_FULL
-           : says(s, some, ARRAY_LEN(some)) ? RECOMPUTE_SELECTIVE
-                                            : RECOMPUTE_NONE;
-    if (*out != RECOMPUTE_NONE || says_none(s) || says(s, parts, ARRAY_LEN(parts))) return ST_OK;
+    bool layers = has(s, "layer") && *s >= '2' && *s <= '9'; /* so many of them */
+    bool none = says_none(s) || has(s, "=false") || says(s, parts, ARRAY_LEN(parts));
+    *out = none                                       ? RECOMPUTE_NONE
+           : says(s, full, ARRAY_LEN(full))           ? RECOMPUTE_FULL
+           : layers || says(s, some, ARRAY_LEN(some)) ? RECOMPUTE_SELECTIVE
+                                                      : RECOMPUTE_NONE;
+    if (none || *out != RECOMPUTE_NONE) return ST_OK;
     return err_set(e, ST_FORMAT, "recompute '%s' is none of full, selective, none", s);
 }
 
@@ -330,14 +410,20 @@ static status check_nodes(const record *r, int gpus, err *e) {
                    record_text(r, "nodes"));
 }
 
+/* FSDP keeps the weights of a stage from its forward to its backward, as ZeRO-2 does: Llama Team 2024, section 3.3.2, and torchtitan. A
+ * row that says 3 has 3. */
+static int in_pipeline(const char *cell, int zero, int pp) {
+    return zero == 3 && pp > 1 && !strchr(cell, '3') ? 2 : zero;
+}
+
 status measured_layout_of(const record *r, measured_row *to, err *e) {
     sketch_layout *l = &to->layout;
-    l->key.tp = record_int(r, "tp", 1);
-    l->pp = record_int(r, "pp", record_int(r, "gpus_pp", 1));
-    l->zero = measured_zero_of(r);
+    l->key.tp = record_degree(r, "tp");
+    l->pp = *record_text(r, "pp") ? record_degree(r, "pp") : record_int(r, "gpus_pp", 1);
+    l->zero = in_pipeline(record_text(r, "zero"), measured_zero_of(r), l->pp);
     l->key.micro_batch = record_int(r, "mbs", 1);
-    l->key.ep = record_int(r, "ep", 1);
-    l->key.cp = record_int(r, "cp", 1);
+    l->key.ep = record_degree(r, "ep");
+    l->key.cp = record_degree(r, "cp");
     TRY(read_recompute(r, &l->key.recompute, e));
     to->gpus = record_int(r, "gpus", record_int(r, "gpus_pp", 0));
     TRY(schedule_of(r, l, e));
@@ -349,6 +435,7 @@ status measured_layout_of(const record *r, measured_row *to, err *e) {
                        l->key.tp, l->pp, l->key.cp);
     fold_experts(to, &l->key);
     l->dp = to->gpus / copy;
+    l->key.micro_batch = untold_micro_batch(r, l);
     l->micro_batches = steps_of(r, l);
     TRY(check_batch(r, l, e));
     if (!read_precision(record_text(r, "precision"), to))

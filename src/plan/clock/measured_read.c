@@ -148,7 +148,7 @@ static const known_device *device_of(const record *r) {
                                          {"L4", "l4", 72},         {"4090", "rtx4090", 450},
                                          {"A800", "a800", 400},    {"H20", "h20", 500}};
     const char *gpu = record_text(r, "gpu");
-    if (has(gpu, "A100") && has(gpu, "40g")) return &small;
+    if (has(gpu, "A100") && (has(gpu, "40g") || has(gpu, "40 g"))) return &small;
     for (int i = 0; i < ARRAY_LEN(known); i++) {
         const char *at = strcasestr(gpu, known[i].word);
         if (at && !isdigit((unsigned char)at[strlen(known[i].word)])) return &known[i]; /* no L40 */
@@ -176,8 +176,10 @@ static void slow_down(cluster *c, double share) {
     for (int i = 0; i < ARRAY_LEN(c->peak_flops); i++) c->peak_flops[i] *= cbrt(share);
 }
 
-/* Of a machine, where the row tells that its nodes have fewer; 0: as usual. */
+/* Of a machine, where the row tells that its nodes have fewer; 0: as usual, and in racks, whose links go beyond nodes. */
 static int per_node_of(const record *rec, const cluster *usual) {
+    enum { MOST_IN_NODE = 16 };
+    if (usual->per_node > MOST_IN_NODE) return 0;
     int nodes = record_int(rec, "nodes", 0), gpus = record_int(rec, "gpus", 0);
     int each = nodes > 1 && gpus % nodes == 0 ? gpus / nodes : 0;
     return each < usual->per_node ? each : 0;
@@ -244,14 +246,18 @@ static int whose_of(const record *r) {
                  {"picotron", ROWS_NANOTRON},    {"MegaScale", ROWS_OWN},
                  {"foundry", ROWS_TORCHTITAN},   {"Mosaic", ROWS_TORCHTITAN},
                  {"FSDP", ROWS_TORCHTITAN},      {"pytorch", ROWS_TORCHTITAN}};
+    const char *source = record_text(r, "source");
+    if (has(source, "AutoModel") && record_degree(r, "ep") == 1)
+        return ROWS_TORCHTITAN; /* NeMo's, by PyTorch's means; its experts are as fast as Megatron's */
     for (int i = 0; i < ARRAY_LEN(known); i++)
-        if (has(record_text(r, "source"), known[i].word)) return known[i].whose;
+        if (has(source, known[i].word)) return known[i].whose;
     if (*record_text(r, "schedule"))
         return ROWS_MEGATRON; /* the zero-bubble paper's, which is Megatron's, neither */
     /* the playbook's table of runs, nanotron's, names no source */
-    return *record_text(r, "status")  ? ROWS_NANOTRON
-           : measured_zero_of(r) == 3 ? ROWS_TORCHTITAN
-                                      : ROWS_UNNAMED;
+    bool unnamed = !*source, pipeline = record_int(r, "pp", 1) > 1;
+    return unnamed && *record_text(r, "status")    ? ROWS_NANOTRON
+           : measured_zero_of(r) == 3 && !pipeline ? ROWS_TORCHTITAN
+                                                   : ROWS_UNNAMED;
 }
 
 /* "arXiv:2311.05610" and "Hagemann et al. 2023" are of 2023; 0: no year is told. */
@@ -341,6 +347,9 @@ static status take(rows_reading *k, const record *rec, int line, err *e) {
     int year = year_of(record_text(rec, "source"));
     x.flash = year >= 2023 || (year == 0 && x.whose == ROWS_UNNAMED);
     x.whose = runtime_of_row(k, &x);
+    if (x.whose == ROWS_OWN && !has(record_text(rec, "source"), "athanor") && x.layout.pp > 1 &&
+        x.layout.zero == 2)
+        x.layout.zero = 1; /* others' pipelines send sums of gradients once a step */
     TRY(measured_model_of(rec, &seq, &model, e));
     status st =
         x.layout.key.cp > 1 && fmod(seq, 2 * x.layout.key.cp) > 0

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/text.h"
 #include "data/text/csv_record.h"
 #include "plan/clock/measured_int.h"
 
@@ -16,31 +15,21 @@ const char *record_text(const record *r, const char *name) {
     return "";
 }
 
-/* The number of a cell without what tables add: "~" before it, "%" behind it, commas between thousands. False: it is none. */
-static bool read_number(const char *cell, double *out) {
-    char plain[64], *to = plain;
-    const char *s = cell + (*cell == '~');
-    for (; *s; s++) {
-        bool thousands = *s == ',' && s > cell && isdigit((unsigned char)s[-1]) &&
-                         strspn(s + 1, "0123456789") == 3;
-        if (!thousands && (*s != '%' || s[1])) *to++ = *s;
-    }
-    *to = '\0';
-    size_t n = text_number_span(plain);
-    *out = strtod(plain, NULL);
-    return n > 0 && !plain[n] && *out > -1e15 && *out < 1e15;
-}
-
 double record_number(const record *r, const char *name, double without) {
     double x;
-    return read_number(record_text(r, name), &x) ? x : without;
+    return cell_number(record_text(r, name), name, &x) ? x : without;
 }
 
 int record_int(const record *r, const char *name, int without) {
     const char *cell = record_text(r, name);
     double x = without;
-    if (*cell && !read_number(cell, &x)) return -1;
+    if (*cell && !cell_number(cell, name, &x)) return -1;
     return x >= 0 && x <= 1 << 30 && x == floor(x) ? (int)x : -1;
+}
+
+int record_degree(const record *r, const char *name) {
+    int n = record_int(r, name, 1);
+    return n == 0 ? 1 : n;
 }
 
 void record_plain_name(const char *s, char out[64]) {
@@ -50,8 +39,16 @@ void record_plain_name(const char *s, char out[64]) {
     out[n] = '\0';
 }
 
-/* What the cells of a column are. What was measured is read of runs that went well. */
-typedef enum column_kind { WORDS, TRUTH, COUNT, COUNT_OR_NONE, NUMBER, MEASURED } column_kind;
+/* What the cells of a column are. What was measured is read of runs that went well; a memory that cannot be read is not told. */
+typedef enum column_kind {
+    WORDS,
+    TRUTH,
+    MEMORY,
+    COUNT,
+    COUNT_OR_NONE,
+    NUMBER,
+    MEASURED
+} column_kind;
 
 /* Columns as configs and tables of others call them, without what they write differently. The first of a line is ours. */
 enum { NAMES = 10 };
@@ -68,6 +65,7 @@ static const struct {
     {COUNT, {"layers", "numlayers", "nlayers", "nlayer", "numhiddenlayers"}},
     {COUNT, {"hidden", "hiddensize", "dmodel", "nembd", "dim", "embdim"}},
     {COUNT, {"heads", "numheads", "nheads", "nhead", "numattentionheads"}},
+    {COUNT, {"head_dim", "headdim", "headsize", "kvchannels"}},
     {COUNT, {"kv_heads", "kv", "numkvheads", "nkvheads", "numkeyvalueheads", "numquerygroups"}},
     {COUNT, {"ffn", "ffnhiddensize", "intermediatesize", "dff", "ffnhidden", "ffndim"}},
     {WORDS, {"activation", "hiddenact", "mlptype", "mlp"}},
@@ -75,14 +73,16 @@ static const struct {
     {COUNT, {"seq", "seqlen", "seqlength", "sequencelength", "contextlength"}},
     {TRUTH, {"tied_emb", "tiewordembeddings", "tied", "tiedembeddings"}},
     {COUNT_OR_NONE, {"experts", "numexperts", "nexperts"}},
-    {COUNT, {"experts_per_token", "topk", "numexpertspertok", "activeexperts"}},
-    {COUNT, {"tp", "tensorparallel", "tensorparallelsize", "tpsize", "tensormodelparallelsize"}},
-    {COUNT,
+    {COUNT_OR_NONE, {"experts_per_token", "topk", "numexpertspertok", "activeexperts"}},
+    {COUNT_OR_NONE,
+     {"tp", "tensorparallel", "tensorparallelsize", "tpsize", "tensormodelparallelsize"}},
+    {COUNT_OR_NONE,
      {"pp", "pipelineparallel", "pipelineparallelsize", "ppsize", "pipelinemodelparallelsize"}},
     {COUNT_OR_NONE,
      {"vpp", "vp", "virtualpipeline", "virtualpipelinesize", "virtualpipelineparallelsize"}},
-    {COUNT, {"cp", "contextparallel", "contextparallelsize", "cpsize"}},
-    {COUNT, {"ep", "expertparallel", "expertparallelsize", "epsize", "expertmodelparallelsize"}},
+    {COUNT_OR_NONE, {"cp", "contextparallel", "contextparallelsize", "cpsize"}},
+    {COUNT_OR_NONE,
+     {"ep", "expertparallel", "expertparallelsize", "epsize", "expertmodelparallelsize"}},
     {WORDS, {"zero", "zerostage", "sharding", "shardingstrategy"}},
     {WORDS, {"schedule", "pipelineschedule", "ppschedule"}},
     {WORDS, {"recompute", "activationcheckpointing", "ac", "actckpt", "gradientcheckpointing"}},
@@ -108,9 +108,9 @@ static const struct {
     {MEASURED, {"tok_s", "tokenspers", "tokenspersec", "tokenspersecond", "tokenss"}},
     {MEASURED, {"tflops_gpu", "tflops", "tflopspergpu", "modeltflopspergpu", "modeltflopsecgpu"}},
     {MEASURED, {"mfu_pct", "mfu", "mfupercent"}},
-    {MEASURED, {"gpu_mem_GB"}},
-    {MEASURED, {"mem_GB", "peakmemgb"}},
-    {MEASURED, {"mem_GiB", "peakmemgib"}},
+    {MEMORY, {"gpu_mem_GB"}},
+    {MEMORY, {"mem_GB", "peakmemgb"}},
+    {MEMORY, {"mem_GiB", "peakmemgib"}},
 };
 
 /* NULL: nothing reads it. */
@@ -148,7 +148,7 @@ static bool read_truth(const char *cell, bool *out) {
     double x = 0;
     bool yes = strcasecmp(cell, "true") == 0 || strcasecmp(cell, "yes") == 0;
     bool no = !*cell || strcasecmp(cell, "false") == 0 || strcasecmp(cell, "no") == 0;
-    bool known = yes || no || read_number(cell, &x);
+    bool known = yes || no || cell_number(cell, "", &x);
     *out = yes || x > 0;
     return known;
 }
@@ -159,14 +159,17 @@ bool record_tells(const record *r, const char *name) {
 }
 
 bool record_went_well(const record *r) {
+    static const char *const well[] = {"ok", "success", "succeeded", "completed", "passed"};
     const char *state = record_text(r, "status");
-    return !*state || strcmp(state, "ok") == 0;
+    for (int i = 0; i < ARRAY_LEN(well); i++)
+        if (strcasecmp(state, well[i]) == 0) return true;
+    return !*state;
 }
 
 /* What is wrong with a cell that is not empty; NULL: nothing. */
-static const char *fault_of(column_kind kind, const char *cell) {
+static const char *fault_of(column_kind kind, const char *name, const char *cell) {
     double x;
-    bool truth, number = read_number(cell, &x);
+    bool truth, number = cell_number(cell, name, &x);
     if (kind == TRUTH && !read_truth(cell, &truth)) return "is neither true nor false";
     if (kind >= COUNT && !number) return "is no number";
     if ((kind == COUNT || kind == COUNT_OR_NONE) && x != floor(x)) return "is no whole number";
@@ -180,18 +183,10 @@ status record_check(const record *r, err *e) {
     for (int i = 0; i < ARRAY_LEN(known_columns); i++) {
         const char *name = known_columns[i].names[0], *cell = record_text(r, name);
         if (!*cell || (known_columns[i].kind == MEASURED && !went_well)) continue;
-        const char *fault = fault_of(known_columns[i].kind, cell);
+        const char *fault = fault_of(known_columns[i].kind, name, cell);
         if (fault) return err_set(e, ST_FORMAT, "%s '%s' %s", name, cell, fault);
     }
     return ST_OK;
-}
-
-/* What tables say where there is nothing. */
-static bool is_blank(const char *cell) {
-    static const char *const words[] = {"-", "?", "n/a", "na", "nan", "null", "unknown"};
-    for (int i = 0; i < ARRAY_LEN(words); i++)
-        if (strcasecmp(cell, words[i]) == 0) return true;
-    return false;
 }
 
 size_t record_scan(const char *s, size_t n, char *to, size_t size, int *columns, const char **why) {
@@ -205,7 +200,7 @@ size_t record_scan(const char *s, size_t n, char *to, size_t size, int *columns,
     for (int i = 0; i < *columns; i++, to += size) {
         snprintf(to, size, "%.*s", v[i].len < size ? (int)v[i].len : (int)size - 1,
                  v[i].len ? v[i].s : "");
-        if (is_blank(to)) *to = '\0';
+        cell_tidy(to);
     }
     return used;
 }
