@@ -12,7 +12,7 @@
  *   zb-v         two chunks a stage, s and 2 P - 1 - s, so that the last chunk is on the first stage (Qi et al. 2024)
  *   zb-h2        zb-h1 with twice the room: stage s goes forward 2 (P - s) - 1 times before it goes back (Qi et al. 2023)
  *   zb-2p        their automatic one, for pieces of any length: W is left for later as long as there is room for the activations
- *                of 2 P micro-batches, where one that lacks its W alone counts half
+ *                of 2 P micro-batches, where one that lacks its W alone counts half; or as zb-h2 or zb-h1, where that is quicker
  *   dualpipe     two copies of the model, from both ends: stage s has chunk s of one and P - 1 - s of the other, and half of the
  *                micro-batches goes through each. A forward of one and a backward of the other are done together (DeepSeek-AI 2024)
  *

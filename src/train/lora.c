@@ -48,8 +48,8 @@ static void take_targets(model_adapters *ad, const config *c) {
 }
 
 /* Random numbers of dropout are those of whole rows and of all layers before. */
-static status check_dropout(const lora *l, const config *c, err *e) {
-    if (l->adapters.dropout <= 0) return ST_OK;
+static status check_dropout(double dropout, const config *c, err *e) {
+    if (dropout <= 0) return ST_OK;
     if (c->parallel.tp == 1 && c->parallel.pp == 1 && c->parallel.virtual == 1) return ST_OK;
     config_error(c, e, "lora.dropout", "lora.dropout does not run with %s",
                  c->parallel.tp > 1   ? "parallel.tp"
@@ -146,7 +146,7 @@ status lora_open(lora *l, arena *a, config *c, err *e) {
     }
     TRY(open_nf4(l, c, from, e));
     TRY(open_gguf(l, c, from, e));
-    return check_dropout(l, c, e);
+    return check_dropout((double)l->adapters.dropout, c, e);
 }
 
 void lora_learn_tokens(lora *l, const config *c, int32_t added) {
@@ -157,9 +157,14 @@ void lora_learn_tokens(lora *l, const config *c, int32_t added) {
 
 /* ---- memory and weights ---- */
 
+status lora_check_axes(const config *c, err *e) {
+    return check_dropout(c->lora.rank > 0 ? c->lora.dropout : 0, c, e);
+}
+
 status lora_plan(lora *l, const dev *d, const model_config *mc, plan_spec *specs, int n, err *e) {
     if (!l->adapters.rank) return ST_OK;
-    bool gguf = l->gguf.a != NULL, reaches = dev_host_enters(d);
+    bool gguf = l->gguf.a != NULL, planned_gpu = dev_is_meta(d) && dev_get_kind(d) == DEV_CUDA;
+    bool reaches = dev_host_enters(d) && !planned_gpu;
     if (gguf && !reaches) {
         err_at(e, ST_USAGE, "device", "a GPU does not read a base model in a GGUF file yet");
         return err_hint(e, "device=cpu, or a folder of it: athanor import FILE.gguf -o FOLDER");

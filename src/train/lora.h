@@ -29,6 +29,8 @@ typedef struct lora {
 status lora_open(lora *l, arena *a, config *c, err *e) ATH_MUST_USE;
 /* lora.train_embeddings=auto: embedding and head are trained if tokens were added. */
 void lora_learn_tokens(lora *l, const config *c, int32_t added);
+/* ST_USAGE: dropout of new adapters does not run with these axes. */
+status lora_check_axes(const config *c, err *e) ATH_MUST_USE;
 /* Opens the base model's files, and has the plan read there what it can: nothing on a device that
  * does not reach the host's memory, to which a folder's matrices are copied. ST_USAGE: a GGUF file
  * on such a device. */

@@ -380,8 +380,7 @@ status setup_check_experts(const config *c, const model_config *mc, err *e) {
 }
 
 /* Products beside the transfer of their rows (parallel.tp_async). */
-static status check_async(const setup *u, err *e) {
-    const config *c = u->c;
+static status check_async(const config *c, err *e) {
     bool splits = c->parallel.pp > 1 && (c->parallel.pp_schedule == CONFIG_PP_ZB_H1 ||
                                          c->parallel.pp_schedule == CONFIG_PP_ZB_V);
     const struct {
@@ -403,6 +402,16 @@ static status check_async(const setup *u, err *e) {
         return err_hint(e, "%s, or parallel.tp_async=false", all[i].hint);
     }
     return ST_OK;
+}
+
+status setup_check_axes(const config *c, err *e) {
+    TRY(config_check_supported(c, e));
+    TRY(lora_check_axes(c, e));
+    return c->parallel.tp > 1 && c->parallel.tp_async ? check_async(c, e) : ST_OK;
+}
+
+int setup_sequences_of_sample(const config *c) {
+    return objective_of(c)->sequences;
 }
 
 /* NCCL would sum in 16 bits what ranks send in 16 bits. */
@@ -454,7 +463,7 @@ static status check_parts(const setup *u, err *e) {
     if (u->c->parallel.pp > 1) TRY(setup_check_stages(u->c, &u->models[0], e));
     if (u->c->parallel.cp > 1) TRY(setup_check_context(u->c, &u->models[0], e));
     if (u->c->parallel.ep > 1) TRY(setup_check_experts(u->c, &u->models[0], e));
-    if (u->c->parallel.tp_async) TRY(check_async(u, e));
+    if (u->c->parallel.tp_async) TRY(check_async(u->c, e));
     TRY(check_sums(u, e));
     if (u->c->parallel.virtual > layers) {
         config_error(u->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,

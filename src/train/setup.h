@@ -98,6 +98,10 @@ dtype setup_compute(const config *c);
 dtype setup_state_dtype(const config *c); /* of the optimizer's state: DT_F32, DT_BF16 */
 /* How routers of experts are trained. */
 model_routing setup_routing(const config *c);
+/* ST_USAGE: the axes of the config do not go together, or not with optimizer and adapters; other checks ask the model. */
+status setup_check_axes(const config *c, err *e) ATH_MUST_USE;
+/* Of which a micro-batch has whole samples only: 2 of pairs. */
+int setup_sequences_of_sample(const config *c);
 /* What a rank holds outside the arena for a stage (stage.c allocates it), of dp and cp ranks. */
 int64_t setup_host_bytes(const course_stage *k, int64_t dp, int cp, const model_config *mc);
 /* ST_USAGE: train.seq_len is more than model m has positions for. */

@@ -5,10 +5,7 @@
 
 #include "app/frame/model_arg.h"
 #include "app/plan/find_layouts.h"
-#include "app/plan/on_cluster.h"
 #include "base/file.h"
-#include "run/config/config_device.h"
-#include "train/train.h"
 
 /* ---- what is said ---- */
 
@@ -23,6 +20,20 @@ static json_t *layout_json(const sketch_layout *l) {
                      "micro_batch", l->key.micro_batch, "micro_batches",
                      (json_int_t)l->micro_batches, "recompute", policies[l->key.recompute],
                      "offload", layouts_offload_word(l->offload));
+}
+
+/* What `plan --json` says of the config with the layout, whose words are added. */
+static void print_json(const finding *f) {
+    json_t *best = json_array();
+    for (int i = 0; i < f->found.n; i++) {
+        json_t *one = json_array_get(f->plans, (size_t)i);
+        json_object_update_new(json_object_get(one, "layout"),
+                               layout_json(&f->found.found[i].layout));
+        json_array_append(best, one);
+    }
+    cli_print_json(json_pack("{s:o,s:i,s:i,s:i,s:f}", "best", best, "tried", f->found.tried,
+                             "too_large", f->found.too_large, "impossible", f->found.unfit,
+                             "seconds", f->seconds));
 }
 
 static void print_table(const finding *f) {
@@ -75,22 +86,6 @@ static void note_origins(config *c) {
         json_object_set_new(c->origins, keys[i], json_string("plan search"));
 }
 
-static void take_layout(config *c, const sketch_layout *l) {
-    c->parallel.dp = l->dp;
-    c->parallel.tp = l->key.tp;
-    c->parallel.sp = l->key.tp > 1;
-    c->parallel.cp = l->key.cp;
-    if (l->key.cp > 1) c->parallel.cp_kind = (int)l->key.context;
-    c->parallel.ep = l->key.ep;
-    c->parallel.pp = l->pp;
-    c->parallel.pp_schedule = (int)l->schedule;
-    c->parallel.virtual = l->chunks_of_stage;
-    c->parallel.zero = l->zero;
-    c->parallel.offload = (int)l->offload;
-    c->train.micro_batch_size = l->key.micro_batch;
-    c->train.recompute = (int)l->key.recompute;
-}
-
 /* "tiny.yaml" becomes "tiny.best.yaml". */
 static char *path_for(arena *a, const cli_args *args) {
     const char *in = path_base(args->inputs[0]);
@@ -104,53 +99,13 @@ static char *path_for(arena *a, const cli_args *args) {
 static status write_config(const finding *f, const cli_args *args, const char *path, err *e) {
     config *c;
     TRY(model_arg_load(args->inputs[0], args, &c, e));
-    take_layout(c, &f->found.found[0].layout);
+    layouts_take(c, &f->found.found[0].layout);
     note_origins(c);
     char *text = config_to_yaml(c);
     status st = file_write_atomic(path, text, strlen(text), e);
     free(text);
     config_free(c);
     return st;
-}
-
-/* ---- JSON ---- */
-
-/* What `plan --json` says of the config with the layout, whose words are added. */
-static status found_json(const finding *f, const cli_args *args, const search_found *x,
-                         json_t **out, err *e) {
-    config *c;
-    dev *meta = NULL;
-    plan *p = NULL;
-    cluster on;
-    TRY(model_arg_load(args->inputs[0], args, &c, e));
-    take_layout(c, &x->layout);
-    status st = on_cluster_take(c, &on, e);
-    if (st == ST_OK) st = config_open_meta(c, &meta, e);
-    if (st == ST_OK) st = train_plan(c, meta, &p, e);
-    if (st == ST_OK) {
-        *out = plan_json(p, c->train.memory_limit);
-        json_object_update_new(json_object_get(*out, "layout"), layout_json(&x->layout));
-        json_object_set_new(*out, "time", clock_json(&x->result.time, &f->on));
-    }
-    plan_free(p);
-    if (meta) dev_close(meta);
-    config_free(c);
-    return st;
-}
-
-static status print_json(const finding *f, const cli_args *args, err *e) {
-    json_t *best = json_array();
-    for (int i = 0; i < f->found.n; i++) {
-        json_t *one = NULL;
-        status st = found_json(f, args, &f->found.found[i], &one, e);
-        if (st != ST_OK) json_decref(best);
-        TRY(st);
-        json_array_append_new(best, one);
-    }
-    cli_print_json(json_pack("{s:o,s:i,s:i,s:i,s:f}", "best", best, "tried", f->found.tried,
-                             "too_large", f->found.too_large, "impossible", f->found.unfit,
-                             "seconds", f->seconds));
-    return ST_OK;
 }
 
 /* The file is written before anything is said, so that there is one answer. */
@@ -163,9 +118,11 @@ static status run(finding *f, const cli_args *args, err *e) {
         path = path_for(f->a, args);
         TRY(write_config(f, args, path, e));
     }
-    if (args->json) return print_json(f, args, e);
-    print_table(f);
-    if (path) printf("\n%s has the first of them.\n", path);
+    if (args->json)
+        print_json(f);
+    else
+        print_table(f);
+    if (path && !args->json) printf("\n%s has the first of them.\n", path);
     return ST_OK;
 }
 

@@ -143,7 +143,7 @@ static status plan_base(finding *f, err *e) {
     TRY(config_check_supported(c, e));
     c->parallel.zero = 0;
     c->parallel.offload = CONFIG_OFFLOAD_NONE;
-    c->train.micro_batch_size = 1;
+    c->train.micro_batch_size = setup_sequences_of_sample(c);
     c->train.memory_limit = (int64_t)1 << NO_LIMIT_BITS;
     TRY(config_open_meta(c, &f->meta, e));
     status st = train_plan_course(c, f->meta, &f->p, &f->course, e);
@@ -199,13 +199,36 @@ static void read_phases(finding *f) {
 }
 
 /* Rows read ahead and the like, of which each rank of a layout has its share. */
-static int64_t host_bytes(const void *ctx, int phase, const sketch_layout *l) {
+static int64_t host_bytes(void *ctx, int phase, const sketch_layout *l) {
     const finding *f = ctx;
     course_stage k = f->course->stage[phase];
     const plan_spec *base = &f->phase[phase].base;
     int64_t of_one = setup_host_bytes(&k, 1, 1, &base->model);
     if (!f->phase[phase].micro_batch) k.B = l->key.micro_batch;
     return base->host_bytes - of_one + setup_host_bytes(&k, l->dp, l->key.cp, &base->model);
+}
+
+void layouts_take(config *c, const sketch_layout *l) {
+    c->parallel.dp = l->dp;
+    c->parallel.tp = l->key.tp;
+    c->parallel.sp = l->key.tp > 1;
+    c->parallel.cp = l->key.cp;
+    if (l->key.cp > 1) c->parallel.cp_kind = (int)l->key.context;
+    c->parallel.ep = l->key.ep;
+    c->parallel.pp = l->pp;
+    c->parallel.pp_schedule = (int)l->schedule;
+    c->parallel.virtual = l->chunks_of_stage;
+    c->parallel.zero = l->zero;
+    c->parallel.offload = (int)l->offload;
+    c->train.micro_batch_size = l->key.micro_batch;
+    c->train.recompute = (int)l->key.recompute;
+}
+
+/* What no plan is needed for. */
+static status check_axes(void *ctx, const sketch_layout *l, err *e) {
+    finding *f = ctx;
+    layouts_take(f->c, l);
+    return setup_check_axes(f->c, e);
 }
 
 static status search(finding *f, finding_wish w, err *e) {
@@ -218,15 +241,65 @@ static status search(finding *f, finding_wish w, err *e) {
                         .experts = f->experts,
                         .pipelines = f->pipelines,
                         .host_bytes = host_bytes,
+                        .check = check_axes,
                         .ctx = f};
-    int64_t began = clock_now_ns();
     status st = search_layouts(&f->found, f->a, f->meta, &what, &f->on, e);
-    f->seconds = clock_since_s(began);
     if (st != ST_USAGE || f->found.tried || f->found.unfit || !f->given.len) return st;
     err_at(e, ST_USAGE, "train.global_batch_size",
            "no layout of %d devices that makes %ld sequences keeps %s", cluster_devices(&f->on),
            (long)f->phase[0].batch, strbuf_cstr(&f->given));
     return err_hint(e, "leave one of them out, or change train.global_batch_size");
+}
+
+/* ---- as it would run ---- */
+
+/* The plan of the config with the layout, which tells what the search does not know: all stages of the run, and what its model does
+ * not go with. */
+static status plan_found(finding *f, const cli_args *args, search_found *x, err *e) {
+    config *c;
+    dev *meta = NULL;
+    plan *p = NULL;
+    cluster on;
+    TRY(model_arg_load(args->inputs[0], args, &c, e));
+    layouts_take(c, &x->layout);
+    status st = on_cluster_take(c, &on, e);
+    if (st == ST_OK) st = config_open_meta(c, &meta, e);
+    if (st == ST_OK) st = train_plan(c, meta, &p, e);
+    if (st == ST_OK) {
+        x->result.time = clock_step(p, &on);
+        x->result.memory_bytes = (double)plan_needed_bytes(p);
+        json_t *o = plan_json(p, c->train.memory_limit);
+        json_object_set_new(o, "time", clock_json(&x->result.time, &on));
+        json_array_append_new(f->plans, o);
+    }
+    plan_free(p);
+    if (meta) dev_close(meta);
+    config_free(c);
+    return st;
+}
+
+/* Layouts that cannot run after all are left out; if none is left, e says why the first cannot. */
+static status plan_all_found(finding *f, const cli_args *args, err *e) {
+    search_result *r = &f->found;
+    err first = {0};
+    int n = 0;
+    f->plans = json_array();
+    for (int i = 0; i < r->n; i++) {
+        err why = {0};
+        search_found x = r->found[i];
+        status st = plan_found(f, args, &x, &why);
+        if (st == ST_OK)
+            r->found[n++] = x;
+        else if (st == ST_MEMORY)
+            r->too_large++;
+        else
+            r->unfit++;
+        if (st != ST_OK && !first.code) first = why;
+    }
+    r->n = n;
+    if (n > 0) return ST_OK;
+    if (e) *e = first;
+    return first.code;
 }
 
 status layouts_find(finding *f, const cli_args *args, finding_wish w, err *e) {
@@ -246,10 +319,15 @@ status layouts_find(finding *f, const cli_args *args, finding_wish w, err *e) {
     TRY(experts_find(f->c, &f->p->spec.model, f->kept.ep, f->kept.zero, &f->experts, e));
     TRY(stages_find(f->c, &f->p->spec.model, f->kept.pp, &f->pipelines, e));
     f->pipelines = f->pipelines && !w.exact;
-    return search(f, w, e);
+    int64_t began = clock_now_ns();
+    status st = search(f, w, e);
+    if (st == ST_OK) st = plan_all_found(f, args, e);
+    f->seconds = clock_since_s(began);
+    return st;
 }
 
 void layouts_free(finding *f) {
+    json_decref(f->plans);
     course_free(f->course);
     plan_free(f->p);
     if (f->meta) dev_close(f->meta);

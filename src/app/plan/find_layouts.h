@@ -21,6 +21,7 @@ typedef struct finding {
     dev *meta;
     arena *a;
     search_result found;
+    json_t *plans; /* of found: what plan --json says of the config with it */
     double seconds;
 } finding;
 
@@ -33,6 +34,8 @@ typedef struct finding_wish {
  * fits. ST_USAGE: there is no cluster, or none can be as it is given. To be freed whatever comes. */
 status layouts_find(finding *f, const cli_args *args, finding_wish w, err *e) ATH_MUST_USE;
 void layouts_free(finding *f);
+/* The config has the layout from now on. */
+void layouts_take(config *c, const sketch_layout *l);
 /* "none", "optimizer", ... of sketch_layout.offload. */
 const char *layouts_offload_word(unsigned what);
 

@@ -34,7 +34,8 @@ static void note(searching *k, const sketch *s, const sketch_layout *l) {
         k->out->too_large++;
         return;
     }
-    if (sketch_time(s, l, k->c, &runtime_athanor, &f.result, &k->last) != ST_OK) {
+    if ((k->what->check && k->what->check(k->what->ctx, l, &k->last) != ST_OK) ||
+        sketch_time(s, l, k->c, &runtime_athanor, &f.result, &k->last) != ST_OK) {
         k->out->unfit++;
         return;
     }
@@ -254,7 +255,9 @@ static void try_all(searching *k) {
             try_contexts(k, tp, kept->micro_batch);
             continue;
         }
-        for (int b = 0; b < ARRAY_LEN(micro_batches); b++) try_contexts(k, tp, micro_batches[b]);
+        for (int b = 0; b < ARRAY_LEN(micro_batches); b++)
+            if (k->base.sequences <= 1 || micro_batches[b] % k->base.sequences == 0)
+                try_contexts(k, tp, micro_batches[b]);
     }
 }
 

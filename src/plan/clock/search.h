@@ -36,8 +36,10 @@ typedef struct search_spec {
     bool experts;        /* ranks can share out the model's experts */
     search_kept kept;
     /* What a rank of the layout holds outside the arena in a phase (plan_spec.host_bytes); NULL: as its base. */
-    int64_t (*host_bytes)(const void *ctx, int phase, const sketch_layout *l);
-    const void *ctx;
+    int64_t (*host_bytes)(void *ctx, int phase, const sketch_layout *l);
+    /* ST_USAGE: a run cannot have the layout, whatever it needs; NULL: it can have each. */
+    status (*check)(void *ctx, const sketch_layout *l, err *e);
+    void *ctx;
 } search_spec;
 
 /* Planned as it would run. */
