@@ -132,6 +132,10 @@ static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
                         "set parallel.pp_schedule=1f1b: one micro-batch's activations at a time");
     }
     err_where(e, "train.micro_batch_size");
+    if (B < 1 && B_full == p->spec.train_B) {
+        err_where(e, "train.recompute");
+        return err_hint(e, "set train.recompute=full");
+    }
     if (B >= 1)
         return err_hint(e, "set train.micro_batch_size=%d (it is %d)%s", B, p->spec.train_B,
                         B_full == p->spec.train_B ? ", or train.recompute=full" : "");

@@ -117,6 +117,29 @@ def test_trouble(page, url):
     change(page, "more", "train.micro_batchsize=3")
     assert "micro_batch_size" in text(page, "#trouble .hint"), text(page, "#trouble")
     change(page, "more", "")
+    page.run("(() => { const f = document.getElementById('seq'); f.focus(); f.select(); })()")
+    page.type("1e999")
+    page.wait(QUIET + " && !document.querySelector('#trouble').hidden")
+    assert "Tokens of a sequence" in text(page, "#trouble"), text(page, "#trouble")
+    change(page, "seq", "2048")
+    same(page.run("document.querySelector('#trouble').hidden"), True, "trouble is over")
+    page.run("location.hash = '#zero=9'")
+    page.wait(QUIET + " && !document.querySelector('#trouble').hidden")
+    assert "ZeRO: '9'" in text(page, "#trouble"), text(page, "#trouble")
+    page.run("location.hash = ''")
+    page.wait(QUIET + " && document.querySelector('#trouble').hidden")
+
+
+def test_parts_are_all(page, url):
+    """Parts of memory are all that a device needs, where gradients come in the place of activations, too."""
+    units = {"GiB": 1024, "MiB": 1}
+    for batch in ("64", "512"):
+        change(page, "batch", batch)
+        label = page.run("document.querySelector('.treemap').getAttribute('aria-label')")
+        parts = [p.rsplit(" ", 2) for p in label.split(": ")[1].split(", ")]
+        taken = sum(float(n) * units[unit] for name, n, unit in parts if name != "free")
+        n, unit = figure(page, "Memory").split("fits")[0].split()
+        assert abs(taken / (float(n) * units[unit]) - 1) < 0.02, "%s: %s" % (figure(page, "Memory"), label)
 
 
 def test_own(page, url):

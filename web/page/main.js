@@ -141,6 +141,13 @@ async function answerNow() {
   $('answers').setAttribute('aria-busy', 'true');
   first.drop();
   second.drop();
+  const wrong = troubleOfFields();
+  if (wrong) {
+    showTrouble(wrong);
+    clearAll();
+    $('answers').setAttribute('aria-busy', 'false');
+    return;
+  }
   const machines = await askCluster(files);
   const answer = machines?.error ? machines : await first.ask([...planWords(), '--json'], files);
   if (mine !== question || !answer) return;
@@ -189,7 +196,10 @@ async function begin() {
   const names = help.out.match(/Presets: (.*)\. NAME/)[1].split(' ');
   setChoices('cluster', {Presets: names.map((name) => [name, name]), Another: [[OWN, 'a cluster of your own']]});
   readAddress();
-  $('wishes').addEventListener('input', answerNow);
+  $('wishes').addEventListener('input', () => {
+    refused = [];
+    answerNow();
+  });
   $('wishes').addEventListener('submit', (e) => e.preventDefault());
   $('copy').onclick = () => navigator.clipboard?.writeText($('command').textContent);
   addEventListener('hashchange', () => {

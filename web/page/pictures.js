@@ -56,7 +56,8 @@ function squarify(parts, box) {
 const onHost = (m) => m.needed_bytes < m.peak_bytes + m.baseline_bytes;
 
 function memoryParts({memory: m}, usable) {
-  const kept = m.saved_bytes ?? 0;
+  /* Gradients may come where activations were: then only what these need beyond them counts. */
+  const kept = Math.min(m.saved_bytes ?? 0, m.activation_peak_bytes);
   const parts = [
     ['parameters', m.param_bytes, 'c1'],
     ['optimizer', m.optimizer_bytes, 'c2'],
@@ -121,7 +122,7 @@ function drawLive({memory: m, layout, live}, usable) {
   const height = 220,
     inner = height - frame.top - frame.bottom,
     across = WIDTH - frame.left - frame.right;
-  const own = m.activation_peak_bytes / (layout.frames || 1);
+  const own = Math.max(m.activation_peak_bytes / (layout.frames || 1), ...live.bytes);
   const below = m.needed_bytes - own;
   const most = Math.max(usable, below + Math.max(...live.bytes)) * 1.02;
   const y = (v) => height - frame.bottom - (v / most) * inner;

@@ -89,11 +89,31 @@ function writeAddress() {
   history.replaceState(null, '', `#${now}`);
 }
 
+/* What the address asks for and no field can hold: [field, value]; until the next change. */
+let refused = [];
+
 function readAddress() {
   const now = new URLSearchParams(location.hash.slice(1));
-  for (const f of FIELDS) $(f.id).value = now.get(f.id) ?? f.first;
+  refused = [];
+  for (const f of FIELDS) {
+    const asked = now.get(f.id) ?? f.first;
+    $(f.id).value = asked;
+    if (asked && valueOf(f.id) !== asked) refused.push([f, asked]);
+  }
   for (const id of TEXTS) $(id).value = now.get(id) ?? '';
   showOwn();
+}
+
+/* A field that says nothing though something was meant: the browser has no value for what is no number. */
+function troubleOfFields() {
+  const typed = FIELDS.find((f) => $(f.id).validity?.badInput);
+  const [field, value] = typed ? [typed] : (refused[0] ?? []);
+  return (
+    field && {
+      message: `${field.label}: ${value === undefined ? 'what is there' : `'${value}'`} cannot be planned`,
+      hint: field.options ? 'choose one of the list' : 'a whole number of 1 or more, or nothing for the default',
+    }
+  );
 }
 
 function showOwn() {

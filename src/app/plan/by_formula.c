@@ -94,6 +94,10 @@ static status check_terms(const config *c, int which, const char *convention, er
         int without; /* those that have no term for it */
     } all[] = {
         {"lora.rank", c->lora.rank > 0, OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
+        {"parallel.offload", c->parallel.offload != CONFIG_OFFLOAD_NONE,
+         OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
+        {"distill.teacher", c->distill.teacher != NULL, OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
+        {"train.reference", c->train.reference != NULL, OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
         {"parallel.dp_replicate", c->parallel.dp_replicate > 1,
          OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
         {"parallel.pp", c->parallel.pp > 1, OF_WIDGET},

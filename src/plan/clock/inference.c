@@ -49,9 +49,9 @@ static void sum_weights(const plan *p, const inference_wish *w, inference_sum *o
     for (int i = 0; i < param_count(p->store); i++) {
         const param *q = param_at(p->store, i);
         double n = (double)param_elems(q);
-        bool vector = q->rows == 1 || q->cols % w->store->block;
+        bool whole = q->cols % w->store->block == 0; /* else it is in f16, as an export has it */
         out->params += n;
-        out->weight_bytes += n * (vector ? 4 : format_bytes(w->store));
+        out->weight_bytes += n * (q->rows == 1 ? 4 : whole ? format_bytes(w->store) : 2);
     }
 }
 
