@@ -565,17 +565,14 @@ static bool is_left_out(const param *p) {
 }
 
 int64_t model_active_params(const model_config *mc, const param_store *s) {
-    int64_t n = 0, of_experts = 0, left_out = 0;
+    int64_t n = 0, of_experts = 0;
     for (int i = 0; i < param_count(s); i++) {
         const param *p = param_at(s, i);
-        if (model_param_is_ahead(mc, p)) continue;
-        *(is_left_out(p)                  ? &left_out
-          : model_part_of_expert(p->part) ? &of_experts
-                                          : &n) += param_whole_elems(p);
+        if (model_param_is_ahead(mc, p) || is_left_out(p)) continue;
+        *(model_part_of_expert(p->part) ? &of_experts : &n) += param_whole_elems(p);
     }
-    if (!of_experts) return n + left_out;                 /* a token passes all */
     if (mc->router == ROUTER_SOFT) return n + of_experts; /* all read something of each token */
-    return n + of_experts / mc->num_experts * mc->num_experts_per_tok;
+    return of_experts ? n + of_experts / mc->num_experts * mc->num_experts_per_tok : n;
 }
 
 /* ---- tensor parallelism ---- */

@@ -353,7 +353,7 @@ bool model_param_is_ahead(const model_config *mc, const param *p);
 int64_t model_ahead_params(const model_config *mc, const param_store *s);
 /* Parameters that a token goes through, as published counts have them: the layers with the experts that it picks, the
  * embedding and the head. Modules, position tables, the last norm, a head's bias and the biases that choose experts do not
- * count; without experts all parameters do. */
+ * count. */
 int64_t model_active_params(const model_config *mc, const param_store *s);
 
 #endif

@@ -40,9 +40,9 @@ static const row rows[] = {
     {RESEARCH "runs-on=server team=dense time=tight" REST, "pretrain", "dense", "weeks",
      SEARCH "llama-3.2-1b"},
     {RESEARCH "runs-on=server team=dense time=flexible" REST, "pretrain", "moe", "same compute",
-     SEARCH "llama-3.2-1b"},
+     SEARCH "olmoe-1b-7b"},
     {RESEARCH "runs-on=server team=expert" REST, "pretrain", "moe", "research",
-     SEARCH "llama-3.2-1b"},
+     SEARCH "olmoe-1b-7b"},
     {DOMAIN "runs-on=edge team=first" REST, "pretrain", "dense", "tokenizer of its own",
      "recipe miniature"},
     {DOMAIN "runs-on=edge team=dense" REST, "pretrain", "dense", "memory", SEARCH "smollm3-3b"},
@@ -92,7 +92,7 @@ static const row rows[] = {
     {GAP "runs-on=server team=dense time=flexible device-hours=276480" REST, "pretrain", "moe",
      "49.6B parameters", SEARCH "qwen3-30b-a3b"},
     {RESEARCH "runs-on=server team=expert device-hours=10" REST, "pretrain", "moe", "device-hours",
-     SEARCH "llama-3.2-1b"},
+     SEARCH "olmoe-1b-7b"},
 };
 
 static compass answers_of(const char *text) {

@@ -115,6 +115,8 @@ no 2 plan search $small parallel.cp=4 parallel.tp=4
 no 4 plan search llama-3.1-405b cluster=rtx4090 train.global_batch_size=1
 no 4 plan search $small train.memory_limit=1 cluster=l4-4 model.hidden_size=65536 model.num_hidden_layers=100 model.num_attention_heads=64 model.num_key_value_heads=64
 # costs
+no 2 plan smollm2-135m --model formula parallel.offload=optimizer
+no 2 plan smollm2-135m --model predictor parallel.offload=optimizer
 no 2 plan cost
 no 2 plan cost m.yaml
 no 2 plan cost --params 3B

@@ -160,10 +160,7 @@ best=$(first step_ms) bytes=$(first needed_bytes)
 expect 0 plan layout.yaml --json
 [ "$(first step_ms)" = "$best" ] || fail "the config takes $(first step_ms) ms, not $best"
 [ "$(first needed_bytes)" = "$bytes" ] || fail "not $bytes: $(first needed_bytes)"
-expect 0 plan search stages.yaml parallel.cp=1
-lacks out 'dp 64'
 expect 0 plan search m.yaml train.steps=1000 train.batch_ramp.start=32 train.batch_ramp.increment=32 train.batch_ramp.every=100 --write -o ramp.yaml
-lacks out 'micro-batch [48]'
 expect 0 plan ramp.yaml
 # Less memory than the devices have, and not more than they have.
 expect 0 plan search m.yaml train.memory_limit=20Gi --write -o little.yaml
@@ -179,6 +176,21 @@ expect 0 plan smollm3-3b cluster=h100-8 train.seq_len=4096 train.micro_batch_siz
 has out '"fits": true'
 calc "$(first snapshot_bytes) > 3e10" || fail "no snapshot: $(first snapshot_bytes)"
 calc "$(first needed_bytes) == $(first peak_bytes) - $(first snapshot_bytes)" || fail "$(first needed_bytes) of the GPU"
+# Stages of a pipeline hold what every stage of the run needs.
+expect 0 plan search stages.yaml parallel.pp=2 --write -o layout.yaml --most 1 --json
+bytes=$(first needed_bytes)
+expect 0 plan layout.yaml --json
+[ "$(first needed_bytes)" = "$bytes" ] || fail "not $bytes: $(first needed_bytes)"
+# What does not go together is not offered: an optimizer of whole matrices with ZeRO, dropout of adapters with tp; pairs stay together.
+expect 0 plan search m.yaml optim.name=adafactor --write -o whole.yaml
+lacks out 'ZeRO'
+lacks out ', tp '
+expect 0 plan whole.yaml
+expect 2 plan search m.yaml parallel.tp_async=true parallel.pp=2 parallel.pp_schedule=zb-h1
+has err 'are not there with parallel.tp_async'
+expect 0 plan search m.yaml train.objective=dpo train.global_batch_size=64 train.seq_len=2048 --write -o pairs.yaml
+! grep -q 'micro-batch [13] ' out || fail "half a pair"
+expect 0 plan pairs.yaml
 # A layout that does not fit: what helps is named, another layout at last.
 expect 4 plan llama-3.1-8b cluster=h100-8 train.seq_len=131072 train.micro_batch_size=1 train.global_batch_size=8 parallel.zero=3
 has err 'another layout fits: dp 1, cp 8'
