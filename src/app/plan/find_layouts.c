@@ -193,8 +193,8 @@ static void read_phases(finding *f) {
     }
     for (int i = 0; i < f->course->n_parts; i++) {
         const course_part *part = &f->course->part[i];
-        int64_t *step = &f->phase[part->stage].batch_step;
-        *step = common_divisor(part->batch, *step);
+        int64_t *divisor = &f->phase[part->stage].batch_divisor;
+        *divisor = common_divisor(part->batch, *divisor);
     }
 }
 

@@ -8,9 +8,8 @@
 #include "plan/clock/measured_int.h"
 
 static bool is_blank(const char *cell) {
-    static const char *const words[] = {"-",    "--",      "?",     "/", "n/a",          "na",
-                                        "null", "unknown", "dense", "—", "\xe2\x80\x93", "none",
-                                        "nan"};
+    static const char *const words[] = {"-",       "--",    "?", "/", "n/a",  "na", "null",
+                                        "unknown", "dense", "—", "–", "none", "nan"};
     for (int i = 0; i < ARRAY_LEN(words); i++)
         if (strcasecmp(cell, words[i]) == 0) return true;
     return false;

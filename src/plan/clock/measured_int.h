@@ -1,5 +1,5 @@
-/* Within the module: rows of published tables on their way from text (measured_cell.c, measured_record.c) to model and layout (measured_layout.c) to
- * rows with devices and speeds (measured_read.c). */
+/* Within the module: rows of published tables on their way from text (measured_cell.c, measured_record.c) to model and layout
+ * (measured_layout.c) to rows with devices and speeds (measured_read.c). */
 #ifndef PLAN_MEASURED_INT_H
 #define PLAN_MEASURED_INT_H
 

@@ -356,12 +356,11 @@ static status read_recompute(const record *r, recompute_policy *out, err *e) {
                                        "checkpointing",
                                        "activation checkpointing",
                                        "gradient checkpointing",
-                                       "\xe2\x9c\x93"};
+                                       "✓"};
     static const char *const some[] = {"selective",  "select",    "sel",   "sac",  "partial",
                                        "per op sac", "op",        "every", "core", "core_attn",
                                        "attn",       "attention", "moe",   "mlp"};
-    static const char *const parts[] = {"moe_act", "layernorm", "norm", "mla_up_proj",
-                                        "\xe2\x9c\x97"};
+    static const char *const parts[] = {"moe_act", "layernorm", "norm", "mla_up_proj", "✗"};
     const char *s = record_text(r, "recompute");
     bool layers = has(s, "layer") && *s >= '2' && *s <= '9'; /* so many of them */
     bool none = says_none(s) || has(s, "=false") || says(s, parts, ARRAY_LEN(parts));

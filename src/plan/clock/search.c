@@ -58,8 +58,8 @@ static bool needs_stages(const search_kept *kept) {
     return kept->chunks > 1 || (kept->schedule >= 0 && kept->schedule != SCHEDULE_1F1B);
 }
 
-static int64_t step_of(const search_phase *p) {
-    return p->batch_step ? p->batch_step : p->batch;
+static int64_t divisor_of(const search_phase *p) {
+    return p->batch_divisor ? p->batch_divisor : p->batch;
 }
 
 static int micro_batch_of(const search_phase *p, const sketch_key *key) {
@@ -68,7 +68,7 @@ static int micro_batch_of(const search_phase *p, const sketch_key *key) {
 
 /* Whether dp ranks share each batch of a phase out, and cp ranks its sequences, of which each has two pieces. */
 static bool divides_phase(const search_phase *p, const sketch_key *key, int dp) {
-    return step_of(p) % ((int64_t)dp * micro_batch_of(p, key)) == 0 &&
+    return divisor_of(p) % ((int64_t)dp * micro_batch_of(p, key)) == 0 &&
            (key->cp == 1 || p->base.T % (2 * key->cp) == 0);
 }
 
@@ -101,7 +101,7 @@ static const int *cut_of(searching *k, int chunks) {
 /* Whether every step of the run has whole groups of pp micro-batches. */
 static bool comes_in_groups(const searching *k, const sketch_layout *l) {
     for (int i = 0; i < k->what->n_phases; i++)
-        if (step_of(&k->what->phase[i]) /
+        if (divisor_of(&k->what->phase[i]) /
             ((int64_t)l->dp * micro_batch_of(&k->what->phase[i], &l->key)) % l->pp)
             return false;
     return true;

@@ -20,10 +20,10 @@ static const search_kept search_all = {.recompute = -1, .zero = -1, .schedule = 
 
 /* A stage of the run, which has the layout that is found. */
 typedef struct search_phase {
-    plan_spec base;     /* of one rank, as the config says */
-    int64_t batch;      /* sequences of a step, at most */
-    int64_t batch_step; /* what divides them in every step; 0: `batch` */
-    int micro_batch;    /* its own; 0: that of the layout */
+    plan_spec base;        /* of one rank, as the config says */
+    int64_t batch;         /* sequences of a step, at most */
+    int64_t batch_divisor; /* what divides them in every step; 0: `batch` */
+    int micro_batch;       /* its own; 0: that of the layout */
 } search_phase;
 
 typedef struct search_spec {
