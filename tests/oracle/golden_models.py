@@ -285,7 +285,8 @@ MODELS = [
 # Standard deviations of embeddings and of other matrices, where not 0.15: a tied head else repeats the last token.
 SCALES = {name: dict(embedding=0.15, matrix=0.25) for name, *_ in MODELS[6:]} | {
     name: dict(embedding=0.04, matrix=0.25) for name in ("gemma2", "gemma3", "gemma3-pattern", "minicpm")} | {
-    "minicpm3": dict(embedding=0.06, matrix=0.3)} | {
+    # Larger matrices: where weights are rounded otherwise, curves of ten steps differ by 1e-4, also PyTorch's own.
+    "minicpm3": dict(embedding=0.06, matrix=0.2)} | {
     name: dict(embedding=0.15, matrix=0.18) for name in ("mobilellm-shared", "qwen2-window")} | {
     name: dict(embedding=0.15, matrix=0.15) for name in ("qwen3-next", "qwen3-next-experts", "qwen3-next-tied")}
 # Lengths of the documents of one row; attention inside each only. (Lengths decide the frequencies of some scalings.)

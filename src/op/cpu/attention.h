@@ -41,60 +41,75 @@ V_INLINE att_place att_place_of(const op_attr *at, int64_t b, int64_t kv) {
 }
 
 /* The keys that each query of a block sees, [low, high) per lane. Lanes without a query see what
- * the last query sees. */
+ * the last query sees; vectors without one know nothing. */
 typedef struct att_view {
     int64_t b, q0, rows; /* sequence, first query, queries that exist (<= ATT_Q) */
+    int vecs;            /* vectors that hold queries */
     int32_t low[ATT_Q], high[ATT_Q];
-    int64_t first, end; /* union over the lanes that see any key; first is a multiple of ATT_STEP */
-    int64_t all_first, all_end;      /* keys that every lane sees */
-    int64_t tile_end[ATT_Q / ATT_R]; /* end of the union over ATT_R queries */
-    int64_t vec_end[ATT_NV];         /* the same over a vector */
-    int vecs;                        /* vectors that hold queries */
+    int64_t first,
+        end; /* union over the lanes that see any key; first is a multiple of ATT_PANEL */
+    int64_t reach[ATT_NV]; /* end of the union over the lanes of a vector and of those before it */
+    int64_t all_first[ATT_NV], all_end[ATT_NV]; /* keys that every lane of a vector sees */
 } att_view;
+
+typedef struct att_span {
+    int64_t low, high;
+} att_span;
 
 V_INLINE int64_t att_query_position(const op_call *c, int64_t b, int64_t i) {
     const tensor *qpos = &c->in[4];
     return i + (qpos->data ? ((const int32_t *)qpos->data)[b * qpos->ld] : 0);
 }
 
-/* Adds lane i, which sees [low, high), to the unions. */
-V_INLINE void att_look_lane(att_view *v, int64_t i, int64_t low, int64_t high) {
-    if (low < high) {
-        v->first = att_min(v->first, low);
-        v->end = att_max(v->end, high);
-        v->tile_end[i / ATT_R] = att_max(v->tile_end[i / ATT_R], high);
-        v->vec_end[i / VW] = att_max(v->vec_end[i / VW], high);
-    }
-    v->all_first = att_max(v->all_first, low);
-    v->all_end = att_min(v->all_end, high);
-    v->low[i] = (int32_t)low, v->high[i] = (int32_t)high;
-}
-
-V_INLINE att_view att_look(const op_call *c, int64_t b, int64_t q0) {
+/* The keys that query i of sequence b sees. */
+V_INLINE att_span att_seen(const op_call *c, int64_t b, int64_t i) {
     const op_attr *at = c->attr;
     const tensor *start = &c->in[3], *end = &c->in[5];
     int64_t Tq = at->attention.Tq, Tk = at->attention.Tk, window = at->attention.window;
-    int64_t chunk = at->attention.chunk;
-    att_view v = {.b = b, .q0 = q0, .first = Tk, .all_end = Tk};
+    int64_t chunk = at->attention.chunk, p = att_query_position(c, b, i);
+    int64_t low = start->data ? ((const int32_t *)start->data)[(b * Tq + i) * start->ld] : 0;
+    int64_t high = at->attention.causal ? att_min(p + 1, Tk) : Tk;
+    low = att_max(low, 0);
+    if (chunk > 0) low = att_max(low, p - (p - low) % chunk);
+    if (window > 0) low = att_max(low, p - window + 1);
+    if (end->data) high = att_min(high, ((const int32_t *)end->data)[(b * Tq + i) * end->ld]);
+    return (att_span){low, att_max(high, low)};
+}
+
+/* What the lanes of vector q see. */
+V_INLINE void att_look_vector(att_view *v, int q) {
+    int64_t low = 0, high = INT32_MAX, reach = q > 0 ? v->reach[q - 1] : 0;
+    for (int i = q * VW; i < (q + 1) * VW; i++) {
+        low = att_max(low, v->low[i]), high = att_min(high, v->high[i]);
+        if (v->low[i] >= v->high[i]) continue;
+        v->first = att_min(v->first, v->low[i]);
+        reach = att_max(reach, v->high[i]);
+    }
+    v->all_first[q] = low, v->all_end[q] = high, v->reach[q] = reach;
+    v->end = reach;
+}
+
+V_INLINE att_view att_look(const op_call *c, int64_t b, int64_t q0) {
+    int64_t Tq = c->attr->attention.Tq;
+    att_view v = {.b = b, .q0 = q0, .first = c->attr->attention.Tk};
     v.rows = att_min(Tq - q0, ATT_Q);
     v.vecs = att_vectors(v.rows);
-    int64_t low = 0, high = 0;
-    for (int64_t i = 0; i < ATT_Q; i++) {
-        if (i < v.rows) {
-            int64_t p = att_query_position(c, b, q0 + i);
-            low = start->data ? ((const int32_t *)start->data)[(b * Tq + q0 + i) * start->ld] : 0;
-            if (low < 0) low = 0;
-            if (chunk > 0) low = att_max(low, p - (p - low) % chunk);
-            if (window > 0) low = att_max(low, p - window + 1);
-            high = at->attention.causal ? att_min(p + 1, Tk) : Tk;
-            if (end->data)
-                high = att_min(high, ((const int32_t *)end->data)[(b * Tq + q0 + i) * end->ld]);
-            high = att_max(high, low);
-        }
-        att_look_lane(&v, i, low, high);
+    att_span s = {0};
+    for (int64_t i = 0; i < v.vecs * VW; i++) {
+        if (i < v.rows) s = att_seen(c, b, q0 + i);
+        v.low[i] = (int32_t)s.low, v.high[i] = (int32_t)s.high;
     }
-    v.first = v.first / ATT_STEP * ATT_STEP;
+    for (int q = 0; q < v.vecs; q++) att_look_vector(&v, q);
+    v.first = v.first / ATT_PANEL * ATT_PANEL;
     return v;
+}
+
+/* End of the union over n queries from lane i on. */
+V_INLINE int64_t att_end(const att_view *v, int64_t i, int64_t n) {
+    int64_t end = 0;
+    for (n += i; i < n; i++)
+        if (v->low[i] < v->high[i]) end = att_max(end, v->high[i]);
+    return end;
 }
 
 /* What a task computes: query heads [h0, h1) of a kv head of sequence b, queries [q0, q1). */
@@ -186,14 +201,27 @@ V_INLINE void att_fetch_step(att_fetch *f) {
 /* Vectors before the first that sees key j or a later one. */
 V_INLINE int att_skip(const att_view *v, int64_t j) {
     int q = 0;
-    while (q < v->vecs - 1 && v->vec_end[q] <= j) q++;
+    while (q < v->vecs - 1 && v->reach[q] <= j) q++;
     return q;
 }
 
-/* Keys [j0, j0 + n) are hidden from some lane before the first and from the second number on. */
-V_INLINE void att_border(const att_view *v, int64_t j0, int64_t n, int64_t border[2]) {
-    border[0] = att_min(att_max(v->all_first - j0, 0), n);
-    border[1] = att_min(att_max(v->all_end - j0, border[0]), n);
+/* Of n keys, the first `keys` are those that some vectors take part in: whole panels, and with tiles all. They are
+ * hidden from some lane of these before number `from`, and from number `to` on. */
+typedef struct att_border {
+    int64_t keys, from, to;
+} att_border;
+
+/* Vectors [q, q + vectors) and keys [j0, j0 + n). */
+V_INLINE att_border att_border_of(const att_view *v, int q, int vectors, int64_t j0, int64_t n) {
+    int64_t reach = 0, first = 0, end = INT64_MAX;
+    for (int i = q; i < q + vectors; i++) {
+        reach = att_max(reach, v->reach[i]);
+        first = att_max(first, v->all_first[i]);
+        end = att_min(end, v->all_end[i]);
+    }
+    int64_t keys = V_AMX ? n : att_min(n, att_round(att_max(reach - j0, 0), ATT_PANEL));
+    int64_t from = att_min(att_max(first - j0, 0), keys);
+    return (att_border){keys, from, att_min(att_max(end - j0, from), keys)};
 }
 
 V_INLINE vi att_sees(const att_view *v, int q, int64_t key) {
@@ -201,9 +229,44 @@ V_INLINE vi att_sees(const att_view *v, int q, int64_t key) {
     return (j >= v_load_i(v->low + q * VW)) & (j < v_load_i(v->high + q * VW));
 }
 
+/* s [ATT_PANEL keys, ATT_Q] of the keys from row j of a packed left operand on; key is the number of the first. */
+V_INLINE void att_score_panel(const att_view *v, att_fetch *f, const float *left, int64_t width,
+                              int64_t j, const float *right, float *s, int64_t key) {
+#if V_AMX
+    (void)v, (void)key;
+    att_fetch_step(f);
+    amx_scores(left, j, width, right, s, ATT_PANEL);
+#else
+    int64_t units = att_units(width);
+    int skip = att_skip(v, key), nv = v->vecs - skip;
+    for (int r = 0, rows; r < ATT_PANEL; r += rows) {
+        rows = att_rows(r, nv);
+        att_fetch_step(f);
+        att_scores(units, left + j * units + r, right + skip * VW, s + r * ATT_Q + skip * VW, rows,
+                   nv);
+    }
+#endif
+}
+
+#if !V_AMX
+/* x [ATT_Q queries, nv vectors of the width] (+)= A B over keys [j0, j0 + n), each tile of queries as far as it sees:
+ * A [keys, ATT_Q], B a panel of the rows of these keys. */
+V_INLINE void att_mix_panel(const att_view *v, int64_t j0, int64_t n, const float *a,
+                            const float *b, float *x, int64_t ldx, bool add, int nv) {
+    for (int64_t i = 0; i < v->rows; i += ATT_PANEL) {
+        for (int r = 0, rows; r < ATT_PANEL; r += rows) {
+            rows = att_rows(r, nv);
+            int64_t keys = att_min(att_max(att_end(v, i + r, rows) - j0, 0), n);
+            if (keys > 0 || !add)
+                att_mix(att_units(keys), a + i + r, b, x + (i + r) * ldx, ldx, add, rows, nv);
+        }
+    }
+}
+#endif
+
 /* Keys that a block of scores has room for: fewer than ATT_KEYS where sequences are short. */
 static inline int64_t att_block_keys(const op_attr *at) {
-    return att_min(att_round(at->attention.Tk, ATT_STEP), ATT_KEYS);
+    return att_min(att_round(at->attention.Tk, ATT_PANEL), ATT_KEYS);
 }
 
 /* What products of queries and keys are scaled with. */
@@ -221,9 +284,10 @@ V_INLINE float att_bias_scale(const op_attr *at) {
 V_INLINE void att_add_bias(const op_call *c, const att_view *v, const float *line, float *s,
                            int64_t j0, int64_t n, float scale) {
     int64_t first = att_query_position(c, v->b, v->q0);
-    for (int64_t j = 0; j < n; j++)
-        for (int q = 0; q < ATT_NV; q++, s += VW)
-            v_store(s, v_load(s) * scale + v_load(line + att_line_at(c, first + q * VW, j0 + j)));
+    for (int64_t j = 0; j < n; j++, s += ATT_Q)
+        for (int q = 0; q < v->vecs; q++)
+            v_store(s + q * VW, v_load(s + q * VW) * scale +
+                                    v_load(line + att_line_at(c, first + q * VW, j0 + j)));
 }
 
 /* Bias (line: of the head, or NULL) and softcap of the scores of keys [j0, j0 + n); those of vectors that
@@ -232,24 +296,20 @@ V_INLINE void att_add_bias(const op_call *c, const att_view *v, const float *lin
 V_INLINE float att_cap_scores(const op_call *c, const att_view *v, const float *line, float *s,
                               int64_t j0, int64_t n) {
     const op_attr *at = c->attr;
-    float cap = at->attention.softcap * ATT_LOG2E, scale = V_AMX ? att_score_scale(at) : 1.0f;
+    float cap = at->attention.softcap * ATT_LOG2E, scale = att_score_scale(at);
     if (line) {
         att_add_bias(c, v, line, s, j0, n, scale);
         scale = 1.0f;
     }
     if (cap > 0.0f)
-        for (int64_t i = 0; i < n * ATT_Q; i += VW)
-            v_store(s + i, cap * v_tanh(V_AMX ? scale * v_load(s + i) : v_load(s + i)));
+        for (int64_t j = 0; j < n; j++, s += ATT_Q)
+            for (int i = 0; i < v->vecs * VW; i += VW)
+                v_store(s + i, cap * v_tanh(scale * v_load(s + i)));
     else if (scale > 0.0f)
         return scale;
     else
         for (int64_t i = 0; i < n * ATT_Q; i += VW) v_store(s + i, scale * v_load(s + i));
     return 1.0f;
-}
-
-/* s * scale - shift; only behind tiles is there another scale than 1. */
-V_INLINE vf att_shift_score(const float *s, float scale, vf shift) {
-    return V_AMX ? v_fma(v_load(s), v_set1(scale), -shift) : v_load(s) - shift;
 }
 
 /* factors [n keys, ATT_Q]: keep/(1-p). */
@@ -303,19 +363,16 @@ V_INLINE vf att_exp2(vf x, bool rough) {
 }
 
 #if V_DOT_BF16
-/* Two rows of ATT_Q queries, each rounded to bf16 in the order of the queries. */
-V_INLINE __m512i att_round_row(vf first, vf second) {
+/* Two vectors rounded to bf16, one behind the other. */
+V_INLINE __m512i att_round_two(vf first, vf second) {
     return (__m512i)_mm512_cvtne2ps_pbh(second, first);
 }
-/* What att_round_row made of two keys, as pairs of keys. */
-V_INLINE void att_pair_keys(float *pairs, __m512i key, __m512i next) {
-    static const uint16_t order[64] = {
-        0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
-        11, 43, 12, 44, 13, 45, 14, 46, 15, 47, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53,
-        22, 54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63};
-    __m512i low = _mm512_loadu_si512(order), high = _mm512_loadu_si512(order + 32);
-    _mm512_storeu_si512(pairs, _mm512_permutex2var_epi16(key, low, next));
-    _mm512_storeu_si512(pairs + VW, _mm512_permutex2var_epi16(key, high, next));
+/* A vector of two keys rounded to bf16, as pairs of keys. */
+V_INLINE __m512i att_pair(vf key, vf next) {
+    static const uint16_t order[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                       21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                       11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    return _mm512_permutexvar_epi16(_mm512_loadu_si512(order), att_round_two(key, next));
 }
 #endif
 

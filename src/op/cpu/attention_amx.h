@@ -99,11 +99,12 @@ ATT_TILE amx_scores(const float *keys, int64_t j, int64_t width, const float *qu
     amx_rows(n, att_round(width, AMX_K) / AMX_K, a, queries, s, ATT_Q, false, ATT_NV);
 }
 
-/* o [width, ATT_Q] += keys from j on (packed with att_pack_turned) times p, over n keys. */
-ATT_TILE amx_mix(const float *keys, int64_t j, int64_t width, const float *p, float *o, int64_t n) {
+/* o [width, ATT_Q] (+)= keys from j on (packed with att_pack_turned) times p, over n keys. */
+ATT_TILE amx_mix(const float *keys, int64_t j, int64_t width, const float *p, float *o, int64_t n,
+                 bool add) {
     int64_t rows = att_round(width, AMX_ROWS), step = rows * AMX_ROW_BYTES;
     amx_left a = {(const char *)keys + j / AMX_K * step, AMX_ROW_BYTES, step};
-    amx_rows(rows, n / AMX_K, a, p, o, ATT_Q, true, ATT_NV);
+    amx_rows(rows, n / AMX_K, a, p, o, ATT_Q, add, ATT_NV);
 }
 
 /* x [n keys, cols] += p [n keys, ATT_Q queries] y, where y has panels [pairs of queries, ATT_Q]. */
@@ -179,7 +180,7 @@ V_INLINE void att_store_result(const tensor *t, int64_t row, int64_t col, int64_
 V_INLINE void att_pack_turned(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
                               int64_t cols, float *room) {
     (void)room;
-    att_pack_rows(dst, t, row, col, rows, cols, att_round(rows, ATT_STEP));
+    att_pack_rows(dst, t, row, col, rows, cols, att_round(rows, ATT_PANEL));
 }
 
 #endif

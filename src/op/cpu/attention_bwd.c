@@ -14,7 +14,7 @@
 
 typedef struct bwd_buffers {
     /* With tiles K and V are as attention_amx.h says, and dQ is [Dp, Q]. */
-    float *k, *v;           /* panels [keys/R][D][R], [keys/R][Dv][R]: left operands of S^T, dP^T */
+    float *k, *v;           /* panels [keys/PANEL][D][PANEL]: left operands of S^T, dP^T */
     float *k_rows;          /* [D/Q][keys][Q]: right operand of dQ */
     float *dkv;             /* dK [keys, Dp], dV [keys, Dvp] of a task */
     float *q, *go;          /* [D, Q], [Dv, Q]: queries and dO, right operands of S^T and dP^T */
@@ -33,7 +33,9 @@ typedef struct bwd_plan {
     att_task task, next;
 } bwd_plan;
 
-enum { BWD_PARTS = 15, BWD_TASKS = 6, FETCH_STEPS = 4 };
+/* Vectors that are differentiated together: those that share a vector of bf16. */
+enum { TOGETHER = V_DOT_BF16 ? 2 : 1 };
+enum { BWD_PARTS = 15, BWD_TASKS = 6, FETCH_STEPS = 4 * ATT_TILES };
 
 /* Tasks per kv head: a divisor of its query heads that makes BWD_TASKS tasks, or all of them. It
  * follows from the shape alone, not from the threads. Few tasks keep few threads evenly busy, but
@@ -47,7 +49,7 @@ static int64_t bwd_parts(const op_attr *at) {
 
 /* Floats of dK and dV of a task. */
 static int64_t grad_floats(const op_attr *at) {
-    return att_round(at->attention.Tk, ATT_STEP) *
+    return att_round(at->attention.Tk, ATT_PANEL) *
            (att_round(at->attention.D, VW) + att_round(at->attention.Dv, VW));
 }
 
@@ -55,7 +57,7 @@ static int64_t bwd_layout(const op_attr *at, float *base, bwd_buffers *b) {
     int64_t D = at->attention.D, Dv = at->attention.Dv, block = att_block_keys(at) * ATT_Q;
     int64_t pairs = V_DOT_BF16 * block / 2;
     int64_t Dr = att_round(D, ATT_Q), Dvr = att_round(Dv, ATT_Q);
-    int64_t Tk = att_round(at->attention.Tk, ATT_STEP);
+    int64_t Tk = att_round(at->attention.Tk, ATT_PANEL);
     int64_t keep = at->attention.dropout > 0.0f ? block : 0;
     int64_t grads = bwd_parts(at) == 1 ? grad_floats(at) : 0;
     int64_t sizes[BWD_PARTS] = {Tk * att_left_floats(D),
@@ -164,13 +166,13 @@ typedef struct grad_pair {
     vf p, ds;
 } grad_pair;
 
-/* P and dS of key j and vector q. What is not seen is 0, whatever its score: infinite or NaN scores
+/* P and dS of vector q and key j of a block. What is not seen is 0, whatever its score: infinite or NaN scores
  * must not leave a trace. */
 V_INLINE grad_pair differentiate(const att_view *v, const bwd_buffers *b, const bwd_state *st,
                                  int64_t j0, int64_t j, int q, bool masked, bool drop, bool cap) {
     int64_t at = j * ATT_Q + q * VW;
     vf s = v_load(b->s + at);
-    vf p = att_exp2(att_shift_score(b->s + at, st->scale, v_load(st->lse + q * VW)), V_DOT_BF16);
+    vf p = att_exp2(v_fma(s, v_set1(st->scale), -v_load(st->lse + q * VW)), V_DOT_BF16);
     vf dp = v_load(b->dp + at), keep = drop ? v_load(b->keep + at) : v_zero();
     if (drop) dp *= keep;
     grad_pair g = {p, p * (dp - v_load(st->delta + q * VW))};
@@ -192,57 +194,65 @@ V_INLINE void add_to_line(const op_call *c, const att_view *v, const bwd_buffers
     v_store(to, v_load(to) + ds);
 }
 
-/* P and dS of keys [j0 + from, j0 + to), as operands of the three products they enter. */
+/* P and dS of two keys, j and the next, and TOGETHER vectors, as operands of the three products they enter. */
+V_INLINE void put_two(const bwd_buffers *b, int64_t j, int q, grad_pair g[2][TOGETHER]) {
+#if V_DOT_BF16
+    for (int i = 0; i < 2; i++) {
+        int64_t at = ((j + i) * ATT_Q + q * VW) / 2;
+        _mm512_storeu_si512(b->p_rows + at, att_round_two(g[i][0].p, g[i][1].p));
+        _mm512_storeu_si512(b->ds_rows + at, att_round_two(g[i][0].ds, g[i][1].ds));
+    }
+    for (int k = 0; k < TOGETHER; k++)
+        _mm512_storeu_si512(b->ds_keys + j / 2 * ATT_Q + (q + k) * VW,
+                            att_pair(g[0][k].ds, g[1][k].ds));
+#else
+    for (int i = 0; i < 2; i++) {
+        v_store(b->s + (j + i) * ATT_Q + q * VW, g[i][0].p);
+        v_store(b->dp + (j + i) * ATT_Q + q * VW, g[i][0].ds);
+    }
+#endif
+}
+
+/* Keys [j0 + from, j0 + to) of TOGETHER vectors from q on; in fours. */
 V_INLINE void differentiate_keys_as(const op_call *c, const att_view *v, const bwd_buffers *b,
                                     const bwd_state *st, int64_t j0, int64_t from, int64_t to,
-                                    bool masked, bool drop, bool cap, bool bias) {
-    for (int64_t j = from; j < to; j += 2) {
-        grad_pair g[2][ATT_NV];
-#pragma GCC unroll 2
-        for (int i = 0; i < 2; i++) {
+                                    int q, bool masked, bool drop, bool cap, bool bias) {
+    for (int64_t j = from; j < to; j += 4) {
+        grad_pair g[4][TOGETHER];
 #pragma GCC unroll 4
-            for (int q = 0; q < ATT_NV; q++) {
-                g[i][q] = differentiate(v, b, st, j0, j + i, q, masked, drop, cap);
-                if (bias && q < v->vecs) add_to_line(c, v, b, j0 + j + i, q, g[i][q].ds);
-                if (V_DOT_BF16) continue;
-                v_store(b->s + (j + i) * ATT_Q + q * VW, g[i][q].p);
-                v_store(b->dp + (j + i) * ATT_Q + q * VW, g[i][q].ds);
+        for (int i = 0; i < 4; i++)
+#pragma GCC unroll 2
+            for (int k = 0; k < TOGETHER; k++) {
+                g[i][k] = differentiate(v, b, st, j0, j + i, q + k, masked, drop, cap);
+                if (bias && q + k < v->vecs) add_to_line(c, v, b, j0 + j + i, q + k, g[i][k].ds);
             }
-        }
-#if V_DOT_BF16
-        __m512i ds[2];
-        for (int i = 0; i < 2; i++) {
-            int64_t at = (j + i) * ATT_Q / 2;
-            ds[i] = att_round_row(g[i][0].ds, g[i][1].ds);
-            _mm512_storeu_si512(b->p_rows + at, att_round_row(g[i][0].p, g[i][1].p));
-            _mm512_storeu_si512(b->ds_rows + at, ds[i]);
-        }
-        att_pair_keys(b->ds_keys + j / 2 * ATT_Q, ds[0], ds[1]);
-#endif
+        put_two(b, j, q, g);
+        put_two(b, j + 2, q, g + 2);
     }
 }
 
 /* Twice: with every case decided as it comes, and for what nearly all keys are, where none occurs. */
 ATT_TILE differentiate_keys(const op_call *c, const att_view *v, const bwd_buffers *b,
-                            const bwd_state *st, int64_t j0, int64_t from, int64_t to,
+                            const bwd_state *st, int64_t j0, int64_t from, int64_t to, int q,
                             bool masked) {
     bool drop = b->keep != NULL, cap = st->per_cap > 0.0f, bias = b->line_grad != NULL;
     const bwd_buffers own = *b; /* its members stay in registers, whatever is written */
     if (masked || drop || cap || bias)
-        differentiate_keys_as(c, v, &own, st, j0, from, to, masked, drop, cap, bias);
+        differentiate_keys_as(c, v, &own, st, j0, from, to, q, masked, drop, cap, bias);
     else
-        differentiate_keys_as(c, v, &own, st, j0, from, to, false, false, false, false);
+        differentiate_keys_as(c, v, &own, st, j0, from, to, q, false, false, false, false);
 }
 
 V_INLINE void differentiate_block(const op_call *c, const att_view *v, const bwd_buffers *b,
                                   const bwd_state *st, int64_t j0, int64_t n) {
-    int64_t border[2];
-    att_border(v, j0, n, border);
-    /* In pairs of keys. */
-    int64_t open = att_round(border[0], 2), close = att_max(open, border[1] / 2 * 2);
-    differentiate_keys(c, v, b, st, j0, 0, open, true);
-    differentiate_keys(c, v, b, st, j0, open, close, false);
-    differentiate_keys(c, v, b, st, j0, close, n, true);
+    for (int q = 0; q < v->vecs; q += TOGETHER) {
+        att_border seen = att_border_of(v, q, TOGETHER, j0, n);
+        int64_t open = att_min(att_round(seen.from, 4), seen.keys);
+        int64_t close = att_max(open, att_min(seen.to, seen.keys) / 4 * 4);
+        differentiate_keys(c, v, b, st, j0, 0, open, q, true);
+        differentiate_keys(c, v, b, st, j0, open, close, q, false);
+        differentiate_keys(c, v, b, st, j0, close, seen.keys, q, true);
+    }
 }
 
 /* Where dQ of this block goes, what the next one reads, and a share of the keys and values of the
@@ -265,74 +275,58 @@ V_INLINE void fetch_for(const op_call *c, const att_view *v, bwd_buffers *b, con
     att_fetch_share(f, &c->in[2], p->next.b * Tk, p->next.kv * Dv, rows, Dv, block, blocks);
     att_fetch_share(f, &c->din[1], t->b * Tk, t->kv * D, Tk, D, block, blocks);
     att_fetch_share(f, &c->din[2], t->b * Tk, t->kv * Dv, Tk, Dv, block, blocks);
-    att_fetch_in(f, (v->end - v->first) / ATT_STEP * FETCH_STEPS);
+    att_fetch_in(f, (v->end - v->first) / ATT_PANEL * FETCH_STEPS);
 }
 
-/* S and dP of keys [j0, j0 + n). */
+/* S, not scaled, and dP of keys [j0, j0 + n). */
 V_INLINE void score_keys(const op_call *c, const att_view *v, bwd_buffers *b, int64_t j0,
                          int64_t n) {
-    const op_attr *at = c->attr;
-#if V_AMX
-    (void)v;
-    for (int64_t j = 0; j < n; j += ATT_STEP) {
-        att_fetch_step(&b->fetch);
-        amx_scores(b->k, j0 + j, at->attention.D, b->q, b->s + j * ATT_Q, ATT_STEP);
-        att_fetch_step(&b->fetch);
-        amx_scores(b->v, j0 + j, at->attention.Dv, b->go, b->dp + j * ATT_Q, ATT_STEP);
-    }
-#else
-    int64_t Du = att_units(at->attention.D), Dvu = att_units(at->attention.Dv);
-    float scale = att_score_scale(at);
-    for (int64_t j = 0; j < n; j += ATT_R) {
-        int skip = att_skip(v, j0 + j);
-        int64_t to = j * ATT_Q + skip * VW;
-        att_fetch_step(&b->fetch);
-        att_scores(Du, b->k + (j0 + j) * Du, b->q + skip * VW, b->s + to, scale, v->vecs - skip);
-        att_fetch_step(&b->fetch);
-        att_scores(Dvu, b->v + (j0 + j) * Dvu, b->go + skip * VW, b->dp + to, 1.0f, v->vecs - skip);
-    }
-#endif
+    int64_t D = c->attr->attention.D, Dv = c->attr->attention.Dv;
+    /* One after the other: the queries stay in the first-level cache, then dO. */
+    for (int64_t j = 0; j < n; j += ATT_PANEL)
+        att_score_panel(v, &b->fetch, b->k, D, j0 + j, b->q, b->s + j * ATT_Q, j0 + j);
+    for (int64_t j = 0; j < n; j += ATT_PANEL)
+        att_score_panel(v, &b->fetch, b->v, Dv, j0 + j, b->go, b->dp + j * ATT_Q, j0 + j);
 }
 
-/* dq += dS K for keys [j0, j0 + n), each tile of queries as far as it sees. */
+/* dq (+)= dS K for keys [j0, j0 + n); the first keys make it. */
 V_INLINE void add_dq(const op_call *c, const att_view *v, const bwd_buffers *b, int64_t j0,
                      int64_t n) {
     int64_t D = c->attr->attention.D;
+    bool add = j0 > v->first;
 #if V_AMX
-    (void)v;
-    amx_mix(b->k_rows, j0, D, b->ds_keys, b->dq, n);
+    amx_mix(b->k_rows, j0, D, b->ds_keys, b->dq, n, add);
 #else
-    int64_t Dp = att_round(D, VW), units = att_units(att_round(c->attr->attention.Tk, ATT_R));
-    for (int64_t d = 0; d < D; d += ATT_Q) {
-        const float *keys = b->k_rows + d * units + att_units(j0) * ATT_Q;
-        for (int64_t i = 0; i < v->rows; i += ATT_R) {
-            int64_t seen = att_min(v->tile_end[i / ATT_R] - j0, n);
-            if (seen > 0)
-                att_mix(att_units(seen), b->ds_keys + i, keys, b->dq + i * Dp + d, Dp,
-                        att_vectors(D - d));
-        }
-    }
+    int64_t units = att_units(att_round(c->attr->attention.Tk, ATT_PANEL));
+    for (int64_t d = 0; d < D; d += ATT_Q)
+        att_mix_panel(v, j0, n, b->ds_keys, b->k_rows + d * units + att_units(j0) * ATT_Q,
+                      b->dq + d, att_round(D, VW), add, att_vectors(D - d));
 #endif
 }
 
-/* x [keys, cols] += a^T y over the queries that may see each tile of keys. */
+/* x [keys, cols] += a^T y over the queries that may see each panel of keys. */
 V_INLINE void add_over_queries(const att_view *v, att_fetch *f, const float *a, const float *y,
                                float *x, int64_t cols, int64_t j0, int64_t n) {
     int64_t ldx = att_round(cols, VW);
 #if V_AMX
     (void)v;
-    for (int64_t j = 0; j < n; j += ATT_STEP) {
+    for (int64_t j = 0; j < n; j += ATT_PANEL) {
         att_fetch_step(f);
-        amx_gather(a + j * ATT_Q / 2, y, x + (j0 + j) * ldx, cols, ATT_STEP);
+        amx_gather(a + j * ATT_Q / 2, y, x + (j0 + j) * ldx, cols, ATT_PANEL);
     }
 #else
     int64_t row = att_units(ATT_Q), end = att_units(v->rows);
-    for (int64_t j = 0; j < n; j += ATT_R) {
-        int64_t skip = att_units(att_skip(v, j0 + j) * VW);
-        att_fetch_step(f);
-        for (int64_t d = 0; d < cols; d += ATT_Q)
-            att_gather(end - skip, a + j * row + skip, y + d * row + skip * ATT_Q,
-                       x + (j0 + j) * ldx + d, ldx, att_vectors(cols - d));
+    for (int64_t d = 0; d < cols; d += ATT_Q) {
+        int nv = att_vectors(cols - d);
+        for (int64_t j = 0; j < n; j += ATT_PANEL) {
+            int64_t skip = att_units(att_skip(v, j0 + j) * VW);
+            for (int r = 0, rows; r < ATT_PANEL; r += rows) {
+                rows = att_rows(r, nv);
+                att_fetch_step(f);
+                att_gather(end - skip, a + (j + r) * row + skip, y + d * row + skip * ATT_Q,
+                           x + (j0 + j + r) * ldx + d, ldx, rows, nv);
+            }
+        }
     }
 #endif
 }
@@ -341,14 +335,14 @@ V_INLINE void backward_block(const op_call *c, const att_view *v, bwd_buffers *b
                              int64_t h) {
     const op_attr *at = c->attr;
     int64_t D = at->attention.D, Dv = at->attention.Dv, Dp = att_round(D, VW);
-    float *dv = b->dkv + att_round(at->attention.Tk, ATT_STEP) * Dp;
+    float *dv = b->dkv + att_round(at->attention.Tk, ATT_PANEL) * Dp;
     bwd_state st;
     look_back(c, v, h, &st);
-    memset(b->dq, 0, (size_t)(ATT_Q * Dp) * sizeof(float));
+    if (v->first >= v->end) memset(b->dq, 0, (size_t)(ATT_Q * Dp) * sizeof(float));
     pack_block(c, v, b, h);
     fetch_for(c, v, b, p, h);
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
-        int64_t n = att_min(att_round(v->end - j0, ATT_STEP), ATT_KEYS);
+        int64_t n = att_min(att_round(v->end - j0, ATT_PANEL), ATT_KEYS);
         score_keys(c, v, b, j0, n);
         st.scale = att_cap_scores(c, v, b->line, b->s, j0, n);
         if (b->keep) att_draw(c, v, h, b->keep, j0, n);
@@ -376,7 +370,7 @@ static void store_keys(const op_call *c, int64_t seq, int64_t kv, int64_t from, 
     int64_t D = at->attention.D, Dv = at->attention.Dv, stride = grad_floats(at), n = to - from;
     int64_t Dp = att_round(D, VW), Dvp = att_round(Dv, VW), row = seq * at->attention.Tk + from;
     float *dk = dkv + from * Dp,
-          *dv = dkv + att_round(at->attention.Tk, ATT_STEP) * Dp + from * Dvp;
+          *dv = dkv + att_round(at->attention.Tk, ATT_PANEL) * Dp + from * Dvp;
     add_parts(dk, n * Dp, parts, stride);
     add_parts(dv, n * Dvp, parts, stride);
     if (c->din[1].data)

@@ -8,10 +8,13 @@
 #include "op/cpu/parts.h"
 #include "op/cpu/ops.h"
 
-enum { SPAN = 16 * ATT_Q }; /* queries per task */
+enum {
+    SPAN_BLOCKS = V_AVX512 && !V_AMX ? 8 : 16,
+    SPAN = SPAN_BLOCKS * ATT_Q
+}; /* queries per task */
 
 typedef struct fwd_buffers {
-    float *k, *v;        /* K panels [keys/R][D][R]; V panels [Dv/Q][keys][Q]; or attention_amx.h */
+    float *k, *v;        /* K [keys/PANEL][D][PANEL]; V [Dv/Q][keys][Q]; or attention_amx.h */
     float *q, *s;        /* [D, Q], [ATT_KEYS, Q] */
     float *p;            /* s in pairs of keys, where the machine multiplies them; else s */
     float *keep;         /* dropout factors [ATT_KEYS, Q], or NULL */
@@ -37,7 +40,7 @@ enum { FWD_PARTS = 7 };
 /* Sizes in floats; with base NULL only counts. */
 static int64_t fwd_layout(const op_attr *at, float *base, fwd_buffers *b) {
     int64_t D = at->attention.D, Dv = at->attention.Dv, block = att_block_keys(at) * ATT_Q;
-    int64_t Tk = att_round(at->attention.Tk, ATT_STEP) + ATT_STEP;
+    int64_t Tk = att_round(at->attention.Tk, ATT_PANEL) + ATT_PANEL;
     int64_t sizes[FWD_PARTS] = {Tk * att_left_floats(D),
                                 Tk * att_turned_floats(Dv),
                                 att_right_floats(att_max(D, V_AMX ? Dv : 0)),
@@ -70,52 +73,53 @@ V_INLINE void pack_span(const op_call *c, fwd_buffers *b, int64_t seq, int64_t k
     int64_t D = c->attr->attention.D, Dv = c->attr->attention.Dv, n = end - first;
     att_place at = att_place_of(c->attr, seq, kv);
     b->first = first;
-    b->keys = att_round(n, ATT_STEP);
+    b->keys = att_round(n, ATT_PANEL);
     att_pack_left(b->k, &c->in[1], at.row + first, at.head * D, n, D);
     att_pack_turned(b->v, &c->in[2], at.row + first, at.head * Dv, n, Dv, b->q);
 }
 
-V_INLINE void hide(const att_view *v, float *s, int64_t j0, int64_t from, int64_t to) {
+/* Hides keys [j0 + from, j0 + to) from the lanes of vector q that do not see them. */
+V_INLINE void hide(const att_view *v, int q, float *s, int64_t j0, int64_t from, int64_t to) {
     for (int64_t j = from; j < to; j++) {
-        for (int q = 0; q < ATT_NV; q++) {
-            float *at = s + j * ATT_Q + q * VW;
-            v_store(at, v_select(att_sees(v, q, j0 + j), v_load(at), v_set1(-INFINITY)));
-        }
+        float *at = s + j * ATT_Q;
+        v_store(at, v_select(att_sees(v, q, j0 + j), v_load(at), v_set1(-INFINITY)));
     }
 }
 
-V_INLINE vf column_max(const float *s, int64_t n, float scale, vf m) {
-    vf m1 = m;
-    for (int64_t j = 0; j < n; j += 2) {
-        vf s0 = v_load(s + j * ATT_Q), s1 = v_load(s + (j + 1) * ATT_Q);
-        m = v_max(m, V_AMX ? scale * s0 : s0);
-        m1 = v_max(m1, V_AMX ? scale * s1 : s1);
-    }
-    return v_max(m, m1);
-}
-
-/* p = 2^(s scale - shift) (* keep), as operand of P V; adds to sum what precedes dropout. */
-V_INLINE void exponentiate(const fwd_buffers *b, int64_t n, float scale, const vf *shift, vf *sum,
-                           bool drop) {
-    for (int64_t j = 0; j < n; j += 2) {
-        vf p[2][ATT_NV];
-#pragma GCC unroll 2
-        for (int i = 0; i < 2; i++) {
+V_INLINE vf column_max(const float *s, int64_t n) {
+    vf m[4];
+    for (int i = 0; i < 4; i++) m[i] = v_set1(-INFINITY);
+    for (int64_t j = 0; j < n; j += 4)
 #pragma GCC unroll 4
-            for (int q = 0; q < ATT_NV; q++) {
-                int64_t at = (j + i) * ATT_Q + q * VW;
-                p[i][q] = att_exp2(att_shift_score(b->s + at, scale, shift[q]), V_DOT_BF16);
-                sum[q] += p[i][q];
-                if (drop) p[i][q] *= v_load(b->keep + at);
-                if (!V_DOT_BF16) v_store(b->p + at, p[i][q]);
-            }
+        for (int i = 0; i < 4; i++) m[i] = v_max(m[i], v_load(s + (j + i) * ATT_Q));
+    return v_max(v_max(m[0], m[1]), v_max(m[2], m[3]));
+}
+
+/* p = 2^(s scale - shift) (* keep) of vector q, as operand of P V; returns the sum of what precedes dropout. */
+V_INLINE vf exponentiate(const fwd_buffers *b, int q, int64_t n, float scale, vf shift, bool drop) {
+    const float *s = b->s + q * VW, *keep = drop ? b->keep + q * VW : NULL;
+    float *to = b->p + q * VW;
+    vf sum[2] = {v_zero(), v_zero()}, by = v_set1(scale);
+    for (int64_t j = 0; j < n; j += 4) {
+        vf p[4];
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            p[i] = att_exp2(v_fma(v_load(s + (j + i) * ATT_Q), by, -shift), V_DOT_BF16);
+            sum[i % 2] += p[i];
+            if (drop) p[i] *= v_load(keep + (j + i) * ATT_Q);
         }
+#pragma GCC unroll 2
+        for (int i = 0; i < 4; i += 2) {
+            float *at = to + (V_DOT_BF16 ? (j + i) / 2 : j + i) * ATT_Q;
 #if V_DOT_BF16
-        if (V_DOT_BF16)
-            att_pair_keys(b->p + j / 2 * ATT_Q, att_round_row(p[0][0], p[0][1]),
-                          att_round_row(p[1][0], p[1][1]));
+            _mm512_storeu_si512(at, att_pair(p[i], p[i + 1]));
+#else
+            v_store(at, p[i]);
+            v_store(at + ATT_Q, p[i + 1]);
 #endif
+        }
     }
+    return sum[0] + sum[1];
 }
 
 /* o times what stands in `by` for each query. */
@@ -135,26 +139,32 @@ V_INLINE void shrink(float *o, int64_t rows, int64_t Dvp, const float *by) {
 #endif
 }
 
-/* Scores to probabilities, up to the maximum so far; o shrinks where the maximum grew. */
-V_INLINE void soften(const fwd_buffers *b, fwd_state *st, int64_t rows, int64_t n, float scale,
-                     int64_t Dvp) {
-    vf shift[ATT_NV], sum[ATT_NV];
-    float less[ATT_Q];
-    for (int q = 0; q < ATT_NV; q++) {
-        vf before = v_load(st->max + q * VW), m = column_max(b->s + q * VW, n, scale, before);
-        /* A lane that has seen no key keeps m = -inf; it must not meet inf - inf. */
-        shift[q] = v_select(m == v_set1(-INFINITY), v_zero(), m);
-        vf by = att_exp2(before - shift[q], false);
-        sum[q] = v_load(st->sum + q * VW) * by;
-        v_store(st->max + q * VW, m);
-        v_store(less + q * VW, by);
+/* Scores of vector q to probabilities, up to the maximum so far. Returns with what everything before is to be
+ * multiplied, since the maximum grew. */
+V_INLINE vf soften_vector(const fwd_buffers *b, fwd_state *st, int q, int64_t n, float scale) {
+    vf before = v_load(st->max + q * VW);
+    vf m = v_max(scale * column_max(b->s + q * VW, n), before);
+    /* A lane that has seen no key keeps m = -inf; it must not meet inf - inf. */
+    vf shift = v_select(m == v_set1(-INFINITY), v_zero(), m);
+    vf less = att_exp2(before - shift, false);
+    vf sum = b->keep ? exponentiate(b, q, n, scale, shift, true)
+                     : exponentiate(b, q, n, scale, shift, false);
+    v_store(st->max + q * VW, m);
+    v_store(st->sum + q * VW, v_fma(v_load(st->sum + q * VW), less, sum));
+    return less;
+}
+
+/* Scores of keys [j0, j0 + n) to probabilities; o shrinks where the maximum grew. */
+V_INLINE void soften(const att_view *v, const fwd_buffers *b, fwd_state *st, int64_t j0, int64_t n,
+                     float scale, int64_t Dvp) {
+    float less[ATT_Q] = {0};
+    for (int q = 0; q < v->vecs; q++) {
+        att_border seen = att_border_of(v, q, 1, j0, n);
+        hide(v, q, b->s + q * VW, j0, 0, seen.from);
+        hide(v, q, b->s + q * VW, j0, seen.to, seen.keys);
+        v_store(less + q * VW, soften_vector(b, st, q, seen.keys, scale));
     }
-    if (b->keep)
-        exponentiate(b, n, scale, shift, sum, true);
-    else
-        exponentiate(b, n, scale, shift, sum, false);
-    for (int q = 0; q < ATT_NV; q++) v_store(st->sum + q * VW, sum[q]);
-    shrink(b->o, rows, Dvp, less);
+    if (j0 > v->first) shrink(b->o, v->rows, Dvp, less);
 }
 
 V_INLINE void finish_queries(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t h,
@@ -162,7 +172,7 @@ V_INLINE void finish_queries(const op_call *c, const att_view *v, const fwd_buff
     const op_attr *at = c->attr;
     int64_t Dv = at->attention.Dv;
     float lse[ATT_Q], inv[ATT_Q];
-    for (int q = 0; q < ATT_Q; q += VW) {
+    for (int q = 0; q < v->vecs * VW; q += VW) {
         vf sum = v_load(st->sum + q), max = v_load(st->max + q);
         vi none = sum == v_zero();
         v_store(inv + q, v_select(none, v_zero(), 1.0f / sum));
@@ -171,28 +181,21 @@ V_INLINE void finish_queries(const op_call *c, const att_view *v, const fwd_buff
     att_store_result(&c->out[0], v->b * at->attention.Tq + v->q0, h * Dv, v->rows, Dv, b->o, 1.0f,
                      inv, false);
     float *to = (float *)c->out[1].data + (v->b * at->attention.H + h) * c->out[1].ld + v->q0;
-    for (int64_t i = 0; i < v->rows; i++) to[i] = lse[i];
+    memcpy(to, lse, (size_t)v->rows * sizeof(float));
 }
 
-/* o += P V for keys [j0, j0 + n), each tile of queries as far as it sees. */
+/* o (+)= P V for keys [j0, j0 + n), each tile of queries as far as it sees; the first keys make o. */
 V_INLINE void mix_values(const op_call *c, const att_view *v, const fwd_buffers *b, int64_t j0,
                          int64_t n) {
     int64_t Dv = c->attr->attention.Dv;
+    bool add = j0 > v->first;
 #if V_AMX
-    (void)v;
-    amx_mix(b->v, j0 - b->first, Dv, b->p, b->o, n);
+    amx_mix(b->v, j0 - b->first, Dv, b->p, b->o, n, add);
 #else
-    int64_t Dvp = att_round(Dv, VW);
     int64_t units = att_units(b->keys), at_unit = att_units(j0 - b->first);
-    for (int64_t d = 0; d < Dv; d += ATT_Q) {
-        const float *values = b->v + d * units + at_unit * ATT_Q;
-        for (int64_t i = 0; i < v->rows; i += ATT_R) {
-            int64_t keys = att_min(v->tile_end[i / ATT_R] - j0, n);
-            if (keys > 0)
-                att_mix(att_units(keys), b->p + i, values, b->o + i * Dvp + d, Dvp,
-                        att_vectors(Dv - d));
-        }
-    }
+    for (int64_t d = 0; d < Dv; d += ATT_Q)
+        att_mix_panel(v, j0, n, b->p, b->v + d * units + at_unit * ATT_Q, b->o + d,
+                      att_round(Dv, VW), add, att_vectors(Dv - d));
 #endif
 }
 
@@ -221,29 +224,15 @@ V_INLINE void fetch_for(const op_call *c, const att_view *v, fwd_buffers *b, con
     att_fetch_rows(&b->fetch, &c->in[0], next.row, next.h * D, next.rows, D);
     att_fetch_share(&b->fetch, &c->in[1], row, keys.head * D, rows, D, block, blocks);
     att_fetch_share(&b->fetch, &c->in[2], row, keys.head * Dv, rows, Dv, block, blocks);
-    att_fetch_in(&b->fetch, (v->end - v->first) / ATT_STEP);
+    att_fetch_in(&b->fetch, (v->end - v->first) / ATT_PANEL * ATT_TILES);
 }
 
-/* S of keys [j0, j0 + n). */
+/* S of keys [j0, j0 + n), not scaled. */
 V_INLINE void score_keys(const op_call *c, const att_view *v, fwd_buffers *b, int64_t j0,
                          int64_t n) {
     int64_t D = c->attr->attention.D;
-#if V_AMX
-    (void)v;
-    for (int64_t j = 0; j < n; j += ATT_STEP) {
-        att_fetch_step(&b->fetch);
-        amx_scores(b->k, j0 - b->first + j, D, b->q, b->s + j * ATT_Q, ATT_STEP);
-    }
-#else
-    int64_t units = att_units(D);
-    float scale = att_score_scale(c->attr);
-    for (int64_t j = 0; j < n; j += ATT_R) {
-        int skip = att_skip(v, j0 + j);
-        att_fetch_step(&b->fetch);
-        att_scores(units, b->k + (j0 - b->first + j) * units, b->q + skip * VW,
-                   b->s + j * ATT_Q + skip * VW, scale, v->vecs - skip);
-    }
-#endif
+    for (int64_t j = 0; j < n; j += ATT_PANEL)
+        att_score_panel(v, &b->fetch, b->k, D, j0 - b->first + j, b->q, b->s + j * ATT_Q, j0 + j);
 }
 
 V_INLINE void attend_block(const op_call *c, const att_view *v, fwd_buffers *b, const fwd_plan *p,
@@ -258,18 +247,15 @@ V_INLINE void attend_block(const op_call *c, const att_view *v, fwd_buffers *b, 
         st.max[i] = sinks ? sinks[h] * ATT_LOG2E : -INFINITY;
         st.sum[i] = sinks ? 1.0f : 0.0f;
     }
-    memset(b->o, 0, (size_t)(ATT_Q * Dvp) * sizeof(float));
+    if (v->first >= v->end) memset(b->o, 0, (size_t)(ATT_Q * Dvp) * sizeof(float));
     fetch_for(c, v, b, p, h);
     att_pack_right(b->q, &c->in[0], v->b * at->attention.Tq + v->q0, h * D, v->rows, D);
     for (int64_t j0 = v->first; j0 < v->end; j0 += ATT_KEYS) {
-        int64_t n = att_min(att_round(v->end - j0, ATT_STEP), ATT_KEYS), border[2];
+        int64_t n = att_min(att_round(v->end - j0, ATT_PANEL), ATT_KEYS);
         score_keys(c, v, b, j0, n);
         float scale = att_cap_scores(c, v, line, b->s, j0, n);
-        att_border(v, j0, n, border);
-        hide(v, b->s, j0, 0, border[0]);
-        hide(v, b->s, j0, border[1], n);
         if (b->keep) att_draw(c, v, h, b->keep, j0, n);
-        soften(b, &st, v->rows, n, scale, Dvp);
+        soften(v, b, &st, j0, n, scale, Dvp);
         mix_values(c, v, b, j0, n);
     }
     finish_queries(c, v, b, h, &st);
@@ -278,16 +264,15 @@ V_INLINE void attend_block(const op_call *c, const att_view *v, fwd_buffers *b, 
 V_INLINE void attend_span(const op_call *c, fwd_buffers *b, const fwd_plan *p) {
     const att_task *t = &p->task;
     int64_t first = c->attr->attention.Tk, end = 0;
-    for (int64_t q = t->q0; q < t->q1; q += ATT_Q) {
-        att_view v = att_look(c, t->b, q);
-        first = att_min(v.first, first);
-        end = att_max(v.end, end);
+    att_view views[SPAN_BLOCKS], *v = views;
+    for (int64_t q = t->q0; q < t->q1; q += ATT_Q, v++) {
+        *v = att_look(c, t->b, q);
+        first = att_min(v->first, first);
+        end = att_max(v->end, end);
     }
     if (first < end) pack_span(c, b, t->b, t->kv, first, end);
-    for (int64_t q = t->q0; q < t->q1; q += ATT_Q) {
-        att_view v = att_look(c, t->b, q);
-        for (int64_t h = t->h0; h < t->h1; h++) attend_block(c, &v, b, p, h);
-    }
+    for (const att_view *each = views; each < v; each++)
+        for (int64_t h = t->h0; h < t->h1; h++) attend_block(c, each, b, p, h);
 }
 
 /* Task t: a span of queries of a kv head. Late spans see the most keys, so they come first of all. */

@@ -176,8 +176,8 @@ typedef struct one_view {
 } one_view;
 
 V_INLINE one_view look(const op_call *c, int64_t b) {
-    att_view v = att_look(c, b, 0);
-    one_view o = {.low = v.low[0], .high = v.high[0]};
+    att_span s = att_seen(c, b, 0);
+    one_view o = {.low = s.low, .high = s.high};
     o.first = o.low / CHUNK;
     o.end = o.low < o.high ? (o.high + CHUNK - 1) / CHUNK : o.first;
     return o;

@@ -1,6 +1,6 @@
-/* The register tile of attention and the packing of its operands: C [ATT_R rows, nv vectors] of
- * products whose left operand is broadcast and whose right operand is a packed panel of ATT_Q
- * columns. nv < ATT_NV serves the last columns of a matrix and the blocks on the diagonal.
+/* The register tiles of attention and the packing of their operands: C of some rows and nv vectors
+ * of columns, of products whose left operand is broadcast and whose right operand is a packed panel
+ * of ATT_Q columns. nv < ATT_NV serves the last columns of a matrix and the blocks on the diagonal.
  *
  * Where the machine multiplies bf16 pairs, bf16 operands are packed as pairs; accumulators are
  * f32. */
@@ -11,18 +11,22 @@
 #include "op/cpu/pack.h"
 #include "op/cpu/rows.h"
 
-/* A block of queries is ATT_Q wide; keys are taken ATT_KEYS at a time so that their scores stay in
- * cache. */
-#if V_AVX512
-enum { ATT_R = 8, ATT_NV = 2 };
+/* A block of queries is ATT_NV vectors wide. Left operands are packed in panels of ATT_PANEL rows, which are whole
+ * tiles of any width. Wide tiles load least: of 6 x 64, 10 for 24 multiply-adds. Keys are taken ATT_KEYS at a time so
+ * that their scores stay in cache. */
+#if V_AMX
+enum { ATT_NV = 2, ATT_PANEL = 32 };
+#elif V_AVX512
+enum { ATT_NV = 4, ATT_PANEL = 16 };
 #elif V_AVX2
-enum { ATT_R = 4, ATT_NV = 3 };
+enum { ATT_NV = 3, ATT_PANEL = 4 };
 #else
-enum { ATT_R = 4, ATT_NV = 2 };
+enum { ATT_NV = 2, ATT_PANEL = 4 };
 #endif
 enum { ATT_Q = ATT_NV * VW, ATT_KEYS = 128 };
-/* Keys are taken in whole steps, and padded to them. */
-enum { ATT_STEP = V_AMX ? 32 : ATT_R };
+/* Rows of the widest tile, and how many such tiles a panel is. */
+enum { ATT_WIDE_ROWS = V_AVX512 && !V_AMX ? 6 : ATT_PANEL };
+enum { ATT_TILES = (ATT_PANEL + ATT_WIDE_ROWS - 1) / ATT_WIDE_ROWS };
 
 V_INLINE int64_t att_round(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
@@ -41,19 +45,26 @@ V_INLINE int64_t att_units(int64_t n) {
     return pack_units(n, V_DOT_BF16);
 }
 
+/* Rows of the tile that begins at row r of a panel: as many sums as there are registers for. */
+V_INLINE int att_rows(int r, int nv) {
+    if (!V_AVX512 || V_AMX) return ATT_PANEL;
+    int most = nv == ATT_NV ? ATT_WIDE_ROWS : nv == 1 ? 16 : 8;
+    return ATT_PANEL - r < most ? ATT_PANEL - r : most;
+}
+
 /* acc += A B. */
 V_INLINE void att_multiply(int64_t units, const float *a, int64_t row, int64_t step, const float *b,
-                           vf acc[ATT_R][ATT_NV], int nv) {
+                           vf acc[ATT_PANEL][ATT_NV], int rows, int nv) {
 #pragma GCC unroll 4
     for (int64_t u = 0; u < units; u++, a += step, b += ATT_Q) {
         vf bv[ATT_NV];
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++) bv[j] = v_keep(v_load(b + j * VW));
 #pragma GCC unroll 16
-        for (int i = 0; i < ATT_R; i++)
+        for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
             for (int j = 0; j < nv; j++)
-                acc[i][j] = pack_multiply_add(a[i * row], bv[j], acc[i][j]);
+                acc[i][j] = pack_multiply_into(a[i * row], bv[j], acc[i][j]);
     }
 }
 
@@ -64,51 +75,64 @@ V_INLINE float *att_next_row(float *c, int64_t ldc) {
     return c;
 }
 
-/* c = A B * scale, or c += A B; A(i, u) = a[i * row + u * step], B(u, :) = b[u * ATT_Q]. */
+/* c [rows, nv vectors] (+)= A B; A(i, u) = a[i * row + u * step], B(u, :) = b[u * ATT_Q]. */
 V_INLINE void att_tile(int64_t units, const float *a, int64_t row, int64_t step, const float *b,
-                       float *c, int64_t ldc, float scale, bool add, int nv) {
+                       float *c, int64_t ldc, bool add, int rows, int nv) {
     enum { UNITS = V_AVX512 ? 4 : 1 }; /* at a time; AVX2 has no registers left for it */
-    vf acc[ATT_R][ATT_NV];
+    vf acc[ATT_PANEL][ATT_NV];
     float *from = c;
 #pragma GCC unroll 16
-    for (int i = 0; i < ATT_R; i++) {
+    for (int i = 0; i < rows; i++) {
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++) acc[i][j] = add ? v_load(from + j * VW) : v_zero();
         if (add) from = att_next_row(from, ldc);
     }
     for (; units >= UNITS; units -= UNITS, a += UNITS * step, b += UNITS * ATT_Q)
-        att_multiply(UNITS, a, row, step, b, acc, nv);
-    att_multiply(units, a, row, step, b, acc, nv);
+        att_multiply(UNITS, a, row, step, b, acc, rows, nv);
+    att_multiply(units, a, row, step, b, acc, rows, nv);
 #pragma GCC unroll 16
-    for (int i = 0; i < ATT_R; i++) {
+    for (int i = 0; i < rows; i++) {
 #pragma GCC unroll 4
-        for (int j = 0; j < nv; j++) v_store(c + j * VW, add ? acc[i][j] : acc[i][j] * scale);
+        for (int j = 0; j < nv; j++) v_store(c + j * VW, acc[i][j]);
         c = att_next_row(c, ldc);
     }
 }
 
+/* `rows` as att_rows tells: few functions, each with its sums in registers. */
 V_INLINE void att_tile_of(int64_t units, const float *a, int64_t row, int64_t step, const float *b,
-                          float *c, int64_t ldc, float scale, bool add, int nv) {
-    switch (nv) {
-        case 1: att_tile(units, a, row, step, b, c, ldc, scale, add, 1); break;
-        case 2: att_tile(units, a, row, step, b, c, ldc, scale, add, 2); break;
-        default: att_tile(units, a, row, step, b, c, ldc, scale, add, ATT_NV); break;
-    }
+                          float *c, int64_t ldc, bool add, int rows, int nv) {
+    enum { THREE = ATT_NV < 3 ? ATT_NV : 3 };
+    enum { LAST_ROWS = (ATT_PANEL - 1) % ATT_WIDE_ROWS + 1 };
+    if (nv == 1)
+        att_tile(units, a, row, step, b, c, ldc, add, att_rows(0, 1), 1);
+    else if (nv == 2)
+        att_tile(units, a, row, step, b, c, ldc, add, att_rows(0, 2), 2);
+    else if (nv < ATT_NV)
+        att_tile(units, a, row, step, b, c, ldc, add, att_rows(0, THREE), THREE);
+    else if (rows == ATT_WIDE_ROWS)
+        att_tile(units, a, row, step, b, c, ldc, add, ATT_WIDE_ROWS, ATT_NV);
+    else
+        att_tile(units, a, row, step, b, c, ldc, add, LAST_ROWS, ATT_NV);
 }
 
 /* Tiles are functions of their own, so that nothing else competes for registers. */
 #define ATT_TILE __attribute__((noinline, unused)) static void
-/* c [ATT_R keys, queries] = A B scale over the width of a head: A a panel of ATT_R keys. */
-ATT_TILE att_scores(int64_t units, const float *a, const float *b, float *c, float scale, int nv) {
-    att_tile_of(units, a, 1, ATT_R, b, c, ATT_Q, scale, false, nv);
+/* c [keys, queries] = A B over the width of a head: A a panel of keys from its first row. */
+ATT_TILE att_scores(int64_t units, const float *a, const float *b, float *c, int rows, int nv) {
+    att_tile_of(units, a, 1, ATT_PANEL, b, c, ATT_Q, false, rows, nv);
 }
-/* c [ATT_R queries, width] += over the keys: a [keys, ATT_Q] from its column of the first query. */
-ATT_TILE att_mix(int64_t units, const float *a, const float *b, float *c, int64_t ldc, int nv) {
-    att_tile_of(units, a, 1, ATT_Q, b, c, ldc, 1.0f, true, nv);
+/* c [queries, width] (+)= over the keys: a [keys, ATT_Q] from its column of the first query. */
+ATT_TILE att_mix(int64_t units, const float *a, const float *b, float *c, int64_t ldc, bool add,
+                 int rows, int nv) {
+    if (add)
+        att_tile_of(units, a, 1, ATT_Q, b, c, ldc, true, rows, nv);
+    else
+        att_tile_of(units, a, 1, ATT_Q, b, c, ldc, false, rows, nv);
 }
-/* c [ATT_R keys, width] += over the queries: a is rows of ATT_Q queries. */
-ATT_TILE att_gather(int64_t units, const float *a, const float *b, float *c, int64_t ldc, int nv) {
-    att_tile_of(units, a, V_DOT_BF16 ? ATT_Q / 2 : ATT_Q, 1, b, c, ldc, 1.0f, true, nv);
+/* c [keys, width] += over the queries: a is rows of ATT_Q queries. */
+ATT_TILE att_gather(int64_t units, const float *a, const float *b, float *c, int64_t ldc, int rows,
+                    int nv) {
+    att_tile_of(units, a, V_DOT_BF16 ? ATT_Q / 2 : ATT_Q, 1, b, c, ldc, true, rows, nv);
 }
 
 V_INLINE const void *att_at(const tensor *t, int64_t row, int64_t col) {
@@ -130,14 +154,15 @@ enum { ATT_AHEAD = 24 }; /* rows that are asked for before they are packed */
 /* Only packing and storing know how a tensor is stored; what lies between computes on packed
  * operands. Their loops are compiled for each type, in functions of their own.
  *
- * Left operand over the width: panels of ATT_R rows. */
+ * Left operand over the width: panels of ATT_PANEL rows. */
 V_INLINE void att_pack_keys_as(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,
                                int64_t cols, dtype dt) {
     int64_t units = att_units(cols);
-    for (int64_t r = 0; r < rows; r += ATT_R) {
-        if (r + ATT_AHEAD + ATT_R <= rows) att_prefetch(t, row + r + ATT_AHEAD, col, ATT_R, cols);
-        pack_transposed(dst + r * units, ATT_R, att_at(t, row + r, col), t->ld,
-                        rows - r < ATT_R ? rows - r : ATT_R, cols, dt);
+    for (int64_t r = 0; r < rows; r += ATT_PANEL) {
+        if (r + ATT_AHEAD + ATT_PANEL <= rows)
+            att_prefetch(t, row + r + ATT_AHEAD, col, ATT_PANEL, cols);
+        pack_transposed(dst + r * units, ATT_PANEL, att_at(t, row + r, col), t->ld,
+                        att_min(rows - r, ATT_PANEL), cols, dt);
     }
 }
 ATT_TILE att_pack_keys(float *dst, const tensor *t, int64_t row, int64_t col, int64_t rows,

@@ -224,8 +224,12 @@ V_INLINE void pack_transposed(float *dst, int R, const void *src, int64_t ld, in
     for (; r < rows; r++)
         for (int64_t u = 0; u < units; u++)
             dst[u * R + r] = pack_unit(src, r * ld + u * per, 1, k - u * per, dt, pairs);
-    for (; r < R; r++)
-        for (int64_t u = 0; u < units; u++) dst[u * R + r] = 0.0f;
+    for (; r < R; r += r % VW || R - r < VW ? 1 : VW)
+        for (int64_t u = 0; u < units; u++)
+            if (r % VW || R - r < VW)
+                dst[u * R + r] = 0.0f;
+            else
+                v_store(dst + u * R + r, v_zero());
 }
 
 /* Panels of rows whose k is contiguous. */

@@ -288,7 +288,7 @@ V_INLINE float exponentiate(float *s, page_view seen, float scale, float max) {
         vf next = att_exp2(v_fma(v_load(s + j + VW), by, -shift), V_DOT_BF16);
         sum += p + next;
 #if V_DOT_BF16
-        _mm512_storeu_si512(s + j / 2, att_round_row(p, next));
+        _mm512_storeu_si512(s + j / 2, att_round_two(p, next));
 #else
         v_store(s + j, p);
         v_store(s + j + VW, next);
