@@ -59,12 +59,17 @@ V_INLINE void att_multiply(int64_t units, const float *a, int64_t row, int64_t s
     for (int64_t u = 0; u < units; u++, a += step, b += ATT_Q) {
         vf bv[ATT_NV];
 #pragma GCC unroll 4
-        for (int j = 0; j < nv; j++) bv[j] = v_keep(v_load(b + j * VW));
+        for (int j = 0; j < nv; j++) {
+            bv[j] = v_load(b + j * VW);
+            /* Where the multiply-add is assembly it stays in a register anyway, and keeping it would cost copies. */
+            if (!V_AVX512 || V_DOT_BF16) bv[j] = v_keep(bv[j]);
+        }
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
             for (int j = 0; j < nv; j++)
-                acc[i][j] = pack_multiply_into(a[i * row], bv[j], acc[i][j]);
+                acc[i][j] = nv == 1 ? pack_multiply_add(a[i * row], bv[j], acc[i][j])
+                                    : pack_multiply_into(a[i * row], bv[j], acc[i][j]);
     }
 }
 
