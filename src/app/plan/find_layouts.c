@@ -7,6 +7,7 @@
 #include "app/plan/contexts.h"
 #include "app/plan/on_cluster.h"
 #include "base/clock.h"
+#include "base/divisor.h"
 #include "run/config/config_device.h"
 #include "train/setup.h"
 #include "train/train.h"
@@ -167,10 +168,6 @@ static status check_layers(const finding *f, err *e) {
     config_error(f->c, e, "parallel.pp", "%d stages%s have no layer each: the model has %d", pp,
                  chunks > 1 ? " of several chunks" : "", layers);
     return err_hint(e, "parallel.pp=%d at most", chunks > 1 ? layers / chunks : layers);
-}
-
-static int64_t common_divisor(int64_t a, int64_t b) {
-    return b ? common_divisor(b, a % b) : a;
 }
 
 /* Whether the stage's own keys set the micro-batch, which the layout then leaves. */

@@ -41,13 +41,13 @@ V_INLINE att_place att_place_of(const op_attr *at, int64_t b, int64_t kv) {
 }
 
 /* The keys that each query of a block sees, [low, high) per lane. Lanes without a query see what
- * the last query sees; vectors without one know nothing. */
+ * the last query sees; vectors without one see nothing. */
 typedef struct att_view {
     int64_t b, q0, rows; /* sequence, first query, queries that exist (<= ATT_Q) */
     int vecs;            /* vectors that hold queries */
     int32_t low[ATT_Q], high[ATT_Q];
-    int64_t first,
-        end; /* union over the lanes that see any key; first is a multiple of ATT_PANEL */
+    /* Union over the lanes that see any key; first is a multiple of ATT_PANEL. */
+    int64_t first, end;
     int64_t reach[ATT_NV]; /* end of the union over the lanes of a vector and of those before it */
     int64_t all_first[ATT_NV], all_end[ATT_NV]; /* keys that every lane of a vector sees */
 } att_view;

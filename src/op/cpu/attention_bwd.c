@@ -121,9 +121,9 @@ V_INLINE void pack_block(const op_call *c, const att_view *v, const bwd_buffers 
     att_pack_rows(b->g_rows, &c->dout[0], row, h * Dv, v->rows, Dv, ATT_Q);
 }
 
-/* What backward knows of each query of a block: lse in units of log 2, and sum_d dO O. */
+/* What backward knows of each query of a block: -lse in units of log 2, and sum_d dO O. */
 typedef struct bwd_state {
-    float lse[ATT_Q], delta[ATT_Q];
+    float minus_lse[ATT_Q], delta[ATT_Q];
     float per_cap; /* 1 / softcap, of scores in units of log 2; 0: none */
     float scale;   /* with which the scores of a block are still to be multiplied */
 } bwd_state;
@@ -152,7 +152,8 @@ V_INLINE void look_back(const op_call *c, const att_view *v, int64_t h, bwd_stat
     st->per_cap = cap > 0.0f ? ATT_LN2 / cap : 0.0f;
     multiply_rows(&c->dout[0], &c->out[0], row, h * Dv, v->rows, Dv, lanes);
     /* Lanes without a query get the probability 0, whatever the bias is. */
-    for (int64_t r = 0; r < ATT_Q; r++) st->lse[r] = r < v->rows ? lse[r] * ATT_LOG2E : 1e30f;
+    for (int64_t r = 0; r < ATT_Q; r++)
+        st->minus_lse[r] = r < v->rows ? lse[r] * -ATT_LOG2E : -1e30f;
     /* Turned, the lanes of all queries are summed at once. */
     pack_transposed(turned, ATT_Q, lanes, VW, ATT_Q, VW, DT_F32);
     for (int q = 0; q < ATT_Q; q += VW) {
@@ -162,21 +163,25 @@ V_INLINE void look_back(const op_call *c, const att_view *v, int64_t h, bwd_stat
     }
 }
 
+/* The same of a vector of them. */
+typedef struct bwd_lanes {
+    vf minus_lse, delta, per_cap, scale;
+} bwd_lanes;
+
 typedef struct grad_pair {
     vf p, ds;
 } grad_pair;
 
 /* P and dS of vector q and key j of a block. What is not seen is 0, whatever its score: infinite or NaN scores
  * must not leave a trace. */
-V_INLINE grad_pair differentiate(const att_view *v, const bwd_buffers *b, const bwd_state *st,
+V_INLINE grad_pair differentiate(const att_view *v, const bwd_buffers *b, const bwd_lanes *l,
                                  int64_t j0, int64_t j, int q, bool masked, bool drop, bool cap) {
     int64_t at = j * ATT_Q + q * VW;
-    vf s = v_load(b->s + at);
-    vf p = att_exp2(v_fma(s, v_set1(st->scale), -v_load(st->lse + q * VW)), V_DOT_BF16);
+    vf s = v_load(b->s + at), p = att_exp2(v_fma(s, l->scale, l->minus_lse), V_DOT_BF16);
     vf dp = v_load(b->dp + at), keep = drop ? v_load(b->keep + at) : v_zero();
     if (drop) dp *= keep;
-    grad_pair g = {p, p * (dp - v_load(st->delta + q * VW))};
-    if (cap) g.ds *= 1.0f - (s * st->per_cap) * (s * st->per_cap);
+    grad_pair g = {p, p * (dp - l->delta)};
+    if (cap) g.ds *= 1.0f - (s * l->per_cap) * (s * l->per_cap);
     if (drop) g.p *= keep;
     if (masked) {
         vi seen = att_sees(v, q, j0 + j);
@@ -194,17 +199,29 @@ V_INLINE void add_to_line(const op_call *c, const att_view *v, const bwd_buffers
     v_store(to, v_load(to) + ds);
 }
 
+#if V_DOT_BF16
+/* Of two keys' rows of TOGETHER vectors, the pairs of keys of the first vector, or of the second. */
+V_INLINE __m512i pair_rows(__m512i key, __m512i next, int second) {
+    static const uint16_t order[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
+                                       37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
+                                       11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+    __m512i from = _mm512_add_epi16(_mm512_loadu_si512(order), _mm512_set1_epi16(second ? 16 : 0));
+    return _mm512_permutex2var_epi16(key, from, next);
+}
+#endif
+
 /* P and dS of two keys, j and the next, and TOGETHER vectors, as operands of the three products they enter. */
 V_INLINE void put_two(const bwd_buffers *b, int64_t j, int q, grad_pair g[2][TOGETHER]) {
 #if V_DOT_BF16
+    __m512i ds[2];
     for (int i = 0; i < 2; i++) {
         int64_t at = ((j + i) * ATT_Q + q * VW) / 2;
+        ds[i] = att_round_two(g[i][0].ds, g[i][1].ds);
         _mm512_storeu_si512(b->p_rows + at, att_round_two(g[i][0].p, g[i][1].p));
-        _mm512_storeu_si512(b->ds_rows + at, att_round_two(g[i][0].ds, g[i][1].ds));
+        _mm512_storeu_si512(b->ds_rows + at, ds[i]);
     }
     for (int k = 0; k < TOGETHER; k++)
-        _mm512_storeu_si512(b->ds_keys + j / 2 * ATT_Q + (q + k) * VW,
-                            att_pair(g[0][k].ds, g[1][k].ds));
+        _mm512_storeu_si512(b->ds_keys + j / 2 * ATT_Q + (q + k) * VW, pair_rows(ds[0], ds[1], k));
 #else
     for (int i = 0; i < 2; i++) {
         v_store(b->s + (j + i) * ATT_Q + q * VW, g[i][0].p);
@@ -217,13 +234,18 @@ V_INLINE void put_two(const bwd_buffers *b, int64_t j, int q, grad_pair g[2][TOG
 V_INLINE void differentiate_keys_as(const op_call *c, const att_view *v, const bwd_buffers *b,
                                     const bwd_state *st, int64_t j0, int64_t from, int64_t to,
                                     int q, bool masked, bool drop, bool cap, bool bias) {
+    bwd_lanes lanes[TOGETHER];
+    for (int k = 0; k < TOGETHER; k++)
+        lanes[k] =
+            (bwd_lanes){v_load(st->minus_lse + (q + k) * VW), v_load(st->delta + (q + k) * VW),
+                        v_set1(st->per_cap), v_set1(st->scale)};
     for (int64_t j = from; j < to; j += 4) {
         grad_pair g[4][TOGETHER];
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++)
 #pragma GCC unroll 2
             for (int k = 0; k < TOGETHER; k++) {
-                g[i][k] = differentiate(v, b, st, j0, j + i, q + k, masked, drop, cap);
+                g[i][k] = differentiate(v, b, &lanes[k], j0, j + i, q + k, masked, drop, cap);
                 if (bias && q + k < v->vecs) add_to_line(c, v, b, j0 + j + i, q + k, g[i][k].ds);
             }
         put_two(b, j, q, g);

@@ -8,10 +8,8 @@
 #include "op/cpu/parts.h"
 #include "op/cpu/ops.h"
 
-enum {
-    SPAN_BLOCKS = V_AVX512 && !V_AMX ? 8 : 16,
-    SPAN = SPAN_BLOCKS * ATT_Q
-}; /* queries per task */
+/* Blocks of queries of a task, and queries. */
+enum { SPAN_BLOCKS = ATT_Q >= 64 ? 8 : 16, SPAN = SPAN_BLOCKS * ATT_Q };
 
 typedef struct fwd_buffers {
     float *k, *v;        /* K [keys/PANEL][D][PANEL]; V [Dv/Q][keys][Q]; or attention_amx.h */

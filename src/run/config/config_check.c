@@ -1,6 +1,7 @@
 /* Checks across values, for training, and for what this version can run. */
 #include <inttypes.h>
 
+#include "base/divisor.h"
 #include "optim/optim.h"
 #include "optim/lr_schedule.h"
 #include "run/config/config_int.h"
@@ -214,15 +215,6 @@ status config_check_supported(const config *c, err *e) {
     TRY(check_optimizer(c, e));
     TRY(check_offload(c, e));
     return check_pipeline(c, e);
-}
-
-static int64_t common_divisor(int64_t a, int64_t b) {
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
 }
 
 /* With four micro-batches for each stage a pipeline waits less than a quarter of the time in which it

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/divisor.h"
 #include "base/file.h"
 #include "base/strbuf.h"
 #include "train/layouts/trial.h"
@@ -52,10 +53,6 @@ static status copy_config(config **out, const config *c, err *e) {
     status st = config_from_json(out, o, NULL, "layout", NULL, 0, e);
     json_decref(o);
     return st;
-}
-
-static int64_t common_divisor(int64_t a, int64_t b) {
-    return b == 0 ? a : common_divisor(b, a % b);
 }
 
 /* Sequences of a micro-batch: few, but so many that sequence-parallel ranks can divide its
