@@ -4,8 +4,9 @@
  * Scores are kept transposed, S^T [keys, queries]: a block of ATT_Q queries lies in the lanes, so
  * maximum, sum and exponential run down the keys without any horizontal step, and S^T is at once
  * the left operand of O = P V, dQ = dS K (a column of queries at a time) and dV = P^T dO, dK = dS^T
- * Q (a row of keys at a time). Scores are in units of log 2; with softcap the products make its
- * argument s / c, and a pass over the block makes of it the score c tanh(s / c).
+ * Q (a row of keys at a time). Tiles do not scale scores: what reads them multiplies them, which
+ * makes them units of log 2. With softcap c, or with a bias, a pass over the block does it first,
+ * and makes c tanh(s / c) of them.
  *
  * Where the machine multiplies bf16 pairs, P and dS are rounded to bf16 for the products they
  * enter; scores and sums stay f32. */

@@ -10,8 +10,7 @@
  *                         these results are [width, ATT_Q] and turned when they are stored
  *   P and dS over the queries: as they are written, [keys][ATT_Q], for dV = P^T dO, dK = dS^T Q
  *
- * All is padded to whole tiles, with zeros over what is summed. Products are not scaled: who reads
- * scores does it. */
+ * All is padded to whole tiles, with zeros over what is summed. */
 #ifndef OP_CPU_ATTENTION_AMX_H
 #define OP_CPU_ATTENTION_AMX_H
 

@@ -224,12 +224,16 @@ V_INLINE void pack_transposed(float *dst, int R, const void *src, int64_t ld, in
     for (; r < rows; r++)
         for (int64_t u = 0; u < units; u++)
             dst[u * R + r] = pack_unit(src, r * ld + u * per, 1, k - u * per, dt, pairs);
-    for (; r < R; r += r % VW || R - r < VW ? 1 : VW)
-        for (int64_t u = 0; u < units; u++)
-            if (r % VW || R - r < VW)
+    /* Rows that are missing, a vector at a time where a whole one is: one by one they take longer than all others. */
+    for (int n; r < R; r += n) {
+        n = r % VW || R - r < VW ? 1 : VW;
+        for (int64_t u = 0; u < units; u++) {
+            if (n == 1)
                 dst[u * R + r] = 0.0f;
             else
                 v_store(dst + u * R + r, v_zero());
+        }
+    }
 }
 
 /* Panels of rows whose k is contiguous. */
