@@ -18,6 +18,7 @@ enum { TILE_M = 4, TILE_NV = 2, PANEL_M = 4 };
 #endif
 enum { TILE_N = TILE_NV * VW };
 
+typedef float pack_float __attribute__((aligned(2), may_alias)); /* or a pair of bf16 */
 typedef float v4f_mem __attribute__((vector_size(16), aligned(2), may_alias));
 typedef uint16_t v4h_mem __attribute__((vector_size(8), aligned(2), may_alias));
 typedef uint32_t v4u __attribute__((vector_size(16)));

@@ -1,0 +1,188 @@
+/* Tiles of C that are made in registers, for gemm_tile.c. Their columns are a panel of packed B, or its first vectors,
+ * where it has no more; their rows are of a packed panel of A, or lie in memory as they are. A tile has TILE_M rows; a narrow
+ * one has all rows of a panel, so that it has as many sums, and the last few rows have a lower one.
+ *
+ * While a tile is made, what comes next is fetched (ahead.h), and the lines that the tile goes to. */
+#ifndef OP_CPU_REGISTER_TILE_H
+#define OP_CPU_REGISTER_TILE_H
+
+#include "op/cpu/ahead.h"
+#include "op/cpu/pack.h"
+#include "op/cpu/rows.h"
+
+enum {
+    NARROW_NV =
+        TILE_NV * TILE_M / PANEL_M, /* tiles of at most so many vectors have all rows of a panel */
+    REST_M = TILE_M * 2 / 3,        /* rows of a whole panel's last tile, where there are no more */
+    /* What comes next is fetched every so many units: this many lines of a panel of B, */
+    FETCH_UNITS = V_AVX512 ? 16 : 32,
+    FETCH_LINES = FETCH_UNITS * TILE_N * 4 / AHEAD_LINE,
+    C_LEAD = 2, /* and a row of where the tile goes, so many fetches before it is whole */
+};
+
+/* Rows of a tile that is so many vectors wide. */
+V_INLINE int tile_rows(int nv) {
+    return nv <= NARROW_NV ? PANEL_M : TILE_M;
+}
+/* Vectors that hold so many columns of a panel. */
+V_INLINE int tile_vectors(int64_t cols) {
+    return (int)((cols + VW - 1) / VW);
+}
+
+/* Where a tile goes: C = tile (+ bias) (+ plus), from its first element on. Its sums begin with `from`.
+ * Meanwhile, with every FETCH_UNITS units, `each` lines from `next` on are fetched, and what is due of `ahead`. */
+typedef struct tile_out {
+    const char *next;
+    int64_t each;
+    ahead *ahead;
+    const float *from; /* NULL: with 0 */
+    int64_t ldf;
+    void *c;
+    int64_t ldc;
+    const float *bias; /* NULL: none */
+    const void *plus;  /* C itself, or the residual; NULL: none */
+    int64_t ldp;
+} tile_out;
+
+V_INLINE void store_vector(const tile_out *o, int64_t i, int64_t j, vf v, dtype dt) {
+    if (o->bias) v += v_load(o->bias + j);
+    if (o->plus) v += v_get(o->plus, i * o->ldp + j, dt);
+    v_put(o->c, i * o->ldc + j, v, dt);
+}
+
+/* Row i of what a tile is added to and becomes. */
+V_INLINE void fetch_row(const tile_out *o, int64_t i, int64_t bytes) {
+    const char *c = (const char *)o->c + i * o->ldc * bytes;
+    for (int64_t at = 0; at < TILE_N * bytes; at += AHEAD_LINE) __builtin_prefetch(c + at, 1);
+    if (!o->plus || o->plus == o->c) return;
+    const char *plus = (const char *)o->plus + i * o->ldp * bytes;
+    for (int64_t at = 0; at < TILE_N * bytes; at += AHEAD_LINE) __builtin_prefetch(plus + at);
+}
+
+/* direct: A lies in memory, a row lda units behind the other; else it is packed. Unrolled: instructions that count units take turns of the ports that multiply, 5 % of a
+ * product on Granite Rapids. */
+V_INLINE void multiply_units(int64_t units, const float *a, int64_t lda, bool direct,
+                             const float *b, int M, int NV, vf sum[PANEL_M][TILE_NV]) {
+    /* One pointer for three rows: a pointer for each row is more than there are registers. */
+    const pack_float *rows[(PANEL_M + 2) / 3];
+    for (int i = 0; i < (M + 2) / 3; i++) rows[i] = (const pack_float *)a + 3 * i * lda;
+#pragma GCC unroll 4
+    for (int64_t u = 0; u < units; u++, a += PANEL_M, b += TILE_N) {
+        vf bv[TILE_NV];
+#pragma GCC unroll 4
+        for (int j = 0; j < NV; j++) bv[j] = v_keep(v_load(b + j * VW));
+#pragma GCC unroll 16
+        for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+            for (int j = 0; j < NV; j++) {
+                float x = direct ? rows[i / 3][i % 3 * lda + u] : a[i];
+                sum[i][j] = pack_multiply_into(x, bv[j], sum[i][j]);
+            }
+    }
+}
+
+/* Inlined only into the functions below, so that nothing else competes for registers. */
+V_INLINE void multiply_tile(int64_t units, const float *a, int64_t lda, bool direct, const float *b,
+                            const tile_out *o, int M, int NV, dtype dt) {
+    vf sum[PANEL_M][TILE_NV]; /* M x NV of them */
+#pragma GCC unroll 16
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < NV; j++)
+            sum[i][j] = o->from ? v_load(o->from + i * o->ldf + j * VW) : v_zero();
+    const char *next = o->next;
+    ahead *soon = o->ahead;
+    int64_t bytes = v_element_bytes(dt);
+    /* Of where the tile goes: below 0 later, or all at once if there is little time. */
+    int64_t row = M + C_LEAD - units / FETCH_UNITS;
+    if (row > 0)
+        for (row = 0; row < M; row++) fetch_row(o, row, bytes);
+    for (; units >= FETCH_UNITS; units -= FETCH_UNITS, row++) {
+        if (row >= 0 && row < M) fetch_row(o, row, bytes);
+        for (int64_t i = 0; i < o->each; i++, next += AHEAD_LINE) __builtin_prefetch(next, 0, 2);
+        ahead_fetch(soon);
+        multiply_units(FETCH_UNITS, a, lda, direct, b, M, NV, sum);
+        a += FETCH_UNITS * (direct ? 1 : PANEL_M), b += FETCH_UNITS * TILE_N;
+    }
+    multiply_units(units, a, lda, direct, b, M, NV, sum);
+#pragma GCC unroll 16
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < NV; j++) store_vector(o, i, j * VW, sum[i][j], dt);
+}
+
+typedef void tile_fn(int64_t units, const float *a, int64_t lda, const float *b, const tile_out *o);
+
+#define DEFINE_TILE(name, direct, M, NV, dt)                                                       \
+    __attribute__((noinline)) static void name(int64_t units, const float *a, int64_t lda,         \
+                                               const float *b, const tile_out *o) {                \
+        multiply_tile(units, a, lda, direct, b, o, M, NV, dt);                                     \
+    }
+/* To 16 bits, a whole tile. */
+DEFINE_TILE(tile_bf16, false, TILE_M, TILE_NV, DT_BF16)
+DEFINE_TILE(tile_f16, false, TILE_M, TILE_NV, DT_F16)
+/* To f32, so many vectors wide, of packed A. */
+DEFINE_TILE(tile_rest, false, REST_M, TILE_NV, DT_F32)
+DEFINE_TILE(tile_1, false, tile_rows(1), 1, DT_F32)
+DEFINE_TILE(tile_2, false, tile_rows(2), 2, DT_F32)
+/* Of A as it lies. */
+DEFINE_TILE(tile_direct_1, true, tile_rows(1), 1, DT_F32)
+DEFINE_TILE(tile_direct_2, true, tile_rows(2), 2, DT_F32)
+#if V_AVX2 || V_AVX512
+DEFINE_TILE(tile_3, false, tile_rows(3), 3, DT_F32)
+DEFINE_TILE(tile_direct_3, true, tile_rows(3), 3, DT_F32)
+#endif
+#if V_AVX512
+DEFINE_TILE(tile_4, false, tile_rows(4), 4, DT_F32)
+DEFINE_TILE(tile_direct_4, true, tile_rows(4), 4, DT_F32)
+#endif
+
+/* By vectors of columns, less one. */
+static tile_fn *const PACKED_TILES[TILE_NV] = {
+    tile_1,
+    tile_2,
+#if V_AVX2 || V_AVX512
+    tile_3,
+#endif
+#if V_AVX512
+    tile_4,
+#endif
+};
+static tile_fn *const DIRECT_TILES[TILE_NV] = {
+    tile_direct_1,
+    tile_direct_2,
+#if V_AVX2 || V_AVX512
+    tile_direct_3,
+#endif
+#if V_AVX512
+    tile_direct_4,
+#endif
+};
+
+/* The part of a tile that exists, from a whole one in `tile`. */
+V_INLINE void store_edge(const float *tile, int64_t ld, const tile_out *o, int64_t rows,
+                         int64_t cols, dtype dt) {
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t j = 0;
+        for (; j + VW <= cols; j += VW) store_vector(o, i, j, v_load(tile + i * ld + j), dt);
+        for (; j < cols; j++) {
+            float v = tile[i * ld + j];
+            if (o->bias) v += o->bias[j];
+            if (o->plus) v += s_get(o->plus, i * o->ldp + j, dt);
+            s_put(o->c, i * o->ldc + j, v, dt);
+        }
+    }
+}
+
+/* The same of a tile that was made of A and B in each other's place: its columns are rows of C, in f32. */
+static inline void store_turned(const float *tile, int64_t ld, const tile_out *o, int64_t rows,
+                                int64_t cols) {
+    float *c = o->c;
+    for (int64_t j = 0; j < cols; j++)
+        for (int64_t i = 0; i < rows; i++) {
+            float *to = c + j * o->ldc + i, sum = tile[i * ld + j];
+            *to = o->plus ? sum + *to : sum;
+        }
+}
+
+#endif
