@@ -45,6 +45,14 @@ static matrix make(arena *a, int64_t rows, int64_t cols, dtype dt, uint32_t seed
     return m;
 }
 
+static matrix make_operand(arena *a, int64_t rows, int64_t cols, dtype dt, uint32_t seed) {
+    matrix m = make(a, rows, cols, dt, seed);
+    for (int64_t i = 0; i < rows; i++) /* NaN: what is between rows must not be read */
+        memset((char *)m.data + (size_t)(i * m.ld + cols) * dtype_bytes(dt), 0xff,
+               (size_t)pad * dtype_bytes(dt));
+    return m;
+}
+
 typedef struct shape {
     int64_t m, n, k;
 } shape;
@@ -94,12 +102,13 @@ static void check_element(const gemm_args *g, const matrix *a, const matrix *b, 
 static void check_mode(arena *mem, shape s, int mode, dtype ab_dt, dtype c_dt, bool same_bits) {
     bool ta = mode & 1, tb = mode & 2, with_bias = mode & 4, add = mode & 8, with_res = mode & 16;
     pad = with_bias ? 6 : 5;
-    matrix a = ta ? make(mem, s.k, s.m, ab_dt, 1) : make(mem, s.m, s.k, ab_dt, 1);
-    matrix b = tb ? make(mem, s.n, s.k, ab_dt, 2) : make(mem, s.k, s.n, ab_dt, 2);
-    matrix bias = make(mem, 1, s.n, DT_F32, 3), old = make(mem, s.m, s.n, c_dt, 4), c[2];
+    matrix a = ta ? make_operand(mem, s.k, s.m, ab_dt, 1) : make_operand(mem, s.m, s.k, ab_dt, 1);
+    matrix b = tb ? make_operand(mem, s.n, s.k, ab_dt, 2) : make_operand(mem, s.k, s.n, ab_dt, 2);
+    matrix bias = make(mem, 1, s.n, DT_F32, 3), c[2];
+    matrix old = make(mem, s.m, s.n, c_dt, 4), res = make(mem, s.m, s.n, c_dt, 5);
     gemm_args g = {.a_trans = ta, .b_trans = tb, .accumulate = add};
     if (with_bias) g.bias = bias.data;
-    if (with_res) g.res = old.data, g.ldr = old.ld;
+    if (with_res) g.res = res.data, g.ldr = res.ld;
     size_t bytes = (size_t)(s.m * old.ld) * (int64_t)dtype_bytes(c_dt) + 64;
     for (int t = 0; t < 2; t++) {
         c[t] = make(mem, s.m, s.n, c_dt, 4);
@@ -109,7 +118,7 @@ static void check_mode(arena *mem, shape s, int mode, dtype ab_dt, dtype c_dt, b
     if (same_bits) assert_memory_equal(c[0].data, c[1].data, bytes);
     for (int64_t i = 0; i<s.m; i += s.m> 40 ? 13 : 1)
         for (int64_t j = 0; j<s.n; j += s.n> 40 ? 7 : 1)
-            check_element(&g, &a, &b, &old, &c[0], i, j);
+            check_element(&g, &a, &b, with_res ? &res : &old, &c[0], i, j);
     for (int64_t i = 0; i < s.m; i++)
         for (int64_t j = s.n; j < old.ld; j++) /* the gap between rows is untouched */
             assert_true(get(&c[0], i, j) == get(&old, i, j));

@@ -50,17 +50,17 @@ V_INLINE void store_vector(const tile_out *o, int64_t i, int64_t j, vf v, dtype 
     v_put(o->c, i * o->ldc + j, v, dt);
 }
 
-/* Row i of what a tile is added to and becomes. */
-V_INLINE void fetch_row(const tile_out *o, int64_t i, int64_t bytes) {
+/* Row i of what a tile is added to and becomes; elements of `bytes`. */
+V_INLINE void fetch_row(const tile_out *o, int64_t i, int NV, int64_t bytes) {
     const char *c = (const char *)o->c + i * o->ldc * bytes;
-    for (int64_t at = 0; at < TILE_N * bytes; at += AHEAD_LINE) __builtin_prefetch(c + at, 1);
+    for (int64_t at = 0; at < NV * VW * bytes; at += AHEAD_LINE) __builtin_prefetch(c + at, 1);
     if (!o->plus || o->plus == o->c) return;
     const char *plus = (const char *)o->plus + i * o->ldp * bytes;
-    for (int64_t at = 0; at < TILE_N * bytes; at += AHEAD_LINE) __builtin_prefetch(plus + at);
+    for (int64_t at = 0; at < NV * VW * bytes; at += AHEAD_LINE) __builtin_prefetch(plus + at);
 }
 
-/* direct: A lies in memory, a row lda units behind the other; else it is packed. Unrolled: instructions that count units take turns of the ports that multiply, 5 % of a
- * product on Granite Rapids. */
+/* direct: A lies in memory, rows lda units apart; else it is packed. Unrolled: instructions that count units take turns
+ * of the ports that multiply, 5 % of a product on Granite Rapids. */
 V_INLINE void multiply_units(int64_t units, const float *a, int64_t lda, bool direct,
                              const float *b, int M, int NV, vf sum[PANEL_M][TILE_NV]) {
     /* One pointer for three rows: a pointer for each row is more than there are registers. */
@@ -96,9 +96,9 @@ V_INLINE void multiply_tile(int64_t units, const float *a, int64_t lda, bool dir
     /* Of where the tile goes: below 0 later, or all at once if there is little time. */
     int64_t row = M + C_LEAD - units / FETCH_UNITS;
     if (row > 0)
-        for (row = 0; row < M; row++) fetch_row(o, row, bytes);
+        for (row = 0; row < M; row++) fetch_row(o, row, NV, bytes);
     for (; units >= FETCH_UNITS; units -= FETCH_UNITS, row++) {
-        if (row >= 0 && row < M) fetch_row(o, row, bytes);
+        if (row >= 0 && row < M) fetch_row(o, row, NV, bytes);
         for (int64_t i = 0; i < o->each; i++, next += AHEAD_LINE) __builtin_prefetch(next, 0, 2);
         ahead_fetch(soon);
         multiply_units(FETCH_UNITS, a, lda, direct, b, M, NV, sum);
