@@ -17,6 +17,9 @@ has out "7 layouts of c.yaml; 0 in rows.csv already, 7 to run"
 column tok_s | awk '!($1 > 0) { exit 1 }' || fail "a row without a rate"
 expect 0 plan validate rows.csv cluster=h100 --json
 grep -q '"rows": 7, "used": 7,' out || fail "$(cat out)"
+# Rows of small runs: their memory is found, too, though a fit begins with that of large ones.
+expect 0 plan fit rows.csv cluster=h100 -o fit.yaml --json
+calc "abs($(field median_ratio out) - 1) < 0.1" || fail "memory: $(cat out)"
 
 has_next() { "$athanor" $sweep --ranks 1,2 --recompute none 2>/dev/null | grep -q "cluster=local-2"; }
 has_next || fail "it does not say by which cluster rows are to be reckoned"

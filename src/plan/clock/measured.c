@@ -364,7 +364,7 @@ static const number numbers[] = {
     {"fill", OF(t.fill), 0.3, 1, 1, {0.8748, 0.752, 1, 1}, true},
     {"logit_bytes", OF(t.logit_bytes), 1e-3, 20, 4, {10.83, 1e-3, 1e-3, 1e-3}, true},
     {"kept", OF(t.kept), 0.5, 10, 2, {1.719, 2, 0.5819, 1}, true},
-    {"extra_bytes", OF(t.extra_bytes), 1e8, 2e10, 2e9, {2.446e8, 2e+09, 2e+10, 1e8}, true},
+    {"extra_bytes", OF(t.extra_bytes), 1e6, 2e10, 2e9, {2.446e8, 2e+09, 2e+10, 1e8}, true},
 };
 
 static double *number_at(measured_model *m, int i) {
@@ -474,7 +474,8 @@ status measured_load(measured_model *out, const char *path, err *e) {
 
 /* ---- fitting ---- */
 
-/* Mean of |log(predicted / measured)|, where much counts as 1: some rows are of a sick cluster. */
+/* Mean of |log(predicted / measured)|. Of times much counts as 1: some rows are of a sick cluster. Memory is not sick, and
+ * where a fit begins it may be far off. */
 static double loss_of(measured_rows *r, const measured_model *m, int without, bool of_memory) {
     double sum = 0;
     int n = 0;
@@ -485,7 +486,7 @@ static double loss_of(measured_rows *r, const measured_model *m, int without, bo
         if (of_memory && x->measured_bytes <= 0) continue;
         double d = fabs(of_memory ? log(x->memory_bytes / x->measured_bytes)
                                   : log(x->predicted / x->tok_per_s_gpu));
-        sum += d < 1 ? d : 1;
+        sum += d < 1 || of_memory ? d : 1;
         n++;
     }
     return n ? sum / n : 0;
