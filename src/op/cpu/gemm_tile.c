@@ -190,8 +190,10 @@ static void run_tile(const pass *p, const chunk *x, int64_t i, int64_t col, int6
     bool whole = rows == tile_rows(nv) && cols == nv * VW && !p->turned;
     if (whole && g->c_dt == DT_F32)
         tile(x->units, a, x->lda, b, o);
-    else if (whole && nv == TILE_NV && !direct)
-        (g->c_dt == DT_BF16 ? tile_bf16 : tile_f16)(x->units, a, 0, b, o);
+    else if (whole && nv == TILE_NV)
+        (g->c_dt == DT_F16 ? tile_f16
+         : direct          ? tile_direct_bf16
+                           : tile_bf16)(x->units, a, x->lda, b, o);
     else
         run_edge(p, tile, x->units, a, x->lda, b, o, rows, cols);
 }
@@ -241,8 +243,9 @@ static void run_task(const pass *p, float *mine, const task *t, const task *soon
         take_rows(p, &x, mine, p->k0 + k0, k);
         const task *then = x.last ? soon : t;
         int64_t from = x.last ? 0 : k0 + k, times = tiles * (x.units / FETCH_UNITS);
-        x.next = ahead_of_a(g, then->row, then->rows, p->k0 + from, chunk_k(p, from),
-                            times > 0 ? times : 1);
+        if (!p->direct)
+            x.next = ahead_of_a(g, then->row, then->rows, p->k0 + from, chunk_k(p, from),
+                                times > 0 ? times : 1);
         for (int64_t panel = t->panel; panel < t->end; panel++)
             run_panel(p, &x, panel, panel + 1 < t->end ? panel + 1 : t->panel);
     }

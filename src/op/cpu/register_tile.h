@@ -30,7 +30,8 @@ V_INLINE int tile_vectors(int64_t cols) {
 }
 
 /* Where a tile goes: C = tile (+ bias) (+ plus), from its first element on. Its sums begin with `from`.
- * Meanwhile, with every FETCH_UNITS units, `each` lines from `next` on are fetched, and what is due of `ahead`. */
+ * Meanwhile, with every FETCH_UNITS units, `each` lines from `next` on are fetched, and what is due of `ahead`: rows of A
+ * that are packed next. */
 typedef struct tile_out {
     const char *next;
     int64_t each;
@@ -57,6 +58,15 @@ V_INLINE void fetch_row(const tile_out *o, int64_t i, int NV, int64_t bytes) {
     if (!o->plus || o->plus == o->c) return;
     const char *plus = (const char *)o->plus + i * o->ldp * bytes;
     for (int64_t at = 0; at < NV * VW * bytes; at += AHEAD_LINE) __builtin_prefetch(plus + at);
+}
+
+/* Of the rows that the tile below reads: what it needs in FETCH_UNITS. */
+V_INLINE void fetch_below(const float *a, int64_t lda, int M) {
+#pragma GCC unroll 16
+    for (int i = M; i < 2 * M; i++)
+#pragma GCC unroll 2
+        for (int u = 0; u < FETCH_UNITS; u += AHEAD_LINE / 4)
+            __builtin_prefetch(a + i * lda + u, 0, 2);
 }
 
 /* direct: A lies in memory, rows lda units apart; else it is packed. Unrolled: instructions that count units take turns
@@ -100,7 +110,10 @@ V_INLINE void multiply_tile(int64_t units, const float *a, int64_t lda, bool dir
     for (; units >= FETCH_UNITS; units -= FETCH_UNITS, row++) {
         if (row >= 0 && row < M) fetch_row(o, row, NV, bytes);
         for (int64_t i = 0; i < o->each; i++, next += AHEAD_LINE) __builtin_prefetch(next, 0, 2);
-        ahead_fetch(soon);
+        if (direct)
+            fetch_below(a, lda, M);
+        else
+            ahead_fetch(soon);
         multiply_units(FETCH_UNITS, a, lda, direct, b, M, NV, sum);
         a += FETCH_UNITS * (direct ? 1 : PANEL_M), b += FETCH_UNITS * TILE_N;
     }
@@ -121,6 +134,7 @@ typedef void tile_fn(int64_t units, const float *a, int64_t lda, const float *b,
 /* To 16 bits, a whole tile. */
 DEFINE_TILE(tile_bf16, false, TILE_M, TILE_NV, DT_BF16)
 DEFINE_TILE(tile_f16, false, TILE_M, TILE_NV, DT_F16)
+DEFINE_TILE(tile_direct_bf16, true, TILE_M, TILE_NV, DT_BF16)
 /* To f32, so many vectors wide, of packed A. */
 DEFINE_TILE(tile_rest, false, REST_M, TILE_NV, DT_F32)
 DEFINE_TILE(tile_1, false, tile_rows(1), 1, DT_F32)
