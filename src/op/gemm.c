@@ -103,8 +103,8 @@ void gemm_hold_own(dev *d, bool on) {
     if (dev_get_kind(d) != DEV_CUDA) cache_of(d)->own_now = on;
 }
 
-int64_t gemm_ws_bytes(dev *d, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
-    return cpu_kernels_of(dev_isa(d), ab_dt)->gemm_ws(dev_threads(d), m, n, k, ab_dt, c_dt);
+int64_t gemm_ws_bytes(dev *d, const gemm_args *g) {
+    return cpu_kernels_of(dev_isa(d), g->ab_dt)->gemm_ws(dev_threads(d), g);
 }
 
 const char *gemm_impl_name(gemm_impl impl) {
@@ -119,8 +119,7 @@ const char *gemm_layout_name(gemm_layout layout) {
 bool gemm_run_with(dev *d, gemm_impl impl, const gemm_args *g, void *ws) {
     if (impl == GEMM_ONEDNN) {
         if (g->ab_dt == DT_F16) return false;
-        int64_t bytes = gemm_ws_bytes(d, g->m, g->n, g->k, g->ab_dt, g->c_dt);
-        return onednn_run(cache_of(d)->onednn, g, ws, bytes);
+        return onednn_run(cache_of(d)->onednn, g, ws, gemm_ws_bytes(d, g));
     }
     cpu_kernels_of(dev_isa(d), g->ab_dt)->gemm(dev_threads(d), g, ws);
     return true;

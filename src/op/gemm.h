@@ -33,8 +33,8 @@ typedef struct gemm_args {
     bool accumulate; /* add to C; then there is no res */
 } gemm_args;
 
-/* Workspace for a call of this shape on this device, which may be meta, with any layout. */
-int64_t gemm_ws_bytes(dev *d, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt);
+/* Workspace for such a call on this device, which may be meta. Of its args sizes, transposition and formats count. */
+int64_t gemm_ws_bytes(dev *d, const gemm_args *g);
 /* ws: of that size, 64-byte aligned. */
 void gemm_run(dev *d, const gemm_args *g, void *ws);
 
@@ -49,6 +49,21 @@ typedef enum gemm_layout {
     GEMM_LAYOUTS
 } gemm_layout;
 const char *gemm_layout_name(gemm_layout layout);
+/* C [m,n] with operands of one format, which lie so; C of weights is f32. Matrices are whole: ld is what they have in a row. */
+static inline gemm_args gemm_args_of(gemm_layout which, int64_t m, int64_t n, int64_t k, dtype dt) {
+    bool weight = which == GEMM_BACKWARD_WEIGHT, forward = which == GEMM_FORWARD;
+    return (gemm_args){.m = m,
+                       .n = n,
+                       .k = k,
+                       .a_trans = weight,
+                       .lda = weight ? m : k,
+                       .b_trans = forward,
+                       .ldb = forward ? k : n,
+                       .ab_dt = dt,
+                       .c_dt = weight ? DT_F32 : dt,
+                       .ldc = n,
+                       .accumulate = weight};
+}
 
 /* Which implementation computes products by their layout: the probe's choice (machine.h). Smaller
  * products than GEMM_RULE_LEAST (m * n * k) are our own: there it is threads that decide, and the

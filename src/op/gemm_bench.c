@@ -31,13 +31,7 @@ typedef struct job {
 } job;
 
 gemm_args gemm_case_args(const gemm_case *c) {
-    bool weight = c->layout == GEMM_BACKWARD_WEIGHT, forward = c->layout == GEMM_FORWARD;
-    gemm_args g = {.m = c->m, .n = c->n, .k = c->k, .ab_dt = c->dt, .ldc = c->n};
-    g.c_dt = weight ? DT_F32 : c->dt;
-    g.a_trans = weight, g.lda = weight ? c->m : c->k;
-    g.b_trans = forward, g.ldb = forward ? c->k : c->n;
-    g.accumulate = weight;
-    return g;
+    return gemm_args_of(c->layout, c->m, c->n, c->k, c->dt);
 }
 
 static status set_up(job *j, dev *d, const gemm_case *c, err *e) {
@@ -46,7 +40,7 @@ static status set_up(job *j, dev *d, const gemm_case *c, err *e) {
     int64_t item = (int64_t)dtype_bytes(c->dt), m = c->m, n = c->n, k = c->k;
     int64_t a = align_up(m * k * item), b = align_up(k * n * item);
     int64_t y = align_up(m * n * (int64_t)dtype_bytes(c_dt));
-    int64_t ws = gemm_ws_bytes(d, m, n, k, c->dt, c_dt);
+    int64_t ws = gemm_ws_bytes(d, &j->g);
     j->bytes = (size_t)(a + b + y + ws);
     TRY(dev_reserve(d, &j->memory, j->bytes, "a matrix product", e));
     dev_expect_whole(d, j->memory, j->bytes);

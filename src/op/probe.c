@@ -106,9 +106,13 @@ static int64_t rows_for(int threads) {
 
 static size_t workspace_of(dev *d) {
     int64_t m = rows_for(dev_threads(d)), n = MOST_WIDTH;
-    int64_t f32 = gemm_ws_bytes(d, m, n, n, DT_F32, DT_F32);
-    int64_t bf16 = gemm_ws_bytes(d, m, n, n, DT_BF16, DT_F32);
-    return (size_t)(f32 > bf16 ? f32 : bf16);
+    int64_t most = 0;
+    for (int i = 0; i < 2 * GEMM_LAYOUTS; i++) {
+        gemm_args g = gemm_args_of((gemm_layout)(i / 2), m, n, n, i % 2 ? DT_BF16 : DT_F32);
+        int64_t bytes = gemm_ws_bytes(d, &g);
+        if (bytes > most) most = bytes;
+    }
+    return (size_t)most;
 }
 
 /* Small numbers that are not all alike: the speed of some processors depends on them. */

@@ -71,7 +71,7 @@ static void run_threads(const gemm_args *g, int threads, arena *a) {
     err e = {0};
     assert_int_equal(dev_open(&d, DEV_CPU, threads, &e), ST_OK);
     if (emulating) d->isa = ISA_AMX;
-    int64_t ws = gemm_ws_bytes(d, g->m, g->n, g->k, g->ab_dt, g->c_dt);
+    int64_t ws = gemm_ws_bytes(d, g);
     char *p = arena_alloc(a, (size_t)ws + 4096);
     memset(p, 0xff, (size_t)ws + 4096); /* NaN: what is not written must not be read */
     gemm_run(d, g, p);
@@ -203,14 +203,15 @@ static void test_hold_own(void **state) {
     unsetenv("ATHANOR_GEMM");
     assert_int_equal(dev_open(&d, DEV_CPU, 2, NULL), ST_OK);
     gemm_args g = {.m = M, .n = N, .k = K, .lda = K, .ldb = K, .ldc = N, .b_trans = true};
+    g.ab_dt = g.c_dt = DT_F32;
     float *a = arena_alloc(mem, sizeof *a * M * K), *b = arena_alloc(mem, sizeof *b * N * K);
     size_t bytes = sizeof(float) * M * N;
     float *own = arena_alloc(mem, bytes), *ruled = arena_alloc(mem, bytes);
     float *c = arena_alloc(mem, bytes);
-    void *ws = arena_alloc(mem, (size_t)gemm_ws_bytes(d, M, N, K, DT_F32, DT_F32));
+    void *ws = arena_alloc(mem, (size_t)gemm_ws_bytes(d, &g));
     for (int i = 0; i < M * K; i++) a[i] = (float)sin(i);
     for (int i = 0; i < N * K; i++) b[i] = (float)cos(3 * i);
-    g.a = a, g.b = b, g.ab_dt = g.c_dt = DT_F32;
+    g.a = a, g.b = b;
     gemm_rule onednn = {{{GEMM_ONEDNN, GEMM_ONEDNN, GEMM_ONEDNN}}};
     gemm_use(d, &onednn, &(gemm_choices){0});
     g.c = own, gemm_run_with(d, GEMM_OWN, &g, ws);

@@ -59,11 +59,7 @@ V_INLINE void att_multiply(int64_t units, const float *a, int64_t row, int64_t s
     for (int64_t u = 0; u < units; u++, a += step, b += ATT_Q) {
         vf bv[ATT_NV];
 #pragma GCC unroll 4
-        for (int j = 0; j < nv; j++) {
-            bv[j] = v_load(b + j * VW);
-            /* Where the multiply-add is assembly it stays in a register anyway, and keeping it would cost copies. */
-            if (!V_AVX512 || V_DOT_BF16) bv[j] = v_keep(bv[j]);
-        }
+        for (int j = 0; j < nv; j++) bv[j] = pack_keep(v_load(b + j * VW));
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4

@@ -199,8 +199,9 @@ static void expert_linear_bwd_weight(const op_call *c) {
 
 /* ---- workspace ---- */
 
-/* Bytes for a product of up to `rows` rows. Of a gradient of weights they are k, which is cut evenly:
- * fewer rows can have longer blocks, and need more. */
+/* Bytes for a product of up to `rows` rows. Fewer can need more: of a gradient of weights they are k, which is cut evenly, so
+ * that any number can be the worst; else they are shared out, and what a thread gets repeats every SPAN rows for each. */
+enum { SPAN = 128 };
 static int64_t product_bytes(const op_infer *io, int threads, int64_t rows, expert_phase phase) {
     int64_t I = io->in[0].cols, O = io->in[1].rows / io->attr->experts.n, most = 0;
     dtype dt = io->in[0].dt, w = io->in[1].dt;
@@ -208,10 +209,12 @@ static int64_t product_bytes(const op_infer *io, int threads, int64_t rows, expe
         return CPU_FN(product_by_row_ws)(io->dev, io->attr->experts.rounds, threads, rows, O, I, dt,
                                          w);
     const cpu_kernels *of = kernels_for(io->dev, dt);
-    if (phase == EXPERT_FORWARD) return of->gemm_ws(threads, rows, O, I, dt, dt);
-    if (phase == EXPERT_INPUT) return of->gemm_ws(threads, rows, I, O, dt, dt);
-    for (int64_t k = 1; k <= rows; k++) {
-        int64_t bytes = of->gemm_ws(threads, O, I, k, dt, DT_F32);
+    int64_t least = phase == EXPERT_WEIGHT ? 1 : rows - SPAN * (int64_t)threads;
+    for (int64_t n = least > 1 ? least : 1; n <= rows; n++) {
+        gemm_args g = phase == EXPERT_FORWARD ? gemm_args_of(GEMM_FORWARD, n, O, I, dt)
+                      : phase == EXPERT_INPUT ? gemm_args_of(GEMM_BACKWARD_INPUT, n, I, O, dt)
+                                              : gemm_args_of(GEMM_BACKWARD_WEIGHT, O, I, n, dt);
+        int64_t bytes = of->gemm_ws(threads, &g);
         most = bytes > most ? bytes : most;
     }
     return most;

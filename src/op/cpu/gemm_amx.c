@@ -65,11 +65,12 @@ static int64_t thread_bytes(const blocking *b) {
     return b->rows * b->k * 2 + BLOCK * SUMS_LD;
 }
 
-int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
-    int64_t few = m < FEW_ROWS ? gemm_ws_avx512_bf16(threads, m, n, k, ab_dt, c_dt) : 0;
-    if (n == 0 || k == 0) return few;
-    blocking b = choose_blocking(n, k, c_dt);
-    int64_t tiles = b.k * b.nc * 2 + product_threads(threads, m, n, k) * thread_bytes(&b);
+int64_t CPU_FN(gemm_ws)(int threads, const gemm_args *g) {
+    int64_t few = g->m < FEW_ROWS ? gemm_ws_avx512_bf16(threads, g) : 0;
+    if (g->n == 0 || g->k == 0) return few;
+    blocking b = choose_blocking(g->n, g->k, g->c_dt);
+    threads = product_threads(threads, g->m, g->n, g->k);
+    int64_t tiles = b.k * b.nc * 2 + threads * thread_bytes(&b);
     return tiles > few ? tiles : few;
 }
 

@@ -56,22 +56,45 @@ static blocking choose_blocking(int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
     return b;
 }
 
-/* What a thread has for itself: packed rows of A, and their sums while not all of k is in them. */
-static int64_t a_floats(const blocking *b, int64_t m) {
-    int64_t rows = m < ROW_BLOCK ? round_up(m, PANEL_M) : ROW_BLOCK;
-    return round_up(b->chunk * rows, 16) + (b->chunk < b->ku ? rows * b->nc : 0);
+/* Whether C^T = B^T A^T is made: then B, of few columns, is packed as rows, and A by panels. */
+static bool is_turned(const gemm_args *g) {
+    return g->a_trans && !g->b_trans && g->b_stored == DT_F32 && g->c_dt == DT_F32 && !g->bias &&
+           !g->res && g->n <= TURNED_COLUMNS && g->n < g->m;
 }
 
-static int64_t ws_bytes(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
-    blocking b = choose_blocking(n, k, ab_dt, c_dt);
-    int64_t packed_a = product_threads(threads, m, n, k) * a_floats(&b, m);
+static gemm_args turn(const gemm_args *g) {
+    gemm_args t = *g;
+    t.m = g->n, t.a = g->b, t.lda = g->ldb;
+    t.n = g->m, t.b = g->a, t.ldb = g->lda;
+    return t;
+}
+
+/* A is read by units: a pair of bf16 must not end in another row. */
+static bool is_direct(const gemm_args *g) {
+    if (g->a_trans || g->n > DIRECT_COLUMNS) return false;
+    return pack_pairs(g->ab_dt) ? g->k % 2 == 0 : g->ab_dt == DT_F32;
+}
+
+/* Of rows of A that a thread has at a time, those that it packs. */
+static int64_t packed_floats(const gemm_args *g, int64_t units, int64_t rows) {
+    if (is_direct(g)) rows = g->m % PANEL_M ? PANEL_M : 0;
+    return round_up(units * rows, 16);
+}
+
+/* What a thread has for itself: packed rows of A, and sums of all rows while not all of k is in them. Exact, so that a run
+ * touches what was planned: with fewer rows it can be more. */
+static int64_t a_floats(const gemm_args *g, const blocking *b, int threads) {
+    sharing s = share_out(g->m, 1, &ROW_LIMITS, threads);
+    int64_t rows = sharing_rows(&s);
+    return packed_floats(g, b->chunk, rows) + (b->chunk < b->ku ? rows * b->nc : 0);
+}
+
+int64_t CPU_FN(gemm_ws)(int threads, const gemm_args *args) {
+    gemm_args g = is_turned(args) ? turn(args) : *args;
+    blocking b = choose_blocking(g.n, g.k, g.ab_dt, g.c_dt);
+    threads = product_threads(threads, g.m, g.n, g.k);
+    int64_t packed_a = threads * a_floats(&g, &b, threads);
     return (round_up(b.ku * b.nc, 16) + packed_a) * (int64_t)sizeof(float);
-}
-
-int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt) {
-    int64_t bytes = ws_bytes(threads, m, n, k, ab_dt, c_dt);
-    int64_t turned = n <= TURNED_COLUMNS ? ws_bytes(threads, n, m, k, ab_dt, c_dt) : 0;
-    return bytes > turned ? bytes : turned;
 }
 
 /* Packs rows r0.. of A, or columns r0.. of B (the same thing seen from B^T), from k0 on. R is a
@@ -119,9 +142,10 @@ static void pack_b(const pass *p, float *dst, int64_t j, int64_t cols) {
     pack_panels(dst, TILE_N, g->b, g->ldb, g->b_trans, p->j0 + j, cols, p->k0, p->k, g->ab_dt);
 }
 
-/* A chunk of a task: rows of A, of which the first `direct` lie in memory, lda units apart, and the others are packed. */
+/* A chunk of a task: rows of A, of which the first `direct` lie in memory, lda bytes apart, and the others are packed. */
 typedef struct chunk {
-    const float *packed, *at;
+    const float *packed;
+    const char *at;
     int64_t direct, lda;
     int64_t row, rows;
     int64_t u0, units; /* of the pass */
@@ -135,9 +159,9 @@ typedef struct chunk {
 static void take_rows(const pass *p, chunk *x, float *mine, int64_t k0, int64_t k) {
     const gemm_args *g = p->g;
     if (p->direct) {
-        int64_t first = (x->row * g->lda + k0) * v_element_bytes(g->ab_dt);
-        x->at = (const float *)(const void *)((const char *)g->a + first);
-        x->lda = pack_pairs(g->ab_dt) ? g->lda / 2 : g->lda;
+        int64_t bytes = v_element_bytes(g->ab_dt);
+        x->lda = g->lda * bytes;
+        x->at = (const char *)g->a + x->row * x->lda + k0 * bytes;
         x->direct = x->rows / PANEL_M * PANEL_M;
     }
     x->packed = mine;
@@ -164,15 +188,15 @@ static void run_edge(const pass *p, tile_fn *tile, int64_t units, const float *a
 }
 
 /* A tile from row i of the chunk and column `col` of the pass on. */
-static void run_tile(const pass *p, const chunk *x, int64_t i, int64_t col, int64_t cols,
-                     const float *b, tile_out *o) {
+V_INLINE void run_tile(const pass *p, const chunk *x, int64_t i, int64_t col, int64_t cols,
+                       const float *b, tile_out *o) {
     const gemm_args *g = p->g;
     int nv = tile_vectors(cols);
     bool direct = i < x->direct;
-    tile_fn *tile = (direct ? DIRECT_TILES : PACKED_TILES)[nv - 1];
+    tile_fn *tile = (direct ? DIRECT_TILES : PACKED_TILES)[nv];
     int64_t rows = x->rows - i < tile_rows(nv) ? x->rows - i : tile_rows(nv), at = i - x->direct;
-    const float *a =
-        direct ? x->at + i * x->lda : x->packed + at / PANEL_M * PANEL_M * x->units + at % PANEL_M;
+    const float *a = direct ? (const void *)(x->at + i * x->lda)
+                            : x->packed + at / PANEL_M * PANEL_M * x->units + at % PANEL_M;
     if (nv == TILE_NV && rows <= REST_M) tile = tile_rest;
     if (!x->first) o->from = x->sums + i * p->ld + col;
     if (!x->last) {
@@ -239,7 +263,7 @@ static void run_task(const pass *p, float *mine, const task *t, const task *soon
         int64_t k = chunk_k(p, k0);
         x.units = pack_units(k, pack_pairs(g->ab_dt));
         x.first = k0 == 0, x.last = k0 + k == p->k;
-        if (!x.last) x.sums = mine + round_up(x.units * round_up(t->rows, PANEL_M), 16);
+        if (!x.last) x.sums = mine + packed_floats(g, x.units, round_up(t->rows, PANEL_M));
         take_rows(p, &x, mine, p->k0 + k0, k);
         const task *then = x.last ? soon : t;
         int64_t from = x.last ? 0 : k0 + k, times = tiles * (x.units / FETCH_UNITS);
@@ -256,25 +280,6 @@ void CPU_FN(gemm_packed)(int threads, const gemm_args *g, void *ws) {
         CPU_FN(gemv)(threads, g);
     else
         CPU_FN(gemm_tiles)(threads, g, ws);
-}
-
-/* Whether C^T = B^T A^T is made: then B, of few columns, is packed as rows, and A by panels. */
-static bool is_turned(const gemm_args *g) {
-    return g->a_trans && !g->b_trans && g->b_stored == DT_F32 && g->c_dt == DT_F32 && !g->bias &&
-           !g->res && g->n <= TURNED_COLUMNS && g->n < g->m;
-}
-
-static gemm_args turn(const gemm_args *g) {
-    gemm_args t = *g;
-    t.m = g->n, t.a = g->b, t.lda = g->ldb;
-    t.n = g->m, t.b = g->a, t.ldb = g->lda;
-    return t;
-}
-
-/* A is read by units: a pair of bf16 must not begin in the middle of a word, nor end in another row. */
-static bool is_direct(const gemm_args *g) {
-    if (g->a_trans || g->n > DIRECT_COLUMNS) return false;
-    return pack_pairs(g->ab_dt) ? g->lda % 2 == 0 && g->k % 2 == 0 : g->ab_dt == DT_F32;
 }
 
 void CPU_FN(gemm_tiles)(int threads, const gemm_args *args, void *ws) {
@@ -304,7 +309,7 @@ void CPU_FN(gemm_tiles)(int threads, const gemm_args *args, void *ws) {
             }
 #pragma omp for schedule(dynamic)
             for (int64_t i = 0; i < sharing_tasks(&s); i++) {
-                float *mine = packed_a + omp_get_thread_num() * a_floats(&b, g->m);
+                float *mine = packed_a + omp_get_thread_num() * a_floats(g, &b, threads);
                 task t = task_at(&s, i), soon = task_at(&s, i + threads);
                 run_task(&p, mine, &t, &soon);
             }

@@ -123,10 +123,16 @@ static int64_t align64(int64_t bytes) {
 }
 
 static int64_t gemm_bytes(dev *d, int64_t rows, int64_t V, int64_t C, dtype dt) {
-    int64_t f = gemm_ws_bytes(d, rows, V, C, dt, DT_F32);
-    int64_t dx = gemm_ws_bytes(d, rows, C, V, dt, DT_F32);
-    int64_t dw = gemm_ws_bytes(d, V, C, rows, dt, DT_F32);
-    return f > dx ? (f > dw ? f : dw) : (dx > dw ? dx : dw);
+    gemm_args g[] = {gemm_args_of(GEMM_FORWARD, rows, V, C, dt),
+                     gemm_args_of(GEMM_BACKWARD_INPUT, rows, C, V, dt),
+                     gemm_args_of(GEMM_BACKWARD_WEIGHT, V, C, rows, dt)};
+    int64_t most = 0;
+    for (int i = 0; i < 3; i++) {
+        g[i].c_dt = DT_F32;
+        int64_t bytes = gemm_ws_bytes(d, &g[i]);
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }
 
 /* Row n of dx from a row of f32. */

@@ -61,13 +61,18 @@ static void linear_bwd_weight(const op_call *c) {
 static void linear_workspace(const op_infer *io, int64_t ws[3]) {
     int64_t n = io->in[0].rows, k = io->in[0].cols, o = io->in[1].rows;
     dtype dt = io->in[0].dt;
-    if (is_by_row(io->attr, dt, io->in[1].dt, n))
+    if (is_by_row(io->attr, dt, io->in[1].dt, n)) {
         ws[0] = CPU_FN(product_by_row_ws)(io->dev, io->attr->linear.rounds, dev_threads(io->dev), n,
                                           o, k, dt, io->in[1].dt);
-    else
-        ws[0] = gemm_ws_bytes(io->dev, n, o, k, dt, io->attr->linear.exact ? DT_F32 : dt);
-    ws[1] = gemm_ws_bytes(io->dev, n, k, o, dt, dt);
-    ws[2] = gemm_ws_bytes(io->dev, o, k, n, dt, DT_F32);
+    } else {
+        gemm_args y = gemm_args_of(GEMM_FORWARD, n, o, k, dt);
+        if (io->attr->linear.exact) y.c_dt = DT_F32;
+        ws[0] = gemm_ws_bytes(io->dev, &y);
+    }
+    gemm_args dx = gemm_args_of(GEMM_BACKWARD_INPUT, n, k, o, dt);
+    gemm_args dw = gemm_args_of(GEMM_BACKWARD_WEIGHT, o, k, n, dt);
+    ws[1] = gemm_ws_bytes(io->dev, &dx);
+    ws[2] = gemm_ws_bytes(io->dev, &dw);
     int64_t sums = io->in[2].rows ? column_sums_bytes(n, o) : 0;
     if (ws[2] < sums) ws[2] = sums;
 }

@@ -50,6 +50,12 @@ V_INLINE vf pack_multiply_into(float a, vf b, vf acc) {
 #endif
 }
 
+/* Holds b in a register, where compilers would load it again for each sum. Where pack_multiply_into is assembly it stays
+ * there anyway, and keeping it costs copies. */
+V_INLINE vf pack_keep(vf b) {
+    return V_AVX512 && !V_DOT_BF16 ? b : v_keep(b);
+}
+
 /* Four units of one row, k contiguous. */
 V_INLINE v4f pack_load4(const void *src, int64_t i, dtype dt, bool pairs) {
     if (dt == DT_F32) return *(const v4f_mem *)((const float *)src + i);

@@ -9,13 +9,13 @@
 
 /* ---- gemm_tile.c, with AMX gemm_amx.c: the packed product; op/gemm.c chooses it ---- */
 
-int64_t CPU_FN(gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt);
+int64_t CPU_FN(gemm_ws)(int threads, const gemm_args *g);
 void CPU_FN(gemm_packed)(int threads, const gemm_args *g, void *ws);
 /* The same, never by gemv: the bits of a row of C do not depend on how many there are. */
 void CPU_FN(gemm_tiles)(int threads, const gemm_args *g, void *ws);
 
 /* What gemm_amx.c leaves to others. */
-int64_t gemm_ws_avx512_bf16(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt);
+int64_t gemm_ws_avx512_bf16(int threads, const gemm_args *g);
 void gemm_packed_avx512_bf16(int threads, const gemm_args *g, void *ws);
 
 /* Whether gemv runs the product instead (gemm_packed asks). */

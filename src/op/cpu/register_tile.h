@@ -17,6 +17,8 @@ enum {
     /* What comes next is fetched every so many units: this many lines of a panel of B, */
     FETCH_UNITS = V_AVX512 ? 16 : 32,
     FETCH_LINES = FETCH_UNITS * TILE_N * 4 / AHEAD_LINE,
+    /* Instructions that count units take turns of the ports that multiply, 5 % of a product on Granite Rapids. */
+    UNROLLED = V_AVX512 ? 4 : 1,
     C_LEAD = 2, /* and a row of where the tile goes, so many fetches before it is whole */
 };
 
@@ -45,47 +47,59 @@ typedef struct tile_out {
     int64_t ldp;
 } tile_out;
 
-V_INLINE void store_vector(const tile_out *o, int64_t i, int64_t j, vf v, dtype dt) {
-    if (o->bias) v += v_load(o->bias + j);
-    if (o->plus) v += v_get(o->plus, i * o->ldp + j, dt);
+V_INLINE void store_vector(const tile_out *o, int64_t i, int64_t j, vf v, bool bias, bool plus,
+                           dtype dt) {
+    if (bias) v += v_load(o->bias + j);
+    if (plus) v += v_get(o->plus, i * o->ldp + j, dt);
     v_put(o->c, i * o->ldc + j, v, dt);
+}
+
+/* bias, plus: whether there are any. They are constants: asked for each vector, they are a sixth of a tile of 16 units. */
+V_INLINE void store_tile(const tile_out *o, vf sum[PANEL_M][TILE_NV], int M, int NV, bool bias,
+                         bool plus, dtype dt) {
+#pragma GCC unroll 16
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < NV; j++) store_vector(o, i, j * VW, sum[i][j], bias, plus, dt);
 }
 
 /* Row i of what a tile is added to and becomes; elements of `bytes`. */
 V_INLINE void fetch_row(const tile_out *o, int64_t i, int NV, int64_t bytes) {
     const char *c = (const char *)o->c + i * o->ldc * bytes;
+#pragma GCC unroll 4
     for (int64_t at = 0; at < NV * VW * bytes; at += AHEAD_LINE) __builtin_prefetch(c + at, 1);
     if (!o->plus || o->plus == o->c) return;
     const char *plus = (const char *)o->plus + i * o->ldp * bytes;
+#pragma GCC unroll 4
     for (int64_t at = 0; at < NV * VW * bytes; at += AHEAD_LINE) __builtin_prefetch(plus + at);
 }
 
 /* Of the rows that the tile below reads: what it needs in FETCH_UNITS. */
-V_INLINE void fetch_below(const float *a, int64_t lda, int M) {
+V_INLINE void fetch_below(const void *a, int64_t lda, int M) {
 #pragma GCC unroll 16
     for (int i = M; i < 2 * M; i++)
 #pragma GCC unroll 2
-        for (int u = 0; u < FETCH_UNITS; u += AHEAD_LINE / 4)
-            __builtin_prefetch(a + i * lda + u, 0, 2);
+        for (int at = 0; at < FETCH_UNITS * 4; at += AHEAD_LINE)
+            __builtin_prefetch((const char *)a + i * lda + at, 0, 2);
 }
 
-/* direct: A lies in memory, rows lda units apart; else it is packed. Unrolled: instructions that count units take turns
- * of the ports that multiply, 5 % of a product on Granite Rapids. */
-V_INLINE void multiply_units(int64_t units, const float *a, int64_t lda, bool direct,
-                             const float *b, int M, int NV, vf sum[PANEL_M][TILE_NV]) {
+/* So many units, which are a constant. direct: A lies in memory, rows lda bytes apart; else it is packed. */
+V_INLINE void multiply_units(int units, const float *a, int64_t lda, bool direct, const float *b,
+                             int M, int NV, vf sum[PANEL_M][TILE_NV]) {
     /* One pointer for three rows: a pointer for each row is more than there are registers. */
-    const pack_float *rows[(PANEL_M + 2) / 3];
-    for (int i = 0; i < (M + 2) / 3; i++) rows[i] = (const pack_float *)a + 3 * i * lda;
+    const char *rows[(PANEL_M + 2) / 3];
+    for (int i = 0; i < (M + 2) / 3; i++) rows[i] = (const char *)a + 3 * i * lda;
 #pragma GCC unroll 4
-    for (int64_t u = 0; u < units; u++, a += PANEL_M, b += TILE_N) {
+    for (int u = 0; u < units; u++) {
         vf bv[TILE_NV];
 #pragma GCC unroll 4
-        for (int j = 0; j < NV; j++) bv[j] = v_keep(v_load(b + j * VW));
+        for (int j = 0; j < NV; j++) bv[j] = pack_keep(v_load(b + u * TILE_N + j * VW));
 #pragma GCC unroll 16
         for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
             for (int j = 0; j < NV; j++) {
-                float x = direct ? rows[i / 3][i % 3 * lda + u] : a[i];
+                float x = direct ? *(const pack_float *)(rows[i / 3] + i % 3 * lda + 4 * u)
+                                 : a[u * PANEL_M + i];
                 sum[i][j] = pack_multiply_into(x, bv[j], sum[i][j]);
             }
     }
@@ -102,7 +116,7 @@ V_INLINE void multiply_tile(int64_t units, const float *a, int64_t lda, bool dir
             sum[i][j] = o->from ? v_load(o->from + i * o->ldf + j * VW) : v_zero();
     const char *next = o->next;
     ahead *soon = o->ahead;
-    int64_t bytes = v_element_bytes(dt);
+    int64_t bytes = v_element_bytes(dt), step = direct ? 1 : PANEL_M;
     /* Of where the tile goes: below 0 later, or all at once if there is little time. */
     int64_t row = M + C_LEAD - units / FETCH_UNITS;
     if (row > 0)
@@ -114,14 +128,18 @@ V_INLINE void multiply_tile(int64_t units, const float *a, int64_t lda, bool dir
             fetch_below(a, lda, M);
         else
             ahead_fetch(soon);
-        multiply_units(FETCH_UNITS, a, lda, direct, b, M, NV, sum);
-        a += FETCH_UNITS * (direct ? 1 : PANEL_M), b += FETCH_UNITS * TILE_N;
+        for (int u = 0; u < FETCH_UNITS;
+             u += UNROLLED, a += UNROLLED * step, b += UNROLLED * TILE_N)
+            multiply_units(UNROLLED, a, lda, direct, b, M, NV, sum);
     }
-    multiply_units(units, a, lda, direct, b, M, NV, sum);
-#pragma GCC unroll 16
-    for (int i = 0; i < M; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < NV; j++) store_vector(o, i, j * VW, sum[i][j], dt);
+    for (; units > 0; units--, a += step, b += TILE_N)
+        multiply_units(1, a, lda, direct, b, M, NV, sum);
+    if (o->bias)
+        store_tile(o, sum, M, NV, true, o->plus != NULL, dt);
+    else if (o->plus)
+        store_tile(o, sum, M, NV, false, true, dt);
+    else
+        store_tile(o, sum, M, NV, false, false, dt);
 }
 
 typedef void tile_fn(int64_t units, const float *a, int64_t lda, const float *b, const tile_out *o);
@@ -151,10 +169,9 @@ DEFINE_TILE(tile_4, false, tile_rows(4), 4, DT_F32)
 DEFINE_TILE(tile_direct_4, true, tile_rows(4), 4, DT_F32)
 #endif
 
-/* By vectors of columns, less one. */
-static tile_fn *const PACKED_TILES[TILE_NV] = {
-    tile_1,
-    tile_2,
+/* By vectors of columns. */
+static tile_fn *const PACKED_TILES[TILE_NV + 1] = {
+    NULL,   tile_1, tile_2,
 #if V_AVX2 || V_AVX512
     tile_3,
 #endif
@@ -162,9 +179,8 @@ static tile_fn *const PACKED_TILES[TILE_NV] = {
     tile_4,
 #endif
 };
-static tile_fn *const DIRECT_TILES[TILE_NV] = {
-    tile_direct_1,
-    tile_direct_2,
+static tile_fn *const DIRECT_TILES[TILE_NV + 1] = {
+    NULL,          tile_direct_1, tile_direct_2,
 #if V_AVX2 || V_AVX512
     tile_direct_3,
 #endif
@@ -178,7 +194,8 @@ V_INLINE void store_edge(const float *tile, int64_t ld, const tile_out *o, int64
                          int64_t cols, dtype dt) {
     for (int64_t i = 0; i < rows; i++) {
         int64_t j = 0;
-        for (; j + VW <= cols; j += VW) store_vector(o, i, j, v_load(tile + i * ld + j), dt);
+        for (; j + VW <= cols; j += VW)
+            store_vector(o, i, j, v_load(tile + i * ld + j), o->bias, o->plus, dt);
         for (; j < cols; j++) {
             float v = tile[i * ld + j];
             if (o->bias) v += o->bias[j];

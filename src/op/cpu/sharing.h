@@ -42,6 +42,11 @@ static inline int64_t sharing_tasks(const sharing *s) {
     return s->blocks * s->groups;
 }
 
+/* Rows of the largest task, in whole tiles. */
+static inline int64_t sharing_rows(const sharing *s) {
+    return s->blocks ? (s->tiles + s->blocks - 1) / s->blocks * s->tile : 0;
+}
+
 /* A part of the result. */
 typedef struct task {
     int64_t row, rows;

@@ -8,7 +8,7 @@
 
 typedef struct cpu_kernels {
     const op_impl *const *ops; /* [OP_COUNT]; NULL where this variant has no kernel */
-    int64_t (*gemm_ws)(int threads, int64_t m, int64_t n, int64_t k, dtype ab_dt, dtype c_dt);
+    int64_t (*gemm_ws)(int threads, const gemm_args *g);
     void (*gemm)(int threads, const gemm_args *g, void *ws);
     void (*gemm_tiles)(int threads, const gemm_args *g, void *ws); /* parts.h */
     double (*dot_loop)(int threads, int64_t rounds);
