@@ -93,6 +93,19 @@ results step half | cmp -s want.rest - || fail "a fork that ended before its fir
 expect 0 train stages.yaml run=root --fork=elsewhere stages.0.data.train=c
 has err 'before the fork'
 
+# Any key may change, the precision too: the masters are fp32 in all of them.
+for first in fp32 bf16 fp16; do
+    expect 0 train stages.yaml run=p.$first train.precision=$first train.steps=12
+    for then in fp32 bf16 fp16; do
+        expect 0 train stages.yaml run=p.$first --fork=p.$first.$then train.precision=$then train.steps=14
+        [ "$(grep -c '"event": "step"' p.$first.$then/metrics.jsonl)" = 2 ] || fail "not two steps"
+        "$athanor" verify checkpoint p.$first.$then/checkpoints/step-14 >out 2>err || fail "a checkpoint is damaged"
+    done
+done
+digests() { grep -o '"start".*"digest": "[^"]*"' "$1/metrics.jsonl" | sed 's/.*"digest"//'; }
+[ "$(digests p.bf16.fp32)" = "$(digests p.bf16.bf16)" ] || fail "a fork in fp32 begins with other weights"
+[ "$(digests p.fp32.bf16)" = "$(digests p.fp32.fp32)" ] || fail "a fork in bf16 begins with other weights"
+
 # A fork that is refused has left nothing: neither in a folder of something else, nor a new folder.
 mkdir notrun && echo '{"model_type": "llama"}' >notrun/config.json
 expect 2 train stages.yaml run=root --fork=notrun
