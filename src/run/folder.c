@@ -240,6 +240,14 @@ static status compare_config(const char *name, const json_t *stored, const confi
     return st;
 }
 
+status run_check(const char *path, const config *c, int stage, err *e) {
+    json_t *stored;
+    TRY(read_own_config(&stored, path, e));
+    status st = stored ? compare_config(path, stored, c, stage, e) : ST_OK;
+    json_decref(stored);
+    return st;
+}
+
 static status clear(const run_folder *r, err *e) {
     TRY(checkpoint_remove_all(r->path, e));
     for (int i = 0; i < ARRAY_LEN(FILES); i++)
