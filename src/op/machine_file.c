@@ -91,8 +91,9 @@ static bool read_numbers(const json_t *o, machine_facts *f) {
         !json_is_array(list) || json_array_size(list) > MACHINE_LAYERS_MAX)
         return false;
     json_array_foreach(list, i, x) if (!read_layer(x, &f->layer[f->n_layers++])) return false;
+    json_int_t threads = json_integer_value(json_object_get(o, "threads"));
     return is_rate(f->fma_gflops) && is_rate(f->dot_gflops) && is_rate(f->memory_gb_per_s) &&
-           f->best_threads >= 0;
+           f->best_threads >= 0 && f->best_threads <= threads;
 }
 
 /* ---- the file ---- */
@@ -198,5 +199,6 @@ status machine_write(const machine_facts *f, err *e) {
     json_array_append_new(list, facts_json(f));
     st = write_list(list, path, e);
     json_decref(list);
+    if (st != ST_OK) err_hint(e, "set ATHANOR_MACHINE_FILE to a file that can be written");
     return st;
 }

@@ -243,6 +243,7 @@ static void test_damaged_files(void **state) {
                                              {"[2.5,", "["},
                                              {"\"layers\"", "\"layer\""},
                                              {"\"best_threads\": 0", "\"best_threads\": -3"},
+                                             {"\"best_threads\": 0", "\"best_threads\": 3"},
                                              {"2.5", "-2.5"}};
     for (int i = 0; i < ARRAY_LEN(damages); i++) {
         err e = {0};
@@ -299,12 +300,15 @@ static void test_device_obeys(void **state) {
     assert_int_equal(s.policy, GEMM_REMEMBERED);
     assert_int_equal(s.by_onednn, 1);
     gemm_rule rule = {.of = {{GEMM_OWN, GEMM_ONEDNN, GEMM_OWN}}};
-    gemm_use(d, &rule, &(gemm_choices){0});
+    gemm_use(d, GEMM_REMEMBERED, &rule, &(gemm_choices){0});
     s = gemm_get_setting(d);
     assert_int_equal(s.by_onednn, 0);
     assert_int_equal(s.rule.of[0][GEMM_BACKWARD_INPUT], GEMM_ONEDNN);
+    gemm_use(d, GEMM_ALL_ONEDNN, &rule, &(gemm_choices){0}); /* as a run began */
+    assert_int_equal(gemm_get_setting(d).policy, GEMM_ALL_ONEDNN);
     gemm_use_own(d);
-    gemm_use(d, &rule, &(gemm_choices){0}); /* own stays own */
+    gemm_use(d, GEMM_REMEMBERED, &rule, &(gemm_choices){0}); /* own stays own */
+    assert_int_equal(gemm_get_setting(d).policy, GEMM_ALL_OWN);
     assert_int_equal(gemm_get_setting(d).rule.of[0][GEMM_BACKWARD_INPUT], GEMM_OWN);
     dev_close(d);
     d = open_dev(2);

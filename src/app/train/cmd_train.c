@@ -31,7 +31,8 @@ static status dry_run(const cli_args *args, config *c, err *e) {
     dev *meta;
     TRY(config_open_meta(c, &meta, e));
     plan *p = NULL;
-    status st = train_plan(c, meta, &p, e);
+    train_options opt = {.fork = cli_value(args, "fork"), .fresh = cli_has(args, "fresh")};
+    status st = train_plan_start(c, &opt, meta, &p, e);
     if (st == ST_OK) st = lint_config(c, p, dev_get_kind(meta), cli_has(args, "fresh"), e);
     if (p && args->json) cli_print_json(plan_json(p, c->train.memory_limit));
     if (p && !args->json) plan_print(p);
@@ -80,6 +81,8 @@ static status cmd_train(const cli_args *args, err *e) {
     if (args->json) log_set_quiet(true);
     comm_world *world;
     train_catch_signals();
+    signal(SIGXFSZ,
+           SIG_IGN); /* a file that may not become so large (ulimit -f) is like a full disk */
     TRY(comm_open_environment(&world, e));
     status st = ranks_end(world, run(args, world, e), e, args->json);
     comm_close(world);
