@@ -112,6 +112,18 @@ expect 2 train stages.yaml run=root --fork=notrun
 has err "notrun already holds something else"
 [ "$(ls -A notrun)" = config.json ] || fail "a refused fork left $(ls -A notrun | tr '\n' ' ')"
 expect 2 train stages.yaml run=root --fork=none train.seq_len=1000000
+for key in optim.name=adafactor lora.rank=4; do
+    expect 2 train stages.yaml run=root --fork=none $key
+    has err "${key%=*} is another one than that of the run"
+done
+expect 2 train stages.yaml run=root --fork=none model.hidden_size=64
+has err "model.embed_tokens.weight has"
+expect 2 train stages.yaml run=root --fork=none model.num_hidden_layers=1
+has err "only one of them has model.layers.1."
+expect 2 train stages.yaml run=root --fork=none model.num_hidden_layers=3 --dry-run
+has err "only one of them has model.layers.2."
+expect 2 train stages.yaml run=root --fork=none model.tie_word_embeddings=false
+has err "lm_head.weight"
 [ ! -e none ] || fail "a fork with a key that cannot be left a folder"
 
 # Data of a stage that is over may go.

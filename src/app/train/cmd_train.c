@@ -92,7 +92,9 @@ static status cmd_train(const cli_args *args, err *e) {
 static const cli_option options[] = {
     {"dry-run", NULL, "plan the run, print the plan, change nothing"},
     {"fresh", NULL, "start anew although the run folder holds a run"},
-    {"fork", "NEW", "go on from the newest checkpoint in a new run folder; any key may change"},
+    {"fork", "NEW",
+     "go on from the newest checkpoint in a new run folder; any key may change but the optimizer "
+     "and the sizes of weights"},
     {"trace", "OUT.json", "write a timeline of computation and communication of all ranks"},
     {"trace-steps", "N", "steps in it, from the second that is trained (default 3)"},
     {"dump-grads", "OUT", "write loss and gradients of one batch as safetensors; no update"},
