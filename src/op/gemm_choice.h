@@ -25,7 +25,7 @@ typedef struct gemm_choices {
  * whose bits do not depend on the number of threads. */
 gemm_impl gemm_choice_faster(const double gflops[GEMM_IMPLS]);
 
-/* Adds the choice or replaces the one of the same product. */
+/* Adds the choice or replaces the one of the same product. Of 4096 the oldest goes. */
 void gemm_choices_put(gemm_choices *c, const gemm_choice *item);
 /* NULL: this product was never measured. */
 const gemm_choice *gemm_choices_find(const gemm_choices *c, const gemm_args *g);

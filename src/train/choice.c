@@ -71,7 +71,8 @@ typedef struct known {
     machine_facts f;
     machine_layer layer[PROBE_LAYERS];
     int n;
-    err damage; /* of the file; its code is ST_OK: there is none, or it was told */
+    bool unequal; /* ranks have different instruction sets */
+    err damage;   /* of the file; its code is ST_OK: there is none, or it was told */
 } known;
 
 /* What is remembered of this machine. */
@@ -86,18 +87,20 @@ static void recall(known *w, const config *c, const peers *p, const model_config
     if (!probe_applies(d)) w->n = 0;
 }
 
-/* All ranks use an instruction set that each of them has: others have other bits, also where ranks compute the same. */
-static void level(const peers *p, dev *d) {
-    if (dev_is_meta(d) || !probe_applies(d) || peers_ranks(p) == 1) return;
+/* All ranks use an instruction set that each of them has: others have other bits, also where ranks compute the same.
+ * oneDNN, which takes what it finds, is left out then. Returns whether they have different ones. */
+static bool level(const peers *p, dev *d) {
+    if (dev_is_meta(d) || !probe_applies(d) || peers_ranks(p) == 1) return false;
     cpu_isa least = (cpu_isa)peers_least(p, dev_isa(d));
     cpu_isa most = (cpu_isa)~peers_least(p, ~(int64_t)dev_isa(d));
-    if (least == most) return;
+    if (least == most) return false;
     dev_limit(d, least, 0);
     setenv("ATHANOR_ISA", cpu_isa_name(least),
            1); /* for devices that are opened later: the probe's, those of a layout's check */
     if (peers_rank(p) == 0)
         log_warn("ranks have different instruction sets, %s to %s: all of them compute with %s",
                  cpu_isa_name(least), cpu_isa_name(most), cpu_isa_name(least));
+    return true;
 }
 
 static status measure(choice *k, known *w, err *e) {
@@ -163,16 +166,21 @@ static status read_record(const json_t *record, kept *r, err *e) {
     json_t *f32, *bf16, *products;
     const char *policy = gemm_policy_name(GEMM_REMEMBERED); /* older runs do not say it */
     *r = (kept){0};
-    if (json_unpack((json_t *)record, "{s:s,s:s,s:i,s?i,s:{s:s,s:s,s?s},s:{s:o,s:o},s:o}",
-                    "machine", &r->machine, "isa", &r->isa, "threads", &r->threads, "of_threads",
-                    &r->of_threads, "asked", "compute", &r->compute, "arithmetic", &r->arithmetic,
-                    "gemm", &policy, "rule", "f32", &f32, "bf16", &bf16, "products",
-                    &products) != 0 ||
-        !read_words(f32, r->rule.of[0]) || !read_words(bf16, r->rule.of[1]) || r->threads < 1 ||
-        !gemm_find_policy(policy, &r->policy))
-        return err_set(e, ST_FORMAT,
-                       "machine.json of the run does not say what the run has chosen");
-    return gemm_choices_from_json(&r->products, products, "machine.json of the run", e);
+    bool whole = json_unpack((json_t *)record, "{s:s,s:s,s:i,s?i,s:{s:s,s:s,s?s},s:{s:o,s:o},s:o}",
+                             "machine", &r->machine, "isa", &r->isa, "threads", &r->threads,
+                             "of_threads", &r->of_threads, "asked", "compute", &r->compute,
+                             "arithmetic", &r->arithmetic, "gemm", &policy, "rule", "f32", &f32,
+                             "bf16", &bf16, "products", &products) == 0 &&
+                 read_words(f32, r->rule.of[0]) && read_words(bf16, r->rule.of[1]) &&
+                 r->threads >= 1 && gemm_find_policy(policy, &r->policy);
+    status st = whole ? gemm_choices_from_json(&r->products, products, "machine.json of the run", e)
+                      : err_set(e, ST_FORMAT,
+                                "machine.json of the run does not say what the run has chosen");
+    if (st != ST_OK)
+        err_hint(
+            e,
+            "bring it back from a copy, or remove it: then the run goes on with our own products");
+    return st;
 }
 
 status choice_read(choice *k, const char *run, err *e) {
@@ -224,7 +232,7 @@ static status decide(choice *k, known *w, const config *c, const peers *p, const
     if (!dev_is_meta(d)) st = peers_agree(p, st, e);
     TRY(st);
     k->made = machine_choose(&w->f, w->layer, w->n, allowed(c));
-    k->policy = gemm_asked();
+    k->policy = w->unequal ? GEMM_ALL_OWN : gemm_asked();
     if (c->train.threads == 0 && w->f.best_threads < w->f.threads) *threads = w->f.best_threads;
     if (!dev_is_meta(d)) *threads = unpack(k, peers_first(p, pack(k, *threads)));
     if (!dev_is_meta(d)) share_products(w, p);
@@ -273,16 +281,22 @@ static bool has_onednn(const kept *r) {
     return has;
 }
 
-/* ATHANOR_GEMM of this start overrules that of the first one. */
-static void keep_policy(choice *k, const kept *r, const config *c) {
+/* What this start asks for overrules what the first one did. */
+static void keep_policy(choice *k, const known *w, const kept *r, const config *c) {
     if (k->policy == GEMM_REMEMBERED || k->policy == r->policy) {
         k->policy = r->policy;
         return;
     }
     bool same = k->policy == GEMM_ALL_OWN && !has_onednn(r);
     if (same || c->train.deterministic) return;
-    tell(k, "ATHANOR_GEMM=%s overrules what the run began with: the last bits may differ from here",
-         gemm_policy_name(k->policy));
+    if (w->unequal)
+        tell(k, "ranks of different instruction sets take our own products, and the run began with "
+                "oneDNN's: the last bits may differ from here");
+    else
+        tell(k,
+             "ATHANOR_GEMM=%s overrules what the run began with: the last bits may differ from "
+             "here",
+             gemm_policy_name(k->policy));
 }
 
 /* The run keeps its threads; where it did not choose fewer than there were, more can be had now. */
@@ -299,7 +313,7 @@ static int keep_threads(choice *k, const kept *r, const config *c, const dev *d)
 static status go_on(choice *k, known *w, const config *c, const peers *p, dev *d, kept *r,
                     int *threads, err *e) {
     k->made = machine_choose(&w->f, NULL, 0, allowed(c)); /* the config has kept what was chosen */
-    k->policy = gemm_asked();
+    k->policy = w->unequal ? GEMM_ALL_OWN : gemm_asked();
     if (!dev_is_meta(d)) k->policy = (gemm_policy)peers_first(p, k->policy);
     if (!k->record) {
         if (probe_applies(d))
@@ -314,7 +328,7 @@ static status go_on(choice *k, known *w, const config *c, const peers *p, dev *d
     bool same = strcmp(r->machine, w->f.name) == 0 && strcmp(r->isa, cpu_isa_name(w->f.isa)) == 0;
     if (same) k->began_on[0] = '\0';
     if (same) *threads = keep_threads(k, r, c, d);
-    keep_policy(k, r, c);
+    keep_policy(k, w, r, c);
     if (dev_is_meta(d) || peers_rank(p) != 0) return ST_OK;
     if (!same) TRY(measure(k, w, e));
     compare(k, w, r, c);
@@ -340,12 +354,11 @@ static void tell_lack(choice *k, const dev *d) {
 }
 
 status choice_make(choice *k, config *c, const peers *p, const model_config *m, dev *d, err *e) {
-    known w;
+    known w = {.unequal = level(p, d)};
     kept r = {0};
     int threads = 0;
     /* Every GPU that our kernels run on multiplies bf16 several times as fast as fp32, whatever the CPU beside it is. */
     if (!probe_applies(d)) resolve(c, ARITH_DOTS);
-    level(p, d);
     recall(&w, c, p, m, d);
     status st =
         k->goes_on ? go_on(k, &w, c, p, d, &r, &threads, e) : decide(k, &w, c, p, d, &threads, e);

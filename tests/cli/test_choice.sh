@@ -92,7 +92,8 @@ expect 0 train c.yaml $auto run=parts train.steps=3
 has err "machine.json of the run is gone"
 echo '{"rule": 1}' >parts/machine.json
 expect 3 train c.yaml $auto run=parts train.steps=4
-has err "machine.json"
+has err "machine.json of the run does not say"
+has err "or remove it"
 
 # oneDNN's products, where it is much faster, and its layouts only.
 sed -i -E 's/"ms": \[[^]]*\]/"ms": [2,1,2,1,2,0, 0,0,0,0,0,0, 9,0,9,0,9,0]/' cache/machine.json
@@ -164,12 +165,12 @@ last="doctor with OMP_PROC_BIND"
 
 # ---- ranks take the choice of the first ----
 plant 2 4 1.8
-# Of unequal instruction sets, the lowest.
+# Of unequal instruction sets, the lowest; and no products of oneDNN's, which would take the highest.
 MASTER_PORT=$((20000 + RANDOM % 12000))
 while is_open $MASTER_PORT; do MASTER_PORT=$((20000 + RANDOM % 12000)); done
 # rank NUMBER ISA
 rank() {
-    env RANK="$1" ATHANOR_ISA="$2" WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$MASTER_PORT "$athanor" train \
+    env ATHANOR_GEMM=onednn RANK="$1" ATHANOR_ISA="$2" WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$MASTER_PORT "$athanor" train \
         c.yaml run=unequal train.steps=2 train.threads=1 --json >said."$1" 2>err."$1" </dev/null
 }
 rank 1 base &
@@ -182,6 +183,7 @@ last="ranks of unequal instruction sets"
 [ $status -eq 0 ] || fail "status $status"
 has out '"isa": "base"'
 highest=$("$athanor" doctor | sed -n 's/^ok *instructions *\([a-z0-9_]*\).*/\1/p')
+[ "$highest" = base ] || has out '"matrix_products": "own"'
 [ "$highest" = base ] || has err "base to $highest: all of them compute with base"
 plant 2 4 1.8
 expect 0 launch --ranks 2 -- train c.yaml $auto run=ranks train.steps=2 train.threads=1 --json
@@ -223,6 +225,10 @@ has out '"probe_s"'
 plant 2 4 1.8
 expect 0 doctor --json
 has out '"auto": {"precision": "bf16", "arithmetic": "fp32"'
+if [ "$highest" != base ]; then
+    ATHANOR_ISA=base expect 2 bench gemm 64x64x64 --remember # oneDNN would take what the machine has
+    has err "oneDNN does not obey ATHANOR_ISA"
+fi
 expect 2 doctor nonsense
 has err "calibrate"
 ATHANOR_MACHINE_FILE=none expect 0 doctor

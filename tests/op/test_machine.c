@@ -292,6 +292,27 @@ static void test_threshold(void **state) {
     assert_int_equal(gemm_choice_faster((double[]){100, 0}), GEMM_OWN);
 }
 
+/* More than a file may have: the oldest go, and the list stays one that can be read. */
+static void test_many_products(void **state) {
+    (void)state;
+    enum { MOST = 4096 };
+    err e = {0};
+    gemm_choices c = {0}, again = {0};
+    for (int i = 1; i <= MOST + 2; i++) {
+        gemm_choice item = product(i, GEMM_OWN);
+        gemm_choices_put(&c, &item);
+    }
+    assert_int_equal(c.n, MOST);
+    assert_int_equal(c.item[0].m, 3);
+    assert_int_equal(c.item[MOST - 1].m, MOST + 2);
+    json_t *list = gemm_choices_json(&c);
+    assert_int_equal(gemm_choices_from_json(&again, list, "list", &e), ST_OK);
+    assert_int_equal(again.n, MOST);
+    json_decref(list);
+    gemm_choices_free(&c);
+    gemm_choices_free(&again);
+}
+
 static void test_device_obeys(void **state) {
     (void)state;
     dev *d = open_dev(2);
@@ -397,6 +418,7 @@ int main(void) {
                                        cmocka_unit_test(test_damaged_files),
                                        cmocka_unit_test(test_any_damage),
                                        cmocka_unit_test(test_threshold),
+                                       cmocka_unit_test(test_many_products),
                                        cmocka_unit_test(test_device_obeys),
                                        cmocka_unit_test(test_pick),
                                        cmocka_unit_test(test_probe_beside_neighbours)};
