@@ -96,7 +96,9 @@ static status check_products(doctor *x, err *e) {
 /* ---- how fast it is ---- */
 
 static status measure(doctor *x, bool anew, err *e) {
+    err why = {0}; /* writing what is measured will meet it again */
     if (anew) x->f.memory_gb_per_s = 0, x->f.best_threads = x->f.n_layers = 0;
+    if (anew) (void)!machine_forget(&x->f, &why);
     int64_t began = clock_now_ns();
     if (probe_is_needed(&x->f, &x->layer, 1)) {
         TRY(probe_run(&x->f, &x->layer, 1, PROBE_S, e));

@@ -178,11 +178,12 @@ static void test_round_trip(void **state) {
     assert_int_equal(machine_read(&f, other, NULL), ST_OK);
     assert_int_equal(f.n_layers, 1); /* layers are measured on one thread, products are not */
     assert_int_equal(f.products.n + f.best_threads, 0);
-    f.fma_gflops = 7;
+    f.fma_gflops = 7, f.n_layers = 2;
+    f.layer[1] = (machine_layer){.rows = 3, .in = 4, .width = 5};
     assert_int_equal(machine_write(&f, NULL), ST_OK); /* beside the other's */
     assert_int_equal(machine_read(&f, d, NULL), ST_OK);
     assert_int_equal(f.products.n, 2);
-    assert_int_equal(f.n_layers, 1);
+    assert_int_equal(f.n_layers, 2); /* with what was measured since */
     assert_true(f.fma_gflops == 100.0);
     assert_true(machine_find(&f, &LAYER)->ms[ARITH_F32][GEMM_FORWARD][GEMM_OWN] == 2.5);
     assert_true(f.products.item[1].gflops[GEMM_ONEDNN] == 20.0);
@@ -191,6 +192,11 @@ static void test_round_trip(void **state) {
     assert_int_equal(gemm_choices_find(&f.products, &g)->impl, GEMM_ONEDNN);
     g.a_trans = true;
     assert_null(gemm_choices_find(&f.products, &g));
+    assert_int_equal(machine_forget(&f, NULL), ST_OK);
+    machine_free(&f);
+    assert_int_equal(machine_read(&f, d, NULL), ST_OK);
+    assert_int_equal(f.n_layers, 0);
+    assert_int_equal(f.products.n, 2);
     machine_free(&f);
     dev_close(d);
     dev_close(other);
