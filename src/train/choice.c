@@ -299,14 +299,16 @@ static void keep_policy(choice *k, const known *w, const kept *r, const config *
              gemm_policy_name(k->policy));
 }
 
-/* The run keeps its threads; where it did not choose fewer than there were, more can be had now. */
-static int keep_threads(choice *k, const kept *r, const config *c, const dev *d) {
-    if (c->train.threads > 0 || r->threads >= dev_threads(d)) return 0;
-    if (r->threads >= r->of_threads)
-        tell(k,
-             "this machine has %d threads, and the run keeps the %d that it began with: "
-             "train.threads=%d takes them",
-             dev_threads(d), r->threads, dev_threads(d));
+/* One thread for each core stays one. Else all that there are compute the same bits, but with oneDNN's products. */
+static int keep_threads(choice *k, const known *w, const kept *r, const config *c, const dev *d) {
+    int all = dev_threads(d);
+    if (c->train.threads > 0 || r->threads >= all) return 0;
+    if (r->threads < r->of_threads) return r->threads;
+    if (!has_onednn(r)) return w->f.best_threads < all ? w->f.best_threads : 0;
+    tell(k,
+         "this machine has %d threads, and the run keeps the %d that it began with, as the bits of "
+         "oneDNN's products depend on them: train.threads=%d takes all",
+         all, r->threads, all);
     return r->threads;
 }
 
@@ -327,7 +329,7 @@ static status go_on(choice *k, known *w, const config *c, const peers *p, dev *d
     snprintf(k->began_on, sizeof k->began_on, "%s, %s", r->machine, r->isa);
     bool same = strcmp(r->machine, w->f.name) == 0 && strcmp(r->isa, cpu_isa_name(w->f.isa)) == 0;
     if (same) k->began_on[0] = '\0';
-    if (same) *threads = keep_threads(k, r, c, d);
+    if (same) *threads = keep_threads(k, w, r, c, d);
     keep_policy(k, w, r, c);
     if (dev_is_meta(d) || peers_rank(p) != 0) return ST_OK;
     if (!same) TRY(measure(k, w, e));
