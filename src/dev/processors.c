@@ -17,21 +17,22 @@ enum { PATH_BYTES = 4096 };
 
 /* OpenMP's places. With OMP_PROC_BIND this thread was bound to the first of them before main, so that its own set has
  * one processor. */
-static void put_places(cpu_set_t *set) {
+static int put_places(cpu_set_t *set) {
+    int found = 0;
     for (int i = 0; i < omp_get_num_places(); i++) {
         int n = omp_get_place_num_procs(i);
         int *id = xcalloc((size_t)n + 1, sizeof *id);
         omp_get_place_proc_ids(i, id);
         for (int k = 0; k < n; k++)
-            if (id[k] >= 0 && id[k] < CPU_SETSIZE) CPU_SET((size_t)id[k], set);
+            if (id[k] >= 0 && id[k] < CPU_SETSIZE) CPU_SET((size_t)id[k], set), found++;
         free(id);
     }
+    return found;
 }
 
 static bool allowed(cpu_set_t *set) {
     CPU_ZERO(set);
-    put_places(set);
-    return CPU_COUNT(set) > 0 || sched_getaffinity(0, sizeof *set, set) == 0;
+    return put_places(set) > 0 || sched_getaffinity(0, sizeof *set, set) == 0;
 }
 
 void dev_unbind(void) {
