@@ -41,10 +41,14 @@ void doctor_check(doctor_checks *c, const char *name, bool ok, const char *fmt, 
 
 static void check_machine(doctor *x) {
     int threads = dev_threads(x->dev), cores = dev_cores();
+    double quota = dev_quota();
+    char granted[64] = "";
+    if (quota > 0)
+        snprintf(granted, sizeof granted, ", of whose time control groups grant %.3g", quota);
     doctor_check(&x->checks, "machine", true, "%s", x->f.name);
-    doctor_check(&x->checks, "threads", true, "%d thread%s on %d core%s%s", threads,
+    doctor_check(&x->checks, "threads", true, "%d thread%s on %d core%s%s%s", threads,
                  threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
-                 cores < threads ? ", of which some are hyper-threads" : "");
+                 cores < threads ? ", of which some are hyper-threads" : "", granted);
     doctor_check(&x->checks, "instructions", true, "%s%s", cpu_isa_name(x->f.isa),
                  x->f.isa >= ISA_AVX512_BF16 ? ", with bf16 dot products" : "");
 }
@@ -92,7 +96,9 @@ static status check_products(doctor *x, err *e) {
 /* ---- how fast it is ---- */
 
 static status measure(doctor *x, bool anew, err *e) {
+    err why = {0}; /* writing what is measured will meet it again */
     if (anew) x->f.memory_gb_per_s = 0, x->f.best_threads = x->f.n_layers = 0;
+    if (anew) (void)!machine_forget(&x->f, &why);
     int64_t began = clock_now_ns();
     if (probe_is_needed(&x->f, &x->layer, 1)) {
         TRY(probe_run(&x->f, &x->layer, 1, PROBE_S, e));

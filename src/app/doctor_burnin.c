@@ -49,7 +49,7 @@ static void check_core(doctor_checks *c, int cpu, const burnin_result *r, double
 
 /* Those that are well are one line. */
 static status check_cores(double seconds, doctor_checks *c, err *e) {
-    int *cpu = xcalloc(MOST_CPUS, sizeof *cpu), n = burnin_cpus(cpu, MOST_CPUS);
+    int *cpu = xcalloc(MOST_CPUS, sizeof *cpu), n = dev_list_processors(cpu, MOST_CPUS);
     burnin_result *r = xcalloc((size_t)n, sizeof *r);
     status st = burnin_cores(seconds, cpu, n, r, e);
     if (st == ST_OK) {

@@ -5,6 +5,7 @@
 #include "app/frame/child.h"
 #include "app/frame/cli.h"
 #include "base/arena.h"
+#include "dev/dev.h"
 
 /* Threads that wait for others spin shortly, then sleep. libgomp's default is to spin for
  * milliseconds, which on a machine that does anything else holds back the very thread that is
@@ -14,6 +15,7 @@
  * again, once; what the user has set wins. */
 static void let_waiting_threads_sleep(char **argv) {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
+    dev_unbind();
     if (setenv("GOMP_SPINCOUNT", "5000", 1) == 0) execv("/proc/self/exe", argv);
 }
 

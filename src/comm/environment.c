@@ -2,7 +2,6 @@
  *
  * Variables that make a process a rank are removed when they have been read, since a child process
  * of a rank is no rank. */
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 
 #include "base/text.h"
 #include "comm/world.h"
+#include "dev/dev.h"
 
 static const char RANK[] = "ATHANOR_RANK", SIZE[] = "ATHANOR_WORLD_SIZE",
                   SEGMENT[] = "ATHANOR_SEGMENT_FD", TIMEOUT[] = "ATHANOR_TIMEOUT";
@@ -98,8 +98,7 @@ static status read_plan(rendezvous_plan *plan, err *e) {
 }
 
 int comm_core_share(int ranks) {
-    cpu_set_t set;
-    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    int cores = dev_processors();
     return cores > ranks ? cores / ranks : 1;
 }
 

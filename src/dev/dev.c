@@ -1,6 +1,6 @@
-/* What all devices have in common: kinds by name, opening, the choice of threads; and the way from a
- * call to the kind's function. The choice of instruction set is in isa.c, what the machine and this
- * process hold in memory.c. */
+/* What all devices have in common: kinds by name, opening; and the way from a
+ * call to the kind's function. The choice of instruction set is in isa.c, that of threads in
+ * processors.c, what the machine and this process hold in memory.c. */
 #include "dev/dev_int.h"
 
 #include <omp.h>
@@ -62,51 +62,6 @@ status dev_find_kind(const char *name, dev_kind *out, err *e) {
     return err_hint(e, "use one of auto, %s", kind_names(names));
 }
 
-/* ---- threads ---- */
-
-/* Cores this process may run on, at most OMP_NUM_THREADS (its first number, as OpenMP reads it). */
-static int default_threads(void) {
-    cpu_set_t set;
-    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                            : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    const char *text = getenv("OMP_NUM_THREADS");
-    long limit = text ? strtol(text, NULL, 10) : 0;
-    if (limit > 0 && limit < cores) cores = (int)limit;
-    return cores > 0 ? cores : 1;
-}
-
-/* "0,32" or "0-1": whether the list has an allowed processor below `cpu`. */
-static bool has_lower(const char *list, int cpu, const cpu_set_t *allowed) {
-    for (char *end; *list; list = *end ? end + 1 : end) {
-        long first = strtol(list, &end, 10), last = first;
-        if (end == list) return false;
-        if (*end == '-') last = strtol(end + 1, &end, 10);
-        for (long i = first; i >= 0 && i <= last && i < cpu; i++)
-            if (CPU_ISSET((size_t)i, allowed)) return true;
-    }
-    return false;
-}
-
-int dev_count_cores(const char *dir, const cpu_set_t *allowed) {
-    int cores = 0;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        char path[256], list[256] = "";
-        if (!CPU_ISSET((size_t)cpu, allowed)) continue;
-        snprintf(path, sizeof path, "%s/cpu%d/topology/thread_siblings_list", dir, cpu);
-        FILE *f = fopen(path, "r");
-        if (f && !fgets(list, sizeof list, f)) list[0] = '\0';
-        if (f) fclose(f);
-        cores += !has_lower(list, cpu, allowed);
-    }
-    return cores;
-}
-
-int dev_cores(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return default_threads();
-    return dev_count_cores("/sys/devices/system/cpu", &set);
-}
-
 /* ---- opening ---- */
 
 static status open_on(dev **out, dev_kind kind, const dev_class *class, int threads, int number,
@@ -120,7 +75,7 @@ static status open_on(dev **out, dev_kind kind, const dev_class *class, int thre
     d->flag = &d->own_flag;
     d->number = number;
     d->isa = isa;
-    d->threads = threads > 0 ? threads : default_threads();
+    d->threads = threads > 0 ? threads : dev_default_threads();
     status st = class->open ? class->open(d, e) : ST_OK;
     if (st == ST_OK)
         *out = d;

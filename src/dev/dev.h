@@ -38,7 +38,7 @@ typedef struct dev dev;
  * error lists the names. Its `where` is set only if ATHANOR_DEVICE is wrong. */
 status dev_find_kind(const char *name, dev_kind *out, err *e) ATH_MUST_USE;
 
-/* threads 0: all cores that this process may run on. */
+/* threads 0: dev_processors, but at most OMP_NUM_THREADS. */
 status dev_open(dev **out, dev_kind kind, int threads, err *e) ATH_MUST_USE;
 /* One of several GPUs; dev_open takes number 0. */
 status dev_open_gpu(dev **out, int number, err *e) ATH_MUST_USE;
@@ -62,6 +62,16 @@ void dev_limit(dev *d, cpu_isa most, int threads);
 /* Cores among the processors on which this process may run: processors that are hyper-threads of
  * one core count once. Where the system does not tell: the processors. */
 int dev_cores(void);
+/* Threads that this process can keep busy: the processors on which it may run, and no more whole ones
+ * than its control groups grant (a container with a limit of CPUs). */
+int dev_processors(void);
+/* Processors' worth of time that its control groups grant; 0: no limit. */
+double dev_quota(void);
+/* The numbers of processors on which it may run, at most `room`; returns how many. */
+int dev_list_processors(int *cpu, int room);
+/* Lets the calling thread run on all of these again, where OpenMP has bound it (OMP_PROC_BIND): before another
+ * program takes its place, which would have its one processor. */
+void dev_unbind(void);
 
 /* The processor as it names itself, with family and model: "AMD EPYC (family 25 model 17)". */
 enum { DEV_NAME_MAX = 96 };

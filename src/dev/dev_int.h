@@ -1,6 +1,6 @@
 /* A kind of device as a table of functions, and what the kinds share; private to the module.
  *
- * Reading order: cpu.c (the plainest), twin.c, dev.c; isa.c for itself. */
+ * Reading order: cpu.c (the plainest), twin.c, dev.c; isa.c and processors.c for themselves. */
 #ifndef DEV_DEV_INT_H
 #define DEV_DEV_INT_H
 
@@ -77,8 +77,12 @@ extern const dev_class dev_class_cpu, dev_class_cuda, dev_class_twin;
 /* cuda.c: this machine has a GPU that can be used, not an emulated one. */
 bool dev_cuda_is_there(void);
 
-/* dev.c: dev_cores for these processors, by DIR/cpuN/topology/thread_siblings_list. */
-int dev_count_cores(const char *dir, const cpu_set_t *allowed);
+/* processors.c: dev_cores for these processors, by DIR/cpuN/topology/thread_siblings_list. */
+int dev_count_cores(const char *dir, const cpu_set_t *set);
+/* dev_quota by these two: a file like /proc/self/cgroup, and where control groups are mounted. */
+double dev_read_quota(const char *groups, const char *root);
+/* dev_processors, but at most OMP_NUM_THREADS: by its first number, as OpenMP reads it. */
+int dev_default_threads(void);
 
 /* dev.c: host memory for so many bytes; what the room held is lost when it grows. */
 void *dev_room_of(dev_room *r, size_t bytes);

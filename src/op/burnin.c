@@ -369,15 +369,6 @@ static void *run_core(void *arg) {
     return NULL;
 }
 
-int burnin_cpus(int *cpu, int room) {
-    cpu_set_t set;
-    int n = 0;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
-    for (int i = 0; i < CPU_SETSIZE && n < room; i++)
-        if (CPU_ISSET((size_t)i, &set)) cpu[n++] = i;
-    return n;
-}
-
 status burnin_cores(double seconds, const int *cpu, int n, burnin_result *r, err *e) {
     core *c = xcalloc((size_t)n, sizeof *c);
     pthread_t *thread = xcalloc((size_t)n, sizeof *thread);

@@ -28,8 +28,6 @@ status burnin_products(dev *d, double seconds, burnin_result *r, err *e) ATH_MUS
 status burnin_memory(dev *d, double seconds, burnin_result *r, err *e) ATH_MUST_USE;
 /* Between a GPU and pinned memory of the host, and within the GPU. */
 status burnin_copies(dev *d, burnin_result *r, err *e) ATH_MUST_USE;
-/* The processors on which this process may run, at most `room` of them; how many there are. */
-int burnin_cpus(int *cpu, int room);
 /* Products on each of these processors at once, by a thread of its own; r[n]. */
 status burnin_cores(double seconds, const int *cpu, int n, burnin_result *r, err *e) ATH_MUST_USE;
 

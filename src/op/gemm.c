@@ -21,7 +21,8 @@ typedef struct gemm_cache {
     gemm_choices choices;
     gemm_rule rule;
     gemm_policy policy;
-    bool own_now; /* gemm_hold_own */
+    bool own_always; /* gemm_use_own */
+    bool own_now;    /* gemm_hold_own */
     bool
         decided; /* choices and rule are there; otherwise the first product reads what is remembered */
 } gemm_cache;
@@ -42,14 +43,31 @@ static void read_remembered(gemm_cache *c, const dev *d) {
     machine_free(&f);
 }
 
+const char *gemm_policy_name(gemm_policy policy) {
+    static const char *const names[] = {"remembered", "own", "onednn"};
+    return names[policy];
+}
+
+bool gemm_find_policy(const char *name, gemm_policy *out) {
+    for (int k = 0; k < GEMM_POLICIES; k++) {
+        *out = (gemm_policy)k;
+        if (strcmp(name, gemm_policy_name(*out)) == 0) return true;
+    }
+    *out = GEMM_REMEMBERED;
+    return false;
+}
+
+gemm_policy gemm_asked(void) {
+    gemm_policy asked;
+    const char *word = getenv("ATHANOR_GEMM");
+    gemm_find_policy(word ? word : "", &asked);
+    return asked;
+}
+
 static void *gemm_cache_new(dev *d) {
     gemm_cache *c = xcalloc(1, sizeof *c);
     const char *word = getenv("ATHANOR_GEMM");
-    bool said = word && *word;
-    c->policy = GEMM_REMEMBERED;
-    if (said && strcmp(word, "own") == 0) c->policy = GEMM_ALL_OWN;
-    if (said && strcmp(word, "onednn") == 0) c->policy = GEMM_ALL_ONEDNN;
-    if (said && c->policy == GEMM_REMEMBERED && strcmp(word, "remembered") != 0)
+    if (!gemm_find_policy(word && *word ? word : "remembered", &c->policy))
         log_warn("ATHANOR_GEMM is \"%s\": use own, onednn or remembered", word);
     c->decided = c->policy != GEMM_REMEMBERED;
     c->onednn = onednn_cache_new(dev_threads(d));
@@ -81,10 +99,12 @@ static void forget(gemm_cache *c) {
     c->decided = true;
 }
 
-void gemm_use(dev *d, const gemm_rule *rule, const gemm_choices *products) {
+void gemm_use(dev *d, gemm_policy policy, const gemm_rule *rule, const gemm_choices *products) {
     gemm_cache *c = cache_of(d);
-    if (c->policy != GEMM_REMEMBERED) return;
+    if (c->own_always) return;
     forget(c);
+    c->policy = policy;
+    if (policy != GEMM_REMEMBERED) return;
     c->rule = *rule;
     for (int i = 0; i < products->n; i++) gemm_choices_put(&c->choices, &products->item[i]);
 }
@@ -96,6 +116,7 @@ void gemm_use_own(dev *d) {
     }
     gemm_cache *c = cache_of(d);
     c->policy = GEMM_ALL_OWN;
+    c->own_always = true;
     forget(c);
 }
 

@@ -75,13 +75,22 @@ typedef struct gemm_rule {
 
 /* How implementations are chosen on this device: ATHANOR_GEMM=own|onednn says so for all products;
  * otherwise a product of its own that was remembered decides, else the rule. */
-typedef enum gemm_policy { GEMM_REMEMBERED, GEMM_ALL_OWN, GEMM_ALL_ONEDNN } gemm_policy;
+typedef enum gemm_policy {
+    GEMM_REMEMBERED,
+    GEMM_ALL_OWN,
+    GEMM_ALL_ONEDNN,
+    GEMM_POLICIES
+} gemm_policy;
 typedef struct gemm_setting {
     gemm_policy policy;
     gemm_rule rule; /* own everywhere unless GEMM_REMEMBERED */
     int by_onednn;  /* products of their own that were remembered for oneDNN */
 } gemm_setting;
 gemm_setting gemm_get_setting(dev *d);
+/* What ATHANOR_GEMM says; GEMM_REMEMBERED where it says nothing. */
+gemm_policy gemm_asked(void);
+const char *gemm_policy_name(gemm_policy policy); /* its word in ATHANOR_GEMM: "remembered" */
+bool gemm_find_policy(const char *name, gemm_policy *out); /* false: there is none of that name */
 /* From now on the own kernels compute every product on this device, whatever was measured: the bits
  * are the same with any number of threads. On a CUDA device: cuda_product_use_first. */
 void gemm_use_own(dev *d);

@@ -24,6 +24,7 @@ void gemm_choices_put(gemm_choices *c, const gemm_choice *item) {
             c->item[i] = *item;
             return;
         }
+    if (c->n == MOST_PRODUCTS) memmove(c->item, c->item + 1, sizeof *item * (size_t)--c->n);
     VEC_PUSH(c->item, c->n, c->cap, *item);
 }
 

@@ -25,15 +25,16 @@ typedef struct gemm_choices {
  * whose bits do not depend on the number of threads. */
 gemm_impl gemm_choice_faster(const double gflops[GEMM_IMPLS]);
 
-/* Adds the choice or replaces the one of the same product. */
+/* Adds the choice or replaces the one of the same product. Of 4096 the oldest goes. */
 void gemm_choices_put(gemm_choices *c, const gemm_choice *item);
 /* NULL: this product was never measured. */
 const gemm_choice *gemm_choices_find(const gemm_choices *c, const gemm_args *g);
 void gemm_choices_free(gemm_choices *c);
 
-/* From now on products on this device are computed as the rule says, and those of the list as they
- * say; ATHANOR_GEMM overrules both. Called before the first product. */
-void gemm_use(dev *d, const gemm_rule *rule, const gemm_choices *products);
+/* From now on products on this device are computed as the policy says: where it is GEMM_REMEMBERED as
+ * the rule does, and those of the list as they say. Called before the first product. Not where
+ * gemm_use_own was called. */
+void gemm_use(dev *d, gemm_policy policy, const gemm_rule *rule, const gemm_choices *products);
 
 /* [{m, n, k, a_trans, b_trans, dt, c_dt, implementation, own_gflops, onednn_gflops}] */
 json_t *gemm_choices_json(const gemm_choices *c);

@@ -9,6 +9,7 @@
 #include "op/machine.h"
 
 enum { MOST_MACHINES = 64 }; /* of which the oldest goes */
+enum { PATH_BYTES = 4096 };
 #define DAMAGED "delete it: what it held is measured again"
 
 bool machine_is_off(void) {
@@ -91,8 +92,9 @@ static bool read_numbers(const json_t *o, machine_facts *f) {
         !json_is_array(list) || json_array_size(list) > MACHINE_LAYERS_MAX)
         return false;
     json_array_foreach(list, i, x) if (!read_layer(x, &f->layer[f->n_layers++])) return false;
+    json_int_t threads = json_integer_value(json_object_get(o, "threads"));
     return is_rate(f->fma_gflops) && is_rate(f->dot_gflops) && is_rate(f->memory_gb_per_s) &&
-           f->best_threads >= 0;
+           f->best_threads >= 0 && f->best_threads <= threads;
 }
 
 /* ---- the file ---- */
@@ -125,6 +127,17 @@ static status read_list(json_t **out, const char *path, err *e) {
     return st;
 }
 
+/* Layers are measured on one thread, so those of devices with other threads hold, too. */
+static void add_layers(machine_facts *f, const json_t *o) {
+    machine_layer l;
+    json_t *x;
+    size_t i;
+    json_array_foreach(json_object_get(o, "layers"), i, x) {
+        bool room = f->n_layers < MACHINE_LAYERS_MAX;
+        if (room && read_layer(x, &l) && !machine_find(f, &l)) f->layer[f->n_layers++] = l;
+    }
+}
+
 static status read_own(machine_facts *f, const json_t *list, const char *path, err *e) {
     json_t *o;
     size_t i;
@@ -136,6 +149,7 @@ static status read_own(machine_facts *f, const json_t *list, const char *path, e
     if (!like) return ST_OK;
     if (!read_numbers(own ? own : like, f))
         return err_set(e, ST_FORMAT, "%s: the facts of %s are damaged", path, f->name);
+    json_array_foreach(list, i, o) if (is_like(o, f)) add_layers(f, o);
     if (own) return gemm_choices_from_json(&f->products, json_object_get(own, "products"), path, e);
     f->best_threads = 0, f->memory_gb_per_s = 0;
     return ST_OK;
@@ -148,7 +162,7 @@ static void clear(machine_facts *f, const dev *d) {
 }
 
 status machine_read(machine_facts *f, const dev *d, err *e) {
-    char path[4096];
+    char path[PATH_BYTES];
     json_t *list;
     f->products = (gemm_choices){0};
     clear(f, d);
@@ -183,20 +197,42 @@ static status write_list(json_t *list, const char *path, err *e) {
     return st;
 }
 
+/* The path of the file, and its list, which the caller owns. */
+static status open_list(char path[PATH_BYTES], json_t **list, err *e) {
+    if (!machine_path(path, PATH_BYTES)) return machine_no_place(e);
+    status st = read_list(list, path, e);
+    if (st != ST_OK) err_hint(e, DAMAGED);
+    return st;
+}
+
+/* list: the caller's no longer. */
+static status close_list(const char *path, json_t *list, err *e) {
+    status st = write_list(list, path, e);
+    json_decref(list);
+    if (st != ST_OK) err_hint(e, "set ATHANOR_MACHINE_FILE to a file that can be written");
+    return st;
+}
+
 status machine_write(const machine_facts *f, err *e) {
-    char path[4096];
+    char path[PATH_BYTES];
     json_t *list;
-    if (!machine_path(path, sizeof path)) return machine_no_place(e);
-    status st = read_list(&list, path, e);
-    if (st != ST_OK) {
-        err_hint(e, DAMAGED);
-        return st;
-    }
+    TRY(open_list(path, &list, e));
     for (size_t i = json_array_size(list); i-- > 0;)
         if (is_of(json_array_get(list, i), f)) json_array_remove(list, i);
     while (json_array_size(list) >= MOST_MACHINES) json_array_remove(list, 0);
     json_array_append_new(list, facts_json(f));
-    st = write_list(list, path, e);
-    json_decref(list);
-    return st;
+    return close_list(path, list, e);
+}
+
+status machine_forget(const machine_facts *f, err *e) {
+    char path[PATH_BYTES];
+    json_t *o, *list;
+    size_t i;
+    TRY(open_list(path, &list, e));
+    json_array_foreach(list, i, o) {
+        if (!is_like(o, f)) continue;
+        json_object_set_new(o, "layers", json_array());
+        json_object_set_new(o, "best_threads", json_integer(0));
+    }
+    return close_list(path, list, e);
 }

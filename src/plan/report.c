@@ -119,6 +119,12 @@ static int fitting_zero(const plan *p, int64_t limit, const char **also) {
 /* The first of these that would make the run fit, each of which is planned to see: no snapshot, one
  * micro-batch under way, a smaller micro-batch, recompute, ZeRO. Else what is too large by itself. */
 static status hint_at_what_fits(const plan *p, int64_t limit, err *e) {
+    if (!on_gpu(p) && plan_baseline_bytes(p) > limit_or_free(p, limit)) {
+        err_where(e, limit > 0 ? "train.memory_limit" : "train.threads");
+        return err_hint(e, "%slower train.threads: the process takes %.1f MiB before any model",
+                        limit > 0 ? "raise train.memory_limit or " : "",
+                        (double)plan_baseline_bytes(p) / (1 << 20));
+    }
     int B = fitting_micro_batch(p, p->spec.recompute, limit);
     int B_full = fitting_micro_batch(p, RECOMPUTE_FULL, limit);
     if (p->spec.snapshot && !on_gpu(p) &&

@@ -20,6 +20,8 @@ static const char *const FILES[] = {"metrics.jsonl", "report.html", "upload.log"
                                     "plan.json",     "data.json",   "machine.json",
                                     "reference",     "eval",        "config.json"};
 
+#define NEW_FOLDER "choose a folder that can be written with run=NEW"
+
 struct run_folder {
     arena *memory; /* of paths */
     char *path;
@@ -74,7 +76,10 @@ static status lock_taken(int fd, const char *path, err *e) {
 
 static status take_lock(const char *path, const char *lock_path, int *out, err *e) {
     int fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return err_errno(e, lock_path, "cannot open %s", lock_path);
+    if (fd < 0) {
+        err_errno(e, lock_path, "cannot open %s", lock_path);
+        return err_hint(e, NEW_FOLDER);
+    }
     status st = ST_OK;
     char text[32];
     int n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
@@ -96,7 +101,7 @@ status run_open(run_folder **out, const char *path, err *e) {
     json_t *stored;
     TRY(read_own_config(&stored, path, e)); /* before anything is written there */
     json_decref(stored);
-    TRY(file_make_dirs_synced(path, e));
+    if (file_make_dirs_synced(path, e) != ST_OK) return err_hint(e, NEW_FOLDER);
     arena *a = arena_new("run folder");
     status st = take_lock(path, path_join(a, path, ".lock"), &fd, e);
     if (st != ST_OK) {
@@ -237,6 +242,14 @@ static status compare_config(const char *name, const json_t *stored, const confi
     strbuf_free(&changes);
     json_decref(differences);
     config_free(then);
+    return st;
+}
+
+status run_check(const char *path, const config *c, int stage, err *e) {
+    json_t *stored;
+    TRY(read_own_config(&stored, path, e));
+    status st = stored ? compare_config(path, stored, c, stage, e) : ST_OK;
+    json_decref(stored);
     return st;
 }
 

@@ -50,6 +50,9 @@ status run_write_json(const run_folder *r, const char *name, const json_t *value
                       err *e) ATH_MUST_USE;
 
 typedef enum run_start { RUN_START_NEW, RUN_START_RESUME } run_start;
+/* Whether such a start would go on with the run that is there: as run_prepare says it, but nothing is
+ * changed. ST_OK where there is no run. */
+status run_check(const char *path, const config *c, int stage, err *e) ATH_MUST_USE;
 /* What a start with this config does. An absent run is new; with `fresh` an existing one is
  * cleared and new; otherwise it is resumed if only keys differ that are free for a run that stands
  * in stage number `stage`: the error lists all others with both values. A key that is now `auto`

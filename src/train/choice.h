@@ -6,9 +6,9 @@
  * into RUN/machine.json; a run that goes on takes both from there, on another machine, too. Rank 0
  * decides for all ranks. On a GPU, also on one that is only planned, `auto` is bf16: nothing of the CPU beside it counts.
  *
- * RUN/machine.json: {machine, isa, threads, asked: {compute, arithmetic}, rule: {f32, bf16}, products}.
- * threads: those that the run had; rule: words for the layouts (gemm_layout); products:
- * gemm_choices_json. */
+ * RUN/machine.json: {machine, isa, threads, of_threads, asked: {compute, arithmetic, gemm}, rule: {f32, bf16},
+ * products}. threads: those that the run had, of so many that it could have; gemm: ATHANOR_GEMM; rule: words for
+ * the layouts (gemm_layout); products: gemm_choices_json. */
 #ifndef TRAIN_CHOICE_H
 #define TRAIN_CHOICE_H
 
@@ -22,9 +22,11 @@ typedef struct choice {
     bool goes_on;        /* set by the caller: the run has begun earlier */
     json_t *record;      /* the run's machine.json: set by the caller if it goes on and has one */
     machine_choice made; /* of this start */
+    gemm_policy policy;  /* likewise */
     double probe_s;      /* how long it was measured; 0: it was not */
     char began_on[160];  /* another machine or instruction set, where the run began; "": the same */
-    char otherwise[512]; /* why another choice would be made now; "": it would not */
+    char
+        otherwise[1024]; /* what another choice would be now, or what cannot be kept; "": nothing */
 } choice;
 
 /* Decides, sets the config's precision and arithmetic, and prepares the device, on which nothing was

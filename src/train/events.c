@@ -232,11 +232,14 @@ static void put_machine(const setup *u, json_t *o) {
     }
     dev_machine_name(name);
     machine_describe(&k->made, why);
+    int arithmetic = u->c->train.precision.arithmetic;
+    bool widens = dev_get_kind(u->dev) != DEV_CUDA && dev_isa(u->dev) < ISA_AVX512_BF16;
+    if (widens) arithmetic = CONFIG_ARITHMETIC_FP32;
     json_object_update_new(
         o, json_pack("{s:o,s:s,s:s,s:s,s:i,s:o}", "machine", json_cstr(name), "isa",
                      cpu_isa_name(dev_isa(u->dev)), "precision", dtype_name(u->plan->spec.compute),
-                     "arithmetic", config_arithmetic_name(u->c->train.precision.arithmetic),
-                     "threads", dev_threads(u->dev), "matrix_products", matrix_products_json(u)));
+                     "arithmetic", config_arithmetic_name(arithmetic), "threads",
+                     dev_threads(u->dev), "matrix_products", matrix_products_json(u)));
     if (!k->goes_on) json_object_set_new(o, "chosen", json_string(why));
     if (k->probe_s > 0) json_object_set_new(o, "probe_s", json_f32(k->probe_s));
     if (k->began_on[0])

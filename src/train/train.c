@@ -15,6 +15,7 @@
 #include "train/layouts/matrix.h"
 #include "train/lint.h"
 #include "train/objective/objective.h"
+#include "train/save/fork.h"
 #include "train/save/origins.h"
 #include "train/save/state.h"
 
@@ -35,12 +36,14 @@ static status need_same_weights(const config *c, const config *before, const cha
 }
 
 /* What was looked up when the run began still holds, also on another machine. */
-static status keep_resolved(config *c, choice *k, const char *run, err *e) {
-    if (!run_is_run(run)) return ST_OK;
+static status keep_resolved(config *c, choice *k, const train_options *opt, err *e) {
+    const char *run = c->run;
+    if (!run || opt->fresh || !run_is_run(run)) return ST_OK;
     config *before;
     TRY(run_load_config(&before, run, e));
     config_keep_resolved(c, before);
     status st = need_same_weights(c, before, run, e);
+    if (st == ST_OK && opt->fork) st = fork_check_keys(c, before, e);
     config_free(before);
     return st != ST_OK ? st : choice_read(k, run, e);
 }
@@ -52,7 +55,7 @@ static status open_session(session *s, config *c, const train_options *opt, err 
     s->setup.attempt = (uint64_t)peers_first(
         &s->setup.peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
     s->setup.choice.measures = true;
-    if (c->run && !opt->fresh) TRY(keep_resolved(c, &s->setup.choice, c->run, e));
+    TRY(keep_resolved(c, &s->setup.choice, opt, e));
     TRY(config_open_device(c, s->setup.peers.m.world, &s->setup.dev, e));
     return session_open(s, e);
 }
@@ -140,6 +143,13 @@ static status open_record(session *s, course_origin *origin, err *e) {
     return ST_OK;
 }
 
+/* Adapters are of the model beside them, which stays. */
+static status check_fork(const session *s, err *e) {
+    const setup *u = &s->setup;
+    if (!s->forked || u->lora.adapters.rank) return ST_OK;
+    return fork_check_model(u->c, &u->models[0], s->forked, e);
+}
+
 /* A fork begins its current stage again, whose data may be others; it forgets that stage and later
  * ones. */
 static void forget_stages(session *s, const course_origin *origin) {
@@ -172,6 +182,7 @@ static status open_course(session *s, err *e) {
     s->data.builds = true;
     TRY(stage_data_count(&s->data, s->setup.c, &sequences, e));
     TRY(session_open_course(s, sequences, &origin, e));
+    TRY(check_fork(s, e));
     if (s->opt->fork) forget_stages(s, &origin);
     return probe_data(s, e);
 }
@@ -331,31 +342,68 @@ static status plan_ranks(setup *u, plan **out, err *e) {
     return st;
 }
 
-status train_plan_course(config *c, dev *meta, plan **out, course **of, err *e) {
-    static const train_options none = {0};
-    session s = {.opt = &none, .setup = {.c = c, .a = arena_new("plan"), .dev = meta}};
-    status st = config_check_supported(c, e);
-    if (st == ST_OK) st = peers_place(&s.setup.peers, c, e);
-    if (st == ST_OK) st = session_open(&s, e);
-    if (st == ST_OK && s.setup.tok) st = samples_encode(&s.setup, e);
-    if (st == ST_OK) st = session_open_course(&s, sequences_if_there(&s), NULL, e);
-    if (st == ST_OK) s.setup.knows_reference = reference_is_kept(&s.setup);
-    if (st == ST_OK) st = evaluation_open(&s.setup, e);
+/* s: with its config and options; it is closed. */
+static status plan_session(session *s, dev *meta, plan **out, course **of, err *e) {
+    setup *u = &s->setup;
+    u->dev = meta;
+    status st = config_check_supported(u->c, e);
+    if (st == ST_OK) st = peers_place(&u->peers, u->c, e);
+    if (st == ST_OK) st = session_open(s, e);
+    if (st == ST_OK && u->tok) st = samples_encode(u, e);
+    if (st == ST_OK) st = session_open_course(s, sequences_if_there(s), NULL, e);
+    if (st == ST_OK) st = check_fork(s, e);
+    if (st == ST_OK) u->knows_reference = reference_is_kept(u);
+    if (st == ST_OK) st = evaluation_open(u, e);
     *out = NULL;
-    if (st == ST_OK && s.setup.course->knows_length) course_warn(s.setup.course);
-    if (st == ST_OK) st = plan_ranks(&s.setup, out, e);
+    if (st == ST_OK && u->course->knows_length) course_warn(u->course);
+    if (st == ST_OK) st = plan_ranks(u, out, e);
     if (*out)
         (*out)->spec.locate = NULL; /* the base's files are closed: who plans again does without */
-    s.setup.dev = NULL;
-    *of = s.setup.course;
-    s.setup.course = NULL;
-    session_close(&s);
+    u->dev = NULL;
+    *of = u->course;
+    u->course = NULL;
+    session_close(s);
     return st;
+}
+
+status train_plan_course(config *c, dev *meta, plan **out, course **of, err *e) {
+    static const train_options none = {0};
+    session s = {.opt = &none, .setup = {.c = c, .a = arena_new("plan")}};
+    return plan_session(&s, meta, out, of, e);
 }
 
 status train_plan(config *c, dev *meta, plan **out, err *e) {
     course *k;
     status st = train_plan_course(c, meta, out, &k, e);
+    course_free(k);
+    return st;
+}
+
+/* Whether the run in the folder can go on with these keys; its data are looked at when it does. */
+static status check_run(const config *c, err *e) {
+    json_t *record;
+    if (!run_is_run(c->run)) return ST_OK;
+    TRY(stage_data_read(&record, c->run, e));
+    int begun = stage_data_begun(record);
+    json_decref(record);
+    return run_check(c->run, c, begun ? begun - 1 : 0, e);
+}
+
+status train_plan_start(config *c, const train_options *opt, dev *meta, plan **out, err *e) {
+    session s = {.opt = opt, .setup = {.c = c, .a = arena_new("plan")}};
+    course_origin origin;
+    course *k = NULL;
+    *out = NULL;
+    status st = keep_resolved(c, &s.setup.choice, opt, e);
+    if (st == ST_OK && opt->fork) st = find_fork(&s, &origin, e);
+    if (st == ST_OK && c->run && !opt->fresh && !opt->fork) st = check_run(c, e);
+    if (st != ST_OK) {
+        session_close(&s);
+        return st;
+    }
+    json_decref(s.data.record);
+    s.data.record = NULL;
+    st = plan_session(&s, meta, out, &k, e);
     course_free(k);
     return st;
 }

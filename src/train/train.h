@@ -47,14 +47,20 @@ typedef struct train_options {
  * step, op and tensor. */
 status train_run(config *c, const train_options *opt, err *e) ATH_MUST_USE;
 
-/* The plan of a config, made on the meta device without data: `athanor plan`, `train --dry-run`.
- * The caller frees the plan and closes the device. */
+/* The plan of a config, made on the meta device without data: `athanor plan`. The caller frees the plan and
+ * closes the device. */
 status train_plan(config *c, dev *meta, plan **out, err *e) ATH_MUST_USE;
 /* The same with the course that it is for, which the caller frees before the config; NULL: none was made. It knows the length of
  * train.epochs where tokenizer and data are there. */
 status train_plan_course(config *c, dev *meta, plan **out, course **of, err *e) ATH_MUST_USE;
 /* The same of steps without data (`bench train`): c is trimmed to what these use. */
 status train_plan_trial(config *c, dev *meta, plan **out, err *e) ATH_MUST_USE;
+
+/* The same of the run that such a start would begin or go on with: `train --dry-run`. What has to be kept of the run in
+ * the folder is kept, and keys that may not change are refused; nothing is written. With opt->fork c->run becomes the new
+ * folder. */
+status train_plan_start(config *c, const train_options *opt, dev *meta, plan **out,
+                        err *e) ATH_MUST_USE;
 
 /* Computes loss and gradients of one batch of ids [B,T+1] from an .npy file, and writes the
  * gradients under Hugging Face names; no update. */

@@ -62,6 +62,19 @@ refused 2 "--dump-grads does nothing without --ids-file" "command line (--dump-g
 refused 2 "--dump-grads and --dry-run exclude each other" "command line (--dump-grads)" \
     train c.yaml --dump-grads g --ids-file i.npy --dry-run
 [ ! -e f ] || fail "a refused fork left a folder"
+
+# Where the program itself is too large no smaller model would help.
+expect 4 train c.yaml run=none train.memory_limit=1Mi
+has err "raise train.memory_limit or lower train.threads: the process takes"
+expect 4 train c.yaml run=none train.memory_limit=100Mi train.threads=4096
+has err "lower train.threads"
+
+# A limit on the size of files is like a full disk: it does not kill.
+got=0
+(ulimit -f 20 && exec "$athanor" train c.yaml run=limited) >out 2>err </dev/null || got=$?
+last="train under ulimit -f"
+[ $got -eq 1 ] || fail "exit $got, not 1"
+has err "File too large"
 # A value is a value, whatever it looks like.
 expect 3 generate good --prompt -h
 has err "U+002D '-', is not in the vocabulary"

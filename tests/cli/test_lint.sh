@@ -9,9 +9,9 @@ write_config c.yaml
 said() {
     local want=$1 sentence=$2
     shift 2
+    rm -rf run
     expect "$want" train c.yaml --dry-run "$@"
     has err "$sentence"
-    rm -rf run
     expect "$want" train c.yaml "$@"
     has err "$sentence"
 }

@@ -124,8 +124,10 @@ for percent in 5 20 50 95; do
     fits_after_hint $((base + least + (whole - least) * percent / 100))
 done
 fits_after_hint $((base + least - 1024))
-expect 4 train c.yaml run=tight train.memory_limit=1M --json
+expect 4 train c.yaml run=tight train.memory_limit=$((base + 4096)) --json
 has out '"where": "model"'
+expect 4 train c.yaml run=tight train.memory_limit=1M --json # less than the process without a model
+has out '"where": "train.memory_limit"'
 expect 4 train c.yaml run=tight model.max_position_embeddings=8192 train.seq_len=8192 \
     train.global_batch_size=1 train.micro_batch_size=1 train.memory_limit=30M --json
 has out '"where": "train.seq_len"'

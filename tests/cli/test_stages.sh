@@ -93,12 +93,37 @@ results step half | cmp -s want.rest - || fail "a fork that ended before its fir
 expect 0 train stages.yaml run=root --fork=elsewhere stages.0.data.train=c
 has err 'before the fork'
 
+# Any key may change, the precision too: the masters are fp32 in all of them.
+for first in fp32 bf16 fp16; do
+    expect 0 train stages.yaml run=p.$first train.precision=$first train.steps=12
+    for then in fp32 bf16 fp16; do
+        expect 0 train stages.yaml run=p.$first --fork=p.$first.$then train.precision=$then train.steps=14
+        [ "$(grep -c '"event": "step"' p.$first.$then/metrics.jsonl)" = 2 ] || fail "not two steps"
+        "$athanor" verify checkpoint p.$first.$then/checkpoints/step-14 >out 2>err || fail "a checkpoint is damaged"
+    done
+done
+digests() { grep -o '"start".*"digest": "[^"]*"' "$1/metrics.jsonl" | sed 's/.*"digest"//'; }
+[ "$(digests p.bf16.fp32)" = "$(digests p.bf16.bf16)" ] || fail "a fork in fp32 begins with other weights"
+[ "$(digests p.fp32.bf16)" = "$(digests p.fp32.fp32)" ] || fail "a fork in bf16 begins with other weights"
+
 # A fork that is refused has left nothing: neither in a folder of something else, nor a new folder.
 mkdir notrun && echo '{"model_type": "llama"}' >notrun/config.json
 expect 2 train stages.yaml run=root --fork=notrun
 has err "notrun already holds something else"
 [ "$(ls -A notrun)" = config.json ] || fail "a refused fork left $(ls -A notrun | tr '\n' ' ')"
 expect 2 train stages.yaml run=root --fork=none train.seq_len=1000000
+for key in optim.name=adafactor lora.rank=4; do
+    expect 2 train stages.yaml run=root --fork=none $key
+    has err "${key%=*} is another one than that of the run"
+done
+expect 2 train stages.yaml run=root --fork=none model.hidden_size=64
+has err "model.embed_tokens.weight has"
+expect 2 train stages.yaml run=root --fork=none model.num_hidden_layers=1
+has err "only one of them has model.layers.1."
+expect 2 train stages.yaml run=root --fork=none model.num_hidden_layers=3 --dry-run
+has err "only one of them has model.layers.2."
+expect 2 train stages.yaml run=root --fork=none model.tie_word_embeddings=false
+has err "lm_head.weight"
 [ ! -e none ] || fail "a fork with a key that cannot be left a folder"
 
 # Data of a stage that is over may go.

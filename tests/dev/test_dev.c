@@ -306,6 +306,44 @@ static void test_hyper_threads_count_once(void **state) {
     assert_true(dev_cores() >= 1);
 }
 
+static void put_file(const char *path, const char *text) {
+    char dir[128];
+    snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
+    assert_int_equal(file_make_dirs(dir, NULL), ST_OK);
+    assert_int_equal(file_write_atomic(path, text, strlen(text), NULL), ST_OK);
+}
+
+/* What control groups of both versions grant: the least from the process's own group to the root. */
+static void test_quota(void **state) {
+    (void)state;
+    assert_true(dev_read_quota("quota_test/none", "quota_test") == 0);
+    put_file("quota_test/v2", "0::/a/b\n");
+    assert_true(dev_read_quota("quota_test/v2", "quota_test") == 0);
+    put_file("quota_test/a/b/cpu.max", "max 100000\n");
+    assert_true(dev_read_quota("quota_test/v2", "quota_test") == 0);
+    put_file("quota_test/a/cpu.max", "150000 100000\n");
+    assert_true(dev_read_quota("quota_test/v2", "quota_test") == 1.5);
+    put_file("quota_test/cpu.max", "50000 100000\n"); /* of a container, seen from within */
+    assert_true(dev_read_quota("quota_test/v2", "quota_test") == 0.5);
+    put_file("quota_test/cpu.max", "nonsense\n");
+    assert_true(dev_read_quota("quota_test/v2", "quota_test") == 1.5);
+    put_file("quota_test/v1", "9:memory:/x\n3:cpuacct:/a\n2:cpu,cpuacct:/c\n1:name=cpu:/a\nodd\n");
+    put_file("quota_test/cpu/cpu.cfs_quota_us", "-1\n");
+    put_file("quota_test/cpu/cpu.cfs_period_us", "100000\n");
+    put_file("quota_test/cpu/c/cpu.cfs_quota_us", "250000\n");
+    assert_true(dev_read_quota("quota_test/v1", "quota_test") == 0); /* its period is not said */
+    put_file("quota_test/cpu/c/cpu.cfs_period_us", "100000\n");
+    assert_true(dev_read_quota("quota_test/v1", "quota_test") == 2.5);
+    put_file("quota_test/v1", "2:cpuacct,cpu:/c\n");
+    assert_true(dev_read_quota("quota_test/v1", "quota_test") == 2.5);
+    assert_int_equal(file_remove_tree("quota_test", NULL), ST_OK);
+    int cpu[1024], n = dev_list_processors(cpu, ARRAY_LEN(cpu));
+    double quota = dev_quota();
+    assert_true(dev_processors() >= 1 && dev_processors() <= n);
+    assert_true(quota < 1 || dev_processors() <= quota);
+    assert_int_equal(dev_list_processors(cpu, 1), 1);
+}
+
 static void *create_cache(dev *d) {
     (void)d;
     return calloc(1, sizeof(int));
@@ -346,6 +384,7 @@ int main(void) {
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_hyper_threads_count_once),
+        cmocka_unit_test(test_quota),
         cmocka_unit_test(test_cache_lives_as_long_as_the_dev),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -213,7 +213,7 @@ static void test_hold_own(void **state) {
     for (int i = 0; i < N * K; i++) b[i] = (float)cos(3 * i);
     g.a = a, g.b = b;
     gemm_rule onednn = {{{GEMM_ONEDNN, GEMM_ONEDNN, GEMM_ONEDNN}}};
-    gemm_use(d, &onednn, &(gemm_choices){0});
+    gemm_use(d, GEMM_REMEMBERED, &onednn, &(gemm_choices){0});
     g.c = own, gemm_run_with(d, GEMM_OWN, &g, ws);
     g.c = ruled, gemm_run(d, &g, ws);
     g.c = c, gemm_hold_own(d, true), gemm_run(d, &g, ws);

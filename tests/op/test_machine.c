@@ -178,11 +178,12 @@ static void test_round_trip(void **state) {
     assert_int_equal(machine_read(&f, other, NULL), ST_OK);
     assert_int_equal(f.n_layers, 1); /* layers are measured on one thread, products are not */
     assert_int_equal(f.products.n + f.best_threads, 0);
-    f.fma_gflops = 7;
+    f.fma_gflops = 7, f.n_layers = 2;
+    f.layer[1] = (machine_layer){.rows = 3, .in = 4, .width = 5};
     assert_int_equal(machine_write(&f, NULL), ST_OK); /* beside the other's */
     assert_int_equal(machine_read(&f, d, NULL), ST_OK);
     assert_int_equal(f.products.n, 2);
-    assert_int_equal(f.n_layers, 1);
+    assert_int_equal(f.n_layers, 2); /* with what was measured since */
     assert_true(f.fma_gflops == 100.0);
     assert_true(machine_find(&f, &LAYER)->ms[ARITH_F32][GEMM_FORWARD][GEMM_OWN] == 2.5);
     assert_true(f.products.item[1].gflops[GEMM_ONEDNN] == 20.0);
@@ -191,6 +192,11 @@ static void test_round_trip(void **state) {
     assert_int_equal(gemm_choices_find(&f.products, &g)->impl, GEMM_ONEDNN);
     g.a_trans = true;
     assert_null(gemm_choices_find(&f.products, &g));
+    assert_int_equal(machine_forget(&f, NULL), ST_OK);
+    machine_free(&f);
+    assert_int_equal(machine_read(&f, d, NULL), ST_OK);
+    assert_int_equal(f.n_layers, 0);
+    assert_int_equal(f.products.n, 2);
     machine_free(&f);
     dev_close(d);
     dev_close(other);
@@ -243,6 +249,7 @@ static void test_damaged_files(void **state) {
                                              {"[2.5,", "["},
                                              {"\"layers\"", "\"layer\""},
                                              {"\"best_threads\": 0", "\"best_threads\": -3"},
+                                             {"\"best_threads\": 0", "\"best_threads\": 3"},
                                              {"2.5", "-2.5"}};
     for (int i = 0; i < ARRAY_LEN(damages); i++) {
         err e = {0};
@@ -291,6 +298,27 @@ static void test_threshold(void **state) {
     assert_int_equal(gemm_choice_faster((double[]){100, 0}), GEMM_OWN);
 }
 
+/* More than a file may have: the oldest go, and the list stays one that can be read. */
+static void test_many_products(void **state) {
+    (void)state;
+    enum { MOST = 4096 };
+    err e = {0};
+    gemm_choices c = {0}, again = {0};
+    for (int i = 1; i <= MOST + 2; i++) {
+        gemm_choice item = product(i, GEMM_OWN);
+        gemm_choices_put(&c, &item);
+    }
+    assert_int_equal(c.n, MOST);
+    assert_int_equal(c.item[0].m, 3);
+    assert_int_equal(c.item[MOST - 1].m, MOST + 2);
+    json_t *list = gemm_choices_json(&c);
+    assert_int_equal(gemm_choices_from_json(&again, list, "list", &e), ST_OK);
+    assert_int_equal(again.n, MOST);
+    json_decref(list);
+    gemm_choices_free(&c);
+    gemm_choices_free(&again);
+}
+
 static void test_device_obeys(void **state) {
     (void)state;
     dev *d = open_dev(2);
@@ -299,12 +327,15 @@ static void test_device_obeys(void **state) {
     assert_int_equal(s.policy, GEMM_REMEMBERED);
     assert_int_equal(s.by_onednn, 1);
     gemm_rule rule = {.of = {{GEMM_OWN, GEMM_ONEDNN, GEMM_OWN}}};
-    gemm_use(d, &rule, &(gemm_choices){0});
+    gemm_use(d, GEMM_REMEMBERED, &rule, &(gemm_choices){0});
     s = gemm_get_setting(d);
     assert_int_equal(s.by_onednn, 0);
     assert_int_equal(s.rule.of[0][GEMM_BACKWARD_INPUT], GEMM_ONEDNN);
+    gemm_use(d, GEMM_ALL_ONEDNN, &rule, &(gemm_choices){0}); /* as a run began */
+    assert_int_equal(gemm_get_setting(d).policy, GEMM_ALL_ONEDNN);
     gemm_use_own(d);
-    gemm_use(d, &rule, &(gemm_choices){0}); /* own stays own */
+    gemm_use(d, GEMM_REMEMBERED, &rule, &(gemm_choices){0}); /* own stays own */
+    assert_int_equal(gemm_get_setting(d).policy, GEMM_ALL_OWN);
     assert_int_equal(gemm_get_setting(d).rule.of[0][GEMM_BACKWARD_INPUT], GEMM_OWN);
     dev_close(d);
     d = open_dev(2);
@@ -393,6 +424,7 @@ int main(void) {
                                        cmocka_unit_test(test_damaged_files),
                                        cmocka_unit_test(test_any_damage),
                                        cmocka_unit_test(test_threshold),
+                                       cmocka_unit_test(test_many_products),
                                        cmocka_unit_test(test_device_obeys),
                                        cmocka_unit_test(test_pick),
                                        cmocka_unit_test(test_probe_beside_neighbours)};

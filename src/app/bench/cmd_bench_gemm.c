@@ -219,6 +219,12 @@ static status run_and_remember(gemm_job *j, err *e) {
     char path[4096];
     machine_facts f;
     if (!machine_path(path, sizeof path)) return machine_no_place(e);
+    if (dev_isa(j->dev) < dev_machine_isa()) {
+        err_at(e, ST_USAGE, "ATHANOR_ISA",
+               "oneDNN does not obey ATHANOR_ISA, so what is faster here is not remembered for %s",
+               cpu_isa_name(dev_isa(j->dev)));
+        return err_hint(e, "unset ATHANOR_ISA, or leave --remember out");
+    }
     TRY(machine_read(&f, j->dev, e));
     j->choices = &f.products;
     status st = run_list(j, e);

@@ -93,9 +93,10 @@ static void on_step(progress *p, const json_t *o) {
 /* What was chosen for this machine, when it was measured just now. */
 static void put_choice(const progress *p, const json_t *o) {
     double seconds = metrics_num(o, "probe_s");
+    const char *chosen = metrics_text(o, "chosen"); /* "": the run goes on */
     if (seconds > 0)
-        fprintf(p->out, "measured this machine in %.2f s: %s\n", seconds,
-                metrics_text(o, "chosen"));
+        fprintf(p->out, "measured this machine in %.2f s%s%s\n", seconds, *chosen ? ": " : "",
+                chosen);
 }
 
 static void on_start(progress *p, const json_t *o) {
@@ -110,6 +111,8 @@ static void on_start(progress *p, const json_t *o) {
             metrics_text(o, "run"), metrics_num(o, "params") / 1e6, metrics_text(o, "precision"),
             widened ? " (multiplied in fp32)" : "", metrics_text(o, on_gpu ? "gpu" : "isa"),
             (long)metrics_int(o, "threads", 0), metrics_num(o, "peak_gflops"));
+    if (*metrics_text(o, "began_on"))
+        fprintf(p->out, "it began on %s\n", metrics_text(o, "began_on"));
     if (p->first_step > 0) fprintf(p->out, "resuming after step %ld\n", (long)p->first_step);
 }
 

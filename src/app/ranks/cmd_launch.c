@@ -33,6 +33,7 @@
 #include "base/strbuf.h"
 #include "base/text.h"
 #include "comm/comm.h"
+#include "dev/dev.h"
 
 /* Between the steps that end ranks: marked, SIGTERM, SIGKILL. Longer than a busy machine keeps a
  * rank from saying its last words and leaving with a status of its own. */
@@ -96,6 +97,9 @@ static void set_environment(const launcher *l, int rank) {
     if (l->again.why) setenv("ATHANOR_RESTART", l->again.why, 1);
     if (spare >= 0 && l->again.n_copies) setenv("ATHANOR_COPY", l->again.copy[spare], 1);
     if (!getenv("OMP_NUM_THREADS")) put_int("OMP_NUM_THREADS", comm_core_share(l->n));
+    if (l->n == 1) return;
+    unsetenv("OMP_PROC_BIND"); /* each rank would bind its threads to the same processors */
+    unsetenv("OMP_PLACES");
 }
 
 static const char *word_of(const launcher *l, int i) {
@@ -126,6 +130,7 @@ static _Noreturn void become_rank(const launcher *l, int rank, int err_fd, pid_t
         dup2(err_fd, STDERR_FILENO);
     }
     set_environment(l, rank);
+    dev_unbind();
     sigprocmask(SIG_SETMASK, &l->before, NULL);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() == parent) execv("/proc/self/exe", argv);

@@ -31,7 +31,8 @@ static status dry_run(const cli_args *args, config *c, err *e) {
     dev *meta;
     TRY(config_open_meta(c, &meta, e));
     plan *p = NULL;
-    status st = train_plan(c, meta, &p, e);
+    train_options opt = {.fork = cli_value(args, "fork"), .fresh = cli_has(args, "fresh")};
+    status st = train_plan_start(c, &opt, meta, &p, e);
     if (st == ST_OK) st = lint_config(c, p, dev_get_kind(meta), cli_has(args, "fresh"), e);
     if (p && args->json) cli_print_json(plan_json(p, c->train.memory_limit));
     if (p && !args->json) plan_print(p);
@@ -80,6 +81,8 @@ static status cmd_train(const cli_args *args, err *e) {
     if (args->json) log_set_quiet(true);
     comm_world *world;
     train_catch_signals();
+    signal(SIGXFSZ,
+           SIG_IGN); /* a file that may not become so large (ulimit -f) is like a full disk */
     TRY(comm_open_environment(&world, e));
     status st = ranks_end(world, run(args, world, e), e, args->json);
     comm_close(world);
@@ -89,7 +92,9 @@ static status cmd_train(const cli_args *args, err *e) {
 static const cli_option options[] = {
     {"dry-run", NULL, "plan the run, print the plan, change nothing"},
     {"fresh", NULL, "start anew although the run folder holds a run"},
-    {"fork", "NEW", "go on from the newest checkpoint in a new run folder; any key may change"},
+    {"fork", "NEW",
+     "go on from the newest checkpoint in a new run folder; any key may change but the optimizer "
+     "and the sizes of weights"},
     {"trace", "OUT.json", "write a timeline of computation and communication of all ranks"},
     {"trace-steps", "N", "steps in it, from the second that is trained (default 3)"},
     {"dump-grads", "OUT", "write loss and gradients of one batch as safetensors; no update"},

@@ -336,12 +336,20 @@ bool peers_any(const peers *p, bool x) {
     return most(p, x) > 0;
 }
 
+int64_t peers_least(const peers *p, int64_t x) {
+    return ~most(p, ~x);
+}
+
 bool peers_is_first(const peers *p, int64_t x) {
-    return ~most(p, ~x) == x;
+    return peers_least(p, x) == x;
+}
+
+void peers_tell(const peers *p, void *x, int64_t bytes) {
+    broadcast(p, x, bytes, 0, "what rank 0 decides");
 }
 
 int64_t peers_first(const peers *p, int64_t x) {
-    broadcast(p, &x, sizeof x, 0, "what rank 0 decides");
+    peers_tell(p, &x, sizeof x);
     return x;
 }
 

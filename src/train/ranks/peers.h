@@ -120,10 +120,14 @@ double peers_grad_norm(const peers *p, dev *d, int index);
 status peers_digest(peers *p, uint64_t *digest, err *e) ATH_MUST_USE;
 /* Whether x is true on any rank. */
 bool peers_any(const peers *p, bool x);
+/* The smallest x of all ranks. */
+int64_t peers_least(const peers *p, int64_t x);
 /* Whether no rank has a smaller x. */
 bool peers_is_first(const peers *p, int64_t x);
 /* The x of rank 0. */
 int64_t peers_first(const peers *p, int64_t x);
+/* x[bytes] becomes that of rank 0. */
+void peers_tell(const peers *p, void *x, int64_t bytes);
 /* Combines the results of a call that each rank made alone. ST_OK: all succeeded. Otherwise all
  * ranks get the status and error of the lowest rank that failed. Where the world has failed, a rank gets
  * its own, or else the world's. */

@@ -341,11 +341,14 @@ static status read_states(session *s, const char *dir, err *e) {
     return st;
 }
 
+/* A run in fp32 has its masters in the model's own file. A fork may have another format than the run whose
+ * checkpoint this is. */
 static status read_masters(setup *u, const char *dir, err *e) {
     if (u->lora.adapters.rank) return lora_resume(&u->lora, u->a, u->plan->store, dir, e);
-    if (u->plan->spec.compute == DT_F32) return hf_load_weights(u->plan->store, dir, e);
+    const char *file = path_join(u->a, dir, "state/master.safetensors");
+    if (!file_exists(file)) return hf_load_weights(u->plan->store, dir, e);
     st_reader *r;
-    TRY(st_open(&r, path_join(u->a, dir, "state/master.safetensors"), e));
+    TRY(st_open(&r, file, e));
     held_array masters = held_masters(u->plan->store);
     status st = hf_read_array(&masters, r, "", HF_MEMORY, e);
     st_close(r);
