@@ -100,10 +100,14 @@ static status add_request(encoder *c, eval_doc *d, eval_pair *p, int32_t *ids, i
     return ST_OK;
 }
 
+static status without_prefix(err *e) {
+    return err_set(e, ST_USAGE,
+                   "the tokenizer has no token for the beginning or end of a text, which is "
+                   "what stands before a text without a context");
+}
+
 static status no_prefix(const eval_doc *d, err *e) {
-    err_set(e, ST_USAGE,
-            "the tokenizer has no token for the beginning or end of a text, which is "
-            "what stands before a text without a context");
+    without_prefix(e);
     return name_doc(d, e);
 }
 
@@ -230,6 +234,8 @@ status eval_encode_prompt(const tok *t, eval_text prompt, int64_t most, tok_ids 
     encoder c = {0};
     TRY(encoder_init(&c, t, e));
     TRY(encode(&c, prompt.s, prompt.len, out, e));
+    if (out->n == 0 && c.prefix < 0) return without_prefix(e);
+    if (out->n == 0) tok_ids_push(out, c.prefix);
     if (out->n <= most) return ST_OK;
     memmove(out->id, out->id + out->n - most, (size_t)most * sizeof *out->id);
     out->n = most;

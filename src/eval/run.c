@@ -341,7 +341,10 @@ static status room_for_answers(eval_work *w, eval_task *t, err *e) {
         err_set(e, ST_USAGE,
                 "answers of %ld tokens leave no room for a prompt in the context of %ld",
                 (long)t->max_new, (long)w->most_tok);
-        return err_hint(e, "lower max_gen_toks of the task %s", t->name);
+        return err_hint(e,
+                        "lower max_gen_toks of the task %s; a task file (.yaml) says it: "
+                        "generation_kwargs: {max_gen_toks: %ld}",
+                        t->name, (long)(w->most_tok / 2));
     }
     int64_t room = has_encoder(w) ? w->most_tok : w->most_tok - t->max_new;
     if (t->max_new > w->longest_written) w->longest_written = t->max_new;

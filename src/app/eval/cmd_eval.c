@@ -31,6 +31,21 @@ typedef struct evaluation {
 
 /* ---- tasks ---- */
 
+/* What is said of answers, where none of the tasks has any, would leave scores as they are. */
+static status check_answers(const evaluation *v, err *e) {
+    static const char *const of_answers[] = {"chat", "repeats", "temperature", "keep-reasoning"};
+    for (int i = 0; i < v->n; i++)
+        if (v->task[i].kind == EVAL_ANSWER || v->task[i].kind == EVAL_DIALOGUE) return ST_OK;
+    for (int i = 0; i < ARRAY_LEN(of_answers); i++) {
+        if (!cli_has(v->args, of_answers[i])) continue;
+        err_set(e, ST_USAGE, "--%s does nothing: none of the tasks has the model write an answer",
+                of_answers[i]);
+        err_where(e, "--%s", of_answers[i]);
+        return err_hint(e, "leave it out; texts and choices are scored as they stand");
+    }
+    return ST_OK;
+}
+
 static status open_tasks(evaluation *v, err *e) {
     eval_source from = {.data = cli_value(v->args, "data"),
                         .no_alone = cli_has(v->args, "no-unconditional"),
@@ -53,7 +68,7 @@ static status open_tasks(evaluation *v, err *e) {
             if (strcmp(v->task[i].name, v->task[v->n - 1].name) == 0)
                 return err_set(e, ST_USAGE, "two tasks have the name %s", v->task[i].name);
     }
-    return v->n ? ST_OK : err_set(e, ST_USAGE, "--tasks names no task");
+    return v->n ? check_answers(v, e) : err_set(e, ST_USAGE, "--tasks names no task");
 }
 
 /* The run to which a model belongs: it is one, or lies in RUN/checkpoints. NULL: none. */
