@@ -237,6 +237,7 @@ static void expect_stop(scene *sc, const char *check, const char *text, const ch
     assert_string_equal(json_string_value(json_object_get(found, "name")), check);
     assert_string_equal(json_string_value(json_object_get(found, "first")), where);
     json_decref(report);
+    assert_ok(file_remove_tree(in_scene(sc, check), e));
 }
 
 #define GOOD                                                                                       \
@@ -262,6 +263,17 @@ static void test_planted_sets_are_stopped(void **state) {
     expect_stop(sc, "tools_dropped",
                 GOOD "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
                      "\"assistant\", \"content\": \"b\"}], \"tools\": [{\"name\": \"weather\"}]}\n",
+                "chatml");
+    /* What the user says has the names, too. */
+    expect_stop(sc, "tools_dropped",
+                GOOD "{\"messages\": [{\"role\": \"user\", \"content\": \"weather?\"}, {\"role\": "
+                     "\"assistant\", \"content\": \"b\"}], \"tools\": [{\"name\": \"weather\"}]}\n",
+                "chatml");
+    expect_stop(sc, "tools_dropped",
+                GOOD "{\"messages\": [{\"role\": \"user\", \"content\": \"weather?\"}, {\"role\": "
+                     "\"assistant\", \"content\": \"b\", \"tool_calls\": [{\"name\": \"weather\", "
+                     "\"arguments\": {}}]}, {\"role\": \"tool\", \"content\": \"1\"}, {\"role\": "
+                     "\"assistant\", \"content\": \"c\"}]}\n",
                 "chatml");
     expect_stop(sc, "template_fails",
                 GOOD
@@ -380,6 +392,14 @@ static const char two_turns[] = "[{\"messages\": [{\"role\": \"user\", \"content
 static void test_which_answers_are_trained(void **state) {
     shards *s = built(*state, "all", two_turns, (chat_build_options){0});
     expect_document(s, 0, U "a" A "[b" E "]" U "c" A "[d" E "]");
+    shards_close(s);
+    /* The first answer has no prompt, and its text stands in what is before it, too. */
+    s = built(
+        *state, "first",
+        "[{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", "
+        "\"content\": \"c\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}]",
+        (chat_build_options){0});
+    expect_document(s, 0, "<|im_start|>assistant\n[a" E "]" U "c" A "[d" E "]");
     shards_close(s);
     s = built(*state, "last", two_turns, (chat_build_options){.train = CHAT_TRAIN_LAST});
     expect_document(s, 0, U "a" A "b" E U "c" A "[d" E "]");
