@@ -193,7 +193,7 @@ status setup_open_tokenizer(setup *u, stage_data *data, err *e) {
                  "config.json says that they are tied",
                  first.from);
     u->added_tokens = vocabulary_added(u->c, u->tok, &first);
-    lora_learn_tokens(&u->lora, u->c, u->added_tokens);
+    TRY(lora_learn_tokens(&u->lora, u->c, &first, u->added_tokens, e));
     TRY(check_head(u, &first, e));
     data->tok = u->tok;
     data->vocab_size = (int32_t)first.vocab_size;

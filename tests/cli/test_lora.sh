@@ -138,6 +138,17 @@ expect 0 generate grown --ids 3,300,301 --max-new 2
 expect 0 export grown -o merged --to hf --force
 has out "verified: logits differ by at most"
 
+more=(model.from=wider tokenizer=more.json data.train=more/train data.valid=more/valid)
+expect 0 train lora.yaml run=longer "${more[@]}" lora.rank=0 lora.from=grown train.steps=2
+expect 0 generate longer --ids 3,300,301 --max-new 2
+# An adapter without an embedding has no rows for them.
+expect 0 train lora.yaml run=narrow model.from=wider tokenizer=bpe.json data.train=bpe/train data.valid=bpe/valid train.steps=1
+expect 2 train lora.yaml run=no "${more[@]}" lora.rank=0 lora.from=narrow
+has err "the adapter of lora.from is of 300 tokens, and the tokenizer has 302"
+has err "merge it: athanor export narrow"
+expect 2 train lora.yaml run=no "${more[@]}" lora.train_embeddings=never
+has err "the tokenizer has 2 tokens more than the base model"
+
 # ---- refused, each by its name ----
 expect 2 train lora.yaml run=no lora.targets=[query]
 has err "no matrix of the model's layers is called query"
