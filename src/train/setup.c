@@ -42,6 +42,9 @@ static status check_vocab(const setup *u, const config *c, const model_config *m
     if (n <= m->vocab_size) return ST_OK;
     config_error(c, e, "model.vocab_size", "the tokenizer has %d tokens, model.vocab_size is %ld",
                  n, (long)m->vocab_size);
+    const char *from = json_string_value(json_object_get(c->model, "from"));
+    if (from && gguf_is_file(from))
+        return err_hint(e, "a GGUF file gets no new rows: athanor import %s -o FOLDER", from);
     return err_hint(e, "set model.vocab_size=auto");
 }
 

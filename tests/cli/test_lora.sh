@@ -149,6 +149,9 @@ has err "merge it: athanor export narrow"
 expect 2 train lora.yaml run=no "${more[@]}" lora.train_embeddings=never
 has err "the tokenizer has 2 tokens more than the base model"
 
+expect 2 train lora.yaml run=no "${more[@]}" model.from=Q4_0.gguf
+has err "a GGUF file gets no new rows: athanor import Q4_0.gguf -o FOLDER"
+
 # ---- refused, each by its name ----
 expect 2 train lora.yaml run=no lora.targets=[query]
 has err "no matrix of the model's layers is called query"
