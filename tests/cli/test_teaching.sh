@@ -94,5 +94,7 @@ expect 0 train teach.yaml run=runs/short train.seq_len=16 data.max_truncated=1
 expect 2 train teach.yaml run=runs/lm data.valid=null "data.train=[{path: pairs.jsonl}]"
 has err "holds pairs of a chosen and a rejected conversation, the objective learns from single sequences"
 expect 2 train teach.yaml run=runs/pairs data.valid=null train.objective=dpo model.from=runs/teach
-has err "holds single sequences, the objective learns from pairs"
+has err "(made of chats.jsonl) holds single sequences, the objective learns from pairs"
+expect 2 train teach.yaml run=runs/none data.valid=null "data.train=[{path: gone.jsonl}]"
+has err "gone.jsonl: there is no such folder or file"; has err "check the path"
 finish
