@@ -35,11 +35,17 @@ static status need_same_weights(const config *c, const config *before, const cha
 }
 
 /* What was looked up when the run began still holds, also on another machine. */
-static status keep_resolved(config *c, choice *k, const char *run, err *e) {
+static status keep_resolved(config *c, choice *k, const char *run, bool tells, err *e) {
     if (!run_is_run(run)) return ST_OK;
     config *before;
+    const json_t *newest = json_object_get(c->model, "from");
+    char *told = json_is_string(newest) ? xstrdup(json_string_value(newest)) : NULL;
     TRY(run_load_config(&before, run, e));
     config_keep_resolved(c, before);
+    const char *from = json_string_value(json_object_get(c->model, "from"));
+    if (tells && told && from && strcmp(told, from) != 0)
+        log_info("%s began with %s, and keeps to that", run, from);
+    free(told);
     status st = need_same_weights(c, before, run, e);
     config_free(before);
     return st != ST_OK ? st : choice_read(k, run, e);
@@ -52,7 +58,8 @@ static status open_session(session *s, config *c, const train_options *opt, err 
     s->setup.attempt = (uint64_t)peers_first(
         &s->setup.peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
     s->setup.choice.measures = true;
-    if (c->run && !opt->fresh) TRY(keep_resolved(c, &s->setup.choice, c->run, e));
+    if (c->run && !opt->fresh)
+        TRY(keep_resolved(c, &s->setup.choice, c->run, setup_leads(&s->setup), e));
     TRY(config_open_device(c, s->setup.peers.m.world, &s->setup.dev, e));
     return session_open(s, e);
 }
