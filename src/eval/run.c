@@ -78,6 +78,7 @@ static eval_writer writer_of(const eval_work *w) {
     int32_t known = w->m->tok ? tok_vocab_size(w->m->tok) : vocab;
     return (eval_writer){
         .tok = w->m->tok,
+        .eos = w->m->eos,
         .template = w->opt->template,
         .settings = &w->settings,
         .limits = {.Tmax = (int)w->longest, .vocab = vocab, .n_ids = known < vocab ? known : vocab},

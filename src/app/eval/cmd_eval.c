@@ -15,6 +15,7 @@
 #include "eval/run.h"
 #include "op/machine.h"
 #include "run/folder.h"
+#include "train/setup.h"
 
 enum { MOST_TASKS = 256 };
 
@@ -165,6 +166,14 @@ static void multiply_as(const config *run, open_model *m) {
     if (widens) dev_limit(m->dev, machine_isa(dev_isa(m->dev), ARITH_WIDE), 0);
 }
 
+/* An adapter of a run computes as the run does, whatever format its base model is stored in. */
+static const char *precision_of(const evaluation *v, const config *run, const open_model *m) {
+    const char *asked = cli_value(v->args, "precision");
+    bool is_auto = !asked || strcmp(asked, "auto") == 0;
+    bool adapts = run && m->adapter.dir;
+    return is_auto && adapts ? open_model_precision(setup_compute(run)) : asked;
+}
+
 static status run_model(void *ctx, const char *path, err *e) {
     evaluation *v = ctx;
     open_model m = {0};
@@ -183,7 +192,7 @@ static status run_model(void *ctx, const char *path, err *e) {
     if (st == ST_OK) st = check_lock(v, c, path, e);
     if (st == ST_OK)
         st = open_model_read_on(&m, path, base, cli_value(v->args, "device"), (int)v->threads, e);
-    if (st == ST_OK) st = open_model_set_precision(&m, cli_value(v->args, "precision"), e);
+    if (st == ST_OK) st = open_model_set_precision(&m, precision_of(v, c, &m), e);
     if (st == ST_OK) multiply_as(c, &m);
     if (st == ST_OK) st = open_template(v, &m, path, &template, e);
     opt.template = template;
