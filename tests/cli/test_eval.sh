@@ -145,6 +145,7 @@ has out '"verdict": "pass"'; has out '"pass,turn_2": 1.0'; has out '"pass,all": 
 grep -qF '"turns": [{"prompt": "system a user a assistant", "answer": "' talk.jsonl || fail "turns: $(cat talk.jsonl)"
 expect 0 eval $m --tasks manners.yaml --template good.jinja --max-length 40 --show 1
 has out "fails: fits into the context"
+expect 2 eval $m --tasks manners.yaml --template good.jinja --repeats 3 --temperature 1; has err "--repeats does nothing: dialogues are held once"
 expect 0 eval $m --tasks manners.yaml --template drops.jinja --show 1
 has out "manners: fail"; has out '"any": the chat template drops the system prompt at turn 1'; has out "---- turn 2 passes"
 expect 3 eval $m --tasks vibe;                        has err "chat template"

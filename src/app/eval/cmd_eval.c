@@ -32,17 +32,24 @@ typedef struct evaluation {
 
 /* ---- tasks ---- */
 
+static bool has_kind(const evaluation *v, eval_kind kind) {
+    for (int i = 0; i < v->n; i++)
+        if (v->task[i].kind == kind) return true;
+    return false;
+}
+
 /* What is said of answers, where none of the tasks has any, would leave scores as they are. */
 static status check_answers(const evaluation *v, err *e) {
-    static const char *const of_answers[] = {"chat", "repeats", "temperature", "keep-reasoning"};
-    for (int i = 0; i < v->n; i++)
-        if (v->task[i].kind == EVAL_ANSWER || v->task[i].kind == EVAL_DIALOGUE) return ST_OK;
-    for (int i = 0; i < ARRAY_LEN(of_answers); i++) {
+    static const char *const of_answers[] = {"repeats", "chat", "temperature", "keep-reasoning"};
+    bool talks = has_kind(v, EVAL_DIALOGUE);
+    if (has_kind(v, EVAL_ANSWER)) return ST_OK;
+    for (int i = 0; i < (talks ? 1 : ARRAY_LEN(of_answers)); i++) {
         if (!cli_has(v->args, of_answers[i])) continue;
-        err_set(e, ST_USAGE, "--%s does nothing: none of the tasks has the model write an answer",
-                of_answers[i]);
+        err_set(e, ST_USAGE, "--%s does nothing: %s", of_answers[i],
+                talks ? "dialogues are held once"
+                      : "none of the tasks has the model write an answer");
         err_where(e, "--%s", of_answers[i]);
-        return err_hint(e, "leave it out; texts and choices are scored as they stand");
+        return err_hint(e, "leave --%s out", of_answers[i]);
     }
     return ST_OK;
 }
