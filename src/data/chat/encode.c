@@ -54,6 +54,15 @@ static json_t *messages_of(const encoding *x, size_t from, size_t to) {
     return part;
 }
 
+/* Another text in place of a message's, which no text has. */
+static const char OTHER[] = "\1";
+
+static void put_other(json_t *messages, size_t i) {
+    json_t *m = json_copy(json_array_get(messages, i));
+    json_object_set_new(m, "content", json_string(OTHER));
+    json_array_set_new(messages, i, m);
+}
+
 /* Messages from..to of the conversation, with the generation prompt or without. */
 static status render(encoding *x, size_t from, size_t to, bool prompt, strbuf *out,
                      jinja_spans *spans, err *e) {
@@ -118,9 +127,8 @@ static status prefix_length(encoding *x, size_t n, bool prompt, size_t *out, err
 static status answer_start(encoding *x, size_t i, size_t *out, err *e) {
     if (i > 0) return prefix_length(x, i, true, out, e);
     bool all;
-    json_t *messages = messages_of(x, 0, x->n), *other = json_copy(json_array_get(messages, 0));
-    json_object_set_new(other, "content", json_string("\1"));
-    json_array_set_new(messages, 0, other);
+    json_t *messages = messages_of(x, 0, x->n);
+    put_other(messages, 0);
     int64_t n = common_with(x, messages, x->s->tools, &all);
     *out = n > 0 ? (size_t)n : 0;
     return ST_OK;
@@ -184,18 +192,55 @@ static mark_role role_of(const json_t *message) {
     return chat_is_role(message, "tool") ? ROLE_TOOL : ROLE_ASSISTANT;
 }
 
+/* What the template writes around texts: the conversation with OTHER for each. Short texts stand in it, too ("a" in
+ * "assistant"), long ones do not: then, and where it has not one OTHER for each, `out` stays empty. */
+static void render_around(encoding *x, strbuf *out) {
+    enum { SHORT_BYTES = 16 };
+    json_t *messages = messages_of(x, 0, x->n);
+    size_t others = 0;
+    bool any_short = false;
+    err none;
+    for (size_t i = 0; i < x->n; i++) {
+        size_t n = json_string_length(json_object_get(json_array_get(messages, i), "content"));
+        any_short = any_short || (n > 0 && n < SHORT_BYTES);
+        put_other(messages, i);
+    }
+    if (any_short && render_with(x, messages, x->s->tools, false, out, NULL, &none) != ST_OK)
+        strbuf_clear(out);
+    x->failed = false;
+    json_decref(messages);
+    for (size_t i = 0; i < out->len; i++) others += out->data[i] == *OTHER;
+    if (others != x->n) strbuf_clear(out);
+}
+
+/* Behind what the template writes before the next text; `at` where that is not known. */
+static size_t text_begins(const encoding *x, const strbuf *around, size_t *from, size_t at) {
+    const char *text = strbuf_cstr(&x->text), *before = around->data + *from;
+    const char *end = *from < around->len ? memchr(before, *OTHER, around->len - *from) : NULL;
+    if (!end) return at;
+    size_t n = (size_t)(end - before);
+    const char *found = memmem(text + at, x->text.len - at, before, n);
+    *from += n + 1;
+    return found ? (size_t)(found - text) + n : at;
+}
+
 static void find_messages(encoding *x) {
-    size_t at = 0, start, end;
+    size_t at = 0, from = 0, start, end;
+    strbuf around = {0};
+    render_around(x, &around);
     for (size_t i = 0; i < x->n; i++) {
         const json_t *m = json_array_get(x->messages, i);
+        size_t begins = text_begins(x, &around, &from, at);
         if (find_text(x, json_object_get(m, "reasoning_content"), at, &start, &end)) {
             set_role(x, start, end, ROLE_REASONING);
             at = end;
         }
+        if (begins > at) at = begins;
         if (!find_text(x, json_object_get(m, "content"), at, &start, &end)) continue;
         set_role(x, start, end, role_of(m));
         at = end;
     }
+    strbuf_free(&around);
 }
 
 /* What stands between <think> and </think> in the text of the assistant. */
@@ -225,14 +270,15 @@ static void find_roles(encoding *x) {
 
 /* ---- what is dropped ---- */
 
-/* Dropped when the text is the same without it. */
+/* Dropped when the text is the same with another one. */
 static void check_system(encoding *x) {
-    const json_t *first = json_array_get(x->messages, 0),
-                 *content = json_object_get(first, "content");
-    size_t start, end;
-    bool has = role_of(first) == ROLE_SYSTEM && json_string_length(content) > 0;
-    x->system_kept = !has || x->n < 2 || find_text(x, content, 0, &start, &end) ||
-                     !is_text_of(x, messages_of(x, 1, x->n), x->s->tools);
+    const json_t *first = json_array_get(x->messages, 0);
+    x->system_kept = true;
+    if (role_of(first) != ROLE_SYSTEM || x->n < 2) return;
+    if (json_string_length(json_object_get(first, "content")) == 0) return;
+    json_t *messages = messages_of(x, 0, x->n);
+    put_other(messages, 0);
+    x->system_kept = !is_text_of(x, messages, x->s->tools);
 }
 
 /* The messages without their calls; NULL: there are none. */
