@@ -39,12 +39,17 @@ static status open_from(lora *l, arena *a, const config *c, err *e) {
     return err_hint(e, "leave lora.rank out");
 }
 
-/* "all-linear" is said by no targets at all. */
-static void take_targets(model_adapters *ad, const config *c) {
+/* "all-linear" becomes no targets at all, and so an empty list would be that. */
+static status take_targets(model_adapters *ad, const config *c, err *e) {
+    if (c->lora.targets.n == 0) {
+        config_error(c, e, "lora.targets", "lora.targets names no matrix");
+        return err_hint(e, "leave it out for all matrices of the layers");
+    }
     ad->targets = c->lora.targets.items;
     ad->n_targets = c->lora.targets.n;
     for (int i = 0; i < c->lora.targets.n; i++)
         if (strcmp(c->lora.targets.items[i], "all-linear") == 0) ad->n_targets = 0;
+    return ST_OK;
 }
 
 /* Random numbers of dropout are those of whole rows and of all layers before. */
@@ -141,7 +146,7 @@ status lora_open(lora *l, arena *a, config *c, err *e) {
                                        .alpha = c->lora.alpha,
                                        .rslora = c->lora.rslora,
                                        .dropout = (float)c->lora.dropout};
-        take_targets(&l->adapters, c);
+        TRY(take_targets(&l->adapters, c, e));
         l->adapters.embeddings = c->lora.train_embeddings == CONFIG_TRAIN_ALWAYS;
     }
     TRY(open_nf4(l, c, from, e));

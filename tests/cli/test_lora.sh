@@ -153,6 +153,8 @@ expect 2 train lora.yaml run=no "${more[@]}" model.from=Q4_0.gguf
 has err "a GGUF file gets no new rows: athanor import Q4_0.gguf -o FOLDER"
 
 # ---- refused, each by its name ----
+expect 2 train lora.yaml run=no lora.targets=[]
+has err "lora.targets names no matrix"
 expect 2 train lora.yaml run=no lora.targets=[query]
 has err "no matrix of the model's layers is called query"
 has err "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"
