@@ -33,8 +33,9 @@ status vocabulary_extends(const config *c, const tok *t, const char *dir, bool *
     tok *old;
     TRY(load_beside(c, dir, &own, &old, e));
     *known = own || old;
-    int32_t id = 0, n = old ? tok_vocab_size(old) : 0;
-    while (id < n && id < tok_vocab_size(t) && same_token(old, t, id)) id++;
+    int32_t id = 0, had = old ? tok_vocab_size(old) : 0, has = tok_vocab_size(t);
+    int32_t n = had < has ? had : has; /* with fewer tokens those that are left mean the same */
+    while (id < n && same_token(old, t, id)) id++;
     tok_free(old);
     return id < n ? refuse_other(c, dir, id, e) : ST_OK;
 }
@@ -57,9 +58,8 @@ status vocabulary_settle(const config *c, const tok *t, model_config *m, err *e)
     if (!m->from) return ST_OK;
     if (is_auto && m->vocab_size < m->from_vocab) m->vocab_size = m->from_vocab;
     if (m->vocab_size < m->from_vocab) return refuse_fewer(c, m, e);
-    if (n <= m->from_vocab) return ST_OK;
-    TRY(vocabulary_extends(c, t, m->from, &known, e));
-    if (known && !says_size(c)) m->vocab_size = n;
+    if (n > 0) TRY(vocabulary_extends(c, t, m->from, &known, e));
+    if (n > m->from_vocab && known && !says_size(c)) m->vocab_size = n;
     return ST_OK;
 }
 

@@ -51,6 +51,8 @@ expect 0 classify number numbers.jsonl
 grep -q 'mean squared error' out || fail "no error of numbers"
 
 expect 2 generate mood --prompt the
+expect 2 plan tiny.yaml train.objective=dpo train.reference=folder
+has err "the reference has a head of labels, and is no language model"
 expect 2 classify "$(sed -n 's/^run: *//p' tiny.yaml)" --text the
 printf 'text,label\nthe fire,ugly\n' >other.csv
 expect 2 train classify.yaml run=other data.train=other.csv

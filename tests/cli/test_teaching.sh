@@ -100,6 +100,9 @@ expect 0 eval runs/adapted --tasks texts.jsonl --json
 has out '"precision": "bf16"'
 [ "$(scores out)" = "$(scores runs/adapted/eval/step-4.json)" ] || fail "other scores than in the run of adapters: $(scores out)"
 
+expect 2 plan teach.yaml train.objective=dpo train.reference=runs/adapted/checkpoints/step-4
+has err "step-4 is an adapter, not a whole model"; has err "merge it: athanor export"
+
 # Pairs and what learns from them.
 expect 2 train teach.yaml run=runs/lm data.valid=null "data.train=[{path: pairs.jsonl}]"
 has err "holds pairs of a chosen and a rejected conversation, the objective learns from single sequences"

@@ -83,6 +83,15 @@ expect 0 tok train text.txt -o other.json --kind bpe --vocab-size 300
 expect 2 train untied.yaml run=no tokenizer=other.json
 has err "other.json is no extension of the tokenizer of untied/checkpoints/step-4: id"
 has err "athanor tok add untied/checkpoints/step-4 --special"
+# As many tokens, of which one is another: of the model, of a reference.
+sed 's/"the"/"xyz"/; s/"t"/"\\u00e9"/' char.json >same-size.json
+cmp -s char.json same-size.json && fail "no token was changed"
+expect 2 train untied.yaml run=no tokenizer=same-size.json
+has err "same-size.json is no extension of the tokenizer of untied/checkpoints/step-4: id"
+cp -r tied/checkpoints/step-4 other-words
+cp same-size.json other-words/tokenizer.json
+expect 2 plan untied.yaml train.objective=dpo train.reference=other-words
+has err "is no extension of the tokenizer of other-words: id"
 expect 2 plan untied.yaml model.vocab_size=20
 has err "model.vocab_size is 20, but untied/checkpoints/step-4 has weights for 26 tokens"
 expect 0 export untied -o bare --to hf
