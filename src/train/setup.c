@@ -197,6 +197,9 @@ status setup_open_tokenizer(setup *u, stage_data *data, err *e) {
                  first.from);
     u->added_tokens = vocabulary_added(u->c, u->tok, &first);
     TRY(lora_learn_tokens(&u->lora, u->c, &first, u->added_tokens, e));
+    bool known; /* what the adapter has learned of tokens is of those of its own tokenizer */
+    if (u->lora.from.a && u->tok)
+        TRY(vocabulary_extends(u->c, u->tok, u->lora.from.dir, &known, e));
     TRY(check_head(u, &first, e));
     data->tok = u->tok;
     data->vocab_size = (int32_t)first.vocab_size;

@@ -141,6 +141,11 @@ has out "verified: logits differ by at most"
 more=(model.from=wider tokenizer=more.json data.train=more/train data.valid=more/valid)
 expect 0 train lora.yaml run=longer "${more[@]}" lora.rank=0 lora.from=grown train.steps=2
 expect 0 generate longer --ids 3,300,301 --max-new 2
+# As many of other names: what the adapter has learned is not of them.
+expect 0 tok add bpe.json --special '<one>,<two>' -o same-size.json
+expect 0 data build text.txt -o named tokenizer=same-size.json valid=0.1
+expect 2 train lora.yaml run=no model.from=wider tokenizer=same-size.json data.train=named/train data.valid=named/valid lora.rank=0 lora.from=grown
+has err "same-size.json is no extension of the tokenizer of grown/checkpoints/step-4: id 300 is another token"
 # An adapter without an embedding has no rows for them.
 expect 0 train lora.yaml run=narrow model.from=wider tokenizer=bpe.json data.train=bpe/train data.valid=bpe/valid train.steps=1
 expect 2 train lora.yaml run=no "${more[@]}" lora.rank=0 lora.from=narrow
