@@ -200,6 +200,8 @@ status setup_open_tokenizer(setup *u, stage_data *data, err *e) {
     bool known; /* what the adapter has learned of tokens is of those of its own tokenizer */
     if (u->lora.from.a && u->tok)
         TRY(vocabulary_extends(u->c, u->tok, u->lora.from.dir, &known, e));
+    const char *from = json_string_value(json_object_get(u->c->model, "from"));
+    if (u->lora.gguf.a && u->tok) TRY(vocabulary_extends(u->c, u->tok, from, &known, e));
     TRY(check_head(u, &first, e));
     data->tok = u->tok;
     data->vocab_size = (int32_t)first.vocab_size;

@@ -3,11 +3,12 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "io/gguf/gguf.h"
 
 /* The tokenizer in a folder of weights; NULL: there is none, or it is the run's own file. */
 static status load_beside(const config *c, const char *dir, bool *own, tok **out, err *e) {
     arena *a = arena_new("tokenizer path");
-    const char *path = path_join(a, dir, "tokenizer.json");
+    const char *path = gguf_is_file(dir) ? dir : path_join(a, dir, "tokenizer.json");
     *own = c->tokenizer && strcmp(path, c->tokenizer) == 0;
     *out = NULL;
     status st = !*own && file_exists(path) ? tok_load(out, path, e) : ST_OK;
@@ -15,10 +16,20 @@ static status load_beside(const config *c, const char *dir, bool *own, tok **out
     return st;
 }
 
+static bool is_called(const tok *t, int32_t id, const char *name, size_t n) {
+    char text[256];
+    if (n == 0 || n >= sizeof text) return false;
+    memcpy(text, name, n);
+    text[n] = '\0';
+    return tok_id(t, text) == id;
+}
+
+/* By its bytes; or by its name, as files of SentencePiece have no bytes for tokens such as </s>. */
 static bool same_token(const tok *a, const tok *b, int32_t id) {
     size_t n = 0, m = 0;
     const char *x = tok_bytes(a, id, &n), *y = tok_bytes(b, id, &m);
-    return !x || !y ? !x : n == m && memcmp(x, y, n) == 0; /* an id without use may get one */
+    if (!x || !y) return !x; /* an id without use may get one */
+    return (n == m && memcmp(x, y, n) == 0) || is_called(b, id, x, n) || is_called(a, id, y, m);
 }
 
 static status refuse_other(const config *c, const char *dir, int32_t id, err *e) {

@@ -128,6 +128,10 @@ has err "is a GGUF file, whose weights are not trained"
 expect 2 train lora.yaml run=no model.from=Q4_0.gguf train.precision=bf16
 has err "a base model in a GGUF file is read as fp32"
 
+expect 0 tok train "$root/README.md" -o else.json --vocab-size 300
+expect 2 train lora.yaml run=no model.from=Q4_0.gguf tokenizer=else.json data.train=bpe/train data.valid=bpe/valid
+has err "else.json is no extension of the tokenizer of Q4_0.gguf: id"
+
 # ---- new tokens: embedding and head are trained, too, and grow ----
 expect 0 tok add bpe.json --special '<|im_start|>,<|im_end|>' -o more.json
 expect 0 data build text.txt -o more tokenizer=more.json valid=0.1
