@@ -25,7 +25,8 @@ typedef struct work {
     text_labels labels; /* that texts may have */
     text *item;
     int n, cap;
-    int cut; /* texts that were longer than the model's positions */
+    int cut;       /* texts that were longer than the model's positions */
+    int64_t empty; /* records without a text, which the reader passes over */
 } work;
 
 /* ---- texts ---- */
@@ -42,10 +43,17 @@ static status add_document(work *w, const document *d, err *e) {
     TRY(add_text(w, d->text, d->len, e));
     text *t = &w->item[w->n - 1];
     t->line = d->line;
-    t->labelled = d->label != NULL;
-    if (!d->label) return ST_OK;
+    t->labelled = d->label && *d->label; /* an empty cell of a table is no label */
+    if (!t->labelled) return ST_OK;
     status st = text_label_read(&w->labels, d->label, &t->label, e);
     return st == ST_OK ? ST_OK : err_context(e, "%s:%u", d->source, (unsigned)d->line);
+}
+
+static status check_labelled(const work *w, const char *path, const char *label, err *e) {
+    for (int i = 0; i < w->n; i++)
+        if (w->item[i].labelled) return ST_OK;
+    err_at(e, ST_USAGE, "--label", "no record of %s has a label in the field %s", path, label);
+    return err_hint(e, "name the field that has it, or leave --label out");
 }
 
 static status read_file(work *w, const cli_args *args, const char *path, err *e) {
@@ -53,7 +61,8 @@ static status read_file(work *w, const cli_args *args, const char *path, err *e)
     bool joined = field && strchr(field, '{');
     reader_options opt = {.field = joined ? NULL : field,
                           .template = joined ? field : NULL,
-                          .label = label ? label : "label"};
+                          .label = label ? label : "label",
+                          .label_may_lack = !label};
     reader *r;
     document d;
     bool more = true;
@@ -61,8 +70,10 @@ static status read_file(work *w, const cli_args *args, const char *path, err *e)
     status st = ST_OK;
     while (st == ST_OK && (st = reader_next(r, &d, &more, e)) == ST_OK && more)
         st = add_document(w, &d, e);
+    const reader_report *p = reader_get_report(r);
+    w->empty = (int64_t)(p->records - p->documents - p->bad);
     reader_close(r);
-    return st;
+    return st == ST_OK && label ? check_labelled(w, path, label, e) : st;
 }
 
 static status read_texts(work *w, const cli_args *args, err *e) {
@@ -97,6 +108,9 @@ static status check_texts(work *w, int64_t *longest, err *e) {
     if (w->cut)
         log_warn("%d of %d texts are longer than the model's %ld positions, and are cut", w->cut,
                  w->n, (long)most);
+    if (w->empty)
+        log_warn("%ld record%s without a text %s left out", (long)w->empty,
+                 w->empty == 1 ? "" : "s", w->empty == 1 ? "is" : "are");
     return ST_OK;
 }
 

@@ -40,13 +40,13 @@ void eval_requests_free(eval_requests *r) {
     *r = (eval_requests){0};
 }
 
-static status encoder_init(encoder *c, const tok *t, err *e) {
+static status encoder_init(encoder *c, const tok *t, const int32_t *eos, err *e) {
     if (!t) {
         err_set(e, ST_USAGE, "the model has no tokenizer, and a task is text");
         return err_hint(e, "put tokenizer.json into the model's folder");
     }
     c->tok = t;
-    c->prefix = tok_bos(t) >= 0 ? tok_bos(t) : tok_eos(t);
+    c->prefix = tok_bos(t) >= 0 ? tok_bos(t) : eos ? *eos : tok_eos(t);
     if (c->prefix >= 0) c->prefix_text = tok_bytes(t, c->prefix, &c->prefix_len);
     return ST_OK;
 }
@@ -100,10 +100,14 @@ static status add_request(encoder *c, eval_doc *d, eval_pair *p, int32_t *ids, i
     return ST_OK;
 }
 
+static status without_prefix(err *e) {
+    return err_set(e, ST_USAGE,
+                   "the tokenizer has no token for the beginning or end of a text, which is "
+                   "what stands before a text without a context");
+}
+
 static status no_prefix(const eval_doc *d, err *e) {
-    err_set(e, ST_USAGE,
-            "the tokenizer has no token for the beginning or end of a text, which is "
-            "what stands before a text without a context");
+    without_prefix(e);
     return name_doc(d, e);
 }
 
@@ -221,15 +225,18 @@ status eval_encode(const eval_task *t, const open_model *m, int64_t most_tok, ev
                    err *e) {
     bool apart = m->config.num_encoder_layers > 0;
     encoder c = {.task = t, .most_tok = most_tok, .apart = apart, .r = r};
-    TRY(encoder_init(&c, m->tok, e));
+    TRY(encoder_init(&c, m->tok, m->eos, e));
     for (int32_t i = 0; i < t->n; i++) TRY(add_doc(&c, &t->doc[i], e));
     return ST_OK;
 }
 
-status eval_encode_prompt(const tok *t, eval_text prompt, int64_t most, tok_ids *out, err *e) {
+status eval_encode_prompt(const tok *t, const int32_t *eos, eval_text prompt, int64_t most,
+                          tok_ids *out, err *e) {
     encoder c = {0};
-    TRY(encoder_init(&c, t, e));
+    TRY(encoder_init(&c, t, eos, e));
     TRY(encode(&c, prompt.s, prompt.len, out, e));
+    if (out->n == 0 && c.prefix < 0) return without_prefix(e);
+    if (out->n == 0) tok_ids_push(out, c.prefix);
     if (out->n <= most) return ST_OK;
     memmove(out->id, out->id + out->n - most, (size_t)most * sizeof *out->id);
     out->n = most;

@@ -29,9 +29,10 @@ typedef struct eval_requests {
  * but a continuation that is longer is ST_USAGE. */
 status eval_encode(const eval_task *t, const open_model *m, int64_t most_tok, eval_requests *r,
                    err *e) ATH_MUST_USE;
-/* A prompt, which loses its beginning if it has more than `most` tokens. */
-status eval_encode_prompt(const tok *t, eval_text prompt, int64_t most, tok_ids *out,
-                          err *e) ATH_MUST_USE;
+/* A prompt, which loses its beginning if it has more than `most` tokens. An empty one is the token
+ * of the beginning or end of a text; eos: the latter, NULL: the tokenizer's. */
+status eval_encode_prompt(const tok *t, const int32_t *eos, eval_text prompt, int64_t most,
+                          tok_ids *out, err *e) ATH_MUST_USE;
 /* Gives each score to its pair or document. */
 void eval_take_scores(const eval_requests *r);
 void eval_requests_free(eval_requests *r);

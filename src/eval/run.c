@@ -78,6 +78,7 @@ static eval_writer writer_of(const eval_work *w) {
     int32_t known = w->m->tok ? tok_vocab_size(w->m->tok) : vocab;
     return (eval_writer){
         .tok = w->m->tok,
+        .eos = w->m->eos,
         .template = w->opt->template,
         .settings = &w->settings,
         .limits = {.Tmax = (int)w->longest, .vocab = vocab, .n_ids = known < vocab ? known : vocab},
@@ -341,7 +342,10 @@ static status room_for_answers(eval_work *w, eval_task *t, err *e) {
         err_set(e, ST_USAGE,
                 "answers of %ld tokens leave no room for a prompt in the context of %ld",
                 (long)t->max_new, (long)w->most_tok);
-        return err_hint(e, "lower max_gen_toks of the task %s", t->name);
+        return err_hint(e,
+                        "lower max_gen_toks of the task %s; a task file (.yaml) says it: "
+                        "generation_kwargs: {max_gen_toks: %ld}",
+                        t->name, (long)(w->most_tok / 2));
     }
     int64_t room = has_encoder(w) ? w->most_tok : w->most_tok - t->max_new;
     if (t->max_new > w->longest_written) w->longest_written = t->max_new;

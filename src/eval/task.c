@@ -69,6 +69,15 @@ void eval_set_gold(eval_task *t, eval_doc *d, int32_t gold) {
 
 /* ---- lines ---- */
 
+/* Editors of Windows begin UTF-8 with a mark, which no parser takes for JSON. */
+static void drop_mark(strbuf *text) {
+    static const char mark[] = "\xef\xbb\xbf";
+    size_t n = sizeof mark - 1;
+    if (text->len < n || memcmp(text->data, mark, n) != 0) return;
+    memmove(text->data, text->data + n, text->len - n);
+    strbuf_truncate(text, text->len - n);
+}
+
 status eval_read_file(const char *path, strbuf *out, err *e) {
     stream *s;
     size_t got = 1;
@@ -84,6 +93,7 @@ status eval_read_file(const char *path, strbuf *out, err *e) {
     }
     stream_close(s);
     if (st != ST_OK) strbuf_free(out);
+    if (st == ST_OK) drop_mark(out);
     return st;
 }
 
@@ -166,10 +176,19 @@ static status set_sampling(eval_task *t, const eval_source *from, err *e) {
     return err_hint(e, "give a --temperature above 0");
 }
 
+static status check_examples(const eval_task *t, const eval_source *from, err *e) {
+    if (from->n_few <= 0 || t->takes_examples) return ST_OK;
+    err_at(e, ST_USAGE, "--num-fewshot",
+           "--num-fewshot does nothing with the task %s: its documents stand as they are written",
+           t->name);
+    return err_hint(e, "leave it out, or evaluate that task apart");
+}
+
 status eval_task_open(eval_task *t, const char *path, const eval_source *from, err *e) {
     *t = (eval_task){.a = arena_new("task"), .made = arena_new("results"), .repeats = 1};
     t->sample = (sample_options){.top_p = 1, .repetition_penalty = 1};
     TRY(open_path(t, path, from, e));
+    TRY(check_examples(t, from, e));
     TRY(set_sampling(t, from, e));
     if (t->n == 0)
         return err_at(e, ST_FORMAT, path, "the task %s has no documents", t->name ? t->name : path);

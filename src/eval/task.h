@@ -160,8 +160,9 @@ typedef struct eval_task {
     eval_kind kind;
     eval_doc *doc;
     int32_t n, cap;
-    unsigned metrics; /* bits of eval_metric */
-    bool test_split;  /* its documents are of a split that is kept for the end */
+    unsigned metrics;    /* bits of eval_metric */
+    bool test_split;     /* its documents are of a split that is kept for the end */
+    bool takes_examples; /* before each document; else prompts are as they are written */
     /* answer */
     eval_filter *filter; /* at least one, for all kinds */
     int n_filters;
@@ -217,7 +218,8 @@ const json_t *eval_keep_value(eval_task *t, const json_t *value);
 /* One right choice. */
 void eval_set_gold(eval_task *t, eval_doc *d, int32_t gold);
 
-/* A whole file, plain or packed (gzip, zstd), of up to 4 GiB. Free `out` after success. */
+/* A whole file, plain or packed (gzip, zstd), of up to 4 GiB, without a byte order mark. Free `out`
+ * after success. */
 status eval_read_file(const char *path, strbuf *out, err *e) ATH_MUST_USE;
 /* Reads a file of JSON values, one a line, plain or packed (gzip, zstd); calls `take` for each
  * object. ST_FORMAT: a line is no JSON object, with file and line. */

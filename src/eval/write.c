@@ -126,7 +126,7 @@ status eval_encode_prompt_of(const eval_writer *w, eval_task *t, eval_doc *d, in
     strbuf text = {0};
     status st;
     d->seen = d->prompt;
-    if (!w->chat) return eval_encode_prompt(w->tok, d->prompt, most, out, e);
+    if (!w->chat) return eval_encode_prompt(w->tok, w->eos, d->prompt, most, out, e);
     st = render_prompt(w, d, &text, e);
     if (st == ST_OK) d->seen = eval_keep_result(t, strbuf_cstr(&text), text.len);
     strbuf_free(&text);

@@ -13,6 +13,7 @@
 
 typedef struct eval_writer {
     const tok *tok;
+    const int32_t *eos;                  /* as open_model.eos */
     const chat_template *template;       /* NULL: the model has none */
     const generation_settings *settings; /* what ends a text */
     generate_limits limits;

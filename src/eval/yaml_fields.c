@@ -274,7 +274,8 @@ status eval_yaml_fields(yaml_task *y, int64_t n_few, err *e) {
         (!json_is_integer(n) || json_integer_value(n) < 0 || json_integer_value(n) > MOST_EXAMPLES))
         return yaml_wrong(y, "num_fewshot", "is no number from 0 to 1024", e);
     y->n_few = n_few >= 0 ? n_few : json_integer_value(n);
-    if (y->t->kind == EVAL_TEXT) y->n_few = 0;
+    y->t->takes_examples = y->t->kind != EVAL_TEXT;
+    if (!y->t->takes_examples) y->n_few = 0;
     py_random_init(&y->random, SEED);
     TRY(read_few_config(y, e));
     TRY(field_read(y, "doc_to_text", &y->text, e));

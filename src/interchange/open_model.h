@@ -59,6 +59,7 @@ typedef struct open_model {
     model_config config; /* also says by which names and in which order of rows the files have it */
     tok *tok;            /* NULL: the model has no tokenizer, and works on ids alone */
     tok_ids end;         /* ids that end a text, if it is a GGUF file */
+    const int32_t *eos;  /* what checkpoints have as eos_token, of a run; NULL: the tokenizer's */
     int source_tok;      /* what open_model_set_source was told */
     cache_format cache;  /* what open_model_set_cache was asked for */
     scorer_size score;   /* what open_model_set_scorer was asked for; tok 0: nothing */

@@ -232,6 +232,7 @@ static status compute(evaluating *v, int i, err *e) {
     eval_task_reset(&u->tasks.list[i]);
     open_model_borrow(&m, &u->models[number], u->tok, u->plan->spec.compute, u->plan,
                       execute_replay, v->s);
+    if (v->s->stage.chat.stop >= 0) m.eos = &v->s->stage.chat.stop;
     const tok_ids *end = &v->s->stage.chat.end;
     for (int64_t k = 0; k < end->n; k++) generation_add_end(&m.end, end->id[k]);
     if (st == ST_OK) st = eval_run(&m, &u->tasks.list[i], 1, &opt, &unused, e);

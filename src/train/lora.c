@@ -39,12 +39,17 @@ static status open_from(lora *l, arena *a, const config *c, err *e) {
     return err_hint(e, "leave lora.rank out");
 }
 
-/* "all-linear" is said by no targets at all. */
-static void take_targets(model_adapters *ad, const config *c) {
+/* "all-linear" becomes no targets at all, and so an empty list would be that. */
+static status take_targets(model_adapters *ad, const config *c, err *e) {
+    if (c->lora.targets.n == 0) {
+        config_error(c, e, "lora.targets", "lora.targets names no matrix");
+        return err_hint(e, "leave it out for all matrices of the layers");
+    }
     ad->targets = c->lora.targets.items;
     ad->n_targets = c->lora.targets.n;
     for (int i = 0; i < c->lora.targets.n; i++)
         if (strcmp(c->lora.targets.items[i], "all-linear") == 0) ad->n_targets = 0;
+    return ST_OK;
 }
 
 /* Random numbers of dropout are those of whole rows and of all layers before. */
@@ -141,7 +146,7 @@ status lora_open(lora *l, arena *a, config *c, err *e) {
                                        .alpha = c->lora.alpha,
                                        .rslora = c->lora.rslora,
                                        .dropout = (float)c->lora.dropout};
-        take_targets(&l->adapters, c);
+        TRY(take_targets(&l->adapters, c, e));
         l->adapters.embeddings = c->lora.train_embeddings == CONFIG_TRAIN_ALWAYS;
     }
     TRY(open_nf4(l, c, from, e));
@@ -149,10 +154,35 @@ status lora_open(lora *l, arena *a, config *c, err *e) {
     return check_dropout((double)l->adapters.dropout, c, e);
 }
 
-void lora_learn_tokens(lora *l, const config *c, int32_t added) {
+/* An adapter has all rows of the embedding, or none. */
+static status refuse_rows(const lora *l, const config *c, const model_config *m, int32_t added,
+                          err *e) {
+    if (!l->from.a) {
+        config_error(c, e, "lora.train_embeddings",
+                     "the tokenizer has %d tokens more than the base model, and an adapter keeps "
+                     "their rows only if it trains the embedding",
+                     added);
+        return err_hint(e, "lora.train_embeddings=auto");
+    }
+    long rows = l->from.vocab ? (long)l->from.vocab : (long)m->from_vocab;
+    config_error(c, e, "tokenizer",
+                 "the adapter of lora.from is of %ld tokens, and the tokenizer has %ld", rows,
+                 (long)m->vocab_size);
+    return err_hint(e,
+                    "merge it: athanor export %s -o FOLDER --to hf, and train a new adapter with "
+                    "model.from=FOLDER",
+                    c->lora.from);
+}
+
+status lora_learn_tokens(lora *l, const config *c, const model_config *m, int32_t added, err *e) {
     bool new_here = l->adapters.rank && !l->from.a && !l->gguf.a;
     if (new_here && c->lora.train_embeddings == CONFIG_TRAIN_AUTO && added > 0)
         l->adapters.embeddings = true;
+    if (!l->adapters.rank || l->gguf.a || added == 0) return ST_OK;
+    int64_t rows = !l->adapters.embeddings ? m->from_vocab
+                   : l->from.a             ? l->from.vocab
+                                           : m->vocab_size;
+    return m->vocab_size > rows ? refuse_rows(l, c, m, added, e) : ST_OK;
 }
 
 /* ---- memory and weights ---- */

@@ -27,8 +27,10 @@ typedef struct lora {
 
 /* What the config asks for, and a base model in a GGUF file. ST_USAGE: it cannot be had. */
 status lora_open(lora *l, arena *a, config *c, err *e) ATH_MUST_USE;
-/* lora.train_embeddings=auto: embedding and head are trained if tokens were added. */
-void lora_learn_tokens(lora *l, const config *c, int32_t added);
+/* lora.train_embeddings=auto: embedding and head are trained if tokens were added. ST_USAGE: there are tokens for which the
+ * base model has no rows, and the adapter would not have them either. */
+status lora_learn_tokens(lora *l, const config *c, const model_config *m, int32_t added,
+                         err *e) ATH_MUST_USE;
 /* ST_USAGE: dropout of new adapters does not run with these axes. */
 status lora_check_axes(const config *c, err *e) ATH_MUST_USE;
 /* Opens the base model's files, and has the plan read there what it can: nothing on a device that

@@ -42,6 +42,9 @@ static status check_vocab(const setup *u, const config *c, const model_config *m
     if (n <= m->vocab_size) return ST_OK;
     config_error(c, e, "model.vocab_size", "the tokenizer has %d tokens, model.vocab_size is %ld",
                  n, (long)m->vocab_size);
+    const char *from = json_string_value(json_object_get(c->model, "from"));
+    if (from && gguf_is_file(from))
+        return err_hint(e, "a GGUF file gets no new rows: athanor import %s -o FOLDER", from);
     return err_hint(e, "set model.vocab_size=auto");
 }
 
@@ -193,7 +196,12 @@ status setup_open_tokenizer(setup *u, stage_data *data, err *e) {
                  "config.json says that they are tied",
                  first.from);
     u->added_tokens = vocabulary_added(u->c, u->tok, &first);
-    lora_learn_tokens(&u->lora, u->c, u->added_tokens);
+    TRY(lora_learn_tokens(&u->lora, u->c, &first, u->added_tokens, e));
+    bool known; /* what the adapter has learned of tokens is of those of its own tokenizer */
+    if (u->lora.from.a && u->tok)
+        TRY(vocabulary_extends(u->c, u->tok, u->lora.from.dir, &known, e));
+    const char *from = json_string_value(json_object_get(u->c->model, "from"));
+    if (u->lora.gguf.a && u->tok) TRY(vocabulary_extends(u->c, u->tok, from, &known, e));
     TRY(check_head(u, &first, e));
     data->tok = u->tok;
     data->vocab_size = (int32_t)first.vocab_size;
@@ -630,9 +638,10 @@ static plan_spec spec_of(const setup *u, int stage) {
 /* A reference that lacks the run's new tokens grows as the model does. */
 static status grow_reference(const setup *u, model_config *ref, err *e) {
     bool known;
-    if (!u->tok || ref->vocab_size >= u->models[0].vocab_size) return ST_OK;
+    int64_t vocab = u->models[0].vocab_size;
+    if (!u->tok) return ST_OK;
     TRY(vocabulary_extends(u->c, u->tok, ref->from, &known, e));
-    if (known) ref->vocab_size = u->models[0].vocab_size;
+    if (known && ref->vocab_size < vocab) ref->vocab_size = vocab;
     return ST_OK;
 }
 
@@ -640,6 +649,11 @@ static status grow_reference(const setup *u, model_config *ref, err *e) {
  * suffice. */
 static status check_reference(const setup *u, model_config *ref, err *e) {
     int64_t vocab = u->models[0].vocab_size, longest = 0;
+    if (ref->num_labels || ref->num_encoder_layers) {
+        config_error(u->c, e, "train.reference", "the reference has %s, and is no language model",
+                     ref->num_labels ? "a head of labels" : "an encoder");
+        return err_hint(e, "train.reference=FOLDER of a model such as the one that is trained");
+    }
     TRY(grow_reference(u, ref, e));
     for (int i = 0; i < u->course->n_stages; i++)
         if (u->course->stage[i].T > longest) longest = u->course->stage[i].T;
@@ -655,18 +669,30 @@ static status check_reference(const setup *u, model_config *ref, err *e) {
     return err_hint(e, "train.seq_len=%ld", (long)model_max_tokens(ref));
 }
 
+/* A reference is a folder with all weights. */
+static status check_reference_folder(const config *c, const char *dir, err *e) {
+    if (run_is_run(dir)) {
+        config_error(c, e, "train.reference", "%s is a run, which may go on; a reference stays",
+                     dir);
+        return err_hint(e, "name one of its checkpoints: train.reference=%s/checkpoints/step-N",
+                        dir);
+    }
+    if (peft_is_folder(dir)) {
+        config_error(c, e, "train.reference", "%s is an adapter, not a whole model", dir);
+        return err_hint(e, "merge it: athanor export %s -o FOLDER --to hf", dir);
+    }
+    if (!gguf_is_file(dir)) return ST_OK;
+    config_error(c, e, "train.reference", "%s is a GGUF file, and a reference is a folder", dir);
+    return err_hint(e, "make one of it: athanor import %s -o FOLDER", dir);
+}
+
 /* Reads the config of the reference, since memory is planned for it; its weights are loaded with
  * the state. */
 static status open_reference(setup *u, err *e) {
     const char *dir = u->c->train.reference;
     u->reference = (plan_other){.name = "reference", .config = u->models[0]};
     if (!u->objective->reference || !dir) return ST_OK;
-    if (run_is_run(dir)) {
-        config_error(u->c, e, "train.reference", "%s is a run, which may go on; a reference stays",
-                     dir);
-        return err_hint(e, "name one of its checkpoints: train.reference=%s/checkpoints/step-N",
-                        dir);
-    }
+    TRY(check_reference_folder(u->c, dir, e));
     json_t *o = json_object();
     json_object_set_new(o, "from", json_string_nocheck(dir));
     status st = hf_config_read(u->a, o, 0, &u->reference.config, e);

@@ -36,12 +36,18 @@ static status need_same_weights(const config *c, const config *before, const cha
 }
 
 /* What was looked up when the run began still holds, also on another machine. */
-static status keep_resolved(config *c, choice *k, const train_options *opt, err *e) {
+static status keep_resolved(config *c, choice *k, const train_options *opt, bool tells, err *e) {
     const char *run = c->run;
     if (!run || opt->fresh || !run_is_run(run)) return ST_OK;
     config *before;
     TRY(run_load_config(&before, run, e));
+    const json_t *newest = json_object_get(c->model, "from");
+    char *told = json_is_string(newest) ? xstrdup(json_string_value(newest)) : NULL;
     config_keep_resolved(c, before);
+    const char *from = json_string_value(json_object_get(c->model, "from"));
+    if (tells && told && from && strcmp(told, from) != 0)
+        log_info("%s began with %s, and keeps to that", run, from);
+    free(told);
     status st = need_same_weights(c, before, run, e);
     if (st == ST_OK && opt->fork) st = fork_check_keys(c, before, e);
     config_free(before);
@@ -55,7 +61,7 @@ static status open_session(session *s, config *c, const train_options *opt, err 
     s->setup.attempt = (uint64_t)peers_first(
         &s->setup.peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
     s->setup.choice.measures = true;
-    TRY(keep_resolved(c, &s->setup.choice, opt, e));
+    TRY(keep_resolved(c, &s->setup.choice, opt, setup_leads(&s->setup), e));
     TRY(config_open_device(c, s->setup.peers.m.world, &s->setup.dev, e));
     return session_open(s, e);
 }
@@ -394,7 +400,7 @@ status train_plan_start(config *c, const train_options *opt, dev *meta, plan **o
     course_origin origin;
     course *k = NULL;
     *out = NULL;
-    status st = keep_resolved(c, &s.setup.choice, opt, e);
+    status st = keep_resolved(c, &s.setup.choice, opt, true, e);
     if (st == ST_OK && opt->fork) st = find_fork(&s, &origin, e);
     if (st == ST_OK && c->run && !opt->fresh && !opt->fork) st = check_run(c, e);
     if (st != ST_OK) {

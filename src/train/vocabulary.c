@@ -3,11 +3,12 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "io/gguf/gguf.h"
 
 /* The tokenizer in a folder of weights; NULL: there is none, or it is the run's own file. */
 static status load_beside(const config *c, const char *dir, bool *own, tok **out, err *e) {
     arena *a = arena_new("tokenizer path");
-    const char *path = path_join(a, dir, "tokenizer.json");
+    const char *path = gguf_is_file(dir) ? dir : path_join(a, dir, "tokenizer.json");
     *own = c->tokenizer && strcmp(path, c->tokenizer) == 0;
     *out = NULL;
     status st = !*own && file_exists(path) ? tok_load(out, path, e) : ST_OK;
@@ -15,10 +16,20 @@ static status load_beside(const config *c, const char *dir, bool *own, tok **out
     return st;
 }
 
+static bool is_called(const tok *t, int32_t id, const char *name, size_t n) {
+    char text[256];
+    if (n == 0 || n >= sizeof text) return false;
+    memcpy(text, name, n);
+    text[n] = '\0';
+    return tok_id(t, text) == id;
+}
+
+/* By its bytes; or by its name, as files of SentencePiece have no bytes for tokens such as </s>. */
 static bool same_token(const tok *a, const tok *b, int32_t id) {
     size_t n = 0, m = 0;
     const char *x = tok_bytes(a, id, &n), *y = tok_bytes(b, id, &m);
-    return !x || !y ? !x : n == m && memcmp(x, y, n) == 0; /* an id without use may get one */
+    if (!x || !y) return !x; /* an id without use may get one */
+    return (n == m && memcmp(x, y, n) == 0) || is_called(b, id, x, n) || is_called(a, id, y, m);
 }
 
 static status refuse_other(const config *c, const char *dir, int32_t id, err *e) {
@@ -33,8 +44,9 @@ status vocabulary_extends(const config *c, const tok *t, const char *dir, bool *
     tok *old;
     TRY(load_beside(c, dir, &own, &old, e));
     *known = own || old;
-    int32_t id = 0, n = old ? tok_vocab_size(old) : 0;
-    while (id < n && id < tok_vocab_size(t) && same_token(old, t, id)) id++;
+    int32_t id = 0, had = old ? tok_vocab_size(old) : 0, has = tok_vocab_size(t);
+    int32_t n = had < has ? had : has; /* with fewer tokens those that are left mean the same */
+    while (id < n && same_token(old, t, id)) id++;
     tok_free(old);
     return id < n ? refuse_other(c, dir, id, e) : ST_OK;
 }
@@ -57,9 +69,8 @@ status vocabulary_settle(const config *c, const tok *t, model_config *m, err *e)
     if (!m->from) return ST_OK;
     if (is_auto && m->vocab_size < m->from_vocab) m->vocab_size = m->from_vocab;
     if (m->vocab_size < m->from_vocab) return refuse_fewer(c, m, e);
-    if (n <= m->from_vocab) return ST_OK;
-    TRY(vocabulary_extends(c, t, m->from, &known, e));
-    if (known && !says_size(c)) m->vocab_size = n;
+    if (n > 0) TRY(vocabulary_extends(c, t, m->from, &known, e));
+    if (n > m->from_vocab && known && !says_size(c)) m->vocab_size = n;
     return ST_OK;
 }
 

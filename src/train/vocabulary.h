@@ -19,8 +19,8 @@
  * tokenizer, unless the config sets model.vocab_size. */
 status vocabulary_settle(const config *c, const tok *t, model_config *m, err *e) ATH_MUST_USE;
 
-/* Whether t, the tokenizer of `path`, extends the tokenizer in the folder `dir`. *known false: there
- * is none. ST_USAGE, at the key `tokenizer`: it does not. */
+/* Whether the ids of t mean what they mean in the tokenizer in the folder `dir`. *known false: there is
+ * none. ST_USAGE, at the key `tokenizer`: they do not. */
 status vocabulary_extends(const config *c, const tok *t, const char *dir, bool *known,
                           err *e) ATH_MUST_USE;
 

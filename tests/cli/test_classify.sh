@@ -30,6 +30,19 @@ grep -q 'ForSequenceClassification' folder/config.json || fail "the folder is no
 expect 0 classify folder --text "the fire" --json
 has out '"label": "good"'
 
+# Tables without labels, with some, and with records that have no text; a label that was asked for must be there.
+printf 'text\tplace\nthe fire\there\nno one turns\tthere\n' >bare.tsv
+expect 0 classify mood bare.tsv
+[ "$(cut -f 2 out | tr '\n' ' ')" = "good bad " ] || fail "a table without labels: $(cat out)"
+expect 3 classify mood bare.tsv --label kind;          has err "has no column kind"; has err "the column that holds the label: label=NAME"
+printf 'text,label\nthe fire,good\nno one turns,\n,bad\n' >some.csv
+expect 0 classify mood some.csv
+has out "1 labelled texts: accuracy 1.0000"
+has err "1 record without a text is left out"
+printf '{"text": "the fire"}\n' >bare.jsonl
+expect 0 classify mood bare.jsonl
+expect 2 classify mood bare.jsonl --label kind;        has err "no record of bare.jsonl has a label in the field kind"
+
 # Numbers.
 printf '{"text": "the fire", "label": 1}\n{"text": "no one", "label": -2.5}\n' >numbers.jsonl
 sed 's/labels: \[bad, good\]/num_labels: 1/; s/run: mood/run: number/; s/train.csv/numbers.jsonl/; s/valid.csv/numbers.jsonl/' classify.yaml >number.yaml
@@ -38,6 +51,8 @@ expect 0 classify number numbers.jsonl
 grep -q 'mean squared error' out || fail "no error of numbers"
 
 expect 2 generate mood --prompt the
+expect 2 plan tiny.yaml train.objective=dpo train.reference=folder
+has err "the reference has a head of labels, and is no language model"
 expect 2 classify "$(sed -n 's/^run: *//p' tiny.yaml)" --text the
 printf 'text,label\nthe fire,ugly\n' >other.csv
 expect 2 train classify.yaml run=other data.train=other.csv

@@ -62,6 +62,10 @@ for axis in tp cp ep; do
     expect 0 config print idle.yaml train.keep_collectives=true parallel.$axis=2
     lacks err keep_collectives
 done
+expect 0 config print idle.yaml lora.dropout=0.1
+has err "lora.dropout (command line) does nothing without lora.rank or lora.from"
+expect 0 config print idle.yaml lora.dropout=0.1 lora.from=adapter
+lacks err lora.dropout
 
 expect 0 config print tiny.yaml
 has out "steps: 2000"; has out "# tiny.yaml:5"; has out "# default"

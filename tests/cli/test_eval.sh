@@ -110,6 +110,18 @@ sed 's/.*"written": \["\([^"]*\)", "\([^"]*\)", "[^"]*", "[^"]*"\].*/\1|\2/' fou
 expect 0 eval $m --tasks next.yaml --repeats 4 --temperature 1 --limit 2 --samples two.jsonl
 cmp <(head -n 2 four.jsonl) two.jsonl || fail "what is drawn depends on what else is asked"
 expect 2 eval $m --tasks next.yaml --repeats 4;       has err "4 answers of temperature 0 are all the same"
+expect 2 eval $m --tasks cloze --repeats 4 --temperature 1; has err "--repeats does nothing"
+expect 2 eval $m --tasks one.jsonl --chat;            has err "--chat does nothing: none of the tasks has the model write an answer"
+expect 0 eval $m --tasks cloze,next.yaml --repeats 2 --temperature 1 --limit 1
+expect 2 eval $m --tasks one.jsonl --num-fewshot 2;   has err "--num-fewshot does nothing with the task one"
+expect 2 eval $m --tasks words.yaml,cloze --num-fewshot 1; has err "with the task words"
+# A prompt of nothing begins a text, as a context of nothing does; a mark in front of the file is no part of it.
+printf '\357\273\277{"a": "", "b": "the"}\r\n{"a": "the", "b": "fire"}' >bare.jsonl
+sed 's/last.jsonl/bare.jsonl/' next.yaml >bare.yaml
+expect 0 eval $m --tasks bare.yaml --samples bare.out
+[ "$(grep -c '"prompt": "", "written": "[^"]' bare.out)" = 1 ] || fail "an empty prompt: $(cat bare.out)"
+sed 's/"a"/"prompt"/; s/"b"/"answer"/' bare.jsonl >long.jsonl
+expect 2 eval $m --tasks long.jsonl;                  has err "generation_kwargs: {max_gen_toks: "
 rm again.jsonl
 killed_at 20 eval $m --tasks next.yaml --repeats 10 --temperature 1 --samples again.jsonl
 expect 0 eval $m --tasks next.yaml --repeats 10 --temperature 1 --samples again.jsonl
@@ -133,6 +145,7 @@ has out '"verdict": "pass"'; has out '"pass,turn_2": 1.0'; has out '"pass,all": 
 grep -qF '"turns": [{"prompt": "system a user a assistant", "answer": "' talk.jsonl || fail "turns: $(cat talk.jsonl)"
 expect 0 eval $m --tasks manners.yaml --template good.jinja --max-length 40 --show 1
 has out "fails: fits into the context"
+expect 2 eval $m --tasks manners.yaml --template good.jinja --repeats 3 --temperature 1; has err "--repeats does nothing: dialogues are held once"
 expect 0 eval $m --tasks manners.yaml --template drops.jinja --show 1
 has out "manners: fail"; has out '"any": the chat template drops the system prompt at turn 1'; has out "---- turn 2 passes"
 expect 3 eval $m --tasks vibe;                        has err "chat template"

@@ -41,6 +41,7 @@ has err "the checkpoint hurt/checkpoints/step-4"
 # The first run trains on; the second keeps to the checkpoint it began with, though it is pruned later.
 expect 0 train c.yaml run=first train.steps=12
 expect 0 train from.yaml run=second train.steps=3
+has err "second began with first/checkpoints/step-8, and keeps to that"
 expect 0 config why second/config.json model.from
 has out first/checkpoints/step-8
 rm -r first/checkpoints/step-8

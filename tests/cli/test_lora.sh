@@ -128,6 +128,10 @@ has err "is a GGUF file, whose weights are not trained"
 expect 2 train lora.yaml run=no model.from=Q4_0.gguf train.precision=bf16
 has err "a base model in a GGUF file is read as fp32"
 
+expect 0 tok train "$root/README.md" -o else.json --vocab-size 300
+expect 2 train lora.yaml run=no model.from=Q4_0.gguf tokenizer=else.json data.train=bpe/train data.valid=bpe/valid
+has err "else.json is no extension of the tokenizer of Q4_0.gguf: id"
+
 # ---- new tokens: embedding and head are trained, too, and grow ----
 expect 0 tok add bpe.json --special '<|im_start|>,<|im_end|>' -o more.json
 expect 0 data build text.txt -o more tokenizer=more.json valid=0.1
@@ -138,7 +142,28 @@ expect 0 generate grown --ids 3,300,301 --max-new 2
 expect 0 export grown -o merged --to hf --force
 has out "verified: logits differ by at most"
 
+more=(model.from=wider tokenizer=more.json data.train=more/train data.valid=more/valid)
+expect 0 train lora.yaml run=longer "${more[@]}" lora.rank=0 lora.from=grown train.steps=2
+expect 0 generate longer --ids 3,300,301 --max-new 2
+# As many of other names: what the adapter has learned is not of them.
+expect 0 tok add bpe.json --special '<one>,<two>' -o same-size.json
+expect 0 data build text.txt -o named tokenizer=same-size.json valid=0.1
+expect 2 train lora.yaml run=no model.from=wider tokenizer=same-size.json data.train=named/train data.valid=named/valid lora.rank=0 lora.from=grown
+has err "same-size.json is no extension of the tokenizer of grown/checkpoints/step-4: id 300 is another token"
+# An adapter without an embedding has no rows for them.
+expect 0 train lora.yaml run=narrow model.from=wider tokenizer=bpe.json data.train=bpe/train data.valid=bpe/valid train.steps=1
+expect 2 train lora.yaml run=no "${more[@]}" lora.rank=0 lora.from=narrow
+has err "the adapter of lora.from is of 300 tokens, and the tokenizer has 302"
+has err "merge it: athanor export narrow"
+expect 2 train lora.yaml run=no "${more[@]}" lora.train_embeddings=never
+has err "the tokenizer has 2 tokens more than the base model"
+
+expect 2 train lora.yaml run=no "${more[@]}" model.from=Q4_0.gguf
+has err "a GGUF file gets no new rows: athanor import Q4_0.gguf -o FOLDER"
+
 # ---- refused, each by its name ----
+expect 2 train lora.yaml run=no lora.targets=[]
+has err "lora.targets names no matrix"
 expect 2 train lora.yaml run=no lora.targets=[query]
 has err "no matrix of the model's layers is called query"
 has err "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"

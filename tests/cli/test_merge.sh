@@ -53,6 +53,17 @@ killed_merge 30 cut2
 expect 0 merge merge.yaml -o cut2 seed=4 --json
 cmp seed/model.safetensors cut2/model.safetensors || fail "a mixture of two merges"
 
+# The base is no model of its own, by whatever name it stands in the list; so is the model whose tokenizer is wanted.
+ln -s "$golden/llama-gqa-tied" link
+for name in "$golden/llama-gqa-tied" "$golden/llama-gqa-tied/" link; do
+    rm -rf alone
+    expect 0 merge merge.yaml -o alone method=task_arithmetic parameters.normalize=true tokenizer_source=other/ \
+        "models=[{model: $name}, {model: other}]"
+    has out "from 2 models" # the other one and the base
+    [ -e by-name ] || cp -r alone by-name
+    cmp alone/model.safetensors by-name/model.safetensors || fail "$name is a model of its own"
+done
+
 # What stands there stays, unless --force; a README.md that a person wrote stays then, too.
 expect 2 merge merge.yaml -o whole seed=5
 has err "exists already"

@@ -123,6 +123,9 @@ expect 0 train c.yaml run=more "$text" data.span_corruption.density=0.5 train.st
 [ "$(loss_of more 1)" != "$(loss_of spans 1)" ] || fail "the density changes nothing"
 expect 2 train c.yaml run=x "$text" tokenizer=tok.json
 has err "tokenizer"
+# PEFT chooses the class of the model by the adapter's task.
+expect 0 train c.yaml run=adapted model={from:\ more} "$text" lora.rank=2 train.steps=1
+has adapted/checkpoints/step-1/adapter_config.json '"task_type": "SEQ_2_SEQ_LM"'
 expect 2 train c.yaml run=x train.objective=dpo
 has err "train.objective=dpo does not go with an encoder"
 make_data && write_config d.yaml

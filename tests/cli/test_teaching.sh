@@ -90,9 +90,24 @@ has err "chats.jsonl:1: too many conversations are longer than a sequence"
 has err "(truncated)"
 expect 0 train teach.yaml run=runs/short train.seq_len=16 data.max_truncated=1
 
+# What the template writes behind an answer is what stands before a text without a context, in the run as in its checkpoint.
+scores() { grep -oE '"[a-z_]+,[a-z-]+": [^,}]+' "$1"; }
+expect 0 train teach.yaml run=runs/judged train.objective=sft eval.tasks=[texts.jsonl]
+expect 0 eval runs/judged --tasks texts.jsonl --json
+[ "$(scores out)" = "$(scores runs/judged/eval/step-2.json)" ] || fail "other scores than in the run: $(scores out)"
+expect 0 train teach.yaml run=runs/adapted model.from=runs/judged lora.rank=2 optim.lr=0.01 train.steps=4 train.precision=bf16 eval.tasks=[texts.jsonl]
+expect 0 eval runs/adapted --tasks texts.jsonl --json
+has out '"precision": "bf16"'
+[ "$(scores out)" = "$(scores runs/adapted/eval/step-4.json)" ] || fail "other scores than in the run of adapters: $(scores out)"
+
+expect 2 plan teach.yaml train.objective=dpo train.reference=runs/adapted/checkpoints/step-4
+has err "step-4 is an adapter, not a whole model"; has err "merge it: athanor export"
+
 # Pairs and what learns from them.
 expect 2 train teach.yaml run=runs/lm data.valid=null "data.train=[{path: pairs.jsonl}]"
 has err "holds pairs of a chosen and a rejected conversation, the objective learns from single sequences"
 expect 2 train teach.yaml run=runs/pairs data.valid=null train.objective=dpo model.from=runs/teach
-has err "holds single sequences, the objective learns from pairs"
+has err "(made of chats.jsonl) holds single sequences, the objective learns from pairs"
+expect 2 train teach.yaml run=runs/none data.valid=null "data.train=[{path: gone.jsonl}]"
+has err "gone.jsonl: there is no such folder or file"; has err "check the path"
 finish

@@ -83,6 +83,21 @@ expect 0 tok train text.txt -o other.json --kind bpe --vocab-size 300
 expect 2 train untied.yaml run=no tokenizer=other.json
 has err "other.json is no extension of the tokenizer of untied/checkpoints/step-4: id"
 has err "athanor tok add untied/checkpoints/step-4 --special"
+# As many tokens, of which one is another: of the model, of a reference.
+sed 's/"the"/"xyz"/; s/"t"/"\\u00e9"/' char.json >same-size.json
+cmp -s char.json same-size.json && fail "no token was changed"
+expect 2 train untied.yaml run=no tokenizer=same-size.json
+has err "same-size.json is no extension of the tokenizer of untied/checkpoints/step-4: id"
+cp -r tied/checkpoints/step-4 other-words
+cp same-size.json other-words/tokenizer.json
+expect 2 plan untied.yaml train.objective=dpo train.reference=other-words
+has err "is no extension of the tokenizer of other-words: id"
+# The same tokenizer in another format is no other one, though its special tokens have no bytes there.
+expect 0 tok train text.txt -o uni.json --kind unigram --vocab-size 60
+expect 0 tok convert uni.json -o uni.model --to sentencepiece
+for format in json model; do expect 0 data build text.txt -o uni-$format tokenizer=uni.$format; done
+expect 0 train c.yaml run=uni tokenizer=uni.json 'data={train: uni-json}' train.steps=1
+expect 0 train untied.yaml run=uni-model model.from=uni tokenizer=uni.model 'data={train: uni-model}' train.steps=1
 expect 2 plan untied.yaml model.vocab_size=20
 has err "model.vocab_size is 20, but untied/checkpoints/step-4 has weights for 26 tokens"
 expect 0 export untied -o bare --to hf

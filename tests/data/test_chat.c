@@ -237,6 +237,7 @@ static void expect_stop(scene *sc, const char *check, const char *text, const ch
     assert_string_equal(json_string_value(json_object_get(found, "name")), check);
     assert_string_equal(json_string_value(json_object_get(found, "first")), where);
     json_decref(report);
+    assert_ok(file_remove_tree(in_scene(sc, check), e));
 }
 
 #define GOOD                                                                                       \
@@ -259,9 +260,27 @@ static void test_planted_sets_are_stopped(void **state) {
                 put_template(sc, "drops.jinja",
                              "{% for m in messages if m.role != 'system' %}" TURN "{% endfor %}"
                              "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"));
+    /* What the user says is the same. */
+    expect_stop(
+        sc, "system_dropped",
+        GOOD
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"Be kind.\"}, {\"role\": "
+        "\"user\", \"content\": \"Be kind.\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}\n",
+        in_scene(sc, "drops.jinja"));
     expect_stop(sc, "tools_dropped",
                 GOOD "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
                      "\"assistant\", \"content\": \"b\"}], \"tools\": [{\"name\": \"weather\"}]}\n",
+                "chatml");
+    /* What the user says has the names, too. */
+    expect_stop(sc, "tools_dropped",
+                GOOD "{\"messages\": [{\"role\": \"user\", \"content\": \"weather?\"}, {\"role\": "
+                     "\"assistant\", \"content\": \"b\"}], \"tools\": [{\"name\": \"weather\"}]}\n",
+                "chatml");
+    expect_stop(sc, "tools_dropped",
+                GOOD "{\"messages\": [{\"role\": \"user\", \"content\": \"weather?\"}, {\"role\": "
+                     "\"assistant\", \"content\": \"b\", \"tool_calls\": [{\"name\": \"weather\", "
+                     "\"arguments\": {}}]}, {\"role\": \"tool\", \"content\": \"1\"}, {\"role\": "
+                     "\"assistant\", \"content\": \"c\"}]}\n",
                 "chatml");
     expect_stop(sc, "template_fails",
                 GOOD
@@ -381,6 +400,14 @@ static void test_which_answers_are_trained(void **state) {
     shards *s = built(*state, "all", two_turns, (chat_build_options){0});
     expect_document(s, 0, U "a" A "[b" E "]" U "c" A "[d" E "]");
     shards_close(s);
+    /* The first answer has no prompt, and its text stands in what is before it, too. */
+    s = built(
+        *state, "first",
+        "[{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", "
+        "\"content\": \"c\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}]",
+        (chat_build_options){0});
+    expect_document(s, 0, "<|im_start|>assistant\n[a" E "]" U "c" A "[d" E "]");
+    shards_close(s);
     s = built(*state, "last", two_turns, (chat_build_options){.train = CHAT_TRAIN_LAST});
     expect_document(s, 0, U "a" A "b" E U "c" A "[d" E "]");
     shards_close(s);
@@ -472,6 +499,38 @@ static void test_bad_records_are_named(void **state) {
 
 /* ---- roles ---- */
 
+/* The text of each role. */
+static void roles_of(const char *record, const char *template_name, chat_train train,
+                     strbuf text[MARK_ROLES]) {
+    chat_sample s = read_as(record, "messages");
+    tok *t = load_tok();
+    chat_template *template = load_template(template_name);
+    chat_encoder k = {.tok = t, .template = template, .train = train};
+    chat_document d;
+    assert_ok(chat_encode(&k, &s, s.messages, json_array_size(s.messages), &d, e));
+    for (int64_t i = 0; i < d.ids.n; i++)
+        assert_ok(tok_decode(t, d.ids.id + i, 1, false, &text[mark_get_role(d.marks[i])], e));
+    chat_document_free(&d);
+    chat_sample_free(&s);
+    chat_template_free(template);
+    tok_free(t);
+}
+
+/* They stand in what the template writes, too. */
+static void test_roles_of_short_texts(void **state) {
+    (void)state;
+    strbuf text[MARK_ROLES] = {0};
+    roles_of("{\"messages\": [{\"role\": \"system\", \"content\": \"im\"}, {\"role\": \"user\", "
+             "\"content\": "
+             "\"user\"}, {\"role\": \"assistant\", \"content\": \"start\"}, {\"role\": \"user\", "
+             "\"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"s\"}]}",
+             "chatml", CHAT_TRAIN_LAST, text);
+    assert_string_equal(strbuf_cstr(&text[ROLE_SYSTEM]), "im");
+    assert_string_equal(strbuf_cstr(&text[ROLE_USER]), "usera");
+    assert_string_equal(strbuf_cstr(&text[ROLE_ASSISTANT]), "starts<|im_end|>\n");
+    for (int r = 0; r < MARK_ROLES; r++) strbuf_free(&text[r]);
+}
+
 static void test_roles(void **state) {
     (void)state;
     static const char record[] =
@@ -514,6 +573,7 @@ int main(void) {
         cmocka_unit_test(test_preferences),
         cmocka_unit_test(test_labels),
         cmocka_unit_test(test_roles),
+        cmocka_unit_test(test_roles_of_short_texts),
         TEST(test_planted_sets_are_stopped),
         TEST(test_planted_templates_are_stopped),
         TEST(test_two_bos_are_stopped),

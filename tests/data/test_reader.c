@@ -316,6 +316,12 @@ static void test_parquet_bad(void **state) {
                  "latin1.parquet:2");
     expect_error(in, &(reader_options){.field = "body"}, ST_FORMAT,
                  "latin1.parquet has no column body", in);
+    expect_error(in, &(reader_options){.label = "kind"}, ST_FORMAT,
+                 "latin1.parquet has no column kind", in);
+    r = open_inputs(&in, 1,
+                    &(reader_options){.label = "kind", .label_may_lack = true, .max_bad = 1});
+    expect_document(r, "good", "latin1.parquet", 1);
+    expect_end(r);
     expect_error(PARQUET "nested.parquet", &(reader_options){.field = "list"}, ST_FORMAT,
                  "nested.parquet:1 does not hold text in field list", "nested.parquet:1");
     expect_error(PARQUET "documents.parquet", &(reader_options){.max_document_bytes = 4096},

@@ -15,6 +15,7 @@
 #include "eval/run.h"
 #include "op/machine.h"
 #include "run/folder.h"
+#include "train/setup.h"
 
 enum { MOST_TASKS = 256 };
 
@@ -30,6 +31,28 @@ typedef struct evaluation {
 } evaluation;
 
 /* ---- tasks ---- */
+
+static bool has_kind(const evaluation *v, eval_kind kind) {
+    for (int i = 0; i < v->n; i++)
+        if (v->task[i].kind == kind) return true;
+    return false;
+}
+
+/* What is said of answers, where none of the tasks has any, would leave scores as they are. */
+static status check_answers(const evaluation *v, err *e) {
+    static const char *const of_answers[] = {"repeats", "chat", "temperature", "keep-reasoning"};
+    bool talks = has_kind(v, EVAL_DIALOGUE);
+    if (has_kind(v, EVAL_ANSWER)) return ST_OK;
+    for (int i = 0; i < (talks ? 1 : ARRAY_LEN(of_answers)); i++) {
+        if (!cli_has(v->args, of_answers[i])) continue;
+        err_set(e, ST_USAGE, "--%s does nothing: %s", of_answers[i],
+                talks ? "dialogues are held once"
+                      : "none of the tasks has the model write an answer");
+        err_where(e, "--%s", of_answers[i]);
+        return err_hint(e, "leave --%s out", of_answers[i]);
+    }
+    return ST_OK;
+}
 
 static status open_tasks(evaluation *v, err *e) {
     eval_source from = {.data = cli_value(v->args, "data"),
@@ -53,7 +76,7 @@ static status open_tasks(evaluation *v, err *e) {
             if (strcmp(v->task[i].name, v->task[v->n - 1].name) == 0)
                 return err_set(e, ST_USAGE, "two tasks have the name %s", v->task[i].name);
     }
-    return v->n ? ST_OK : err_set(e, ST_USAGE, "--tasks names no task");
+    return v->n ? check_answers(v, e) : err_set(e, ST_USAGE, "--tasks names no task");
 }
 
 /* The run to which a model belongs: it is one, or lies in RUN/checkpoints. NULL: none. */
@@ -150,6 +173,14 @@ static void multiply_as(const config *run, open_model *m) {
     if (widens) dev_limit(m->dev, machine_isa(dev_isa(m->dev), ARITH_WIDE), 0);
 }
 
+/* An adapter of a run computes as the run does, whatever format its base model is stored in. */
+static const char *precision_of(const evaluation *v, const config *run, const open_model *m) {
+    const char *asked = cli_value(v->args, "precision");
+    bool is_auto = !asked || strcmp(asked, "auto") == 0;
+    bool adapts = run && m->adapter.dir;
+    return is_auto && adapts ? open_model_precision(setup_compute(run)) : asked;
+}
+
 static status run_model(void *ctx, const char *path, err *e) {
     evaluation *v = ctx;
     open_model m = {0};
@@ -168,7 +199,7 @@ static status run_model(void *ctx, const char *path, err *e) {
     if (st == ST_OK) st = check_lock(v, c, path, e);
     if (st == ST_OK)
         st = open_model_read_on(&m, path, base, cli_value(v->args, "device"), (int)v->threads, e);
-    if (st == ST_OK) st = open_model_set_precision(&m, cli_value(v->args, "precision"), e);
+    if (st == ST_OK) st = open_model_set_precision(&m, precision_of(v, c, &m), e);
     if (st == ST_OK) multiply_as(c, &m);
     if (st == ST_OK) st = open_template(v, &m, path, &template, e);
     opt.template = template;

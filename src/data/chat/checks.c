@@ -116,10 +116,11 @@ static bool has_name(const chat_view *v, const json_t *tool) {
            memmem(v->text, v->text_bytes, json_string_value(name), json_string_length(name));
 }
 
-/* By the names of functions, which every template writes as they are. */
+/* All of them, or one: by the names of functions, which every template writes as they are. */
 static bool tools_dropped(const chat_view *v) {
     size_t i, k;
     json_t *tool;
+    if (!v->tools_kept) return true;
     json_array_foreach(v->tools, i, tool) if (!has_name(v, tool)) return true;
     for (k = 0; k < v->n; k++) {
         const json_t *calls = json_object_get(json_array_get(v->messages, k), "tool_calls");

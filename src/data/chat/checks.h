@@ -45,6 +45,7 @@ typedef struct chat_view {
     const chat_document *doc;
     bool stable;      /* no turn was written in another way before the ones behind it came */
     bool system_kept; /* true also without a system prompt */
+    bool tools_kept;  /* false: the text is the same without tools, or without calls */
 } chat_view;
 /* Runs them: the first that fires and is not allowed is the error; others go to `found`. */
 status chat_checks_run(const chat_view *v, uint32_t *found, err *e) ATH_MUST_USE;

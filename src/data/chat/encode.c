@@ -21,7 +21,7 @@ typedef struct encoding {
     size_t n;
     strbuf text;
     jinja_spans trained;
-    bool stable, system_kept;
+    bool stable, system_kept, tools_kept;
     bool failed;      /* the template did */
     uint8_t *roles;   /* [text.len] of each byte */
     tok_spans places; /* beside the ids */
@@ -29,26 +29,70 @@ typedef struct encoding {
 
 /* ---- rendering ---- */
 
-/* Messages from..to of the conversation, with the generation prompt or without. */
-static status render(encoding *x, size_t from, size_t to, bool prompt, strbuf *out,
-                     jinja_spans *spans, err *e) {
-    json_t *part = json_array(), *extra = json_object();
-    for (size_t i = from; i < to; i++) json_array_append(part, json_array_get(x->messages, i));
+static status render_with(encoding *x, json_t *messages, json_t *tools, bool prompt, strbuf *out,
+                          jinja_spans *spans, err *e) {
+    json_t *extra = json_object();
     if (x->k->variables) json_object_update(extra, (json_t *)x->k->variables);
     if (x->s->variables) json_object_update(extra, x->s->variables);
-    chat_request q = {.messages = part,
-                      .tools = x->s->tools,
+    chat_request q = {.messages = messages,
+                      .tools = tools,
                       .documents = x->s->documents,
                       .extra = extra,
                       .add_generation_prompt = prompt,
                       .now = x->k->now};
     status st = chat_render(x->k->template, &q, out, spans, e);
-    json_decref(part);
     json_decref(extra);
     if (st == ST_OK) return ST_OK;
     x->failed = true;
     err why = *e;
     return chat_check_error(CHECK_TEMPLATE_FAILS, why.message, e);
+}
+
+static json_t *messages_of(const encoding *x, size_t from, size_t to) {
+    json_t *part = json_array();
+    for (size_t i = from; i < to; i++) json_array_append(part, json_array_get(x->messages, i));
+    return part;
+}
+
+/* Another text in place of a message's, which no text has. */
+static const char OTHER[] = "\1";
+
+static void put_other(json_t *messages, size_t i) {
+    json_t *m = json_copy(json_array_get(messages, i));
+    json_object_set_new(m, "content", json_string(OTHER));
+    json_array_set_new(messages, i, m);
+}
+
+/* Messages from..to of the conversation, with the generation prompt or without. */
+static status render(encoding *x, size_t from, size_t to, bool prompt, strbuf *out,
+                     jinja_spans *spans, err *e) {
+    json_t *part = messages_of(x, from, to);
+    status st = render_with(x, part, x->s->tools, prompt, out, spans, e);
+    json_decref(part);
+    return st;
+}
+
+/* How many bytes the text has in common with that of other messages, from the start; -1: the template fails on them.
+ * Takes the messages. */
+static int64_t common_with(encoding *x, json_t *messages, json_t *tools, bool *all) {
+    strbuf other = {0};
+    err why = {0};
+    const char *text = strbuf_cstr(&x->text);
+    status st = render_with(x, messages, tools, false, &other, NULL, &why);
+    json_decref(messages);
+    x->failed = false; /* nobody asked for these messages */
+    size_t n = 0;
+    while (n < other.len && n < x->text.len && other.data[n] == text[n]) n++;
+    *all = st == ST_OK && n == other.len && n == x->text.len;
+    strbuf_free(&other);
+    return st == ST_OK ? (int64_t)n : -1;
+}
+
+/* True when the text is the same with these messages and tools: what they lack is not written. */
+static bool is_text_of(encoding *x, json_t *messages, json_t *tools) {
+    bool all;
+    common_with(x, messages, tools, &all);
+    return all;
 }
 
 static bool marks_generation(const encoding *x) {
@@ -78,14 +122,15 @@ static status prefix_length(encoding *x, size_t n, bool prompt, size_t *out, err
     return st;
 }
 
-/* Where answer i begins. Before a conversation's first message no template can be asked. */
+/* Where answer i begins. Before a conversation's first message no template can be asked: what another first answer
+ * leaves as it is stands before it. */
 static status answer_start(encoding *x, size_t i, size_t *out, err *e) {
     if (i > 0) return prefix_length(x, i, true, out, e);
-    const json_t *content = json_object_get(json_array_get(x->messages, 0), "content");
-    const char *text = strbuf_cstr(&x->text);
-    const char *found =
-        memmem(text, x->text.len, json_string_value(content), json_string_length(content));
-    *out = found ? (size_t)(found - text) : 0;
+    bool all;
+    json_t *messages = messages_of(x, 0, x->n);
+    put_other(messages, 0);
+    int64_t n = common_with(x, messages, x->s->tools, &all);
+    *out = n > 0 ? (size_t)n : 0;
     return ST_OK;
 }
 
@@ -147,18 +192,55 @@ static mark_role role_of(const json_t *message) {
     return chat_is_role(message, "tool") ? ROLE_TOOL : ROLE_ASSISTANT;
 }
 
+/* What the template writes around texts: the conversation with OTHER for each. Short texts stand in it, too ("a" in
+ * "assistant"), long ones do not: then, and where it has not one OTHER for each, `out` stays empty. */
+static void render_around(encoding *x, strbuf *out) {
+    enum { SHORT_BYTES = 16 };
+    json_t *messages = messages_of(x, 0, x->n);
+    size_t others = 0;
+    bool any_short = false;
+    err none;
+    for (size_t i = 0; i < x->n; i++) {
+        size_t n = json_string_length(json_object_get(json_array_get(messages, i), "content"));
+        any_short = any_short || (n > 0 && n < SHORT_BYTES);
+        put_other(messages, i);
+    }
+    if (any_short && render_with(x, messages, x->s->tools, false, out, NULL, &none) != ST_OK)
+        strbuf_clear(out);
+    x->failed = false;
+    json_decref(messages);
+    for (size_t i = 0; i < out->len; i++) others += out->data[i] == *OTHER;
+    if (others != x->n) strbuf_clear(out);
+}
+
+/* Behind what the template writes before the next text; `at` where that is not known. */
+static size_t text_begins(const encoding *x, const strbuf *around, size_t *from, size_t at) {
+    const char *text = strbuf_cstr(&x->text), *before = around->data + *from;
+    const char *end = *from < around->len ? memchr(before, *OTHER, around->len - *from) : NULL;
+    if (!end) return at;
+    size_t n = (size_t)(end - before);
+    const char *found = memmem(text + at, x->text.len - at, before, n);
+    *from += n + 1;
+    return found ? (size_t)(found - text) + n : at;
+}
+
 static void find_messages(encoding *x) {
-    size_t at = 0, start, end;
+    size_t at = 0, from = 0, start, end;
+    strbuf around = {0};
+    render_around(x, &around);
     for (size_t i = 0; i < x->n; i++) {
         const json_t *m = json_array_get(x->messages, i);
+        size_t begins = text_begins(x, &around, &from, at);
         if (find_text(x, json_object_get(m, "reasoning_content"), at, &start, &end)) {
             set_role(x, start, end, ROLE_REASONING);
             at = end;
         }
+        if (begins > at) at = begins;
         if (!find_text(x, json_object_get(m, "content"), at, &start, &end)) continue;
         set_role(x, start, end, role_of(m));
         at = end;
     }
+    strbuf_free(&around);
 }
 
 /* What stands between <think> and </think> in the text of the assistant. */
@@ -186,23 +268,40 @@ static void find_roles(encoding *x) {
     }
 }
 
-/* ---- the system prompt ---- */
+/* ---- what is dropped ---- */
 
-/* Dropped when the text is the same without it. */
+/* Dropped when the text is the same with another one. */
 static void check_system(encoding *x) {
-    const json_t *first = json_array_get(x->messages, 0),
-                 *content = json_object_get(first, "content");
-    size_t start, end;
+    const json_t *first = json_array_get(x->messages, 0);
     x->system_kept = true;
-    bool has = role_of(first) == ROLE_SYSTEM && json_string_length(content) > 0;
-    if (!has || x->n < 2 || find_text(x, content, 0, &start, &end)) return;
-    strbuf without = {0};
-    err why = {0};
-    status st = render(x, 1, x->n, false, &without, NULL, &why);
-    x->failed = false; /* one that must have it does not drop it */
-    x->system_kept = st != ST_OK || without.len != x->text.len ||
-                     memcmp(strbuf_cstr(&without), strbuf_cstr(&x->text), without.len) != 0;
-    strbuf_free(&without);
+    if (role_of(first) != ROLE_SYSTEM || x->n < 2) return;
+    if (json_string_length(json_object_get(first, "content")) == 0) return;
+    json_t *messages = messages_of(x, 0, x->n);
+    put_other(messages, 0);
+    x->system_kept = !is_text_of(x, messages, x->s->tools);
+}
+
+/* The messages without their calls; NULL: there are none. */
+static json_t *without_calls(const encoding *x) {
+    json_t *out = messages_of(x, 0, x->n);
+    bool any = false;
+    for (size_t i = 0; i < x->n; i++) {
+        json_t *m = json_array_get(out, i);
+        if (!json_object_get(m, "tool_calls")) continue;
+        any = true;
+        json_array_set_new(out, i, json_copy(m));
+        json_object_del(json_array_get(out, i), "tool_calls");
+    }
+    if (any) return out;
+    json_decref(out);
+    return NULL;
+}
+
+static void check_tools(encoding *x) {
+    json_t *tools = x->s->tools, *bare = without_calls(x);
+    bool dropped = json_array_size(tools) > 0 && is_text_of(x, messages_of(x, 0, x->n), NULL);
+    if (bare && is_text_of(x, bare, tools)) dropped = true;
+    x->tools_kept = !dropped;
 }
 
 /* ---- tokens ---- */
@@ -251,6 +350,7 @@ static status encode(encoding *x, chat_document *out, err *e) {
     free(marked.span);
     TRY(st);
     check_system(x);
+    check_tools(x);
     find_roles(x);
     TRY(tok_encode_spans(x->k->tok, strbuf_cstr(&x->text), x->text.len, 0, &out->ids, &x->places,
                          e));
@@ -264,7 +364,8 @@ static status encode(encoding *x, chat_document *out, err *e) {
                    .text_bytes = x->text.len,
                    .doc = out,
                    .stable = x->stable,
-                   .system_kept = x->system_kept};
+                   .system_kept = x->system_kept,
+                   .tools_kept = x->tools_kept};
     return chat_checks_run(&v, &out->found, e);
 }
 

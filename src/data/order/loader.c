@@ -5,6 +5,7 @@
 #include "base/rng.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +87,15 @@ static const char *samples_of(int sequences, bool labels) {
     return sequences > 1 ? "pairs of a chosen and a rejected conversation" : "single sequences";
 }
 
+/* A set that a run has made of a file of conversations lies where nobody has put it. */
+static const char *name_of_set(const shards *s, char *out, size_t n) {
+    if (s->chat.marks && s->n_sources == 1)
+        snprintf(out, n, "%s (made of %s)", s->dir, s->source[0]);
+    else
+        snprintf(out, n, "%s", s->dir);
+    return out;
+}
+
 static status check_samples(const loader_config *cfg, const shards *s, err *e) {
     int want = cfg->sequences ? cfg->sequences : 1, have = s->chat.marks ? s->chat.sequences : 1;
     bool uneven = s->totals.documents % (uint64_t)have != 0;
@@ -98,8 +108,10 @@ static status check_samples(const loader_config *cfg, const shards *s, err *e) {
                            "with score=FIELD, the field of the label");
     }
     if (have == want && s->chat.labels == cfg->labels) return ST_OK;
-    err_at(e, ST_USAGE, "train.objective", "%s holds %s, the objective learns from %s", s->dir,
-           samples_of(have, s->chat.labels), samples_of(want, cfg->labels));
+    char name[512];
+    err_at(e, ST_USAGE, "train.objective", "%s holds %s, the objective learns from %s",
+           name_of_set(s, name, sizeof name), samples_of(have, s->chat.labels),
+           samples_of(want, cfg->labels));
     return err_hint(e, "take an objective that learns from them: %s",
                     s->chat.labels ? "kto"
                     : have > 1     ? "dpo"

@@ -103,6 +103,7 @@ typedef struct parquet_rows parquet_rows;
 status parquet_rows_open(parquet_rows **out, parquet *p, const char *const *columns, int n,
                          err *e) ATH_MUST_USE;
 void parquet_rows_close(parquet_rows *r); /* NULL is fine */
+bool parquet_has_column(const parquet *p, const char *name);
 /* Appends the next row as one line of JSON, without a line end; *more false at the end. Text is
  * copied as it is: where it is not UTF-8, the line is no JSON. ST_FORMAT: the file is broken, or
  * not to be read. */

@@ -52,6 +52,10 @@ static int find_node(const parquet *p, const char *path) {
     }
 }
 
+bool parquet_has_column(const parquet *p, const char *name) {
+    return find_node(p, name) > 0;
+}
+
 static status no_column(const parquet *p, const char *name, err *e) {
     strbuf names = {0};
     for (int i = 1; i < p->n_nodes && names.len < 200; i = p->node[i].end)

@@ -46,7 +46,10 @@ void shards_close(shards *s) {
 }
 
 status shards_none_such(const char *path, err *e) {
+    const char *base = path_base(path);
     err_at(e, ST_USAGE, path, "%s: there is no such folder or file", path);
+    if (strchr(base, '.')) /* chats.jsonl: a file that was meant to be there */
+        return err_hint(e, "check the path; relative paths start at the working folder");
     return err_hint(e, "make it with `athanor data build TEXT -o %s tokenizer=TOKENIZER`", path);
 }
 

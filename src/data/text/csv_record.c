@@ -140,13 +140,17 @@ static int field_named(const record_fields *f, const char *name, size_t len) {
     return -1;
 }
 
-static status no_column(const record_fields *f, uint32_t found, const char *path,
+static status no_column(const record_fields *f, uint32_t missing, const char *path,
                         const strbuf *names, err *e) {
-    int i = __builtin_ctz(~found);
+    int i = __builtin_ctz(missing);
+    const char *extra = i == f->label   ? "label"
+                        : i == f->id    ? "id"
+                        : i == f->score ? "score"
+                                        : NULL;
     err_set(e, ST_FORMAT, "%s has no column %s", path, f->field[i].name);
     err_where(e, "%s:1", path);
-    return err_hint(e, "name the column that holds the text: field=NAME (it has %s)",
-                    strbuf_cstr(names));
+    return err_hint(e, "name the column that holds the %s: %s=NAME (it has %s)",
+                    extra ? extra : "text", extra ? extra : "field", strbuf_cstr(names));
 }
 
 status csv_columns_parse(csv_columns *c, arena *a, const char *path, const char *s, size_t n,
@@ -175,8 +179,8 @@ status csv_columns_parse(csv_columns *c, arena *a, const char *path, const char 
     if (why) {
         err_set(e, ST_FORMAT, "%s: its first record, which names the columns, %s", path, why);
         st = err_where(e, "%s:1", path);
-    } else if (~found & (f->n == 32 ? UINT32_MAX : (1u << f->n) - 1)) {
-        st = no_column(f, found, path, &names, e);
+    } else if (~found & f->needed) {
+        st = no_column(f, ~found & f->needed, path, &names, e);
     }
     strbuf_free(&names);
     strbuf_free(&name);

@@ -130,19 +130,23 @@ static void skip_mark(reader *r) {
 /* Only the columns that are asked for are read. */
 static status open_parquet(reader *r, const char *path, err *e) {
     const char *column[FIELDS_MAX];
+    int n = 0;
     if (strcmp(path, "-") == 0) {
         err_at(e, ST_USAGE, path,
                "Parquet cannot be read from standard input: its index is at the end of the file");
         return err_hint(e, "give the file by its name");
     }
-    for (int i = 0; i < r->fields.n; i++) column[i] = r->fields.field[i].name;
     TRY(parquet_open(&r->parquet, path, e));
+    for (int i = 0; i < r->fields.n; i++) {
+        const char *name = r->fields.field[i].name;
+        if (r->fields.needed & 1u << i || parquet_has_column(r->parquet, name)) column[n++] = name;
+    }
     if (parquet_n_rows(r->parquet) > UINT32_MAX) { /* as many as a document can have numbers */
         err_at(e, ST_FORMAT, path, "%s has %" PRId64 " rows, more than are read of one file", path,
                parquet_n_rows(r->parquet));
         return err_hint(e, "divide it");
     }
-    return parquet_rows_open(&r->rows, r->parquet, column, r->fields.n, e);
+    return parquet_rows_open(&r->rows, r->parquet, column, n, e);
 }
 
 static status open_records(reader *r, err *e) {

@@ -101,7 +101,11 @@ status record_fields_parse(record_fields *f, arena *a, const reader_options *opt
         TRY(parse_template(f, a, opt->template, e));
     else
         TRY(parse_text_field(f, a, opt->field ? opt->field : "text", e));
+    int n_text = f->n;
     TRY(parse_extra(f, a, "label", opt->label, &f->label, e));
     TRY(parse_extra(f, a, "id", opt->id, &f->id, e));
-    return parse_extra(f, a, "score", opt->score, &f->score, e);
+    TRY(parse_extra(f, a, "score", opt->score, &f->score, e));
+    f->needed = f->n == FIELDS_MAX ? UINT32_MAX : (1u << f->n) - 1;
+    if (opt->label_may_lack && f->label >= n_text) f->needed &= ~(1u << f->label);
+    return ST_OK;
 }

@@ -50,6 +50,7 @@ typedef struct record_fields {
     int n_pieces;
     bool is_template;
     int label, id, score; /* numbers of fields; -1: not asked for */
+    uint32_t needed;      /* bits of the fields that a table must have */
 } record_fields;
 
 /* ST_USAGE: an empty name, a template with a brace that stands alone, too many fields. */

@@ -42,6 +42,7 @@ typedef struct reader_options {
     const char *label;    /* more fields of a record, for document.label, .id and .score; */
     const char *id;       /* NULL: none */
     const char *score;
+    bool label_may_lack; /* a table without a column `label` is read, too */
     const char *charset; /* NULL: found out for each file; else utf-8, utf-16le, ... */
     double max_bad; /* share of bad records above which reading fails, once 1,000 were read or at
                        the end; 0: at the first one; 1: never; negative: 0.01 */

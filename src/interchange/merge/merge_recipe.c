@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -272,18 +273,34 @@ static status read_models(merge_recipe *r, err *e) {
     return ST_OK;
 }
 
+static char *real_path(const merge_recipe *r, const char *path) {
+    char *dir = NULL;
+    err none;
+    return realpath(checkpoint_resolve(r->a, path, &dir, &none) == ST_OK ? dir : path, NULL);
+}
+
+/* One model has several names: a run and its newest checkpoint, with a slash at the end or without, by a link. */
+static bool is_same(const merge_recipe *r, const char *a, const char *b) {
+    if (strcmp(a, b) == 0) return true;
+    char *x = real_path(r, a), *y = real_path(r, b);
+    bool same = x && y && strcmp(x, y) == 0;
+    free(x);
+    free(y);
+    return same;
+}
+
 /* mergekit's configs list the base among the models: it has no difference from itself. */
 static void leave_out_base(merge_recipe *r) {
     int kept = 0;
     for (int i = 0; i < r->n; i++)
-        if (strcmp(r->member[i].path, r->base) != 0) r->member[kept++] = r->member[i];
+        if (!is_same(r, r->member[i].path, r->base)) r->member[kept++] = r->member[i];
     r->n = kept;
 }
 
 static status order_slerp(merge_recipe *r, err *e) {
     if (r->n != 2) return wrong(r, "models", "must be two for slerp", e);
-    if (!r->base || strcmp(r->base, r->member[0].path) == 0) return ST_OK;
-    if (strcmp(r->base, r->member[1].path) != 0)
+    if (!r->base || is_same(r, r->base, r->member[0].path)) return ST_OK;
+    if (!is_same(r, r->base, r->member[1].path))
         return wrong(r, "base", "must be one of the two models of slerp", e);
     merge_member first = r->member[0];
     r->member[0] = r->member[1];
@@ -340,9 +357,11 @@ static status read_tokenizer_source(merge_recipe *r, err *e) {
     r->dress = json_string_value(v);
     if (!v || json_is_null(v)) return ST_OK;
     if (r->dress && strcmp(r->dress, "base") == 0) r->dress = r->base ? r->base : r->member[0].path;
-    if (r->base && r->dress && strcmp(r->dress, r->base) == 0) return ST_OK;
-    for (int i = 0; r->dress && i < r->n; i++)
-        if (strcmp(r->dress, r->member[i].path) == 0) return ST_OK;
+    const char *named = r->dress;
+    for (int i = 0; named && i <= r->n; i++) {
+        r->dress = i < r->n ? r->member[i].path : r->base;
+        if (r->dress && is_same(r, named, r->dress)) return ST_OK;
+    }
     return wrong(r, "tokenizer_source", "must be the path of one of the models", e);
 }
 

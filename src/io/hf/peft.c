@@ -351,7 +351,8 @@ json_t *peft_config(const model_adapters *ad, const param_store *s, const model_
     json_object_set_new(o, "peft_type", json_string("LORA"));
     json_object_set_new(o, "r", json_integer(ad->rank));
     json_object_set_new(o, "target_modules", words_json(targets, n));
-    json_object_set_new(o, "task_type", json_string("CAUSAL_LM"));
+    json_object_set_new(o, "task_type",
+                        json_string(mc->num_encoder_layers ? "SEQ_2_SEQ_LM" : "CAUSAL_LM"));
     json_object_set_new(o, "use_rslora", json_boolean(ad->rslora));
     arena_free(a);
     return o;
