@@ -637,10 +637,41 @@ static status finish(const json_t *all, model_config *mc, err *e) {
     return check_rotary(mc, e);
 }
 
+/* A whole number that is written as 4k, "4096" or 4096.0; NULL: v is none, or an integer already. */
+static json_t *as_integer(const json_t *v) {
+    double x = json_number_value(v);
+    bool number = json_is_real(v);
+    if (json_is_string(v)) number = text_parse_number(json_string_value(v), &x);
+    bool exact = number && x == floor(x) && fabs(x) < 0x1p53;
+    return exact ? json_integer((json_int_t)x) : NULL;
+}
+
+static void settle_list(json_t *list) {
+    size_t i;
+    json_t *v, *whole;
+    json_array_foreach(list, i, v) if ((whole = as_integer(v))) json_array_set_new(list, i, whole);
+}
+
+/* Families look at numbers before the table reads them: they find integers, however these are written. */
+static void settle_numbers(json_t *all, const model_family *f) {
+    const char *key;
+    json_t *v;
+    json_object_foreach(all, key, v) {
+        const key_row *k = key_find(key);
+        bool counts = k ? k->type == KEY_TYPE_INT || k->type == KEY_TYPE_LAYERS
+                        : key_in_words(f->own_keys, key);
+        if (!counts) continue;
+        json_t *settled = json_is_array(v) ? json_copy(v) : as_integer(v);
+        if (json_is_array(settled)) settle_list(settled);
+        if (settled) json_object_set_new(all, key, settled);
+    }
+}
+
 static status read_all(arena *a, json_t *all, bool file, int64_t vocab_if_auto, model_config *out,
                        err *e) {
     const model_family *f = out->family;
     model_config_defaults(out, f);
+    settle_numbers(all, f);
     json_t *v = json_object_get(all, "num_hidden_layers"); /* lists are made and checked with it */
     if (v) TRY(read_entry(a, "num_hidden_layers", v, out, e));
     if (f->from_hf) TRY(f->from_hf(all, out->num_hidden_layers, file, e));

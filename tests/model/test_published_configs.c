@@ -228,11 +228,29 @@ static const struct {
     {"gemma-3-270m", "{\"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 1e5}}}",
      "rope_parameters.rope_theta"},
     {"pythia-160m", "{\"rope_theta\": 500}", "rope_theta"},
+    {"llama-3.2-1b-instruct",
+     "{\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2.0, \"rope_theta\": 5e5}}",
+     "rope_parameters"},
+    {"qwen2.5-0.5b-instruct",
+     "{\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1e6},"
+     " \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4.0}}",
+     "rope_parameters"},
+    /* beside rope_scaling nobody reads rope_parameters: all take the default as the base */
+    {"llama-3.2-1b-instruct", "{\"rope_theta\": null, \"rope_parameters\": {\"rope_theta\": 5e5}}",
+     "rope_parameters.rope_theta"},
+    {"flan-t5-small", "{\"dense_act_fn\": \"relu\"}", "dense_act_fn"},
+    {"flan-t5-small", "{\"is_gated_act\": false}", "is_gated_act"},
+    {"t5-small", "{\"dense_act_fn\": \"gelu\"}", "dense_act_fn"},
     /* other families' names: this family's readers take the default */
     {"pythia-160m", "{\"rotary_emb_base\": null, \"rope_theta\": 500}", "rope_theta"},
     {"pythia-160m", "{\"rotary_pct\": 0.3}", "partial_rotary_factor"}, /* 19 of 64 */
     {"phi-2", "{\"partial_rotary_factor\": null, \"rotary_pct\": 0.25}", "rotary_pct"},
     {"llama-2-7b-hf", "{\"rms_norm_eps\": null, \"layer_norm_eps\": 1e-3}", "layer_norm_eps"},
+    {"gpt2", "{\"activation_function\": null, \"hidden_act\": \"relu\"}", "hidden_act"},
+    {"llama-2-7b-hf", "{\"hidden_act\": null, \"activation_function\": \"gelu\"}",
+     "activation_function"},
+    {"t5-small", "{\"hidden_act\": \"gelu\"}", "hidden_act"},
+    {"openelm-270m", "{\"hidden_act\": \"silu\"}", "hidden_act"},
     {"gemma-3-270m", "{\"rope_parameters\": {\"rope_theta\": 777, \"rope_type\": \"default\"}}",
      "rope_parameters"},
     {"qwen2.5-0.5b-instruct",
@@ -262,6 +280,11 @@ static const struct {
     {"gemma-3-270m", "{\"layer_types\": \"full_attention\"}", "layer_types"},
     {"gemma-3-1b-it", "{\"sliding_window_pattern\": 0}", "sliding_window_pattern"},
     {"gemma-3-270m", "{\"rope_local_base_freq\": 1e-300}", "rope_local_base_freq"},
+    {"gemma-3-1b-it", "{\"sliding_window_pattern\": \"six\"}", "sliding_window_pattern"},
+    {"qwen2.5-0.5b-instruct", "{\"use_sliding_window\": true, \"max_window_layers\": 2.5}",
+     "max_window_layers"},
+    {"smollm3-3b", "{\"no_rope_layers\": null, \"no_rope_layer_interval\": [4]}",
+     "no_rope_layer_interval"},
     {"smollm3-3b", "{\"no_rope_layers\": [1, 0]}", "no_rope_layers"},
     {"smollm3-3b", "{\"use_sliding_window\": \"yes\"}", "use_sliding_window"},
     {"openelm-270m", "{\"ffn_multipliers\": 1e300}", "ffn_multipliers"},
@@ -366,6 +389,68 @@ static void test_user_keys(void **state) {
     read_user(a, "{\"preset\": \"mini.llm-1.4b\", \"max_position_embeddings\": 512}", &mc);
     assert_int_equal(mc.max_position_embeddings, 512);
     check_linear(a);
+    arena_free(a);
+}
+
+/* A number is the same however it is written, also where a family makes a pattern of it. */
+static void test_numbers(void **state) {
+    (void)state;
+    static const char *const models[][2] = {
+        {"\"model_type\": \"gemma2\", \"sliding_window\": 2000",
+         "\"model_type\": \"gemma2\", \"sliding_window\": \"2k\""},
+        {"\"model_type\": \"gemma3_text\", \"sliding_window\": 20, \"sliding_window_pattern\": 2",
+         "\"model_type\": \"gemma3_text\", \"sliding_window\": 20.0, \"sliding_window_pattern\": "
+         "\"2\""},
+        {"\"model_type\": \"qwen2\", \"use_sliding_window\": true, \"sliding_window\": 64, "
+         "\"max_window_layers\": 1",
+         "\"model_type\": \"qwen2\", \"use_sliding_window\": true, \"sliding_window\": \"64\", "
+         "\"max_window_layers\": 1.0"},
+        {"\"model_type\": \"qwen3\", \"use_sliding_window\": true, \"sliding_window\": 64, "
+         "\"layer_types\": "
+         "[\"full_attention\", \"sliding_attention\", \"full_attention\", \"full_attention\"]",
+         "\"model_type\": \"qwen3\", \"use_sliding_window\": true, \"sliding_window\": 64.0, "
+         "\"layer_types\": "
+         "[\"full_attention\", \"sliding_attention\", \"full_attention\", \"full_attention\"]"},
+        {"\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 0, 1, 1], \"use_sliding_window\": "
+         "true, \"sliding_window\": 9",
+         "\"model_type\": \"smollm3\", \"no_rope_layers\": [1.0, 0.0, 1.0, 1.0], "
+         "\"use_sliding_window\": true, \"sliding_window\": \"9\""},
+        {"\"model_type\": \"qwen3_moe\", \"decoder_sparse_step\": 2",
+         "\"model_type\": \"qwen3_moe\", \"decoder_sparse_step\": 2.0"},
+        {"\"model_type\": \"deepseek_v3\", \"first_k_dense_replace\": 1",
+         "\"model_type\": \"deepseek_v3\", \"first_k_dense_replace\": \"1\""},
+    };
+    for (int i = 0; i < ARRAY_LEN(models); i++) {
+        arena *a = arena_new("published");
+        json_t *said[2];
+        for (int k = 0; k < 2; k++) {
+            model_config mc;
+            read_user(a, arena_printf(a, "{\"num_hidden_layers\": 4, %s}", models[i][k]), &mc);
+            said[k] = model_config_json(&mc, 1, 2, DT_F32);
+        }
+        if (!json_equal(said[0], said[1])) fail_msg("%s is another model", models[i][1]);
+        json_decref(said[0]);
+        json_decref(said[1]);
+        arena_free(a);
+    }
+}
+
+/* What null means in classes of transformers where it is not their default; and a default of its own. */
+static void test_nulls(void **state) {
+    (void)state;
+    arena *a = arena_new("published");
+    model_config mc;
+    read_user(a, "{\"model_type\": \"minicpm3\", \"scale_depth\": null, \"dim_model_base\": null}",
+              &mc);
+    assert_true(mc.scale_depth == 0 && mc.dim_model_base == 0);
+    read_user(
+        a, "{\"model_type\": \"deepseek_v3\", \"norm_topk_prob\": null, \"rope_interleave\": null}",
+        &mc);
+    assert_false(mc.norm_topk_prob || mc.rope_interleaved);
+    read_user(a, "{\"model_type\": \"t5\", \"scale_decoder_outputs\": null}", &mc);
+    assert_false(mc.scale_decoder_outputs);
+    read_user(a, "{\"model_type\": \"mt5\", \"pad_token_id\": 3}", &mc);
+    assert_int_equal(mc.decoder_start_id, 0);
     arena_free(a);
 }
 
@@ -521,6 +606,8 @@ int main(void) {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_harmless),
         cmocka_unit_test(test_user_keys),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_nulls),
         cmocka_unit_test(test_rope_bases),
         cmocka_unit_test(test_extensions),
         cmocka_unit_test(test_openelm_multipliers),
