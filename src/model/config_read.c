@@ -69,8 +69,15 @@ static status base_object(const json_t *obj, json_t **base, const char **from, b
     return ST_OK;
 }
 
-static status find_family(const json_t *all, const model_family **f, err *e) {
-    const char *type = json_string_value(json_object_get(all, "model_type"));
+/* Without a model_type a user means llama, and a file says nothing. */
+static status find_family(const json_t *all, bool file, const model_family **f, err *e) {
+    const json_t *said = json_object_get(all, "model_type");
+    const char *type = json_string_value(said);
+    if (!type && (said || file)) {
+        err_set(e, ST_USAGE, said ? "model_type must be a word" : "config.json has no model_type");
+        err_hint(e, "give the family, such as \"model_type\": \"llama\"");
+        return at_key(e, "model_type");
+    }
     if (!type) type = "llama";
     *f = model_family_find(type);
     if (*f) return ST_OK;
@@ -687,7 +694,7 @@ static status read_all(arena *a, json_t *all, bool file, int64_t vocab_if_auto, 
 /* A preset or a config.json: what counts of it, then our extensions. */
 static status merge_base(json_t *all, const json_t *base, bool strict, err *e) {
     const model_family *f;
-    TRY(find_family(base, &f, e));
+    TRY(find_family(base, strict, &f, e));
     TRY(config_check_rope(base, f, e));
     config_merge(all, base, f);
     config_drop_switched_off(all, base, f, strict);
@@ -730,7 +737,7 @@ static status read_config(arena *a, const json_t *obj, bool as_file, int64_t voc
         config_merge(all, obj, NULL);
         TRY_GOTO(st, config_count_labels(all, obj, e), done);
     }
-    TRY_GOTO(st, find_family(all, &out->family, e), done);
+    TRY_GOTO(st, find_family(all, strict, &out->family, e), done);
     if (!as_file) TRY_GOTO(st, config_check_rope(obj, out->family, e), done);
     if (strict) TRY_GOTO(st, config_check_strict(base, out->family, e), done);
     labels = out->from_labels;
@@ -755,7 +762,7 @@ static const model_family *family_of(const json_t *obj) {
     if (!json_object_get(obj, "model_type") &&
         base_object(obj, &base, &from, &strict, &unread) == ST_OK)
         take_text_config(&base);
-    status st = find_family(base ? base : obj, &f, &unread);
+    status st = find_family(base ? base : obj, false, &f, &unread);
     json_decref(base);
     return st == ST_OK ? f : model_family_find("llama");
 }

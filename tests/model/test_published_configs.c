@@ -258,6 +258,9 @@ static const struct {
     /* what only the user of a file may say */
     {"gpt2", "{\"ignore_keys\": [\"x\"], \"x\": 1}", "ignore_keys"},
     {"gpt2", "{\"preset\": \"gpt2-xl\"}", "preset"},
+    /* no family */
+    {"llama-7b", "{\"model_type\": null}", "model_type"},
+    {"llama-7b", "{\"model_type\": 7}", "model_type"},
     /* values */
     {"gpt2", "{\"n_embd\": 0}", "hidden_size"},
     {"gpt2", "{\"n_embd\": -768}", "hidden_size"},
@@ -389,6 +392,16 @@ static void test_user_keys(void **state) {
     read_user(a, "{\"preset\": \"mini.llm-1.4b\", \"max_position_embeddings\": 512}", &mc);
     assert_int_equal(mc.max_position_embeddings, 512);
     check_linear(a);
+    arena_free(a);
+}
+
+/* A family under another publisher's name is written under its own. */
+static void test_names(void **state) {
+    (void)state;
+    arena *a = arena_new("published");
+    model_config mc;
+    read_user(a, "{\"model_type\": \"kimi_k2\"}", &mc);
+    assert_string_equal(mc.family->model_type, "deepseek_v3");
     arena_free(a);
 }
 
@@ -606,6 +619,7 @@ int main(void) {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_harmless),
         cmocka_unit_test(test_user_keys),
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_nulls),
         cmocka_unit_test(test_rope_bases),

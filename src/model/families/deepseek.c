@@ -185,6 +185,7 @@ const model_family family_deepseek_v2 = {
 
 const model_family family_deepseek_v3 = {
     .model_type = "deepseek_v3",
+    .also_called = "kimi_k2",
     .architecture = "DeepseekV3ForCausalLM",
     .keys = DEEPSEEK_KEYS "norm_topk_prob rope_interleaved num_nextn_predict_layers",
     .own_keys = DEEPSEEK_OWN_KEYS "rope_interleave num_mtp_layers",
