@@ -629,12 +629,20 @@ static status check_linear(const model_config *mc, err *e) {
     return ST_OK;
 }
 
+/* A config.json that has a width of experts has no word for "as wide as other parts". */
+static void settle_expert_width(model_config *mc) {
+    bool said = key_in_words(mc->family->keys, "moe_intermediate_size");
+    if (said && mc->num_experts > 0 && mc->moe_intermediate_size == 0 && !mc->intermediate_size_of)
+        mc->moe_intermediate_size = mc->intermediate_size;
+}
+
 static status finish(const json_t *all, model_config *mc, err *e) {
     TRY(check_norm(all, mc, e));
     if (json_object_get(all, "attention_bias") && !json_object_get(all, "qkv_bias"))
         mc->qkv_bias = mc->attention_bias;
     if (mc->family->derive) mc->family->derive(mc);
     if (mc->intermediate_size == 0) mc->intermediate_size = 4 * mc->hidden_size;
+    settle_expert_width(mc);
     TRY(check_heads(mc, e));
     TRY(check_experts(mc, e));
     TRY(check_relative(mc, e));

@@ -405,6 +405,26 @@ static void test_names(void **state) {
     arena_free(a);
 }
 
+/* Experts as wide as other parts: config.json says how wide that is. */
+static void test_expert_width(void **state) {
+    (void)state;
+    static const char *const types[] = {"qwen2_moe", "qwen3_moe", "qwen3_next", "deepseek_v3"};
+    for (int i = 0; i < ARRAY_LEN(types); i++) {
+        arena *a = arena_new("published");
+        model_config mc;
+        read_user(a,
+                  arena_printf(a,
+                               "{\"model_type\": \"%s\", \"moe_intermediate_size\": 0, "
+                               "\"intermediate_size\": 48}",
+                               types[i]),
+                  &mc);
+        json_t *o = model_config_json(&mc, 1, 2, DT_F32);
+        assert_int_equal(json_integer_value(json_object_get(o, "moe_intermediate_size")), 48);
+        json_decref(o);
+        arena_free(a);
+    }
+}
+
 /* A number is the same however it is written, also where a family makes a pattern of it. */
 static void test_numbers(void **state) {
     (void)state;
@@ -521,6 +541,9 @@ static void test_extensions(void **state) {
         {"{\"model_type\": \"minicpm\", \"vocab_size\": 99, \"scale_depth\": 0,"
          " \"dim_model_base\": 0}",
          NULL},
+        {"{\"model_type\": \"mixtral\", \"num_experts\": 0}", "num_experts"},
+        {"{\"model_type\": \"olmoe\", \"num_experts\": 0}", "num_experts"},
+        {"{\"model_type\": \"qwen2_moe\", \"num_experts\": 0}", NULL},
         {"{\"preset\": \"openelm-270m\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
          "rope_scaling"},
     };
@@ -620,6 +643,7 @@ int main(void) {
         cmocka_unit_test(test_harmless),
         cmocka_unit_test(test_user_keys),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_expert_width),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_nulls),
         cmocka_unit_test(test_rope_bases),

@@ -111,8 +111,7 @@ static int64_t dense_layers(const model_config *mc) {
 
 static bool can_say(const model_config *mc, const char *option) {
     if (strcmp(option, "kv_lora_rank") == 0) return mc->kv_lora_rank > 0;
-    if (strcmp(option, "num_experts") == 0) return mc->num_experts > 0;
-    if (strcmp(option, "expert_layers") != 0) return true;
+    if (strcmp(option, "expert_layers") != 0) return hf_can_say_experts(mc, option);
     for (int64_t l = dense_layers(mc); l < mc->num_hidden_layers; l++)
         if (!has_experts(mc, l)) return false;
     return true;

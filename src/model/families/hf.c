@@ -180,6 +180,10 @@ void hf_set_windows(json_t *o, int64_t layers, hf_is_local is_local, int64_t eve
     json_object_set_new(o, "sliding_window", list);
 }
 
+bool hf_can_say_experts(const model_config *mc, const char *option) {
+    return strcmp(option, "num_experts") != 0 || mc->num_experts > 0;
+}
+
 /* Layer l has experts if it is none of mlp_only_layers, and l + 1 a multiple of the step. */
 static json_t *layers_with_experts(const json_t *only, int64_t layers, int64_t step) {
     json_t *list = json_array(), *v;
