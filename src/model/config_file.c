@@ -34,11 +34,10 @@ static const char inert[] =
 static const struct {
     const char *key;
     bool only;
-} switches[] = {{"add_cross_attention", false},
-                {"use_bidirectional_attention", false},
-                {"use_mrope", false},
-                {"tie_encoder_decoder", false},
-                {"is_encoder_decoder", false}};
+} switches[] = {
+    {"add_cross_attention", false}, {"use_bidirectional_attention", false}, {"use_mrope", false},
+    {"use_sliding_window", false}, /* where it is no key of the family's own */
+    {"tie_encoder_decoder", false}, {"is_encoder_decoder", false}};
 
 /* Options of which null means "none", or "derived", rather than "as usual". */
 static const char nullable[] =

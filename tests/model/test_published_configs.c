@@ -210,6 +210,7 @@ static const struct {
     {"phi-2", "{\"head_dim\": 64}", "head_dim"},
     {"qwen2.5-0.5b-instruct", "{\"FFN_type\": \"softmoe_v3\"}", "FFN_type"},
     {"qwen2.5-0.5b-instruct", "{\"use_mrope\": true}", "use_mrope"},
+    {"llama-7b", "{\"use_sliding_window\": true}", "use_sliding_window"},
     {"qwen-1_8b", "{\"no_bias\": false}", "no_bias"},
     {"openelm-270m", "{\"ffn_with_glu\": false}", "ffn_with_glu"},
     {"llama-2-7b-hf", "{\"quantization_config\": {\"quant_method\": \"awq\"}}",
@@ -325,6 +326,7 @@ static const struct {
     {"qwen2.5-0.5b-instruct", "{\"layer_types\": null, \"sliding_window\": null}"},
     {"smollm3-3b", "{\"no_rope_layers\": null, \"layer_types\": null}"},
     {"mobilellm-125m", "{\"tie_word_embeddings\": true}"},
+    {"llama-7b", "{\"use_sliding_window\": false}"},
 };
 
 static void test_harmless(void **state) {
