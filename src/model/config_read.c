@@ -711,6 +711,35 @@ static status merge_base(json_t *all, const json_t *base, bool strict, err *e) {
     return ST_OK;
 }
 
+/* layer_types without windows: the user has said that there are none. */
+static void drop_window_types(json_t *all) {
+    json_t *types = json_copy(json_object_get(all, "layer_types")), *v;
+    size_t i;
+    json_array_foreach(types, i, v) {
+        const char *word = json_string_value(v);
+        if (word && strcmp(word, "sliding_attention") == 0)
+            json_array_set_new(types, i, json_string("full_attention"));
+    }
+    if (types) json_object_set_new(all, "layer_types", types);
+}
+
+/* What the user says by a rule or a width counts, where a base lists its layers one by one. */
+static void overrule_lists(json_t *all, const json_t *obj) {
+    static const struct {
+        const char *rule, *list;
+    } rules[] = {
+        {"max_window_layers", "layer_types"},       {"sliding_window_pattern", "layer_types"},
+        {"full_attention_interval", "layer_types"}, {"no_rope_layer_interval", "no_rope_layers"},
+        {"decoder_sparse_step", "expert_layers"},   {"mlp_only_layers", "expert_layers"},
+        {"first_k_dense_replace", "expert_layers"}};
+    for (int i = 0; i < ARRAY_LEN(rules); i++)
+        if (json_object_get(obj, rules[i].rule) && !json_object_get(obj, rules[i].list))
+            json_object_del(all, rules[i].list);
+    const json_t *width = json_object_get(obj, "sliding_window");
+    bool none = json_is_null(width) || (json_is_number(width) && json_number_value(width) == 0);
+    if (none && !json_object_get(obj, "layer_types")) drop_window_types(all);
+}
+
 /* Models of text and images hold the text model's config inside. */
 static void take_text_config(json_t **base) {
     json_t *text = json_object_get(*base, "text_config");
@@ -742,6 +771,7 @@ static status read_config(arena *a, const json_t *obj, bool as_file, int64_t voc
     vocab = json_integer_value(json_object_get(all, "vocab_size"));
     out->from_labels = json_integer_value(json_object_get(all, "num_labels"));
     if (!as_file) {
+        overrule_lists(all, obj);
         config_merge(all, obj, NULL);
         TRY_GOTO(st, config_count_labels(all, obj, e), done);
     }

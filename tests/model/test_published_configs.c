@@ -4,6 +4,7 @@
  * that nobody should read on. */
 #include "test.h"
 
+#include "base/file.h"
 #include "model/family.h"
 
 static const struct {
@@ -470,6 +471,58 @@ static void test_numbers(void **state) {
     }
 }
 
+/* A rule or a width of the user overrules the list of a base. */
+static void test_overruled_lists(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *change, *user;
+        int windows, no_rope, linear, experts; /* layers, of eight */
+    } cases[] = {
+        {"qwen2", "\"use_sliding_window\": true, \"sliding_window\": 4, \"max_window_layers\": 6",
+         "\"max_window_layers\": 3", 5, 0, 0, 0},
+        {"qwen2", "\"use_sliding_window\": true, \"sliding_window\": 4, \"max_window_layers\": 6",
+         "\"sliding_window\": 0", 0, 0, 0, 0},
+        {"gemma3_text", "\"sliding_window\": 4", "\"sliding_window_pattern\": 2", 4, 0, 0, 0},
+        {"gemma3_text", "\"sliding_window\": 4", "\"sliding_window\": null", 0, 0, 0, 0},
+        {"gemma3_text", "\"sliding_window\": 4", "\"sliding_window\": 5", 7, 0, 0, 0},
+        {"smollm3", "\"no_rope_layer_interval\": 4", "\"no_rope_layer_interval\": 2", 0, 4, 0, 0},
+        {"qwen3_next", "\"full_attention_interval\": 4", "\"full_attention_interval\": 2", 0, 0, 4,
+         8},
+        {"deepseek_v3", "\"first_k_dense_replace\": 3", "\"first_k_dense_replace\": 1", 0, 0, 0, 7},
+    };
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        arena *a = arena_new("published");
+        char dir[] = "/tmp/athanor-lists-XXXXXX";
+        assert_non_null(mkdtemp(dir));
+        model_config mc;
+        err e;
+        read_user(a,
+                  arena_printf(a, "{\"model_type\": \"%s\", \"num_hidden_layers\": 8, %s}",
+                               cases[i].name, cases[i].change),
+                  &mc);
+        json_t *o = model_config_json(&mc, 1, 2, DT_F32); /* as the base lists its layers */
+        char *path = path_join(a, dir, "config.json"), *text = json_dumps(o, 0);
+        assert_int_equal(file_write_atomic(path, text, strlen(text), &e), ST_OK);
+        read_user(a, arena_printf(a, "{\"from\": \"%s\", %s}", dir, cases[i].user), &mc);
+        int windows = 0, no_rope = 0, linear = 0, experts = 0;
+        for (int l = 0; l < 8; l++) {
+            layer_spec k = model_layer(&mc, l);
+            windows += k.attn.window > 0;
+            no_rope += mc.rope_layers_of && !mc.rope_layers_of[l];
+            linear += k.linear.Hv > 0;
+            experts += k.mlp.E > 0;
+        }
+        if (windows != cases[i].windows || no_rope != cases[i].no_rope ||
+            linear != cases[i].linear || experts != cases[i].experts)
+            fail_msg("%s with %s: %d, %d, %d, %d", cases[i].name, cases[i].user, windows, no_rope,
+                     linear, experts);
+        free(text);
+        json_decref(o);
+        assert_int_equal(file_remove_tree(dir, &e), ST_OK);
+        arena_free(a);
+    }
+}
+
 /* What null means in classes of transformers where it is not their default; and a default of its own. */
 static void test_nulls(void **state) {
     (void)state;
@@ -647,6 +700,7 @@ int main(void) {
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_expert_width),
         cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_overruled_lists),
         cmocka_unit_test(test_nulls),
         cmocka_unit_test(test_rope_bases),
         cmocka_unit_test(test_extensions),
