@@ -386,7 +386,7 @@ static status find_weights(const param_store *s, const st_reader *r, int64_t voc
         bool head = new_head && (is_head(v->name) || ends_in(v->name, "score.weight") ||
                                  ends_in(v->name, "lm_head.bias"));
         if (wanted[i] || head || is_buffer(v->name) || is_of_images(v->name)) continue;
-        if (is_passed_over(v->name)) continue;
+        if (is_passed_over(v->name) || v->numel == 0) continue;
         if (is_beside(r, v, wanted)) continue;
         const char *rest;
         const st_view *join = find_join(r, v->name, &rest);
