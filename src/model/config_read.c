@@ -702,12 +702,17 @@ static status read_all(arena *a, json_t *all, bool file, int64_t vocab_if_auto, 
 /* A preset or a config.json: what counts of it, then our extensions. */
 static status merge_base(json_t *all, const json_t *base, bool strict, err *e) {
     const model_family *f;
+    const json_t *more = json_object_get(base, "athanor");
     TRY(find_family(base, strict, &f, e));
+    if (more && !json_is_null(more) && !json_is_object(more)) {
+        err_set(e, ST_USAGE, "athanor must be an object of options");
+        return at_key(e, "athanor");
+    }
     TRY(config_check_rope(base, f, e));
     config_merge(all, base, f);
     config_drop_switched_off(all, base, f, strict);
     TRY(config_merge_head(all, base, e));
-    config_merge(all, json_object_get(base, "athanor"), NULL);
+    config_merge(all, more, NULL);
     return ST_OK;
 }
 

@@ -263,6 +263,7 @@ static const struct {
     /* no family */
     {"llama-7b", "{\"model_type\": null}", "model_type"},
     {"llama-7b", "{\"model_type\": 7}", "model_type"},
+    {"llama-7b", "{\"athanor\": [\"qk_norm\"]}", "athanor"},
     /* values */
     {"gpt2", "{\"n_embd\": 0}", "hidden_size"},
     {"gpt2", "{\"n_embd\": -768}", "hidden_size"},
