@@ -116,22 +116,29 @@ static bool left_out(const char *key, const model_family *skip) {
     return inert_here || is_rope_object(key);
 }
 
-static bool only_removes(const char *name, const json_t *v) {
-    return json_is_null(v) && !key_in_words(nullable, name) && !key_in_words(false_if_null, name);
+static bool is_null_for_false(const char *key, const json_t *v, const model_family *f) {
+    bool has = !f || key_in_words(f->keys, key) || key_in_words(f->own_keys, key);
+    return has && json_is_null(v) && key_in_words(false_if_null, key);
+}
+
+static bool only_removes(const char *key, const json_t *v, const model_family *f) {
+    bool means_something =
+        key_in_words(nullable, key_canonical(key)) || is_null_for_false(key, v, f);
+    return json_is_null(v) && !means_something;
 }
 
 void config_merge(json_t *dst, const json_t *src, const model_family *skip) {
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)src, key, v) {
-        if (!left_out(key, skip) && only_removes(key_canonical(key), v))
+        if (!left_out(key, skip) && only_removes(key, v, skip))
             json_object_del(dst, key_canonical(key));
     }
     merge_rope(dst, src); /* a null on top does not remove what stands inside */
     json_object_foreach((json_t *)src, key, v) {
-        if (left_out(key, skip) || only_removes(key_canonical(key), v)) continue;
-        bool off = json_is_null(v) && key_in_words(false_if_null, key);
-        json_object_set(dst, key_canonical(key), off ? json_false() : v);
+        if (left_out(key, skip) || only_removes(key, v, skip)) continue;
+        json_object_set(dst, key_canonical(key),
+                        is_null_for_false(key, v, skip) ? json_false() : v);
     }
 }
 

@@ -329,6 +329,7 @@ static const struct {
     {"smollm3-3b", "{\"no_rope_layers\": null, \"layer_types\": null}"},
     {"mobilellm-125m", "{\"tie_word_embeddings\": true}"},
     {"llama-7b", "{\"use_sliding_window\": false}"},
+    {"llama-7b", "{\"norm_topk_prob\": null}"},
 };
 
 static void test_harmless(void **state) {
@@ -538,6 +539,11 @@ static void test_nulls(void **state) {
     assert_false(mc.norm_topk_prob || mc.rope_interleaved);
     read_user(a, "{\"model_type\": \"t5\", \"scale_decoder_outputs\": null}", &mc);
     assert_false(mc.scale_decoder_outputs);
+    json_t *o = json_loads("{\"model_type\": \"mixtral\", \"norm_topk_prob\": null}", 0, NULL);
+    err e = {0};
+    assert_int_equal(model_config_read_file(a, o, &mc, &e), ST_OK);
+    assert_true(mc.norm_topk_prob); /* no key of its own */
+    json_decref(o);
     read_user(a, "{\"model_type\": \"mt5\", \"pad_token_id\": 3}", &mc);
     assert_int_equal(mc.decoder_start_id, 0);
     arena_free(a);
