@@ -91,15 +91,24 @@ static status read_prompts(const cli_args *args, const open_model *m, prompts *p
     return text ? encode(m, text, strlen(text), out, e) : cli_parse_ids(ids, out, e);
 }
 
-static status check_ids(const open_model *m, const prompts *p, err *e) {
+/* What is wrong with one line of a batch is at that line. */
+static status at_line(const cli_args *args, const batch_prompt *item, status st, err *e) {
+    const char *batch = cli_value(args, "batch");
+    if (st != ST_OK && batch && !*e->where) err_where(e, "%s:%d", batch, item->line);
+    return st;
+}
+
+static status check_id(const open_model *m, int32_t id, err *e) {
+    if (id >= 0 && id < m->config.vocab_size) return ST_OK;
+    err_set(e, ST_USAGE, "token id %d is outside the vocabulary of %ld", id,
+            (long)m->config.vocab_size);
+    return err_hint(e, "ids go from 0 to %ld", (long)m->config.vocab_size - 1);
+}
+
+static status check_ids(const cli_args *args, const open_model *m, const prompts *p, err *e) {
     for (int i = 0; i < p->n; i++)
-        for (int64_t k = 0; k < p->item[i].ids.n; k++) {
-            int32_t id = p->item[i].ids.id[k];
-            if (id >= 0 && id < m->config.vocab_size) continue;
-            err_set(e, ST_USAGE, "token id %d is outside the vocabulary of %ld", id,
-                    (long)m->config.vocab_size);
-            return err_hint(e, "ids go from 0 to %ld", (long)m->config.vocab_size - 1);
-        }
+        for (int64_t k = 0; k < p->item[i].ids.n; k++)
+            TRY(at_line(args, &p->item[i], check_id(m, p->item[i].ids.id[k], e), e));
     return ST_OK;
 }
 
@@ -368,7 +377,7 @@ static status search_lines(const cli_args *args, open_model *m, const prompts *p
     scorer *s = encoder ? NULL : open_model_scorer(m);
     status st = ST_OK;
     for (int i = 0; i < p->n && st == ST_OK; i++)
-        st = beams_of(args, m, s, beams, &p->item[i].ids, e);
+        st = at_line(args, &p->item[i], beams_of(args, m, s, beams, &p->item[i].ids, e), e);
     scorer_free(s);
     return st;
 }
@@ -411,6 +420,7 @@ static status generate_lines(const cli_args *args, open_model *m, const prompts 
     for (int i = 0; i < p->n && st == ST_OK; i++) {
         rq.sample.seed = sample_seed(seed, p->item[i].line);
         st = generate_one(args, m, &w, &p->item[i].ids, r, held_to, rq, e);
+        st = at_line(args, &p->item[i], st, e);
     }
     free(rq.logprobs);
     engine_free(w.en);
@@ -460,7 +470,7 @@ static status cmd_generate(const cli_args *args, err *e) {
                                    cli_value(args, "device"), 0, e);
     if (st == ST_OK) st = set_formats(args, &m, e);
     if (st == ST_OK) st = read_prompts(args, &m, &p, e);
-    if (st == ST_OK) st = check_ids(&m, &p, e);
+    if (st == ST_OK) st = check_ids(args, &m, &p, e);
     if (st == ST_OK) st = read_rows(args, &m, &p, &rows, e);
     if (st == ST_OK && rows.of && !cli_has(args, "max-new"))
         st = only_logits(args, &m, &p, &rows, e);

@@ -26,6 +26,15 @@ static status read_tokenizer(open_model *m, const char *dir, err *e) {
     return !m->tok && file_exists(tokenizer) ? tok_load(&m->tok, tokenizer, e) : ST_OK;
 }
 
+/* A command that runs a folder takes no keys of configs: a folder without the key is made by import. */
+static status say_import(status st, const char *dir, err *e) {
+    const char *key = e && strncmp(e->where, "model.", 6) == 0 ? e->where + 6 : NULL;
+    if (st == ST_OK || !key || !strstr(e->hint, "ignore_keys")) return st;
+    return err_hint(e,
+                    "if it changes nothing: athanor import %s -o NEW --ignore-key %s, and run NEW",
+                    dir, key);
+}
+
 /* dir: a folder with config.json and weights. */
 static status read_weights(open_model *m, const char *dir, err *e) {
     json_t *from = json_object(); /* as a user's `model: {from: DIR}` */
@@ -34,7 +43,7 @@ static status read_weights(open_model *m, const char *dir, err *e) {
         json_object_set_new(from, "vocab_size", json_integer(m->adapter.vocab));
     status st = hf_config_read(m->a, from, 0, &m->config, e);
     json_decref(from);
-    if (st != ST_OK) return st;
+    TRY(say_import(st, dir, e));
     if (m->config.from_unties)
         log_warn("%s stores a head that differs from the embedding: it is used, although "
                  "config.json says that they "

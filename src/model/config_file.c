@@ -34,16 +34,18 @@ static const char inert[] =
 static const struct {
     const char *key;
     bool only;
-} switches[] = {{"add_cross_attention", false},
-                {"use_bidirectional_attention", false},
-                {"use_mrope", false},
-                {"tie_encoder_decoder", false},
-                {"is_encoder_decoder", false}};
+} switches[] = {
+    {"add_cross_attention", false}, {"use_bidirectional_attention", false}, {"use_mrope", false},
+    {"use_sliding_window", false}, /* where it is no key of the family's own */
+    {"tie_encoder_decoder", false}, {"is_encoder_decoder", false}};
 
 /* Options of which null means "none", or "derived", rather than "as usual". */
 static const char nullable[] =
     "num_key_value_heads head_dim intermediate_size sliding_window clip_qkv q_lora_rank "
-    "attn_logit_softcapping final_logit_softcapping pad_token_id";
+    "attn_logit_softcapping final_logit_softcapping pad_token_id scale_depth dim_model_base";
+
+/* Switches that classes of transformers allow to be null, which they take as false. */
+static const char false_if_null[] = "norm_topk_prob rope_interleave scale_decoder_outputs";
 
 bool config_key_special(const char *key) {
     return key_in_words(special, key);
@@ -114,21 +116,29 @@ static bool left_out(const char *key, const model_family *skip) {
     return inert_here || is_rope_object(key);
 }
 
-static bool only_removes(const char *name, const json_t *v) {
-    return json_is_null(v) && !key_in_words(nullable, name);
+static bool is_null_for_false(const char *key, const json_t *v, const model_family *f) {
+    bool has = !f || key_in_words(f->keys, key) || key_in_words(f->own_keys, key);
+    return has && json_is_null(v) && key_in_words(false_if_null, key);
+}
+
+static bool only_removes(const char *key, const json_t *v, const model_family *f) {
+    bool means_something =
+        key_in_words(nullable, key_canonical(key)) || is_null_for_false(key, v, f);
+    return json_is_null(v) && !means_something;
 }
 
 void config_merge(json_t *dst, const json_t *src, const model_family *skip) {
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)src, key, v) {
-        if (!left_out(key, skip) && only_removes(key_canonical(key), v))
+        if (!left_out(key, skip) && only_removes(key, v, skip))
             json_object_del(dst, key_canonical(key));
     }
     merge_rope(dst, src); /* a null on top does not remove what stands inside */
     json_object_foreach((json_t *)src, key, v) {
-        if (!left_out(key, skip) && !only_removes(key_canonical(key), v))
-            json_object_set(dst, key_canonical(key), v);
+        if (left_out(key, skip) || only_removes(key, v, skip)) continue;
+        json_object_set(dst, key_canonical(key),
+                        is_null_for_false(key, v, skip) ? json_false() : v);
     }
 }
 
@@ -157,6 +167,9 @@ static bool is_users(const char *key) {
 
 static bool family_has_key(const model_family *f, const char *key, const json_t *v) {
     const char *name = key_canonical(key);
+    bool of_its_own = key_in_words(f->own_keys, "feed_forward_proj") ||
+                      key_in_words(f->own_keys, "activation_fn_name"); /* says the activation */
+    if (of_its_own && strcmp(name, "hidden_act") == 0) return false;
     if (strcmp(key, "pruned_heads") == 0) return json_object_size(v) == 0;
     return find_switch(key) >= 0 || key_in_words("num_labels problem_type", key) ||
            key_in_words(f->keys, name) || key_in_words(f->own_keys, key) ||
@@ -184,16 +197,18 @@ static status check_once(json_t *first, const json_t *base, const char *key, err
     return said_twice(key, also, e);
 }
 
-/* The family's name for one of the numbers that go by several names; NULL: `name` is none. */
+/* The family's name for an option that goes by several names and is not seen in shapes; NULL:
+ * `name` is none. */
 static const char *own_name(const model_family *f, const char *name, char buffer[64]) {
-    if (!key_in_words("rope_theta partial_rotary_factor rms_norm_eps", name)) return NULL;
-    const char *numbers = f->numbers ? f->numbers : "";
-    while (key_next_word(&numbers, buffer))
+    if (!key_in_words("rope_theta partial_rotary_factor rms_norm_eps hidden_act", name))
+        return NULL;
+    const char *words = f->own_names ? f->own_names : "";
+    while (key_next_word(&words, buffer))
         if (strcmp(key_canonical(buffer), name) == 0) return buffer;
     return name;
 }
 
-/* A number under a name that only other families' readers know: they would take the default. */
+/* An option under a name that only other families' readers know: they would take the default. */
 static status check_name(const json_t *base, const char *key, const model_family *f, err *e) {
     char buffer[64];
     const char *name = key_canonical(key), *own = own_name(f, name, buffer);
@@ -228,6 +243,58 @@ static status check_rope_kinds(const json_t *params, const model_family *f, err 
     return err_hint(e, "put these keys into full_attention and sliding_attention");
 }
 
+static const char *rope_word(const json_t *rope) {
+    const char *word = json_string_value(json_object_get(rope, "rope_type"));
+    if (!word) word = json_string_value(json_object_get(rope, "type"));
+    return word && strcmp(word, "su") == 0 ? "longrope" : word ? word : "default";
+}
+
+/* Whether b says all that a says of its kind: bases and shares are compared elsewhere, and the
+ * original length need not be said twice. */
+static bool says_all_of(const json_t *b, const json_t *a) {
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)a, key, v) {
+        const json_t *other = json_object_get(b, key);
+        if (is_null(v) || key_in_words("rope_type type rope_theta partial_rotary_factor", key))
+            continue;
+        if (is_null(other) ? strcmp(key, original) != 0 : !same_value(v, other)) return false;
+    }
+    return true;
+}
+
+/* Beside rope_scaling nobody reads rope_parameters: a base that stands there alone would not count. */
+static status check_alone(const json_t *base, const json_t *scaling, const json_t *params,
+                          const model_family *f, err *e) {
+    char buffer[64];
+    for (int i = 0; i < ARRAY_LEN(hoisted); i++) {
+        const char *name = hoisted[i], *own = own_name(f, name, buffer);
+        bool elsewhere =
+            !is_null(json_object_get(base, own)) || !is_null(json_object_get(scaling, name));
+        if (elsewhere || is_null(json_object_get(params, name))) continue;
+        err_set(e, ST_USAGE,
+                "config.json says %s in rope_parameters, which is not read beside rope_scaling",
+                name);
+        err_hint(e, "say %s on top, too, or leave one of both objects out", own);
+        return err_where(e, "model.rope_parameters.%s", name);
+    }
+    return ST_OK;
+}
+
+/* rope_scaling and rope_parameters, where a file has both. */
+static status check_rope_objects(const json_t *base, const model_family *f, err *e) {
+    const json_t *scaling = json_object_get(base, "rope_scaling");
+    const json_t *params = json_object_get(base, "rope_parameters");
+    const json_t *global = json_object_get(params, "full_attention");
+    if (json_is_object(global)) params = global;
+    if (json_object_size(scaling) == 0 || !json_is_object(params)) return ST_OK;
+    bool kind_said = json_object_get(params, "rope_type") || json_object_get(params, "type");
+    bool alike = strcmp(rope_word(scaling), rope_word(params)) == 0 &&
+                 says_all_of(scaling, params) && says_all_of(params, scaling);
+    if (kind_said && !alike) return said_twice("rope_parameters", "rope_scaling", e);
+    return params == global ? ST_OK : check_alone(base, scaling, params, f, e);
+}
+
 /* transformers 4 reads the keys on top, 5 those inside: they must not differ. Where a family turns
  * whole heads, it turns them whatever the object says. */
 static status check_rope_keys(const json_t *first, const json_t *base, const model_family *f,
@@ -249,8 +316,9 @@ static status check_rope_keys(const json_t *first, const json_t *base, const mod
                       "other tools do not have",
                       f->model_type);
     }
-    return check_inner(first, base, json_object_get(params, "sliding_attention"), "rope_theta",
-                       "rope_local_base_freq", e);
+    TRY(check_inner(first, base, json_object_get(params, "sliding_attention"), "rope_theta",
+                    "rope_local_base_freq", e));
+    return check_rope_objects(base, f, e);
 }
 
 /* Windows that are listed and switched off: some readers obey the one, some the other, some stop.

@@ -69,8 +69,15 @@ static status base_object(const json_t *obj, json_t **base, const char **from, b
     return ST_OK;
 }
 
-static status find_family(const json_t *all, const model_family **f, err *e) {
-    const char *type = json_string_value(json_object_get(all, "model_type"));
+/* Without a model_type a user means llama, and a file says nothing. */
+static status find_family(const json_t *all, bool file, const model_family **f, err *e) {
+    const json_t *said = json_object_get(all, "model_type");
+    const char *type = json_string_value(said);
+    if (!type && (said || file)) {
+        err_set(e, ST_USAGE, said ? "model_type must be a word" : "config.json has no model_type");
+        err_hint(e, "give the family, such as \"model_type\": \"llama\"");
+        return at_key(e, "model_type");
+    }
     if (!type) type = "llama";
     *f = model_family_find(type);
     if (*f) return ST_OK;
@@ -622,12 +629,20 @@ static status check_linear(const model_config *mc, err *e) {
     return ST_OK;
 }
 
+/* A config.json that has a width of experts has no word for "as wide as other parts". */
+static void settle_expert_width(model_config *mc) {
+    bool said = key_in_words(mc->family->keys, "moe_intermediate_size");
+    if (said && mc->num_experts > 0 && mc->moe_intermediate_size == 0 && !mc->intermediate_size_of)
+        mc->moe_intermediate_size = mc->intermediate_size;
+}
+
 static status finish(const json_t *all, model_config *mc, err *e) {
     TRY(check_norm(all, mc, e));
     if (json_object_get(all, "attention_bias") && !json_object_get(all, "qkv_bias"))
         mc->qkv_bias = mc->attention_bias;
     if (mc->family->derive) mc->family->derive(mc);
     if (mc->intermediate_size == 0) mc->intermediate_size = 4 * mc->hidden_size;
+    settle_expert_width(mc);
     TRY(check_heads(mc, e));
     TRY(check_experts(mc, e));
     TRY(check_relative(mc, e));
@@ -637,10 +652,41 @@ static status finish(const json_t *all, model_config *mc, err *e) {
     return check_rotary(mc, e);
 }
 
+/* A whole number that is written as 4k, "4096" or 4096.0; NULL: v is none, or an integer already. */
+static json_t *as_integer(const json_t *v) {
+    double x = json_number_value(v);
+    bool number = json_is_real(v);
+    if (json_is_string(v)) number = text_parse_number(json_string_value(v), &x);
+    bool exact = number && x == floor(x) && fabs(x) < 0x1p53;
+    return exact ? json_integer((json_int_t)x) : NULL;
+}
+
+static void settle_list(json_t *list) {
+    size_t i;
+    json_t *v, *whole;
+    json_array_foreach(list, i, v) if ((whole = as_integer(v))) json_array_set_new(list, i, whole);
+}
+
+/* Families look at numbers before the table reads them: they find integers, however these are written. */
+static void settle_numbers(json_t *all, const model_family *f) {
+    const char *key;
+    json_t *v;
+    json_object_foreach(all, key, v) {
+        const key_row *k = key_find(key);
+        bool counts = k ? k->type == KEY_TYPE_INT || k->type == KEY_TYPE_LAYERS
+                        : key_in_words(f->own_keys, key);
+        if (!counts) continue;
+        json_t *settled = json_is_array(v) ? json_copy(v) : as_integer(v);
+        if (json_is_array(settled)) settle_list(settled);
+        if (settled) json_object_set_new(all, key, settled);
+    }
+}
+
 static status read_all(arena *a, json_t *all, bool file, int64_t vocab_if_auto, model_config *out,
                        err *e) {
     const model_family *f = out->family;
     model_config_defaults(out, f);
+    settle_numbers(all, f);
     json_t *v = json_object_get(all, "num_hidden_layers"); /* lists are made and checked with it */
     if (v) TRY(read_entry(a, "num_hidden_layers", v, out, e));
     if (f->from_hf) TRY(f->from_hf(all, out->num_hidden_layers, file, e));
@@ -656,13 +702,47 @@ static status read_all(arena *a, json_t *all, bool file, int64_t vocab_if_auto, 
 /* A preset or a config.json: what counts of it, then our extensions. */
 static status merge_base(json_t *all, const json_t *base, bool strict, err *e) {
     const model_family *f;
-    TRY(find_family(base, &f, e));
+    const json_t *more = json_object_get(base, "athanor");
+    TRY(find_family(base, strict, &f, e));
+    if (more && !json_is_null(more) && !json_is_object(more)) {
+        err_set(e, ST_USAGE, "athanor must be an object of options");
+        return at_key(e, "athanor");
+    }
     TRY(config_check_rope(base, f, e));
     config_merge(all, base, f);
     config_drop_switched_off(all, base, f, strict);
     TRY(config_merge_head(all, base, e));
-    config_merge(all, json_object_get(base, "athanor"), NULL);
+    config_merge(all, more, NULL);
     return ST_OK;
+}
+
+/* layer_types without windows: the user has said that there are none. */
+static void drop_window_types(json_t *all) {
+    json_t *types = json_copy(json_object_get(all, "layer_types")), *v;
+    size_t i;
+    json_array_foreach(types, i, v) {
+        const char *word = json_string_value(v);
+        if (word && strcmp(word, "sliding_attention") == 0)
+            json_array_set_new(types, i, json_string("full_attention"));
+    }
+    if (types) json_object_set_new(all, "layer_types", types);
+}
+
+/* What the user says by a rule or a width counts, where a base lists its layers one by one. */
+static void overrule_lists(json_t *all, const json_t *obj) {
+    static const struct {
+        const char *rule, *list;
+    } rules[] = {
+        {"max_window_layers", "layer_types"},       {"sliding_window_pattern", "layer_types"},
+        {"full_attention_interval", "layer_types"}, {"no_rope_layer_interval", "no_rope_layers"},
+        {"decoder_sparse_step", "expert_layers"},   {"mlp_only_layers", "expert_layers"},
+        {"first_k_dense_replace", "expert_layers"}};
+    for (int i = 0; i < ARRAY_LEN(rules); i++)
+        if (json_object_get(obj, rules[i].rule) && !json_object_get(obj, rules[i].list))
+            json_object_del(all, rules[i].list);
+    const json_t *width = json_object_get(obj, "sliding_window");
+    bool none = json_is_null(width) || (json_is_number(width) && json_number_value(width) == 0);
+    if (none && !json_object_get(obj, "layer_types")) drop_window_types(all);
 }
 
 /* Models of text and images hold the text model's config inside. */
@@ -696,10 +776,11 @@ static status read_config(arena *a, const json_t *obj, bool as_file, int64_t voc
     vocab = json_integer_value(json_object_get(all, "vocab_size"));
     out->from_labels = json_integer_value(json_object_get(all, "num_labels"));
     if (!as_file) {
+        overrule_lists(all, obj);
         config_merge(all, obj, NULL);
         TRY_GOTO(st, config_count_labels(all, obj, e), done);
     }
-    TRY_GOTO(st, find_family(all, &out->family, e), done);
+    TRY_GOTO(st, find_family(all, strict, &out->family, e), done);
     if (!as_file) TRY_GOTO(st, config_check_rope(obj, out->family, e), done);
     if (strict) TRY_GOTO(st, config_check_strict(base, out->family, e), done);
     labels = out->from_labels;
@@ -724,7 +805,7 @@ static const model_family *family_of(const json_t *obj) {
     if (!json_object_get(obj, "model_type") &&
         base_object(obj, &base, &from, &strict, &unread) == ST_OK)
         take_text_config(&base);
-    status st = find_family(base ? base : obj, &f, &unread);
+    status st = find_family(base ? base : obj, false, &f, &unread);
     json_decref(base);
     return st == ST_OK ? f : model_family_find("llama");
 }

@@ -24,7 +24,10 @@ const model_family *model_family_at(int i) {
 }
 
 const model_family *model_family_find(const char *model_type) {
-    for (int i = 0; i < ARRAY_LEN(families); i++)
-        if (strcmp(families[i]->model_type, model_type) == 0) return families[i];
+    for (int i = 0; i < ARRAY_LEN(families); i++) {
+        const char *also = families[i]->also_called;
+        bool is = strcmp(families[i]->model_type, model_type) == 0;
+        if (is || (also && strcmp(also, model_type) == 0)) return families[i];
+    }
     return NULL;
 }

@@ -89,7 +89,9 @@ static inline bool model_part_of_expert(int part) {
 enum { BY_TRANSFORMERS = 1, BY_VLLM = 2, BY_OLLAMA = 4 };
 
 typedef struct model_family {
-    const char *model_type;   /* of config.json */
+    const char *model_type; /* of config.json */
+    const char
+        *also_called; /* by other publishers, with the same keys and tensors; NULL: so by nobody */
     const char *architecture; /* "LlamaForCausalLM" */
     const char *classifier;   /* "LlamaForSequenceClassification"; NULL: transformers has none */
     /* Lists of words, separated by spaces. */
@@ -97,12 +99,12 @@ typedef struct model_family {
                                their aliases */
     const char *own_keys; /* keys of its config.json that are no options; from_hf makes options of
                                them */
-    const char *inert_keys; /* keys of its config.json that change nothing we compute, beside those
+    const char *inert_keys;  /* keys of its config.json that change nothing we compute, beside those
                                of all families (config_file.c) */
-    const char *numbers;  /* its names for rope_theta, partial_rotary_factor and rms_norm_eps, where
-                               they are not these */
-    const char *lists;    /* options of `keys` that config.json can give for each layer */
-    bool no_rope_scaling; /* its config.json has no rope_scaling */
+    const char *own_names;   /* its names for rope_theta, partial_rotary_factor, rms_norm_eps and
+                               hidden_act, where they are not these */
+    const char *lists;       /* options of `keys` that config.json can give for each layer */
+    bool no_rope_scaling;    /* its config.json has no rope_scaling */
     rope_kind own_scaling;   /* but says this kind by keys of its own */
     const char *activations; /* space-separated words of hidden_act */
     const char

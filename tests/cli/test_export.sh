@@ -132,6 +132,8 @@ refused() {
 }
 damaged; sed -i 's/"model_type"/"mystery_gate": 3, "model_type"/' bad/config.json
 refused 2 "--ignore-key mystery_gate"
+expect 2 generate bad --ids 1
+has err "athanor import bad -o NEW --ignore-key mystery_gate"
 expect 0 import bad -o ignored --ignore-key mystery_gate --no-verify
 damaged; sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 4/' bad/config.json
 refused 3 "model.layers."

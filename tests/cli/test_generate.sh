@@ -167,6 +167,13 @@ for i in 1 2 3 4; do echo '{"ids": [1, 2, 3]}'; done >equal.jsonl
 expect 0 generate run --batch equal.jsonl --seed $seed --max-new 40 --temperature 2 --json
 [ "$(sort -u out | wc -l)" = 4 ] || fail "equal prompts give equal draws"
 
+# What is wrong with a line is at that line.
+printf '%s\n' '{"ids": [1, 2]}' '' '{"ids": [1, 16777215]}' >far.jsonl
+expect 2 generate run --batch far.jsonl;               has err "token id 16777215"; has err "far.jsonl:3"
+printf '%s\n' '{"ids": [1, 2]}' '{"ids": []}' >none.jsonl
+expect 2 generate run --batch none.jsonl --max-new 2;  has err "empty"; has err "none.jsonl:2"
+expect 2 generate run --batch none.jsonl --max-new 2 --beams 2; has err "none.jsonl:2"
+
 # A NUL ends neither a prompt nor a batch.
 printf '%s\n' '{"prompt": "the\u0000 fire"}' >nul.jsonl
 expect 3 generate run --batch nul.jsonl;               has err "byte"; has err "nul.jsonl:1"

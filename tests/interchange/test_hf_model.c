@@ -2,6 +2,8 @@
  * logits are those of the same folder read into masters. */
 #include "plan/golden.h"
 
+#include "base/json.h"
+
 #include <unistd.h>
 
 #include "io/io_test.h"
@@ -238,8 +240,91 @@ static void test_head_of_tied_model(void **state) {
     golden_close(&g);
 }
 
+typedef enum copied { SAME, OTHER, EMPTY } copied;
+
+/* The tensors of a file under other names, with one more; NULL: there is none, or it stays. */
+static status find_renamed(test_dir *d, const char *dir, const char *from, const char *to,
+                           const char *more, const char *copy, copied how, err *e) {
+    arena *a = d->mem;
+    json_t *config;
+    model_config mc;
+    st_reader *r;
+    MUST(json_read_file(&config, path_join(a, dir, "config.json"), 1 << 20, E));
+    MUST(model_config_read_file(a, config, &mc, E));
+    json_decref(config);
+    param_store *s = param_store_new(a, DT_F32);
+    model_declare(&mc, s);
+    MUST(st_open(&r, dir, E));
+    int n = (int)st_count(r);
+    st_tensor *list = ARENA_ARRAY(a, st_tensor, n + 1);
+    for (int i = 0; i < n; i++) {
+        const st_view *v = st_get(r, i);
+        list[i] = (st_tensor){.name = v->name, .dt = v->dt, .rank = v->rank, .data = v->data};
+        memcpy(list[i].dims, v->dims, sizeof v->dims);
+        if (copy && strcmp(v->name, copy) == 0) list[n] = list[i];
+        if (from && strcmp(v->name, from) == 0) list[i].name = to;
+    }
+    list[n].name = more;
+    if (how == EMPTY) list[n].dims[0] = 0;
+    if (how == OTHER) {
+        float *other = ARENA_ARRAY(a, float, st_tensor_bytes(&list[n]) / sizeof(float));
+        memcpy(other, list[n].data, st_tensor_bytes(&list[n]));
+        other[1] += 1;
+        list[n].data = other;
+    }
+    char *file = path_join(a, d->path, "renamed.safetensors");
+    MUST(st_write(file, list, more ? n + 1 : n, E));
+    st_close(r);
+    MUST(st_open(&r, file, E));
+    status st = hf_find_weights(s, r, ARENA_ARRAY(a, hf_weight, param_count(s)), e);
+    st_close(r);
+    return st;
+}
+
+/* What published files of a family call their tensors, and hold beside them. */
+static void test_names_of_publishers(void **state) {
+    static const char shared[] = "shared.weight", decoders[] = "decoder.embed_tokens.weight",
+                      encoders[] = "encoder.embed_tokens.weight", t5[] = "encoder/t5-relu-tied",
+                      untied[] = "encoder/t5-gated-untied", neox[] = "models/neox-parallel",
+                      llama[] = "models/llama-gqa-tied", norm[] = "model.norm.weight",
+                      bias[] = "decoder.block.0.layer.0.SelfAttention."
+                               "relative_attention_bias.weight";
+    static const struct {
+        const char *dir, *from, *to, *more, *copy;
+        copied how;
+        status want;
+    } cases[] = {
+        {t5, NULL, NULL, decoders, shared, SAME, ST_OK},
+        {t5, NULL, NULL, encoders, shared, SAME, ST_OK},
+        {t5, NULL, NULL, encoders, shared, OTHER, ST_FORMAT},
+        {untied, NULL, NULL, encoders, shared, SAME, ST_OK},
+        {t5, shared, decoders, NULL, NULL, SAME, ST_OK},
+        {t5, shared, encoders, NULL, NULL, SAME, ST_OK},
+        {t5, shared, decoders, encoders, shared, SAME, ST_OK},
+        {t5, shared, decoders, encoders, shared, OTHER, ST_FORMAT},
+        {t5, NULL, NULL, "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
+         bias, SAME, ST_OK},
+        {t5, NULL, NULL, "decoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight",
+         bias, SAME, ST_FORMAT},
+        {neox, "gpt_neox.embed_in.weight", "embed_in.weight", NULL, NULL, SAME, ST_OK},
+        {llama, NULL, NULL, "mtp.norm.weight", norm, SAME, ST_OK},
+        {llama, NULL, NULL, "model.mtp.norm.weight", norm, SAME, ST_FORMAT},
+        {llama, NULL, NULL, "model.layers.0.mlp.shared_experts.up_proj.weight",
+         "model.embed_tokens.weight", EMPTY, ST_OK}, /* of DeepSeek without shared experts */
+    };
+    test_dir *d = *state;
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        err e = {0};
+        const char *dir = arena_printf(d->mem, "%s/golden/%s", TEST_DIR, cases[i].dir);
+        status st = find_renamed(d, dir, cases[i].from, cases[i].to, cases[i].more, cases[i].copy,
+                                 cases[i].how, &e);
+        if (st != cases[i].want) fail_msg("case %d: %d, %s", i, (int)st, e.message);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {IO_TEST(test_families), IO_TEST(test_odd_places),
-                                       IO_TEST(test_head_of_tied_model)};
+                                       IO_TEST(test_head_of_tied_model),
+                                       IO_TEST(test_names_of_publishers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

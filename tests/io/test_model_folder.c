@@ -167,6 +167,9 @@ static void test_shards(void **state) {
         assert_int_equal(st_count(r), 3);
         assert_ok(st_require(r, "c", &v, &e), e);
         assert_memory_equal(v->data, data + 6, 8);
+        assert_int_equal(st_require(r, "absent", &v, &e), ST_FORMAT);
+        const char *where = files == 1 ? path_join(d->mem, dir, "model.safetensors") : dir;
+        assert_string_equal(e.message, arena_printf(d->mem, "%s has no tensor 'absent'", where));
         st_close(r);
     }
 }

@@ -4,6 +4,7 @@
  * that nobody should read on. */
 #include "test.h"
 
+#include "base/file.h"
 #include "model/family.h"
 
 static const struct {
@@ -210,6 +211,7 @@ static const struct {
     {"phi-2", "{\"head_dim\": 64}", "head_dim"},
     {"qwen2.5-0.5b-instruct", "{\"FFN_type\": \"softmoe_v3\"}", "FFN_type"},
     {"qwen2.5-0.5b-instruct", "{\"use_mrope\": true}", "use_mrope"},
+    {"llama-7b", "{\"use_sliding_window\": true}", "use_sliding_window"},
     {"qwen-1_8b", "{\"no_bias\": false}", "no_bias"},
     {"openelm-270m", "{\"ffn_with_glu\": false}", "ffn_with_glu"},
     {"llama-2-7b-hf", "{\"quantization_config\": {\"quant_method\": \"awq\"}}",
@@ -228,11 +230,29 @@ static const struct {
     {"gemma-3-270m", "{\"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 1e5}}}",
      "rope_parameters.rope_theta"},
     {"pythia-160m", "{\"rope_theta\": 500}", "rope_theta"},
+    {"llama-3.2-1b-instruct",
+     "{\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2.0, \"rope_theta\": 5e5}}",
+     "rope_parameters"},
+    {"qwen2.5-0.5b-instruct",
+     "{\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1e6},"
+     " \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4.0}}",
+     "rope_parameters"},
+    /* beside rope_scaling nobody reads rope_parameters: all take the default as the base */
+    {"llama-3.2-1b-instruct", "{\"rope_theta\": null, \"rope_parameters\": {\"rope_theta\": 5e5}}",
+     "rope_parameters.rope_theta"},
+    {"flan-t5-small", "{\"dense_act_fn\": \"relu\"}", "dense_act_fn"},
+    {"flan-t5-small", "{\"is_gated_act\": false}", "is_gated_act"},
+    {"t5-small", "{\"dense_act_fn\": \"gelu\"}", "dense_act_fn"},
     /* other families' names: this family's readers take the default */
     {"pythia-160m", "{\"rotary_emb_base\": null, \"rope_theta\": 500}", "rope_theta"},
     {"pythia-160m", "{\"rotary_pct\": 0.3}", "partial_rotary_factor"}, /* 19 of 64 */
     {"phi-2", "{\"partial_rotary_factor\": null, \"rotary_pct\": 0.25}", "rotary_pct"},
     {"llama-2-7b-hf", "{\"rms_norm_eps\": null, \"layer_norm_eps\": 1e-3}", "layer_norm_eps"},
+    {"gpt2", "{\"activation_function\": null, \"hidden_act\": \"relu\"}", "hidden_act"},
+    {"llama-2-7b-hf", "{\"hidden_act\": null, \"activation_function\": \"gelu\"}",
+     "activation_function"},
+    {"t5-small", "{\"hidden_act\": \"gelu\"}", "hidden_act"},
+    {"openelm-270m", "{\"hidden_act\": \"silu\"}", "hidden_act"},
     {"gemma-3-270m", "{\"rope_parameters\": {\"rope_theta\": 777, \"rope_type\": \"default\"}}",
      "rope_parameters"},
     {"qwen2.5-0.5b-instruct",
@@ -240,6 +260,10 @@ static const struct {
     /* what only the user of a file may say */
     {"gpt2", "{\"ignore_keys\": [\"x\"], \"x\": 1}", "ignore_keys"},
     {"gpt2", "{\"preset\": \"gpt2-xl\"}", "preset"},
+    /* no family */
+    {"llama-7b", "{\"model_type\": null}", "model_type"},
+    {"llama-7b", "{\"model_type\": 7}", "model_type"},
+    {"llama-7b", "{\"athanor\": [\"qk_norm\"]}", "athanor"},
     /* values */
     {"gpt2", "{\"n_embd\": 0}", "hidden_size"},
     {"gpt2", "{\"n_embd\": -768}", "hidden_size"},
@@ -262,6 +286,11 @@ static const struct {
     {"gemma-3-270m", "{\"layer_types\": \"full_attention\"}", "layer_types"},
     {"gemma-3-1b-it", "{\"sliding_window_pattern\": 0}", "sliding_window_pattern"},
     {"gemma-3-270m", "{\"rope_local_base_freq\": 1e-300}", "rope_local_base_freq"},
+    {"gemma-3-1b-it", "{\"sliding_window_pattern\": \"six\"}", "sliding_window_pattern"},
+    {"qwen2.5-0.5b-instruct", "{\"use_sliding_window\": true, \"max_window_layers\": 2.5}",
+     "max_window_layers"},
+    {"smollm3-3b", "{\"no_rope_layers\": null, \"no_rope_layer_interval\": [4]}",
+     "no_rope_layer_interval"},
     {"smollm3-3b", "{\"no_rope_layers\": [1, 0]}", "no_rope_layers"},
     {"smollm3-3b", "{\"use_sliding_window\": \"yes\"}", "use_sliding_window"},
     {"openelm-270m", "{\"ffn_multipliers\": 1e300}", "ffn_multipliers"},
@@ -299,6 +328,8 @@ static const struct {
     {"qwen2.5-0.5b-instruct", "{\"layer_types\": null, \"sliding_window\": null}"},
     {"smollm3-3b", "{\"no_rope_layers\": null, \"layer_types\": null}"},
     {"mobilellm-125m", "{\"tie_word_embeddings\": true}"},
+    {"llama-7b", "{\"use_sliding_window\": false}"},
+    {"llama-7b", "{\"norm_topk_prob\": null}"},
 };
 
 static void test_harmless(void **state) {
@@ -369,6 +400,155 @@ static void test_user_keys(void **state) {
     arena_free(a);
 }
 
+/* A family under another publisher's name is written under its own. */
+static void test_names(void **state) {
+    (void)state;
+    arena *a = arena_new("published");
+    model_config mc;
+    read_user(a, "{\"model_type\": \"kimi_k2\"}", &mc);
+    assert_string_equal(mc.family->model_type, "deepseek_v3");
+    arena_free(a);
+}
+
+/* Experts as wide as other parts: config.json says how wide that is. */
+static void test_expert_width(void **state) {
+    (void)state;
+    static const char *const types[] = {"qwen2_moe", "qwen3_moe", "qwen3_next", "deepseek_v3"};
+    for (int i = 0; i < ARRAY_LEN(types); i++) {
+        arena *a = arena_new("published");
+        model_config mc;
+        read_user(a,
+                  arena_printf(a,
+                               "{\"model_type\": \"%s\", \"moe_intermediate_size\": 0, "
+                               "\"intermediate_size\": 48}",
+                               types[i]),
+                  &mc);
+        json_t *o = model_config_json(&mc, 1, 2, DT_F32);
+        assert_int_equal(json_integer_value(json_object_get(o, "moe_intermediate_size")), 48);
+        json_decref(o);
+        arena_free(a);
+    }
+}
+
+/* A number is the same however it is written, also where a family makes a pattern of it. */
+static void test_numbers(void **state) {
+    (void)state;
+    static const char *const models[][2] = {
+        {"\"model_type\": \"gemma2\", \"sliding_window\": 2000",
+         "\"model_type\": \"gemma2\", \"sliding_window\": \"2k\""},
+        {"\"model_type\": \"gemma3_text\", \"sliding_window\": 20, \"sliding_window_pattern\": 2",
+         "\"model_type\": \"gemma3_text\", \"sliding_window\": 20.0, \"sliding_window_pattern\": "
+         "\"2\""},
+        {"\"model_type\": \"qwen2\", \"use_sliding_window\": true, \"sliding_window\": 64, "
+         "\"max_window_layers\": 1",
+         "\"model_type\": \"qwen2\", \"use_sliding_window\": true, \"sliding_window\": \"64\", "
+         "\"max_window_layers\": 1.0"},
+        {"\"model_type\": \"qwen3\", \"use_sliding_window\": true, \"sliding_window\": 64, "
+         "\"layer_types\": "
+         "[\"full_attention\", \"sliding_attention\", \"full_attention\", \"full_attention\"]",
+         "\"model_type\": \"qwen3\", \"use_sliding_window\": true, \"sliding_window\": 64.0, "
+         "\"layer_types\": "
+         "[\"full_attention\", \"sliding_attention\", \"full_attention\", \"full_attention\"]"},
+        {"\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 0, 1, 1], \"use_sliding_window\": "
+         "true, \"sliding_window\": 9",
+         "\"model_type\": \"smollm3\", \"no_rope_layers\": [1.0, 0.0, 1.0, 1.0], "
+         "\"use_sliding_window\": true, \"sliding_window\": \"9\""},
+        {"\"model_type\": \"qwen3_moe\", \"decoder_sparse_step\": 2",
+         "\"model_type\": \"qwen3_moe\", \"decoder_sparse_step\": 2.0"},
+        {"\"model_type\": \"deepseek_v3\", \"first_k_dense_replace\": 1",
+         "\"model_type\": \"deepseek_v3\", \"first_k_dense_replace\": \"1\""},
+    };
+    for (int i = 0; i < ARRAY_LEN(models); i++) {
+        arena *a = arena_new("published");
+        json_t *said[2];
+        for (int k = 0; k < 2; k++) {
+            model_config mc;
+            read_user(a, arena_printf(a, "{\"num_hidden_layers\": 4, %s}", models[i][k]), &mc);
+            said[k] = model_config_json(&mc, 1, 2, DT_F32);
+        }
+        if (!json_equal(said[0], said[1])) fail_msg("%s is another model", models[i][1]);
+        json_decref(said[0]);
+        json_decref(said[1]);
+        arena_free(a);
+    }
+}
+
+/* A rule or a width of the user overrules the list of a base. */
+static void test_overruled_lists(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *change, *user;
+        int windows, no_rope, linear, experts; /* layers, of eight */
+    } cases[] = {
+        {"qwen2", "\"use_sliding_window\": true, \"sliding_window\": 4, \"max_window_layers\": 6",
+         "\"max_window_layers\": 3", 5, 0, 0, 0},
+        {"qwen2", "\"use_sliding_window\": true, \"sliding_window\": 4, \"max_window_layers\": 6",
+         "\"sliding_window\": 0", 0, 0, 0, 0},
+        {"gemma3_text", "\"sliding_window\": 4", "\"sliding_window_pattern\": 2", 4, 0, 0, 0},
+        {"gemma3_text", "\"sliding_window\": 4", "\"sliding_window\": null", 0, 0, 0, 0},
+        {"gemma3_text", "\"sliding_window\": 4", "\"sliding_window\": 5", 7, 0, 0, 0},
+        {"smollm3", "\"no_rope_layer_interval\": 4", "\"no_rope_layer_interval\": 2", 0, 4, 0, 0},
+        {"qwen3_next", "\"full_attention_interval\": 4", "\"full_attention_interval\": 2", 0, 0, 4,
+         8},
+        {"deepseek_v3", "\"first_k_dense_replace\": 3", "\"first_k_dense_replace\": 1", 0, 0, 0, 7},
+    };
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        arena *a = arena_new("published");
+        char dir[] = "/tmp/athanor-lists-XXXXXX";
+        assert_non_null(mkdtemp(dir));
+        model_config mc;
+        err e;
+        read_user(a,
+                  arena_printf(a, "{\"model_type\": \"%s\", \"num_hidden_layers\": 8, %s}",
+                               cases[i].name, cases[i].change),
+                  &mc);
+        json_t *o = model_config_json(&mc, 1, 2, DT_F32); /* as the base lists its layers */
+        char *path = path_join(a, dir, "config.json"), *text = json_dumps(o, 0);
+        assert_int_equal(file_write_atomic(path, text, strlen(text), &e), ST_OK);
+        read_user(a, arena_printf(a, "{\"from\": \"%s\", %s}", dir, cases[i].user), &mc);
+        int windows = 0, no_rope = 0, linear = 0, experts = 0;
+        for (int l = 0; l < 8; l++) {
+            layer_spec k = model_layer(&mc, l);
+            windows += k.attn.window > 0;
+            no_rope += mc.rope_layers_of && !mc.rope_layers_of[l];
+            linear += k.linear.Hv > 0;
+            experts += k.mlp.E > 0;
+        }
+        if (windows != cases[i].windows || no_rope != cases[i].no_rope ||
+            linear != cases[i].linear || experts != cases[i].experts)
+            fail_msg("%s with %s: %d, %d, %d, %d", cases[i].name, cases[i].user, windows, no_rope,
+                     linear, experts);
+        free(text);
+        json_decref(o);
+        assert_int_equal(file_remove_tree(dir, &e), ST_OK);
+        arena_free(a);
+    }
+}
+
+/* What null means in classes of transformers where it is not their default; and a default of its own. */
+static void test_nulls(void **state) {
+    (void)state;
+    arena *a = arena_new("published");
+    model_config mc;
+    read_user(a, "{\"model_type\": \"minicpm3\", \"scale_depth\": null, \"dim_model_base\": null}",
+              &mc);
+    assert_true(mc.scale_depth == 0 && mc.dim_model_base == 0);
+    read_user(
+        a, "{\"model_type\": \"deepseek_v3\", \"norm_topk_prob\": null, \"rope_interleave\": null}",
+        &mc);
+    assert_false(mc.norm_topk_prob || mc.rope_interleaved);
+    read_user(a, "{\"model_type\": \"t5\", \"scale_decoder_outputs\": null}", &mc);
+    assert_false(mc.scale_decoder_outputs);
+    json_t *o = json_loads("{\"model_type\": \"mixtral\", \"norm_topk_prob\": null}", 0, NULL);
+    err e = {0};
+    assert_int_equal(model_config_read_file(a, o, &mc, &e), ST_OK);
+    assert_true(mc.norm_topk_prob); /* no key of its own */
+    json_decref(o);
+    read_user(a, "{\"model_type\": \"mt5\", \"pad_token_id\": 3}", &mc);
+    assert_int_equal(mc.decoder_start_id, 0);
+    arena_free(a);
+}
+
 /* Rotary bases of a file: each kind of layer has its own default, and what stands inside an object
  * counts where the key on top is null. */
 static void test_rope_bases(void **state) {
@@ -423,6 +603,9 @@ static void test_extensions(void **state) {
         {"{\"model_type\": \"minicpm\", \"vocab_size\": 99, \"scale_depth\": 0,"
          " \"dim_model_base\": 0}",
          NULL},
+        {"{\"model_type\": \"mixtral\", \"num_experts\": 0}", "num_experts"},
+        {"{\"model_type\": \"olmoe\", \"num_experts\": 0}", "num_experts"},
+        {"{\"model_type\": \"qwen2_moe\", \"num_experts\": 0}", NULL},
         {"{\"preset\": \"openelm-270m\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
          "rope_scaling"},
     };
@@ -521,6 +704,11 @@ int main(void) {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_harmless),
         cmocka_unit_test(test_user_keys),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_expert_width),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_overruled_lists),
+        cmocka_unit_test(test_nulls),
         cmocka_unit_test(test_rope_bases),
         cmocka_unit_test(test_extensions),
         cmocka_unit_test(test_openelm_multipliers),

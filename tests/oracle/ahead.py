@@ -18,7 +18,9 @@ def depth_of(config):
 
 
 def add_modules(model):
-    """The class's own block and norm, D times."""
+    """The class's own block and norm, D times; classes that never have any may call these otherwise."""
+    if depth_of(model.config) == 0:
+        return model
     inner, width = model.model, model.config.hidden_size
     block_class, norm_class, eps = type(inner.layers[-1]), type(inner.norm), model.config.rms_norm_eps
     for _ in range(depth_of(model.config)):

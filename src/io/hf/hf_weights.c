@@ -12,8 +12,12 @@
 #include "model/family.h"
 
 /* Prefixes that other tools put before or leave out of the names. */
-static const char *const prefixes[] = {"",        "transformer.", "model.",
-                                       "module.", "_orig_mod.",   "language_model."};
+static const char *const prefixes[] = {"",           "transformer.",    "model.",   "module.",
+                                       "_orig_mod.", "language_model.", "gpt_neox."};
+
+/* The embedding of T5, which both stacks share, under the names of one; some files have no other. */
+static const char *const of_stacks[] = {"decoder.embed_tokens.weight",
+                                        "encoder.embed_tokens.weight"};
 
 /* Parts of models of text and images that the text model does without. */
 static bool is_of_images(const char *name) {
@@ -21,6 +25,16 @@ static bool is_of_images(const char *name) {
     if (strncmp(name, "model.", 6) == 0) name += 6;
     for (int i = 0; i < ARRAY_LEN(parts); i++)
         if (strncmp(name, parts[i], strlen(parts[i])) == 0) return true;
+    return false;
+}
+
+/* What published files hold and transformers passes over, too: modules of Qwen3-Next that predict further tokens, and
+ * T5 1.0's biases of attention to the encoder, which has none. */
+static bool is_passed_over(const char *name) {
+    static const char *const beginnings[] = {
+        "mtp.", "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias."};
+    for (int i = 0; i < ARRAY_LEN(beginnings); i++)
+        if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0) return true;
     return false;
 }
 
@@ -51,7 +65,10 @@ const st_view *hf_find_view(const st_reader *r, const char *name) {
         if (!v && n && strncmp(name, prefixes[i], n) == 0) v = st_find(r, name + n);
         if (v) return v;
     }
-    return NULL;
+    const st_view *v = NULL;
+    if (strcmp(name, "shared.weight") == 0)
+        for (int i = 0; i < ARRAY_LEN(of_stacks) && !v; i++) v = st_find(r, of_stacks[i]);
+    return v;
 }
 
 /* Whether it has a row (of a vector: an element) for each token. */
@@ -316,15 +333,23 @@ static status check_copy(const st_reader *r, const st_view *v, const char *rest,
 
 /* ---- tensors that are no parameters ---- */
 
-/* A stored head of a tied model is fine when it equals the embedding. */
+static bool is_of_stack(const char *name) {
+    bool is = false;
+    for (int i = 0; i < ARRAY_LEN(of_stacks); i++) is = is || strcmp(name, of_stacks[i]) == 0;
+    return is;
+}
+
+/* A stored head of a tied model is fine when it equals the embedding, and so is that of a stack. */
 static status check_extra(const st_reader *r, const st_view *v, const st_view *table, err *e) {
-    if (is_head(v->name)) {
+    bool head = is_head(v->name);
+    if (head || is_of_stack(v->name)) {
         bool differs;
         TRY(hf_head_differs(r, v, table, &differs, e));
         if (!differs) return ST_OK;
-        err_set(e, ST_FORMAT,
-                "%s is stored and differs from the embedding, but the config ties them", v->name);
-        err_hint(e, "leave tie_word_embeddings out: what is stored then decides");
+        err_set(e, ST_FORMAT, "%s is stored and differs from the embedding, but %s", v->name,
+                head ? "the config ties them" : "both stacks share it");
+        err_hint(e, head ? "leave tie_word_embeddings out: what is stored then decides"
+                         : "no T5 has an embedding for each stack; fetch the file again");
         return err_where(e, "%s", v->path);
     }
     err_set(e, ST_FORMAT, "tensor %s belongs to no parameter of this model", v->name);
@@ -361,12 +386,13 @@ static status find_weights(const param_store *s, const st_reader *r, int64_t voc
         bool head = new_head && (is_head(v->name) || ends_in(v->name, "score.weight") ||
                                  ends_in(v->name, "lm_head.bias"));
         if (wanted[i] || head || is_buffer(v->name) || is_of_images(v->name)) continue;
+        if (is_passed_over(v->name) || v->numel == 0) continue;
         if (is_beside(r, v, wanted)) continue;
         const char *rest;
         const st_view *join = find_join(r, v->name, &rest);
         bool fine = join && !wanted[join - first]; /* of a module that is not asked for */
         if (join && !fine) st = check_copy(r, v, rest, whole, list, &fine, e);
-        if (st == ST_OK && !fine) st = check_extra(r, v, list[0].v, e);
+        if (st == ST_OK && !fine) st = check_extra(r, v, view_of_part(whole, list, PART_EMBED), e);
     }
     free(wanted);
     return st;

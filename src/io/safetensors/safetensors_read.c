@@ -16,6 +16,7 @@
 
 struct st_reader {
     arena *mem;
+    const char *folder; /* of shards; NULL: there is one file */
     file_map *maps;
     int64_t n_maps, cap_maps;
     st_view *views;
@@ -386,6 +387,7 @@ static status open_sharded(st_reader *r, const char *dir, const char *index, err
         at(index, st, e);
         goto out;
     }
+    r->folder = arena_strdup(r->mem, dir);
     for (int i = 0; i < n; i++)
         TRY_GOTO(st, map_file(r, path_join(r->mem, dir, files[i]), map, e), out);
     build_lookup(r);
@@ -493,8 +495,8 @@ status st_require(const st_reader *r, const char *name, const st_view **v, err *
         near = &r->views[i];
     }
     char shown[SHOWN_NAME_BYTES];
-    status st = err_at(e, ST_FORMAT, name, "%s has no tensor '%s'",
-                       r->n ? r->views[0].path : "the file", name);
+    const char *source = r->folder ? r->folder : r->n ? r->views[0].path : "the file";
+    status st = err_at(e, ST_FORMAT, name, "%s has no tensor '%s'", source, name);
     if (near) err_hint(e, "the nearest name there is '%s'", show_name(near->name, shown));
     return st;
 }

@@ -50,13 +50,14 @@ static void deepseek_v3_defaults(model_config *mc) {
 /* ---- from config.json ---- */
 
 /* The first layers have no experts. */
-static void read_first_layers(json_t *o, int64_t layers, int64_t usual) {
-    int64_t dense = hf_get_int(o, "first_k_dense_replace", usual);
-    json_object_del(o, "first_k_dense_replace");
-    if (json_object_get(o, "expert_layers")) return;
+static status read_first_layers(json_t *o, int64_t layers, int64_t usual, err *e) {
+    int64_t dense;
+    TRY(hf_take_int(o, "first_k_dense_replace", usual, 0, &dense, e));
+    if (json_object_get(o, "expert_layers")) return ST_OK;
     json_t *list = json_array();
     for (int64_t l = 0; l < layers; l++) json_array_append_new(list, json_integer(l >= dense));
     json_object_set_new(o, "expert_layers", list);
+    return ST_OK;
 }
 
 /* Widths of heads that follow from others; head_dim is the rotated part in transformers. */
@@ -66,9 +67,9 @@ static void drop_derived(json_t *o) {
 }
 
 static status read_steps(json_t *o, err *e) {
-    if (hf_get_int(o, "moe_layer_freq", 1) != 1) return hf_bad_value(e, "moe_layer_freq", "1");
-    json_object_del(o, "moe_layer_freq");
-    return ST_OK;
+    int64_t step;
+    TRY(hf_take_int(o, "moe_layer_freq", 1, 1, &step, e));
+    return step == 1 ? ST_OK : hf_bad_value(e, "moe_layer_freq", "1");
 }
 
 static status deepseek_v2_from_hf(json_t *o, int64_t layers, bool file, err *e) {
@@ -79,7 +80,7 @@ static status deepseek_v2_from_hf(json_t *o, int64_t layers, bool file, err *e) 
     if ((file || method) && !grouped) hf_drop(o, "router_groups router_groups_kept");
     json_object_del(o, "topk_method");
     drop_derived(o);
-    read_first_layers(o, layers, 0);
+    TRY(read_first_layers(o, layers, 0, e));
     return read_steps(o, e);
 }
 
@@ -91,7 +92,7 @@ static status deepseek_v3_from_hf(json_t *o, int64_t layers, bool file, err *e) 
     hf_rename(o, "rope_interleave", "rope_interleaved");
     drop_derived(o);
     hf_drop(o, "topk_method num_mtp_layers");
-    read_first_layers(o, layers, 3);
+    TRY(read_first_layers(o, layers, 3, e));
     return read_steps(o, e);
 }
 
@@ -110,8 +111,7 @@ static int64_t dense_layers(const model_config *mc) {
 
 static bool can_say(const model_config *mc, const char *option) {
     if (strcmp(option, "kv_lora_rank") == 0) return mc->kv_lora_rank > 0;
-    if (strcmp(option, "num_experts") == 0) return mc->num_experts > 0;
-    if (strcmp(option, "expert_layers") != 0) return true;
+    if (strcmp(option, "expert_layers") != 0) return hf_can_say_experts(mc, option);
     for (int64_t l = dense_layers(mc); l < mc->num_hidden_layers; l++)
         if (!has_experts(mc, l)) return false;
     return true;
@@ -184,6 +184,7 @@ const model_family family_deepseek_v2 = {
 
 const model_family family_deepseek_v3 = {
     .model_type = "deepseek_v3",
+    .also_called = "kimi_k2",
     .architecture = "DeepseekV3ForCausalLM",
     .keys = DEEPSEEK_KEYS "norm_topk_prob rope_interleaved num_nextn_predict_layers",
     .own_keys = DEEPSEEK_OWN_KEYS "rope_interleave num_mtp_layers",

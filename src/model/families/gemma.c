@@ -85,6 +85,7 @@ const model_family family_gemma2 = {
     .classifier = "Gemma2ForSequenceClassification",
     .keys = GEMMA_KEYS "attn_logit_softcapping",
     .inert_keys = "hidden_act sliding_window_size", /* hidden_activation and sliding_window count */
+    .own_names = "hidden_activation",
     .lists = "sliding_window",
     .activations = "gelu_pytorch_tanh" HF_ACTIVATIONS,
     .names = {GEMMA_NAMES},
@@ -116,12 +117,11 @@ static bool is_local(int64_t l, int64_t every) {
 
 static status gemma3_from_hf(json_t *o, int64_t layers, bool file, err *e) {
     (void)file;
-    int64_t every = hf_get_int(o, "sliding_window_pattern", 6);
-    if (every < 1) return hf_bad_value(e, "sliding_window_pattern", "a positive whole number");
+    int64_t every;
+    TRY(hf_take_int(o, "sliding_window_pattern", 6, 1, &every, e));
     if (!json_object_get(o, "sliding_window"))
         json_object_set_new(o, "sliding_window", json_integer(4096));
     if (!json_object_get(o, "layer_types")) hf_set_windows(o, layers, is_local, every);
-    hf_drop(o, "sliding_window_pattern");
     return ST_OK;
 }
 
@@ -163,6 +163,7 @@ const model_family family_gemma3 = {
     .keys = GEMMA_KEYS "rope_local_base_freq",
     .own_keys = "sliding_window_pattern",
     .inert_keys = "hidden_act _sliding_window_pattern attn_logit_softcapping",
+    .own_names = "hidden_activation",
     .lists = "sliding_window",
     .activations = "gelu_pytorch_tanh" HF_ACTIVATIONS,
     .names = {GEMMA_NAMES, HF_QK_NORMS},

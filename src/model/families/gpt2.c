@@ -44,7 +44,7 @@ const model_family family_gpt2 = {
     .classifier = "GPT2ForSequenceClassification",
     .keys = MODEL_KEYS_OF_ALL "intermediate_size rms_norm_eps embd_pdrop attn_pdrop resid_pdrop "
                               "scale_attn_weights scale_attn_by_inverse_layer_idx",
-    .numbers = "layer_norm_epsilon",
+    .own_names = "layer_norm_epsilon activation_function",
     .own_keys = "bias",
     .inert_keys = "n_ctx", /* beside n_positions, which counts */
     .activations = "gelu_new" HF_ACTIVATIONS,

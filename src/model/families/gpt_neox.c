@@ -46,7 +46,7 @@ const model_family family_gpt_neox = {
     .classifier = "GPTNeoXForSequenceClassification",
     .keys = MODEL_KEYS_OF_ALL "intermediate_size rms_norm_eps rope_theta partial_rotary_factor "
                               "attention_bias attn_pdrop resid_pdrop residual_type",
-    .numbers = "rotary_emb_base rotary_pct layer_norm_eps",
+    .own_names = "rotary_emb_base rotary_pct layer_norm_eps",
     .own_keys = "use_parallel_residual",
     .activations = "gelu" HF_ACTIVATIONS,
     .names =

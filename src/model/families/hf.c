@@ -1,5 +1,6 @@
 #include "model/families/hf.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "model/config_keys.h"
@@ -123,6 +124,19 @@ int64_t hf_get_int(const json_t *o, const char *key, int64_t fallback) {
     return json_is_integer(v) ? json_integer_value(v) : fallback;
 }
 
+status hf_take_int(json_t *o, const char *key, int64_t fallback, int64_t least, int64_t *out,
+                   err *e) {
+    const json_t *v = json_object_get(o, key);
+    *out = v ? hf_get_int(o, key, least - 1) : fallback;
+    if (v && *out < least) {
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "a whole number from %lld on", (long long)least);
+        return hf_bad_value(e, key, wanted);
+    }
+    json_object_del(o, key);
+    return ST_OK;
+}
+
 void hf_drop(json_t *o, const char *keys) {
     char name[64];
     while (key_next_word(&keys, name)) json_object_del(o, name);
@@ -135,8 +149,8 @@ static bool from_layer(int64_t l, int64_t first) {
 status hf_read_switched_windows(json_t *o, int64_t layers, bool file, err *e) {
     (void)file;
     const json_t *use;
-    int64_t first = hf_get_int(o, "max_window_layers", 28);
-    json_object_del(o, "max_window_layers");
+    int64_t first;
+    TRY(hf_take_int(o, "max_window_layers", 28, 0, &first, e));
     TRY(hf_read_switch(o, "use_sliding_window", "", &use, e));
     if (!use) return ST_OK;
     if (!json_is_true(use)) {
@@ -166,6 +180,10 @@ void hf_set_windows(json_t *o, int64_t layers, hf_is_local is_local, int64_t eve
     json_object_set_new(o, "sliding_window", list);
 }
 
+bool hf_can_say_experts(const model_config *mc, const char *option) {
+    return strcmp(option, "num_experts") != 0 || mc->num_experts > 0;
+}
+
 /* Layer l has experts if it is none of mlp_only_layers, and l + 1 a multiple of the step. */
 static json_t *layers_with_experts(const json_t *only, int64_t layers, int64_t step) {
     json_t *list = json_array(), *v;
@@ -181,14 +199,14 @@ static json_t *layers_with_experts(const json_t *only, int64_t layers, int64_t s
 }
 
 status hf_read_expert_steps(json_t *o, int64_t layers, err *e) {
-    int64_t step = hf_get_int(o, "decoder_sparse_step", 1);
+    int64_t step;
+    TRY(hf_take_int(o, "decoder_sparse_step", 1, 1, &step, e));
     const json_t *only = json_object_get(o, "mlp_only_layers");
-    if (step < 1) return hf_bad_value(e, "decoder_sparse_step", "at least 1");
     if (only && !json_is_array(only) && !json_is_null(only))
         return hf_bad_value(e, "mlp_only_layers", "a list of layers");
     if (!json_object_get(o, "expert_layers") && (step > 1 || json_array_size(only) > 0))
         json_object_set_new(o, "expert_layers", layers_with_experts(only, layers, step));
-    hf_drop(o, "decoder_sparse_step mlp_only_layers");
+    json_object_del(o, "mlp_only_layers");
     return ST_OK;
 }
 

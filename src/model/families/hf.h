@@ -82,11 +82,16 @@ void hf_set_windows(json_t *o, int64_t layers, hf_is_local is_local, int64_t eve
  * there is no layer_types. */
 status hf_read_switched_windows(json_t *o, int64_t layers, bool file, err *e) ATH_MUST_USE;
 void hf_write_switched_windows(const model_config *mc, json_t *o);
+/* The can_say of families whose classes always have experts. */
+bool hf_can_say_experts(const model_config *mc, const char *option);
 /* Layers with experts as the classes of Qwen say them: each decoder_sparse_step-th, but for those of
  * mlp_only_layers. */
 status hf_read_expert_steps(json_t *o, int64_t layers, err *e) ATH_MUST_USE;
 void hf_write_expert_steps(const model_config *mc, json_t *o);
 int64_t hf_get_int(const json_t *o, const char *key, int64_t fallback);
+/* Takes an own key out that is a whole number from `least` on; ST_USAGE: it is another value. */
+status hf_take_int(json_t *o, const char *key, int64_t fallback, int64_t least, int64_t *out,
+                   err *e) ATH_MUST_USE;
 /* Removes keys, space-separated. */
 void hf_drop(json_t *o, const char *keys);
 /* An own key with a wrong value: ST_USAGE at that key. */

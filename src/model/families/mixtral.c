@@ -53,4 +53,5 @@ const model_family family_mixtral = {
     .defaults = mixtral_defaults,
     .from_hf = mixtral_from_hf,
     .to_hf = mixtral_to_hf,
+    .can_say = hf_can_say_experts,
 };

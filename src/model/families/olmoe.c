@@ -49,4 +49,5 @@ const model_family family_olmoe = {
     .defaults = olmoe_defaults,
     .from_hf = olmoe_from_hf,
     .to_hf = olmoe_to_hf,
+    .can_say = hf_can_say_experts,
 };

@@ -193,7 +193,7 @@ const model_family family_openelm = {
     .model_type = "openelm",
     .architecture = "OpenELMForCausalLM",
     .keys = MODEL_KEYS_OF_ALL "num_key_value_heads head_dim intermediate_size rope_theta qk_norm",
-    .numbers = "rope_freq_constant",
+    .own_names = "rope_freq_constant",
     .own_keys = "ffn_multipliers qkv_multipliers num_gqa_groups ffn_dim_divisor rope_max_length "
                 "normalize_qk_projections normalization_layer_name ffn_with_glu "
                 "share_input_output_layers activation_fn_name",

@@ -46,7 +46,7 @@ const model_family family_phi = {
     .keys = MODEL_KEYS_OF_ALL
     "num_key_value_heads intermediate_size rms_norm_eps rope_theta partial_rotary_factor "
     "embd_pdrop attn_pdrop resid_pdrop qk_norm",
-    .numbers = "layer_norm_eps",
+    .own_names = "layer_norm_eps",
     .own_keys = "qk_layernorm",
     .activations = "gelu_new" HF_ACTIVATIONS,
     .names =

@@ -81,7 +81,7 @@ const model_family family_qwen = {
     .keys = MODEL_KEYS_OF_ALL
     "head_dim intermediate_size rms_norm_eps rope_theta "
     "partial_rotary_factor embd_pdrop attn_pdrop scale_attn_weights logn_attn_length",
-    .numbers = "layer_norm_epsilon rotary_emb_base rotary_pct",
+    .own_names = "layer_norm_epsilon rotary_emb_base rotary_pct",
     .own_keys = "no_bias seq_length use_dynamic_ntk use_logn_attn emb_dropout_prob "
                 "attn_dropout_prob",
     .inert_keys = "bf16 fp16 fp32 onnx_safe softmax_in_fp32 use_cache_kernel "

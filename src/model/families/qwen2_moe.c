@@ -28,8 +28,8 @@ static bool is_even_before(int64_t l, int64_t end) {
  * layer_types. */
 static status read_windows(json_t *o, int64_t layers, err *e) {
     const json_t *use;
-    int64_t end = hf_get_int(o, "max_window_layers", 28);
-    json_object_del(o, "max_window_layers");
+    int64_t end;
+    TRY(hf_take_int(o, "max_window_layers", 28, 0, &end, e));
     TRY(hf_read_switch(o, "use_sliding_window", "", &use, e));
     if (!use || !json_is_true(use)) {
         if (use) hf_drop(o, "sliding_window layer_types");

@@ -28,15 +28,15 @@ static void qwen3_next_defaults(model_config *mc) {
 /* Each `every`-th layer has attention, if layer_types does not say it. */
 static status qwen3_next_from_hf(json_t *o, int64_t layers, bool file, err *e) {
     (void)file;
-    int64_t every = hf_get_int(o, "full_attention_interval", 4);
-    if (every < 1) return hf_bad_value(e, "full_attention_interval", "at least 1");
+    int64_t every;
+    TRY(hf_take_int(o, "full_attention_interval", 4, 1, &every, e));
     json_t *list = json_array();
     for (int64_t l = 0; l < layers; l++)
         json_array_append_new(list, json_integer((l + 1) % every != 0));
     if (!json_object_get(o, "layer_types") && !json_object_get(o, "linear_layers"))
         json_object_set(o, "linear_layers", list);
     json_decref(list);
-    hf_drop(o, "full_attention_interval output_router_logits");
+    json_object_del(o, "output_router_logits");
     return hf_read_expert_steps(o, layers, e);
 }
 

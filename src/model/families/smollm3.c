@@ -36,8 +36,8 @@ static json_t *nope_windows(const json_t *rope, int64_t width) {
 
 static status smollm3_from_hf(json_t *o, int64_t layers, bool file, err *e) {
     (void)file;
-    int64_t interval = hf_get_int(o, "no_rope_layer_interval", 4);
-    if (interval < 1) return hf_bad_value(e, "no_rope_layer_interval", "a positive whole number");
+    int64_t interval;
+    TRY(hf_take_int(o, "no_rope_layer_interval", 4, 1, &interval, e));
     if (!json_object_get(o, "no_rope_layers"))
         json_object_set_new(o, "no_rope_layers", no_rope_pattern(layers, interval));
     const json_t *use, *rope = json_object_get(o, "no_rope_layers");
@@ -47,7 +47,7 @@ static status smollm3_from_hf(json_t *o, int64_t layers, bool file, err *e) {
         hf_drop(o, "sliding_window layer_types");
     else if (use && width > 0 && !json_object_get(o, "layer_types") && json_is_array(rope))
         json_object_set_new(o, "sliding_window", nope_windows(rope, width));
-    hf_drop(o, "no_rope_layer_interval max_window_layers");
+    json_object_del(o, "max_window_layers");
     return ST_OK;
 }
 

@@ -41,6 +41,7 @@ static void mt5_defaults(model_config *mc) {
     mc->act = ACT_GELU_TANH;
     mc->tie_word_embeddings = false;
     mc->scale_decoder_outputs = false;
+    mc->decoder_start_id = 0; /* whatever pads */
 }
 
 /* Layers of both stacks become one number, `usual` of each where none is said; in our own words (num_encoder_layers is said) it is one already. */
@@ -57,16 +58,31 @@ static status read_layers(json_t *o, int64_t layers, int64_t usual, err *e) {
     return ST_OK;
 }
 
+/* What transformers writes beside feed_forward_proj, and obeys where it says something else. */
+static status check_beside(json_t *o, bool gated, const char *act, err *e) {
+    static const char wanted[] = "what feed_forward_proj says";
+    const json_t *word = json_object_get(o, "dense_act_fn"),
+                 *gate = json_object_get(o, "is_gated_act");
+    const char *said = json_string_value(word);
+    act_kind a, b;
+    bool same = said && key_act_find(said, &a) && key_act_find(act, &b) && a == b;
+    if (word && !same) return hf_bad_value(e, "dense_act_fn", wanted);
+    if (gate && json_is_true(gate) != gated) return hf_bad_value(e, "is_gated_act", wanted);
+    hf_drop(o, "dense_act_fn is_gated_act");
+    return ST_OK;
+}
+
 /* "gated-gelu", "relu": the kind of feed-forward part and its activation. */
-static status read_projection(json_t *o, err *e) {
+static status read_projection(json_t *o, const char *usual, err *e) {
     static const char key[] = "feed_forward_proj", gate[] = "gated-";
     const json_t *v = json_object_get(o, key);
-    if (!v) return ST_OK;
-    const char *word = json_string_value(v);
+    const char *word = v ? json_string_value(v) : usual;
     if (!word) return hf_bad_value(e, key, "a word like gated-gelu or relu");
     bool gated = strncmp(word, gate, strlen(gate)) == 0;
     const char *act = gated ? word + strlen(gate) : word;
     if (gated && strcmp(act, "gelu") == 0) act = "gelu_new";
+    TRY(check_beside(o, gated, act, e));
+    if (!v) return ST_OK;
     if (!json_object_get(o, "mlp_type"))
         json_object_set_new(o, "mlp_type", json_string(gated ? "gated" : "plain"));
     if (!json_object_get(o, "hidden_act")) json_object_set_new(o, "hidden_act", json_string(act));
@@ -83,9 +99,9 @@ static void read_dropout(json_t *o) {
     json_object_del(o, "dropout_rate");
 }
 
-static status read_keys(json_t *o, int64_t layers, int64_t usual, err *e) {
+static status read_keys(json_t *o, int64_t layers, int64_t usual, const char *projection, err *e) {
     TRY(read_layers(o, layers, usual, e));
-    TRY(read_projection(o, e));
+    TRY(read_projection(o, projection, e));
     read_dropout(o);
     hf_rename(o, "initializer_factor", "initializer_range");
     hf_rename(o, "decoder_start_token_id", "decoder_start_id");
@@ -95,7 +111,7 @@ static status read_keys(json_t *o, int64_t layers, int64_t usual, err *e) {
 
 static status t5_from_hf(json_t *o, int64_t layers, bool file, err *e) {
     (void)file;
-    TRY(read_keys(o, layers, 6, e));
+    TRY(read_keys(o, layers, 6, "relu", e));
     /* version 1.1 says so by its head */
     const json_t *tied = json_object_get(o, "tie_word_embeddings");
     if (tied && !json_object_get(o, "scale_decoder_outputs"))
@@ -105,7 +121,7 @@ static status t5_from_hf(json_t *o, int64_t layers, bool file, err *e) {
 
 static status mt5_from_hf(json_t *o, int64_t layers, bool file, err *e) {
     (void)file;
-    return read_keys(o, layers, 8, e);
+    return read_keys(o, layers, 8, "gated-gelu", e);
 }
 
 static const char *projection_of(const model_config *mc, char out[64]) {
@@ -193,10 +209,10 @@ static bool t5_can_say(const model_config *mc, const char *option) {
 
 /* All but what the two families are called and begin with. */
 #define T5_MEMBERS \
-    .numbers = "layer_norm_epsilon", \
+    .own_names = "layer_norm_epsilon", \
     .own_keys = "num_decoder_layers feed_forward_proj dropout_rate initializer_factor " \
-                "decoder_start_token_id is_encoder_decoder", \
-    .inert_keys = "dense_act_fn is_gated_act output_past", .no_rope_scaling = true, \
+                "decoder_start_token_id is_encoder_decoder dense_act_fn is_gated_act", \
+    .inert_keys = "output_past", .no_rope_scaling = true, \
     .activations = "relu silu swish gelu gelu_new gelu_pytorch_tanh gelu_fast gelu_python relu2", \
     .names = T5_NAMES, .encoder_names = T5_ENCODER_NAMES, \
     .gguf_arch = "t5", .loaded_by = BY_TRANSFORMERS, \

@@ -40,10 +40,22 @@ static const char *nearest_path(arena *memory, const char *path) {
     return i >= 0 ? words[i] : NULL;
 }
 
+/* Keys with which a config.json of Hugging Face begins. */
+static bool is_of_hugging_face(const char *key) {
+    static const char *const keys[] = {"architectures", "model_type", "_name_or_path", "auto_map"};
+    bool is = false;
+    for (int i = 0; i < ARRAY_LEN(keys); i++) is = is || strcmp(key, keys[i]) == 0;
+    return is;
+}
+
 static status unknown_key(const config *c, const char *prefix, const char *path, err *e) {
     const char *shown = arena_printf(c->memory, "%s%s", prefix, path);
     const char *where = config_where(c, shown), *near = nearest_path(c->memory, path);
-    if (near) {
+    if (is_of_hugging_face(shown)) {
+        err_set(e, ST_USAGE, "unknown key '%s' (%s)", shown, where);
+        err_hint(e, "keys of a model stand under model:, and a file of Hugging Face is read where "
+                    "it is called config.json");
+    } else if (near) {
         err_set(e, ST_USAGE, "unknown key '%s' (%s); nearest: %s%s", shown, where, prefix, near);
         err_hint(e, "did you mean '%s%s'?", prefix, near);
     } else {
