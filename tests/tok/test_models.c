@@ -176,6 +176,38 @@ static void test_hostile_words(void **state) {
                 "merges");
 }
 
+/* Added tokens of white space behind one that has taken the white space on its right: an lstrip token
+ * begins where that ended, and is not there if nothing is left (ids and offsets of tokenizers). */
+static void test_white_space_is_taken_once(void **state) {
+    (void)state;
+#define ADDED(id, text, left, right)                                                               \
+    "{\"id\":" id ",\"content\":\"" text "\",\"single_word\":false,\"lstrip\":" left               \
+    ",\"rstrip\":" right ",\"normalized\":false,\"special\":false}"
+    tok *t = parse_ok("{\"decoder\":{\"type\":\"Fuse\"},\"added_tokens\":[" ADDED(
+        "2", "<t>", "false",
+        "true") "," ADDED("3", "  ", "true",
+                          "false") "," ADDED("4", "\\t", "true",
+                                             "true") "," ADDED("5", " \\tx", "true",
+                                                               "false") "],\"model\":{\"type\":"
+                                                                        "\"WordLevel\",\"vocab\":{"
+                                                                        "\"?\":0,\"b\":1},\"unk_"
+                                                                        "token\":\"?\"}}");
+    static const char *const cases[] = {
+        "{\"text\":\"<t>  \",\"ids\":[2],\"offsets\":[[0,5]]}",
+        "{\"text\":\"<t>\\t \\t \\tb\",\"ids\":[2,1],\"offsets\":[[0,8],[8,9]]}",
+        "{\"text\":\"\\t\\t\\tb\",\"ids\":[4,1],\"offsets\":[[0,3],[3,4]]}",
+        "{\"text\":\"<t> \\tx\",\"ids\":[2,5],\"offsets\":[[0,5],[5,6]]}",
+        "{\"text\":\"b    b  \",\"ids\":[1,3,3,1,3],"
+        "\"offsets\":[[0,1],[1,3],[3,5],[5,6],[6,8]]}",
+    };
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        json_t *one = json_loads(cases[i], 0, NULL);
+        check_golden(t, one, "white space");
+        json_decref(one);
+    }
+    tok_free(t);
+}
+
 /* No spaces, every place has several pieces: time and memory grow with the text, no faster. */
 static void test_endless_word(void **state) {
     (void)state;
@@ -289,6 +321,7 @@ int main(void) {
         cmocka_unit_test(test_no_unknown_token),
         cmocka_unit_test(test_hostile_unigram),
         cmocka_unit_test(test_hostile_words),
+        cmocka_unit_test(test_white_space_is_taken_once),
         cmocka_unit_test(test_endless_word),
         cmocka_unit_test(test_long_pieces),
         cmocka_unit_test(test_time_of_long_pieces),
