@@ -13,6 +13,9 @@ expect 2 serve m --model other;                     has err "'other' is not NAME
 expect 2 serve m --model m=m;                       has err "m"
 expect 2 serve m --api-key-file /dev/null;          has err "there is no API key in /dev/null"
 expect 2 serve m --cache f8
+expect 2 serve m --allow-origin https://a.example/; has err "https://a.example/' is no site"; has err "without a path"
+expect 2 serve m --allow-origin '*,a.example';      has err "a.example"
+expect 2 serve m --allow-host a.example:80;         has err "'a.example:80' is no name"
 
 # One that listens, and another at the same port.
 start_server m
@@ -28,7 +31,7 @@ grep -qE '[0-9:]{8} GET /v1/models 200 .*[0-9] ms$' log || fail "no line for the
 has err "DELETE /health 405"
 
 # Keys: from the command line, a file, the environment; never in the log, nor is what was asked.
-printf '# ours\nfrom-file\n\n' >keys
+printf '# ours\nfrom-file \n \n' >keys
 ATHANOR_API_KEY=from-env start_server m --api-key from-line --api-key-file keys
 for key in from-line from-file from-env; do
     answers 200 GET /v1/models "" "Authorization: Bearer $key"
