@@ -75,8 +75,11 @@ has out '"resumed": false'
 expect 0 data show csv --verify
 has out 'A: one, two'
 printf '{"text": "a b", "rnak": 1}\n' >slip.jsonl
-expect 0 data build slip.jsonl -o slip tokenizer=tok.json score=rank --json
-has err "no record has a number in its field 'rank'"
+expect 0 data build slip.jsonl -o slip tokenizer=tok.json score=rank id=key --json
+has err "no record has a number in its field 'rank'"; has err "no record has an id in its field 'key'"
+expect 0 data build slip.jsonl -o slip tokenizer=tok.json score=rnak id=rnak --json
+lacks err "no record has"
+expect 2 data build slip.jsonl -o slip tokenizer=tok.json max_bad=1.5; has err "from 0 to 1"
 { for i in $(seq 300); do printf '{"text":"record %d"}\n' "$i"; done; printf '{"text":"cut off\n'; } >broken.jsonl
 expect 0 data build broken.jsonl -o broken tokenizer=tok.json
 has out '1 of 301 records were bad and left out:'

@@ -59,9 +59,9 @@ status data_chat_options(const cli_args *args, chat_build_options *opt, json_t *
 /* One line of what a set of conversations is made of, from its chat.json. */
 void data_print_chat(const json_t *report);
 
-/* cmd_data_build.c: numbers of keys; *out stays without the key. */
-status data_get_number(const cli_args *args, const char *key, double hi, double *out,
-                       err *e) ATH_MUST_USE;
+/* cmd_data_build.c: numbers of keys; *out stays without the key. A share is from 0 to below 1, or to 1. */
+status data_get_share(const cli_args *args, const char *key, bool may_be_all, double *out,
+                      err *e) ATH_MUST_USE;
 status data_get_count(const cli_args *args, const char *key, int64_t hi, uint64_t *out,
                       err *e) ATH_MUST_USE;
 
