@@ -61,14 +61,16 @@ static tok *load_tokenizer(const shards *s, tok *given) {
 
 /* ---- documents of a set ---- */
 
-/* The first bytes of a document's text, cut at a whole character. */
+/* The first bytes of a document's text; where they are cut, the last character is whole. */
 static status decode_preview(const shards *s, const tok *t, const shard_place *r, strbuf *out,
                              err *e) {
     int32_t ids[PREVIEW_TOK];
     uint64_t n = r->end_tok - r->first_tok;
-    if (n > PREVIEW_TOK) n = PREVIEW_TOK;
+    bool cut = n > PREVIEW_TOK;
+    if (cut) n = PREVIEW_TOK;
     TRY(shards_copy(s, r->first_tok, (int64_t)n, ids, NULL, e));
     TRY(tok_decode(t, ids, (int64_t)n, true, out, e));
+    if (cut) strbuf_truncate(out, out->len - (size_t)utf8_open_tail(out->data, out->len));
     if (out->len > PREVIEW_BYTES) strbuf_truncate(out, utf8_cut(out->data, PREVIEW_BYTES));
     return ST_OK;
 }
@@ -86,9 +88,7 @@ status data_document_json(const shards *s, const tok *t, const shard_place *p, j
                       "shard", json_cstr(s->shard[p->shard].file), "first_tok",
                       (json_int_t)p->first_tok, "tokens", (json_int_t)(p->end_tok - p->first_tok));
         if (s->has_scores) json_object_set_new(o, "score", json_f32(p->score));
-        /* Bytes that are not UTF-8 cannot stand in JSON: then the text is null. */
-        json_t *shown = t ? json_string(strbuf_cstr(&text)) : NULL;
-        json_object_set_new(o, "text", shown ? shown : json_null());
+        json_object_set_new(o, "text", t ? json_text(strbuf_cstr(&text), text.len) : json_null());
         *out = o;
     }
     strbuf_free(&text);
@@ -134,28 +134,33 @@ json_t *data_set_json(const shards *s, json_t *documents) {
     return o;
 }
 
-static void print_preview(const char *text) {
-    for (; *text; text++) putchar((unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text);
-    putchar('\n');
+/* A text of the data on one line, which no terminal obeys. */
+static void print_plain(const json_t *text) {
+    const char *s = json_string_value(text);
+    for (size_t i = 0; i < json_string_length(text); i++)
+        putchar((unsigned char)s[i] < ' ' || s[i] == 0x7f ? ' ' : s[i]);
 }
 
 static void print_documents(const json_t *documents) {
     size_t i;
     json_t *d;
     json_array_foreach(documents, i, d) {
-        const char *source = json_string_value(json_object_get(d, "source"));
+        const json_t *source = json_object_get(d, "source");
         json_int_t line = json_integer_value(json_object_get(d, "line"));
-        printf("\n#%zu  %s", i, *source ? source : json_string_value(json_object_get(d, "shard")));
+        printf("\n#%zu  ", i);
+        print_plain(json_string_length(source) ? source : json_object_get(d, "shard"));
         if (line) printf(":%" JSON_INTEGER_FORMAT, line);
         printf("  %" JSON_INTEGER_FORMAT " tokens",
                json_integer_value(json_object_get(d, "tokens")));
-        const char *id = json_string_value(json_object_get(d, "id"));
-        if (id) printf("  id %s", id);
+        const json_t *id = json_object_get(d, "id");
+        if (json_is_string(id)) printf("  id ");
+        print_plain(id);
         const json_t *score = json_object_get(d, "score");
         if (json_is_number(score)) printf("  score %g", json_number_value(score));
         putchar('\n');
-        const char *text = json_string_value(json_object_get(d, "text"));
-        if (text) print_preview(text);
+        const json_t *text = json_object_get(d, "text");
+        print_plain(text);
+        if (json_is_string(text)) putchar('\n');
     }
 }
 
