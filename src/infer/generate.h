@@ -31,6 +31,7 @@ typedef struct generate_request {
     int64_t min_new;         /* before so many tokens no end is picked, and stop strings are text */
     const tok *tok;          /* for stop strings and streaming; may be NULL */
     bool keep_special;       /* special tokens are text, too */
+    bool goes_on;            /* the text goes on that of the prompt: the space of a first word is kept */
     const char *const *stop; /* none is empty */
     int n_stop;
     const int32_t *bias_ids; /* [n_bias]: */

@@ -53,6 +53,26 @@ has out '"id": "poet"'; has out "Access-Control-Allow-Origin: https://app.exampl
 stop_server
 lacks err "GET /v1/models"
 
+# A text goes on the prompt with the space of its first word; an answer of a chat begins without.
+make_words words
+go='"max_tokens": 2, "ignore_eos": true, "temperature": 0'
+start_server words
+answers 200 POST /v1/completions '{"prompt": "w1 w2", "echo": true, '"$go}"
+grep -qE '"text": "w1 w2 w[0-9]+ w[0-9]+"' out || fail "the texts are not joined: $(cat body)"
+answers 200 POST /v1/completions '{"prompt": "w1 w2", '"$go}"
+grep -qE '"text": " w[0-9]+ w[0-9]+"' out || fail "the space is lost: $(cat body)"
+answers 200 POST /v1/completions '{"prompt": [96], '"$go}"
+grep -qE '"text": "w[0-9]+ w[0-9]+"' out || fail "a text that begins has a space: $(cat body)"
+answers 200 POST /v1/chat/completions '{"messages": [{"role": "user", "content": "w3"}], '"$go}"
+grep -qE '"content": "w[0-9]+ w[0-9]+"' out || fail "an answer begins with a space: $(cat body)"
+stop_server
+for how in "--temperature 0" "--beams 2"; do
+    expect 0 generate words --prompt "w1 w2" --max-new 2 $how
+    grep -qE '^w1 w2 w[0-9]+ w[0-9]+$' out || fail "not joined"
+    expect 0 generate words --prompt "w1 w2" --max-new 2 $how --json
+    grep -qE '"text": " w[0-9]+ w[0-9]+"' out || fail "the space is lost"
+done
+
 # SIGTERM while answers are written: each of them ends, whole, and then the program does.
 start_server m --streams 2
 for n in 1 2 3 4; do
