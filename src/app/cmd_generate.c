@@ -301,6 +301,19 @@ static status read_beams(const cli_args *args, const generate_request *rq, beam_
                   "--early-stopping %s is not true, false or never", stop);
 }
 
+/* The text of ids, which goes on that of the prompt; that of an encoder is another text. */
+static status decode_answer(const open_model *m, const tok_ids *prompt, const tok_ids *ids,
+                            strbuf *text, err *e) {
+    tok_stream s = {.t = m->tok, .skip_special = true};
+    s.behind = !m->config.num_encoder_layers && tok_has_text(m->tok, prompt->id, prompt->n, true);
+    status st = ST_OK;
+    for (int64_t i = 0; st == ST_OK && i < ids->n; i++)
+        st = tok_stream_push(&s, ids->id[i], text, e);
+    if (st == ST_OK) st = tok_stream_flush(&s, text, e);
+    tok_stream_free(&s);
+    return st;
+}
+
 /* With --json all that the search has found; else the best. */
 static status tell_beams(const cli_args *args, const open_model *m, const tok_ids *prompt,
                          const beam_text *texts, int n, err *e) {
@@ -308,7 +321,7 @@ static status tell_beams(const cli_args *args, const open_model *m, const tok_id
     status st = ST_OK;
     for (int i = 0; i < n && st == ST_OK; i++) {
         strbuf text = {0};
-        if (m->tok) st = tok_decode(m->tok, texts[i].ids.id, texts[i].ids.n, true, &text, e);
+        if (m->tok) st = decode_answer(m, prompt, &texts[i].ids, &text, e);
         json_array_append_new(list, json_pack("{s:o,s:o,s:f,s:s}", "ids",
                                               cli_id_list(texts[i].ids.id, texts[i].ids.n), "text",
                                               json_text(strbuf_cstr(&text), text.len), "score",
@@ -334,7 +347,7 @@ static status print_best(const open_model *m, const tok_ids *prompt, const tok_i
     if (!m->tok) return ST_OK;
     if (!m->config.num_encoder_layers) /* which answers, and goes not on */
         st = tok_decode(m->tok, prompt->id, prompt->n, true, &text, e);
-    if (st == ST_OK) st = tok_decode(m->tok, best->id, best->n, true, &text, e);
+    if (st == ST_OK) st = decode_answer(m, prompt, best, &text, e);
     cli_print_text(stdout, strbuf_cstr(&text), text.len);
     putchar('\n');
     strbuf_free(&text);
@@ -431,7 +444,7 @@ static status generate_lines(const cli_args *args, open_model *m, const prompts 
 
 static status generate_with(const cli_args *args, open_model *m, const prompts *p,
                             const logit_rows *r, const tok_ids *end, err *e) {
-    generate_request rq = {.end = end->id, .n_end = end->n};
+    generate_request rq = {.end = end->id, .n_end = end->n, .goes_on = true};
     const char *stop = cli_value(args, "stop");
     TRY(read_request(args, m, &rq, e));
     rq.stop = &stop;

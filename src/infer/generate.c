@@ -32,8 +32,10 @@ typedef struct text_state {
 } text_state;
 
 static text_state text_begin(const generate_request *rq, strbuf *text) {
+    bool behind = rq->tok && rq->goes_on &&
+                  tok_has_text(rq->tok, rq->prompt, rq->n_prompt, !rq->keep_special);
     text_state t = {.rq = rq,
-                    .stream = {.t = rq->tok, .skip_special = !rq->keep_special},
+                    .stream = {.t = rq->tok, .skip_special = !rq->keep_special, .behind = behind},
                     .text = text,
                     .shown = text->len};
     for (int i = 0; i < rq->n_stop; i++) {
@@ -345,6 +347,7 @@ status generate_read_source(generator *g, const generate_request *rq, generate_r
     generator_set_source(g, rq->prompt, rq->n_prompt);
     answer->prompt = &g->begin;
     answer->n_prompt = 1;
+    answer->goes_on = false; /* on the source */
     return ST_OK;
 }
 

@@ -27,10 +27,11 @@ typedef struct generate_request {
     sample_options sample;
     const int32_t *end; /* ids that end the text */
     int64_t n_end;
-    bool ignore_end;         /* they are tokens as others */
-    int64_t min_new;         /* before so many tokens no end is picked, and stop strings are text */
-    const tok *tok;          /* for stop strings and streaming; may be NULL */
-    bool keep_special;       /* special tokens are text, too */
+    bool ignore_end;   /* they are tokens as others */
+    int64_t min_new;   /* before so many tokens no end is picked, and stop strings are text */
+    const tok *tok;    /* for stop strings and streaming; may be NULL */
+    bool keep_special; /* special tokens are text, too */
+    bool goes_on;      /* the text goes on that of the prompt: the space of a first word is kept */
     const char *const *stop; /* none is empty */
     int n_stop;
     const int32_t *bias_ids; /* [n_bias]: */

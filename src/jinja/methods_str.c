@@ -405,7 +405,7 @@ const jbuiltin jmethod_str_rows[] = {
     {"capitalize", jstr_capitalize, "", 0},
     {"title", jstr_title, "", 0},
     {"swapcase", jstr_swapcase, "", 0},
-    {"casefold", jstr_lower, "", 0},
+    {"casefold", jstr_casefold, "", 0},
     {"find", str_find, "sub,start,end", 1},
     {"rfind", str_find, "sub,start,end", 1},
     {"index", str_find, "sub,start,end", 1},

@@ -196,7 +196,8 @@ status jstr_pad(jrun *r, jv s, int64_t width, int side, jv fill, jv *out) ATH_MU
 status jstr_replace(jrun *r, jv s, jv old, jv with, int64_t count, jv *out) ATH_MUST_USE;
 status jstr_lines(jrun *r, jv s, bool keep_ends, jseq **out) ATH_MUST_USE; /* s.splitlines() */
 /* str_case.c */
-jbuiltin_fn jstr_upper, jstr_lower, jstr_capitalize, jstr_title, jstr_title_words, jstr_swapcase;
+jbuiltin_fn jstr_upper, jstr_lower, jstr_capitalize, jstr_title, jstr_title_words, jstr_swapcase,
+    jstr_casefold;
 jbuiltin_fn jstr_isalpha, jstr_isalnum, jstr_isnumeric, jstr_isdecimal, jstr_isspace, jstr_isascii,
     jstr_islower, jstr_isupper;
 bool jtext_is_alnum(uint32_t cp); /* a letter or a digit */

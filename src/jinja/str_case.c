@@ -13,11 +13,24 @@ static const struct {
     uint32_t cp;
     const char *upper, *title;
 } several[] = {
-    {0xDF, "SS", "Ss"},   {0x149, "ʼN", "ʼN"},  {0x1F0, "J̌", "J̌"},      {0x390, "Ϊ́", "Ϊ́"},
-    {0x3B0, "Ϋ́", "Ϋ́"},    {0x587, "ԵՒ", "Եւ"},  {0x1E96, "H̱", "H̱"},     {0x1E97, "T̈", "T̈"},
-    {0x1E98, "W̊", "W̊"},   {0x1E99, "Y̊", "Y̊"},   {0x1E9A, "Aʾ", "Aʾ"},   {0xFB00, "FF", "Ff"},
-    {0xFB01, "FI", "Fi"}, {0xFB02, "FL", "Fl"}, {0xFB03, "FFI", "Ffi"}, {0xFB04, "FFL", "Ffl"},
-    {0xFB05, "ST", "St"}, {0xFB06, "ST", "St"},
+    {0xDF, "SS", "Ss"},
+    {0x149, "ʼN", "ʼN"},
+    {0x1F0, "J̌", "J̌"},
+    {0x390, "\u0399\u0308\u0301", "\u0399\u0308\u0301"},
+    {0x3B0, "\u03A5\u0308\u0301", "\u03A5\u0308\u0301"},
+    {0x587, "ԵՒ", "Եւ"},
+    {0x1E96, "H̱", "H̱"},
+    {0x1E97, "T̈", "T̈"},
+    {0x1E98, "W̊", "W̊"},
+    {0x1E99, "Y̊", "Y̊"},
+    {0x1E9A, "Aʾ", "Aʾ"},
+    {0xFB00, "FF", "Ff"},
+    {0xFB01, "FI", "Fi"},
+    {0xFB02, "FL", "Fl"},
+    {0xFB03, "FFI", "Ffi"},
+    {0xFB04, "FFL", "Ffl"},
+    {0xFB05, "ST", "St"},
+    {0xFB06, "ST", "St"},
 };
 
 static void add_cp(jrun *r, uint32_t cp) {
@@ -106,6 +119,21 @@ CASE_METHOD(capitalize, CAPITALIZE)
 CASE_METHOD(swapcase, SWAP)
 CASE_METHOD(title, TITLE)
 CASE_METHOD(title_words, TITLE_WORDS)
+
+/* For comparing without case: "ß" is "ss" here, and its capital is, too. */
+status jstr_casefold(jrun *r, const jcall *c, jv *out) {
+    size_t start = jtext_begin(r);
+    TRY(jrun_spend(r, jcost_walk(c->self.n)));
+    for (size_t at = 0, n; at < c->self.n; at += n) {
+        utf8proc_int32_t folded[4];
+        int class = 0;
+        uint32_t cp = utf8_next(c->self.u.s + at, &n);
+        utf8proc_ssize_t many = utf8proc_decompose_char(
+            (utf8proc_int32_t)cp, folded, ARRAY_LEN(folded), UTF8PROC_CASEFOLD, &class);
+        for (int i = 0; i < many; i++) add_cp(r, (uint32_t)folded[i]);
+    }
+    return jtext_take(r, start, out);
+}
 
 /* ---- what a text consists of ---- */
 

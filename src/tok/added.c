@@ -68,9 +68,11 @@ static bool space_at(const char *text, size_t len, size_t i, size_t *n) {
     return k > 0 && uni_class_of(cp) == UNI_SPACE;
 }
 
-/* White space before `start` belongs to an lstrip token, down to `floor`. */
+/* White space before `start` belongs to an lstrip token, down to `floor`; and what is below that does
+ * not, as an rstrip token has taken it. */
 static size_t strip_left(const char *text, size_t start, size_t floor) {
     size_t n;
+    if (start < floor) return floor;
     while (start > floor) {
         size_t before = char_before(text, start);
         if (!space_at(text, start, before, &n)) break;
@@ -101,6 +103,7 @@ status tok_added_split(tok_enc *enc, const tok_added_set *m, const tok_piece *p,
         if (a->single_word && !is_single_word(text, len, start, end)) continue;
         if (a->lstrip) start = strip_left(text, start, done);
         if (a->rstrip) end = strip_right(text, len, end);
+        if (start >= end) continue; /* nothing is left of it */
         tok_piece before = piece_slice(p, done, start);
         if (done < start) TRY(rest(enc, &before));
         enc_push(enc, a->id, p, start, end);

@@ -31,7 +31,7 @@ static status decode_id(const tok *t, dec_run *run, int32_t id, int64_t at, bool
 status tok_decode(const tok *t, const int32_t *ids, int64_t n, bool skip_special, strbuf *out,
                   err *e) {
     size_t before = out->len;
-    dec_run *run = t->plain ? NULL : dec_run_new(t->dec, t->n_dec, false);
+    dec_run *run = t->plain ? NULL : dec_run_new(t->dec, t->n_dec, DEC_ALONE);
     status st = ST_OK;
     for (int64_t i = 0; st == ST_OK && i < n; i++) {
         st = decode_id(t, run, ids[i], i, skip_special, out, e);
@@ -57,8 +57,17 @@ static status push_plain(tok_stream *s, int32_t id, strbuf *out, err *e) {
     return st;
 }
 
+bool tok_has_text(const tok *t, const int32_t *ids, int64_t n, bool skip_special) {
+    for (int64_t i = 0; i < n; i++) {
+        bool known = ids[i] >= 0 && ids[i] < t->n_token && t->token[ids[i]].text;
+        if (known && !(skip_special && t->token[ids[i]].special)) return true;
+    }
+    return false;
+}
+
 status tok_stream_push(tok_stream *s, int32_t id, strbuf *out, err *e) {
-    if (!s->t->plain && !s->run) s->run = dec_run_new(s->t->dec, s->t->n_dec, false);
+    if (!s->t->plain && !s->run)
+        s->run = dec_run_new(s->t->dec, s->t->n_dec, s->behind ? DEC_BEHIND : DEC_ALONE);
     status st = s->run ? decode_id(s->t, s->run, id, s->n_ids, s->skip_special, out, e)
                        : push_plain(s, id, out, e);
     s->n_ids++;
@@ -74,5 +83,5 @@ status tok_stream_flush(tok_stream *s, strbuf *out, err *e) {
 
 void tok_stream_free(tok_stream *s) {
     dec_run_free(s->run);
-    *s = (tok_stream){.t = s->t, .skip_special = s->skip_special};
+    *s = (tok_stream){.t = s->t, .skip_special = s->skip_special, .behind = s->behind};
 }

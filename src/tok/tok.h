@@ -101,15 +101,18 @@ status tok_decode(const tok *t, const int32_t *ids, int64_t n, bool skip_special
 
 /* Decoding while ids come in: what all calls append is, together, what tok_decode gives for all ids.
  * Text is held back while it is not whole characters or later ids may change it, and no longer.
- * Initialise with {.t = ..., .skip_special = ...}. */
+ * Initialise with {.t = ..., .skip_special = ...}. behind: another text stands before, so that the space
+ * of a first word is kept. */
 typedef struct tok_stream {
     const tok *t;
-    bool skip_special;
+    bool skip_special, behind;
     uint8_t held[8];
     int n_held;
     int64_t n_ids;
     struct dec_run *run;
 } tok_stream;
+/* Whether the ids have text for another to go on: one of them is not left out. */
+bool tok_has_text(const tok *t, const int32_t *ids, int64_t n, bool skip_special);
 status tok_stream_push(tok_stream *s, int32_t id, strbuf *out, err *e) ATH_MUST_USE;
 /* Ends the text: appends what is held back. The stream is as new and needs no tok_stream_free. */
 status tok_stream_flush(tok_stream *s, strbuf *out, err *e) ATH_MUST_USE;

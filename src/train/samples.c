@@ -34,7 +34,8 @@ static status write_one(session *s, generator *g, int i, err *e) {
                                       .seed = sample_seed((uint64_t)c->train.seed, i + 1)},
                            .end = &end,
                            .n_end = end >= 0,
-                           .tok = u->tok};
+                           .tok = u->tok,
+                           .goes_on = true};
     tok_ids ids = {0};
     strbuf text = {0};
     generate_result result;

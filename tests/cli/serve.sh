@@ -11,6 +11,19 @@ make_speaker() {
         >"$1/chat_template.jinja"
 }
 
+# make_words FOLDER: a model of the same weights with words w0 to w95, which have their spaces as SentencePiece does.
+make_words() {
+    mkdir "$1"
+    cp "$root"/tests/golden/models/llama-gqa-tied/{config.json,model.safetensors} "$1"
+    awk 'BEGIN { mark = "\\u2581"
+        space = "{\"type\":\"Metaspace\",\"replacement\":\"" mark "\",\"prepend_scheme\":\"always\",\"split\":true}"
+        printf "{\"added_tokens\":[{\"id\":96,\"content\":\"<end>\",\"special\":true}],\"pre_tokenizer\":%s,\"decoder\":%s,", space, space
+        printf "\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"%sw0\",\"vocab\":{", mark
+        for (i = 0; i < 96; i++) printf "%s\"%sw%d\":%d", i ? "," : "", mark, i, i
+        print "}}}" }' >"$1/tokenizer.json"
+    echo '{% for m in messages %}{{ m.content }} {% endfor %}' >"$1/chat_template.jinja"
+}
+
 # start_server ARGS...: its url is in `url`, its port in `port`, its process in `server`; what it says in
 # served and log. It listens before this returns.
 start_server() {

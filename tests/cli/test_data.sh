@@ -75,8 +75,18 @@ has out '"resumed": false'
 expect 0 data show csv --verify
 has out 'A: one, two'
 printf '{"text": "a b", "rnak": 1}\n' >slip.jsonl
-expect 0 data build slip.jsonl -o slip tokenizer=tok.json score=rank --json
-has err "no record has a number in its field 'rank'"
+expect 0 data build slip.jsonl -o slip tokenizer=tok.json score=rank id=key --json
+has err "no record has a number in its field 'rank'"; has err "no record has an id in its field 'key'"
+expect 0 data build slip.jsonl -o slip tokenizer=tok.json score=rnak id=rnak --json
+lacks err "no record has"
+expect 2 data build slip.jsonl -o slip tokenizer=tok.json max_bad=1.5; has err "from 0 to 1"
+# A text that is cut within a character, one with a byte of zero, and an id that a terminal would obey.
+{ printf '{"key":"a\\u001b[31m","text":"'; for i in $(seq 200); do printf '“'; done; printf '"}\n{"text":"x\\u0000y"}\n'; } >odd.jsonl
+expect 0 data build odd.jsonl -o odd tokenizer=tok.json id=key
+expect 0 data show odd --json
+has out '"text": "““““'; has out '"text": "x\u0000y"'
+expect 0 data show odd
+has out 'id a [31m'; has out 'x y'; lacks out $'\x1b'
 { for i in $(seq 300); do printf '{"text":"record %d"}\n' "$i"; done; printf '{"text":"cut off\n'; } >broken.jsonl
 expect 0 data build broken.jsonl -o broken tokenizer=tok.json
 has out '1 of 301 records were bad and left out:'

@@ -63,6 +63,17 @@ lacks out "$(printf '\033')"
 expect 0 data show --run run --step 3 --limit 2
 has out 'more rows'
 
+# From a document on, of a set and of files without an index.
+expect 0 data show set --from 1 --limit 1
+has out '#1  docs.jsonl:2'
+lacks out '#0  '
+printf '\1\0\0\0\2\0\0\0' >plain.bin
+expect 0 data show plain.bin format=nanogpt tokenizer=set/tokenizer.json --from 1 --json
+expect 2 data show set --from 9999
+has err 'there is no document 9999'
+expect 2 data show plain.bin format=nanogpt tokenizer=set/tokenizer.json --from 9
+has err 'plain.bin has fewer'
+
 # Token by token, of a set and of a step; and as a page without network.
 expect 0 data show set --from 1 --limit 2 --tokens
 has out '#1  docs.jsonl:2'
@@ -115,6 +126,11 @@ expect 2 data show
 expect 3 data show --run nowhere --step 1
 has err 'nowhere'
 expect 2 data show set --step 3
+expect 2 data show run --run run --step 1
+expect 2 data show --run run --step 1 --from 2
+has err '--run and --from exclude each other'
+expect 2 data show set --template chatml
+has err 'set is no file of conversations'
 expect 2 data show set --from -1
 expect 1 data show set --html nowhere/page.html
 has err 'nowhere/page.html'

@@ -21,6 +21,17 @@ for name in "1 client" "8 clients"; do
 done
 calc "$(row "1 client: given_up") > 0" || fail "nothing is given up"
 
+# A model that writes bytes of zero: such text is no wrong answer.
+mkdir zero
+cp "$root"/tests/golden/models/llama-gqa-tied/{config.json,model.safetensors} zero
+awk 'BEGIN { printf "{\"added_tokens\":[{\"id\":96,\"content\":\"<end>\",\"special\":true}],\"pre_tokenizer\":{\"type\":\"ByteLevel\","
+    printf "\"add_prefix_space\":false,\"trim_offsets\":false,\"use_regex\":true},\"decoder\":{\"type\":\"ByteLevel\"},"
+    printf "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{\"\\u0120\":0,\"\\u0100\":1"
+    for (i = 33; i < 127; i++) printf ",\"%s%c\":%d", i == 34 || i == 92 ? "\\" : "", i, i - 31
+    print "}}}" }' >zero/tokenizer.json
+expect 0 bench serve zero --clients 2 --requests 40 --new 30 --prompt-words 2 --temperature 5 --json -- --threads 1
+is "2 clients: answered" 40.0; is "2 clients: wrong" 0.0
+
 # A server that stands already, which is its own peer; requests at a rate; a table.
 listens() { grep -q '"url"' url; }
 "$athanor" serve run --port 0 --json --streams 4 --threads 1 >url 2>log &

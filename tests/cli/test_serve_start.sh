@@ -13,6 +13,9 @@ expect 2 serve m --model other;                     has err "'other' is not NAME
 expect 2 serve m --model m=m;                       has err "m"
 expect 2 serve m --api-key-file /dev/null;          has err "there is no API key in /dev/null"
 expect 2 serve m --cache f8
+expect 2 serve m --allow-origin https://a.example/; has err "https://a.example/' is no site"; has err "without a path"
+expect 2 serve m --allow-origin '*,a.example';      has err "a.example"
+expect 2 serve m --allow-host a.example:80;         has err "'a.example:80' is no name"
 
 # One that listens, and another at the same port.
 start_server m
@@ -28,7 +31,7 @@ grep -qE '[0-9:]{8} GET /v1/models 200 .*[0-9] ms$' log || fail "no line for the
 has err "DELETE /health 405"
 
 # Keys: from the command line, a file, the environment; never in the log, nor is what was asked.
-printf '# ours\nfrom-file\n\n' >keys
+printf '# ours\nfrom-file \n \n' >keys
 ATHANOR_API_KEY=from-env start_server m --api-key from-line --api-key-file keys
 for key in from-line from-file from-env; do
     answers 200 GET /v1/models "" "Authorization: Bearer $key"
@@ -49,6 +52,26 @@ answers 200 GET /v1/models "" "Origin: https://app.example"
 has out '"id": "poet"'; has out "Access-Control-Allow-Origin: https://app.example"
 stop_server
 lacks err "GET /v1/models"
+
+# A text goes on the prompt with the space of its first word; an answer of a chat begins without.
+make_words words
+go='"max_tokens": 2, "ignore_eos": true, "temperature": 0'
+start_server words
+answers 200 POST /v1/completions '{"prompt": "w1 w2", "echo": true, '"$go}"
+grep -qE '"text": "w1 w2 w[0-9]+ w[0-9]+"' out || fail "the texts are not joined: $(cat body)"
+answers 200 POST /v1/completions '{"prompt": "w1 w2", '"$go}"
+grep -qE '"text": " w[0-9]+ w[0-9]+"' out || fail "the space is lost: $(cat body)"
+answers 200 POST /v1/completions '{"prompt": [96], '"$go}"
+grep -qE '"text": "w[0-9]+ w[0-9]+"' out || fail "a text that begins has a space: $(cat body)"
+answers 200 POST /v1/chat/completions '{"messages": [{"role": "user", "content": "w3"}], '"$go}"
+grep -qE '"content": "w[0-9]+ w[0-9]+"' out || fail "an answer begins with a space: $(cat body)"
+stop_server
+for how in "--temperature 0" "--beams 2"; do
+    expect 0 generate words --prompt "w1 w2" --max-new 2 $how
+    grep -qE '^w1 w2 w[0-9]+ w[0-9]+$' out || fail "not joined"
+    expect 0 generate words --prompt "w1 w2" --max-new 2 $how --json
+    grep -qE '"text": " w[0-9]+ w[0-9]+"' out || fail "the space is lost"
+done
 
 # SIGTERM while answers are written: each of them ends, whole, and then the program does.
 start_server m --streams 2

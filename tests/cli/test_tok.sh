@@ -50,6 +50,10 @@ expect_status 2 "$athanor" tok decode tok.json
 expect_status 2 "$athanor" tok decode tok.json --ids 1,x
 expect_status 2 "$athanor" tok decode tok.json text --ids 1 --jsonl
 expect_status 2 "$athanor" tok decode tok.json --ids 99999
+for line in '[4294967363]' '[1, -1]' '["a"]' '[1.5]'; do
+    echo "$line" >line.jsonl
+    expect_status 3 "$athanor" tok decode tok.json line.jsonl --jsonl
+done
 expect_status 3 "$athanor" tok encode none.json text
 head -c 500 tok.json >cut.json
 expect_status 3 "$athanor" tok encode cut.json text

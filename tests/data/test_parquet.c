@@ -216,6 +216,29 @@ static void test_text_not_utf8(void **state) {
     parquet_close(p);
 }
 
+/* A byte of zero is text, as in JSONL. */
+static void test_text_with_zero(void **state) {
+    scene *sc = *state;
+    char *data;
+    size_t len;
+    parquet *p;
+    assert_ok(file_read_all(GOLDEN "latin1.parquet", &data, &len, e));
+    char *odd = memchr(data, 0xE9, len);
+    assert_non_null(odd);
+    *odd = 0;
+    parquet_rows *r = open_rows(put_bytes(sc, "zero", data, len), &p, NULL, 0);
+    json_t *row;
+    assert_ok(parquet_rows_next_json(r, &row, e));
+    json_decref(row);
+    assert_ok(parquet_rows_next_json(r, &row, e));
+    const json_t *text = json_object_iter_value(json_object_iter(row));
+    assert_non_null(memchr(json_string_value(text), 0, json_string_length(text)));
+    json_decref(row);
+    parquet_rows_close(r);
+    parquet_close(p);
+    free(data);
+}
+
 static void test_checksum(void **state) {
     char *data;
     size_t len;
@@ -288,6 +311,7 @@ int main(void) {
         cmocka_unit_test(test_skip),
         cmocka_unit_test_setup_teardown(test_refused, scene_open, scene_close),
         cmocka_unit_test(test_text_not_utf8),
+        cmocka_unit_test_setup_teardown(test_text_with_zero, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_checksum, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_encoding_not_read, scene_open, scene_close),
         cmocka_unit_test(test_damaged),

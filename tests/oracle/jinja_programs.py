@@ -36,7 +36,8 @@ b" }}
 {{ spaces | trim }}|{{ 'xxaxx' | trim('x') }}|{{ spaces.strip() }}|{{ spaces.lstrip() }}|{{ spaces.rstrip() }}|{{ 'xyaxy'.strip('yx') }}
 {{ spaces.split() }}{{ spaces.split(' ') }}{{ csv.split(',') }}{{ csv.split(',', 1) }}{{ csv.rsplit(',', 2) }}{{ spaces.rsplit(none, 1) }}{{ spaces.split(none, 1) }}{{ csv.split(',')[-1] }}{{ lines.splitlines() }}{{ lines.splitlines(true) }}
 {{ 'a-b-c'.partition('-') }}{{ 'a-b-c'.rpartition('-') }}{{ 'abc'.partition('-') }}{{ 'abc'.rpartition('x') }}
-{{ s.upper() }}{{ s.lower() }}{{ u.upper() }}{{ u.lower() }}{{ 'hELLO wORLD'.title() }}{{ "it's a x-y (z)" | title }}{{ 'hELLO' | capitalize }}{{ u.capitalize() }}{{ 'aBc'.swapcase() }}{{ 'ﬁß'.upper() }}{{ 'ΑΣ ΑΣΑ'.lower() }}
+{{ s.upper() }}{{ s.lower() }}{{ u.upper() }}{{ u.lower() }}{{ 'hELLO wORLD'.title() }}{{ "it's a x-y (z)" | title }}{{ 'hELLO' | capitalize }}{{ u.capitalize() }}{{ 'aBc'.swapcase() }}{{ 'ﬁß'.upper() }}{{ 'ΑΣ ΑΣΑ'.lower() }}{{ 'ΐΰ'.upper() }}
+{{ 'Straße ﬁΣς ŉ µ'.casefold() }}{{ 'ǅ'.casefold() }}{{ ''.casefold() }}
 {{ s.startswith('Hell') }}{{ s.startswith(('x', 'H')) }}{{ s.endswith('d') }}{{ s.endswith('l', 0, 4) }}{{ s.startswith('W', 7) }}{{ 'a'.startswith('', 5) }}{{ 'a'.startswith('', 1) }}
 {{ s.find('o') }}{{ s.rfind('o') }}{{ s.find('x') }}{{ s.count('l') }}{{ u.find('日') }}{{ s.find('o', 5) }}{{ s.index('W') }}{{ 'aaa'.count('') }}{{ 'abc'.find('', 3) }}{{ 'abc'.find('', 4) }}
 {{ s.index('zz') }}

@@ -50,6 +50,14 @@ static void write_alone(const house *h, const char *prompt, int max_new, alone *
 
 #define GREEDY "'temperature': 0, 'ignore_eos': true"
 
+static void test_newer_name_of_max_tokens(void **state) {
+    const house *h = *state;
+    json_t *o = house_json(h, "/v1/completions",
+                           "{'prompt': 'a', 'max_completion_tokens': 3, " GREEDY "}", 200);
+    assert_int_equal(int_at(o, "usage.completion_tokens"), 3);
+    json_decref(o);
+}
+
 static void test_completion(void **state) {
     const house *h = *state;
     alone want;
@@ -433,6 +441,8 @@ static void test_refusals(void **state) {
         {C, "{'prompt': 'a', 'temperature': -1}", 400, "temperature", "from 0 to 100"},
         {C, "{'prompt': 'a', 'temperature': 1e999}", 400, NULL, "no JSON"},
         {C, "{'prompt': 'a', 'top_p': 1.1}", 400, "top_p", "from 0 to 1"},
+        {C, "{'prompt': 'a', 'top_k': -2}", 400, "top_k", "from -1 to 2147483647"},
+        {C, "{'prompt': 'a', 'max_completion_tokens': -1}", 400, "max_completion_tokens", "from 0"},
         {C, "{'prompt': 'a', 'n': 0}", 400, "n", "from 1 to 128"},
         {C, "{'prompt': 'a', 'n': 1.5}", 400, "n", "an integer"},
         {C, "{'prompt': 'a', 'n': 99999999999999999999}", 400, NULL, "no JSON"},
@@ -465,6 +475,11 @@ static void test_refusals(void **state) {
         {M, "{'messages': [{'role': 'user'}]}", 400, "messages", "content"},
         {M, "{'messages': [{'role': 'user', 'content': [{'type': 'image_url'}]}]}", 400, "messages",
          "image_url"},
+        {M, "{'messages': [{'role': 'user', 'content': [{'type': 'text'}]}]}", 400, "messages",
+         "part 0"},
+        {M, "{'messages': [{'role': 'user', 'content': ['x']}]}", 400, "messages", "part 0"},
+        {M, "{" U ", 'chat_template_kwargs': {'messages': 5}}", 400, "messages",
+         "look at line 1, column"},
         {M, "{" U ", 'max_tokens': 0}", 400, "max_tokens", "from 1"},
         {M, "{" U ", 'logprobs': 1}", 400, "logprobs", "true or false"},
         {M, "{" U ", 'top_logprobs': 2}", 400, "top_logprobs", "needs"},
@@ -630,14 +645,23 @@ static int end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_completion), cmocka_unit_test(test_loglikelihood),
-        cmocka_unit_test(test_stream),     cmocka_unit_test(test_chat),
-        cmocka_unit_test(test_choices),    cmocka_unit_test(test_bias_and_stop),
-        cmocka_unit_test(test_schema),     cmocka_unit_test(test_calls),
-        cmocka_unit_test(test_tokens),     cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_too_long),   cmocka_unit_test(test_base_model),
-        cmocka_unit_test(test_adapter),    cmocka_unit_test(test_gone),
-        cmocka_unit_test(test_full),       cmocka_unit_test(test_draft),
+        cmocka_unit_test(test_completion),
+        cmocka_unit_test(test_loglikelihood),
+        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_chat),
+        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_bias_and_stop),
+        cmocka_unit_test(test_schema),
+        cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_newer_name_of_max_tokens),
+        cmocka_unit_test(test_too_long),
+        cmocka_unit_test(test_base_model),
+        cmocka_unit_test(test_adapter),
+        cmocka_unit_test(test_gone),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_draft),
         cmocka_unit_test(test_page),
     };
     return cmocka_run_group_tests(tests, begin, end);

@@ -465,6 +465,61 @@ static void test_huge_template(void **state) {
     strbuf_free(&post);
 }
 
+/* ---- behind another text ---- */
+
+static strbuf decode_behind(const tok *t, const int32_t *ids, int64_t n) {
+    err e = {0};
+    tok_stream s = {.t = t, .behind = true};
+    strbuf text = {0};
+    for (int64_t i = 0; i < n; i++) assert_int_equal(tok_stream_push(&s, ids[i], &text, &e), ST_OK);
+    assert_int_equal(tok_stream_flush(&s, &text, &e), ST_OK);
+    tok_stream_free(&s);
+    return text;
+}
+
+/* What goes on a text is what all ids give without what the first ones give: the space of its first word is there. */
+static void test_behind(void **state) {
+    (void)state;
+    static const char *const decoders[] = {
+        "null",
+        "{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"always\"}",
+        "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":"
+        "\"\xE2\x96\x81\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"
+        "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}",
+        "{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":false}",
+        "{\"type\":\"ByteLevel\"}",
+    };
+    for (int i = 0; i < ARRAY_LEN(decoders); i++) {
+        strbuf json = {0};
+        strbuf_printf(
+            &json,
+            "{\"decoder\":%s,\"added_tokens\":[{\"id\":4,\"content\":\"<s>\",\"special\":true}],"
+            "\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,"
+            "\"\xE2\x96\x81one\":1,\"##two\":2,\"three\":3}}}",
+            decoders[i]);
+        tok *t = parse_ok(strbuf_cstr(&json));
+        tok_ids all = {0};
+        for (int32_t id = 1; id <= 9; id++) tok_ids_push(&all, 1 + id * id % 3);
+        strbuf whole = decode_ok(t, &all, false);
+        for (int64_t n = 1; n < all.n; n++) {
+            tok_ids first = {.id = all.id, .n = n};
+            strbuf text = decode_ok(t, &first, false),
+                   rest = decode_behind(t, all.id + n, all.n - n);
+            strbuf_append(&text, strbuf_cstr(&rest), rest.len);
+            assert_string_equal(strbuf_cstr(&text), strbuf_cstr(&whole));
+            strbuf_free(&text);
+            strbuf_free(&rest);
+        }
+        assert_true(tok_has_text(t, (int32_t[]){4, 1}, 2, true));
+        assert_false(tok_has_text(t, (int32_t[]){4}, 1, true));
+        assert_true(tok_has_text(t, (int32_t[]){4}, 1, false));
+        strbuf_free(&whole);
+        strbuf_free(&json);
+        tok_ids_free(&all);
+        tok_free(t);
+    }
+}
+
 /* ---- added tokens ---- */
 
 /* tokenizers decodes an added token that is matched after normalisation in its normal form; a
@@ -514,7 +569,7 @@ int main(void) {
         cmocka_unit_test(test_long_decoders),     cmocka_unit_test(test_growth),
         cmocka_unit_test(test_runaway_pattern),   cmocka_unit_test(test_wrong_posts),
         cmocka_unit_test(test_huge_template),     cmocka_unit_test(test_normalized_special),
-        cmocka_unit_test(test_added_in_alphabet),
+        cmocka_unit_test(test_added_in_alphabet), cmocka_unit_test(test_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -176,6 +176,58 @@ static void test_hostile_words(void **state) {
                 "merges");
 }
 
+#define ADDED(id, text, left, right)                                                               \
+    "{\"id\":" id ",\"content\":\"" text "\",\"single_word\":false,\"lstrip\":" left               \
+    ",\"rstrip\":" right ",\"normalized\":false,\"special\":false}"
+#define MORE(id, text, left, right) "," ADDED(id, text, left, right)
+#define WORDLEVEL(vocab)                                                                           \
+    "\"decoder\":{\"type\":\"Fuse\"},"                                                             \
+    "\"model\":{\"type\":\"WordLevel\",\"vocab\":{" vocab "},\"unk_token\":\"?\"}"
+
+static void check_all(const char *json, const char *const *cases, int n) {
+    tok *t = parse_ok(json);
+    for (int i = 0; i < n; i++) {
+        json_t *one = json_loads(cases[i], 0, NULL);
+        check_golden(t, one, "added tokens");
+        json_decref(one);
+    }
+    tok_free(t);
+}
+
+/* Added tokens of white space behind one that has taken the white space on its right: an lstrip token
+ * begins where that ended, and is not there if nothing is left (ids and offsets of tokenizers). */
+static void test_white_space_is_taken_once(void **state) {
+    (void)state;
+    static const char JSON[] = "{\"added_tokens\":[" ADDED("2", "<t>", "false", "true")
+        MORE("3", "  ", "true", "false") MORE("4", "\\t", "true", "true")
+            MORE("5", " \\tx", "true", "false") "]," WORDLEVEL("\"?\":0,\"b\":1") "}";
+    static const char *const cases[] = {
+        "{\"text\":\"<t>  \",\"ids\":[2],\"offsets\":[[0,5]]}",
+        "{\"text\":\"<t>\\t \\t \\tb\",\"ids\":[2,1],\"offsets\":[[0,8],[8,9]]}",
+        "{\"text\":\"\\t\\t\\tb\",\"ids\":[4,1],\"offsets\":[[0,3],[3,4]]}",
+        "{\"text\":\"<t> \\tx\",\"ids\":[2,5],\"offsets\":[[0,5],[5,6]]}",
+        "{\"text\":\"b    b  \",\"ids\":[1,3,3,1,3],"
+        "\"offsets\":[[0,1],[1,3],[3,5],[5,6],[6,8]]}",
+    };
+    check_all(JSON, cases, ARRAY_LEN(cases));
+}
+
+/* RoBERTa's <mask> is a token of the model, too: the white space that it takes is trimmed off all the same
+ * (offsets of tokenizers). */
+static void test_trimmed_mask(void **state) {
+    (void)state;
+    static const char JSON[] = "{\"added_tokens\":[" ADDED("2", "<mask>", "true", "false") MORE(
+        "3", "<end>", "false",
+        "true") "],\"post_processor\":{\"type\":\"RobertaProcessing\",\"sep\":[\"?\",0],"
+                "\"cls\":[\"?\",0],\"trim_offsets\":true,\"add_prefix_space\":false}," WORDLEVEL(
+                    "\"?\":0,\"b\":1,\"<mask>\":2,\"<end>\":3") "}";
+    static const char *const cases[] = {
+        "{\"text\":\"b  <mask>b\",\"ids\":[1,2,1],\"offsets\":[[0,1],[3,9],[9,10]]}",
+        "{\"text\":\"b<end>  b\",\"ids\":[1,3,1],\"offsets\":[[0,1],[1,6],[8,9]]}",
+    };
+    check_all(JSON, cases, ARRAY_LEN(cases));
+}
+
 /* No spaces, every place has several pieces: time and memory grow with the text, no faster. */
 static void test_endless_word(void **state) {
     (void)state;
@@ -289,6 +341,8 @@ int main(void) {
         cmocka_unit_test(test_no_unknown_token),
         cmocka_unit_test(test_hostile_unigram),
         cmocka_unit_test(test_hostile_words),
+        cmocka_unit_test(test_white_space_is_taken_once),
+        cmocka_unit_test(test_trimmed_mask),
         cmocka_unit_test(test_endless_word),
         cmocka_unit_test(test_long_pieces),
         cmocka_unit_test(test_time_of_long_pieces),

@@ -76,7 +76,7 @@ static void take_event(slot *s, const char *data, size_t len) {
         s->ended = true;
         return;
     }
-    json_t *o = json_loadb(data, len, 0, NULL);
+    json_t *o = json_loadb(data, len, JSON_ALLOW_NUL, NULL); /* models write any character */
     json_t *choice = json_array_get(json_object_get(o, "choices"), 0);
     json_t *text = json_object_get(choice, "text"), *delta = json_object_get(choice, "delta");
     json_t *usage = json_object_get(o, "usage");

@@ -27,13 +27,13 @@ static status bad_key(const char *key, const char *value, const char *hint, err 
     return err_hint(e, "%s", hint);
 }
 
-status data_get_number(const cli_args *args, const char *key, double hi, double *out, err *e) {
+status data_get_share(const cli_args *args, const char *key, bool may_be_all, double *out, err *e) {
     const char *value = cli_override(args, key);
     if (!value) return ST_OK;
-    if (text_parse_number(value, out) && *out >= 0 && *out < hi) return ST_OK;
-    char hint[96];
-    snprintf(hint, sizeof hint, "give a number from 0 to below %g", hi);
-    return bad_key(key, value, hint, e);
+    if (text_parse_number(value, out) && *out >= 0 && (*out < 1 || (may_be_all && *out == 1)))
+        return ST_OK;
+    return bad_key(key, value,
+                   may_be_all ? "give a number from 0 to 1" : "give a number from 0 to below 1", e);
 }
 
 status data_get_count(const cli_args *args, const char *key, int64_t hi, uint64_t *out, err *e) {
@@ -93,7 +93,7 @@ static status read_reader_options(const cli_args *args, arena *a, reader_options
     int format = READER_AUTO;
     TRY(data_get_word(args, "format", FORMATS, ARRAY_LEN(FORMATS), &format, e));
     opt->format = (reader_format)format;
-    return data_get_number(args, "max_bad", 1.000001, &opt->max_bad, e);
+    return data_get_share(args, "max_bad", true, &opt->max_bad, e);
 }
 
 /* Keys that do nothing beside the others that were given. */
@@ -120,7 +120,7 @@ static status read_build_options(const cli_args *args, arena *a, data_build_opti
     TRY(cli_check_overrides(args, BUILD_KEYS, e));
     TRY(check_effects(args, e));
     TRY(read_reader_options(args, a, &opt->reader, e));
-    TRY(data_get_number(args, "valid", 1, &opt->valid_fraction, e));
+    TRY(data_get_share(args, "valid", false, &opt->valid_fraction, e));
     TRY(data_get_count(args, "threads", 1024, &threads, e));
     TRY(data_get_count(args, "seed", INT64_MAX, &opt->seed, e));
     TRY(data_get_count(args, "shard_tokens", INT64_MAX, &opt->shard_tokens, e));
@@ -240,9 +240,11 @@ static status build(const cli_args *args, arena *a, err *e) {
     cli_warn_of_lost_bytes(t);
     tok_free(t);
     TRY(st);
-    /* Almost always a slip of the pen, which would show only when the order is asked for. */
+    /* Almost always a slip of the pen, which would show only when the order or an id is asked for. */
     if (opt.reader.score && r.scored == 0 && !r.resumed)
         log_warn("no record has a number in its field '%s'", opt.reader.score);
+    if (opt.reader.id && r.named == 0 && !r.resumed)
+        log_warn("no record has an id in its field '%s'", opt.reader.id);
     if (args->json) return print_build_json(args->output, &r, e);
     print_result(args->output, &r);
     return ST_OK;

@@ -61,14 +61,16 @@ static tok *load_tokenizer(const shards *s, tok *given) {
 
 /* ---- documents of a set ---- */
 
-/* The first bytes of a document's text, cut at a whole character. */
+/* The first bytes of a document's text; where they are cut, the last character is whole. */
 static status decode_preview(const shards *s, const tok *t, const shard_place *r, strbuf *out,
                              err *e) {
     int32_t ids[PREVIEW_TOK];
     uint64_t n = r->end_tok - r->first_tok;
-    if (n > PREVIEW_TOK) n = PREVIEW_TOK;
+    bool cut = n > PREVIEW_TOK;
+    if (cut) n = PREVIEW_TOK;
     TRY(shards_copy(s, r->first_tok, (int64_t)n, ids, NULL, e));
     TRY(tok_decode(t, ids, (int64_t)n, true, out, e));
+    if (cut) strbuf_truncate(out, out->len - (size_t)utf8_open_tail(out->data, out->len));
     if (out->len > PREVIEW_BYTES) strbuf_truncate(out, utf8_cut(out->data, PREVIEW_BYTES));
     return ST_OK;
 }
@@ -86,21 +88,28 @@ status data_document_json(const shards *s, const tok *t, const shard_place *p, j
                       "shard", json_cstr(s->shard[p->shard].file), "first_tok",
                       (json_int_t)p->first_tok, "tokens", (json_int_t)(p->end_tok - p->first_tok));
         if (s->has_scores) json_object_set_new(o, "score", json_f32(p->score));
-        /* Bytes that are not UTF-8 cannot stand in JSON: then the text is null. */
-        json_t *shown = t ? json_string(strbuf_cstr(&text)) : NULL;
-        json_object_set_new(o, "text", shown ? shown : json_null());
+        json_object_set_new(o, "text", t ? json_text(strbuf_cstr(&text), text.len) : json_null());
         *out = o;
     }
     strbuf_free(&text);
     return st;
 }
 
-/* The first documents, found one behind the other, as sets without an index know no numbers. */
-static status list_documents(const shards *s, const tok *t, int64_t limit, json_t *list, err *e) {
+static status no_document(const shards *s, int64_t number, err *e) {
+    err_at(e, ST_USAGE, "--from", "there is no document %" PRId64, number);
+    if (!s->has_index) return err_hint(e, "%s has fewer", s->dir);
+    return err_hint(e, "there are %" PRIu64 ", counted from 0", s->totals.documents);
+}
+
+/* Found one behind the other, as sets without an index know no numbers. */
+static status list_documents(const shards *s, const tok *t, const data_look *look, json_t *list,
+                             err *e) {
+    uint64_t at = 0, from = (uint64_t)look->from;
+    if (from && s->has_index && from >= s->totals.documents) return no_document(s, look->from, e);
     arena *a = arena_new("data show");
-    status st = ST_OK;
-    uint64_t at = 0;
-    for (int64_t i = 0; st == ST_OK && i < limit && at < s->totals.tokens; i++) {
+    status st = data_find_document(s, a, from, &at, e);
+    if (st == ST_OK && from && at >= s->totals.tokens) st = no_document(s, look->from, e);
+    for (int64_t i = 0; st == ST_OK && i < look->limit && at < s->totals.tokens; i++) {
         shard_place p;
         json_t *o = NULL;
         st = shards_locate(s, at, a, &p, e);
@@ -134,28 +143,33 @@ json_t *data_set_json(const shards *s, json_t *documents) {
     return o;
 }
 
-static void print_preview(const char *text) {
-    for (; *text; text++) putchar((unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text);
-    putchar('\n');
+/* A text of the data on one line, which no terminal obeys. */
+static void print_plain(const json_t *text) {
+    const char *s = json_string_value(text);
+    for (size_t i = 0; i < json_string_length(text); i++)
+        putchar((unsigned char)s[i] < ' ' || s[i] == 0x7f ? ' ' : s[i]);
 }
 
-static void print_documents(const json_t *documents) {
+static void print_documents(const json_t *documents, int64_t from) {
     size_t i;
     json_t *d;
     json_array_foreach(documents, i, d) {
-        const char *source = json_string_value(json_object_get(d, "source"));
+        const json_t *source = json_object_get(d, "source");
         json_int_t line = json_integer_value(json_object_get(d, "line"));
-        printf("\n#%zu  %s", i, *source ? source : json_string_value(json_object_get(d, "shard")));
+        printf("\n#%" PRId64 "  ", from + (int64_t)i);
+        print_plain(json_string_length(source) ? source : json_object_get(d, "shard"));
         if (line) printf(":%" JSON_INTEGER_FORMAT, line);
         printf("  %" JSON_INTEGER_FORMAT " tokens",
                json_integer_value(json_object_get(d, "tokens")));
-        const char *id = json_string_value(json_object_get(d, "id"));
-        if (id) printf("  id %s", id);
+        const json_t *id = json_object_get(d, "id");
+        if (json_is_string(id)) printf("  id ");
+        print_plain(id);
         const json_t *score = json_object_get(d, "score");
         if (json_is_number(score)) printf("  score %g", json_number_value(score));
         putchar('\n');
-        const char *text = json_string_value(json_object_get(d, "text"));
-        if (text) print_preview(text);
+        const json_t *text = json_object_get(d, "text");
+        print_plain(text);
+        if (json_is_string(text)) putchar('\n');
     }
 }
 
@@ -168,7 +182,7 @@ static void print_foreign(const shards *s) {
         printf("no index of documents\n");
 }
 
-static void print_set(const shards *s, const json_t *documents) {
+static void print_set(const shards *s, const json_t *documents, int64_t from) {
     if (s->format == SHARDS_OWN) {
         data_print_totals(s->dir, "", &s->totals);
         printf("%d shards, %d sources, ids of %d bits, vocabulary %d\n", s->n_shards, s->n_sources,
@@ -176,12 +190,12 @@ static void print_set(const shards *s, const json_t *documents) {
     } else {
         print_foreign(s);
     }
-    print_documents(documents);
+    print_documents(documents, from);
     if (!s->has_index && json_array_size(documents) > 0)
         printf("\n... (--limit N shows N documents)\n");
-    else if (s->totals.documents > json_array_size(documents))
+    else if (s->totals.documents > (uint64_t)from + json_array_size(documents))
         printf("\n... and %" PRIu64 " more (--limit N shows N)\n",
-               s->totals.documents - json_array_size(documents));
+               s->totals.documents - (uint64_t)from - json_array_size(documents));
 }
 
 static status read_look(const cli_args *args, int64_t limit, data_look *look, err *e) {
@@ -206,9 +220,9 @@ static status need_tokenizer(const shards *s, const tok *t, const data_look *loo
 
 static status list_set(const shards *s, const tok *t, const data_look *look, err *e) {
     json_t *documents = json_array();
-    status st = list_documents(s, t, look->limit, documents, e);
+    status st = list_documents(s, t, look, documents, e);
     if (st == ST_OK && look->json) cli_print_json(data_set_json(s, json_incref(documents)));
-    if (st == ST_OK && !look->json) print_set(s, documents);
+    if (st == ST_OK && !look->json) print_set(s, documents, look->from);
     json_decref(documents);
     return st;
 }
@@ -266,6 +280,14 @@ static status run_show_input(const cli_args *args, err *e) {
     bool chats = false;
     data_look look;
     if (!file_is_dir(args->inputs[0])) TRY(data_build_is_chat(args, &chats, e));
+    const char *of_chats = cli_has(args, "chat")       ? "--chat"
+                           : cli_has(args, "template") ? "--template"
+                                                       : NULL;
+    if (!chats && of_chats) {
+        err_at(e, ST_USAGE, of_chats, "%s does nothing here: %s is no file of conversations",
+               of_chats, args->inputs[0]);
+        return err_hint(e, "leave it out");
+    }
     if (!chats) return run_show_set(args, e);
     TRY(read_look(args, SHOWN_DOCUMENTS, &look, e));
     return data_show_chats(args, &look, e);
@@ -273,14 +295,14 @@ static status run_show_input(const cli_args *args, err *e) {
 
 static status run_show(const cli_args *args, err *e) {
     if (cli_has(args, "run")) return run_show_step(args, e);
-    if (args->n_inputs == 1 && !cli_has(args, "step")) return run_show_input(args, e);
+    if (args->n_inputs == 1) return run_show_input(args, e);
     err_set(e, ST_USAGE, "data show needs token shards, or --run RUN --step N");
     return err_hint(e, "athanor data show SHARDS");
 }
 
 static const cli_option SHOW_OPTIONS[] = {
     {"limit", "N", "documents or samples to show (default 10; with --run all)"},
-    {"from", "N", "of a set: the first sample to show, from 0"},
+    {"from", "N", "of a set: the first document or sample to show, from 0"},
     {"verify", NULL, "also check every checksum, token id and document bound"},
     {"run", "RUN", "show what this run reads"},
     {"step", "N", "in this step, from 1"},
@@ -292,12 +314,20 @@ static const cli_option SHOW_OPTIONS[] = {
     {0},
 };
 
+static const cli_rule SHOW_RULES[] = {
+    {"run", CLI_EXCLUDES, "from|chat|template",
+     "these are of sets and conversations; --run shows one step of a run"},
+    {"step", CLI_NEEDS, "run", "athanor data show --run RUN --step N"},
+    {0},
+};
+
 const cli_command command_data_show = {
     .name = "data show",
     .summary = "what is in token shards, or in a training step",
     .usage = "SHARDS [key=value...] [--limit N] [--html OUT] | --run RUN --step N [--render]",
     .run = run_show,
     .options = SHOW_OPTIONS,
+    .rules = SHOW_RULES,
     .max_inputs = 1,
     .takes_keys = true,
     .about =

@@ -78,7 +78,7 @@ status data_chat_options(const cli_args *args, chat_build_options *opt, json_t *
     uint64_t threads = 0;
     int train = CHAT_TRAIN_ALL;
     TRY(cli_check_overrides(args, CHAT_KEYS, e));
-    TRY(data_get_number(args, "valid", 1, &opt->valid_fraction, e));
+    TRY(data_get_share(args, "valid", false, &opt->valid_fraction, e));
     TRY(data_get_count(args, "seed", INT64_MAX, &opt->seed, e));
     TRY(data_get_count(args, "shard_tokens", INT64_MAX, &opt->shard_tokens, e));
     TRY(data_get_count(args, "threads", 1024, &threads, e));

@@ -73,13 +73,12 @@ static status add_document(const set_view *v, const shard_place *p, const inspec
 
 /* ---- samples ---- */
 
-/* Where document `number` begins. Without an index it is found from the first one on. */
-static status find_document(const set_view *v, uint64_t number, uint64_t *at, err *e) {
+status data_find_document(const shards *s, arena *a, uint64_t number, uint64_t *at, err *e) {
     *at = 0;
-    if (v->s->has_index && number > 0) return shards_bounds(v->s, number - 1, 1, at, NULL, e);
-    for (uint64_t i = 0; i < number && *at < v->s->totals.tokens; i++) {
+    if (s->has_index && number > 0) return shards_bounds(s, number - 1, 1, at, NULL, e);
+    for (uint64_t i = 0; i < number && *at < s->totals.tokens; i++) {
         shard_place p;
-        TRY(shards_locate(v->s, *at, v->x->a, &p, e));
+        TRY(shards_locate(s, *at, a, &p, e));
         *at = p.end_tok;
     }
     return ST_OK;
@@ -114,7 +113,7 @@ static status read_stopped(set_view *v, err *e) {
         const inspect_stop *s = &v->x->stop[i];
         uint64_t number = (uint64_t)s->document / (uint64_t)v->sequences, at;
         if (s->document < 0) continue;
-        TRY(find_document(v, number * (uint64_t)v->sequences, &at, e));
+        TRY(data_find_document(v->s, v->x->a, number * (uint64_t)v->sequences, &at, e));
         TRY(add_sample(v, number, s, &at, e));
     }
     return ST_OK;
@@ -127,7 +126,7 @@ static status read_samples(set_view *v, err *e) {
         return err_hint(e, "there are %" PRIu64 ", counted from 0", v->n_samples);
     }
     TRY(read_stopped(v, e));
-    TRY(find_document(v, number * (uint64_t)v->sequences, &at, e));
+    TRY(data_find_document(v->s, v->x->a, number * (uint64_t)v->sequences, &at, e));
     for (int64_t i = 0; i < v->look->limit && at < v->s->totals.tokens; i++, number++)
         TRY(add_sample(v, number, NULL, &at, e));
     if (v->n_samples > number) v->x->left_out = v->n_samples - number;

@@ -22,7 +22,7 @@ json_t *data_set_json(const shards *s, json_t *documents);
 
 /* How samples are looked at, token by token. */
 typedef struct data_look {
-    int64_t from, limit; /* samples */
+    int64_t from, limit; /* samples, or documents of a list */
     const char *html;    /* the page to write; NULL: none */
     const char *title;   /* the conversations that the set was made of for this look; NULL: none */
     bool json, render;
@@ -31,6 +31,10 @@ typedef struct data_look {
 
 /* data_show_set.c: samples of a set. t NULL: ids only, in JSON. */
 status data_show_set(const shards *s, const tok *t, const data_look *look, err *e) ATH_MUST_USE;
+/* Where document `number` begins; without an index it is found from the first one on. The end of the
+ * set where there is no such document and no index; with one the number must be below their count. */
+status data_find_document(const shards *s, arena *a, uint64_t number, uint64_t *at,
+                          err *e) ATH_MUST_USE;
 /* The title of a document: where its text came from, or else its shard. */
 const char *data_title(arena *a, const shard_place *p, const char *file);
 /* What document number `which` of a sample is in it, of a set of pairs or of answers with labels. */
@@ -59,9 +63,9 @@ status data_chat_options(const cli_args *args, chat_build_options *opt, json_t *
 /* One line of what a set of conversations is made of, from its chat.json. */
 void data_print_chat(const json_t *report);
 
-/* cmd_data_build.c: numbers of keys; *out stays without the key. */
-status data_get_number(const cli_args *args, const char *key, double hi, double *out,
-                       err *e) ATH_MUST_USE;
+/* cmd_data_build.c: numbers of keys; *out stays without the key. A share is from 0 to below 1, or to 1. */
+status data_get_share(const cli_args *args, const char *key, bool may_be_all, double *out,
+                      err *e) ATH_MUST_USE;
 status data_get_count(const cli_args *args, const char *key, int64_t hi, uint64_t *out,
                       err *e) ATH_MUST_USE;
 

@@ -25,7 +25,8 @@ static status add_key(const char **keys, int *n, const char *key, err *e) {
     return ST_OK;
 }
 
-/* A key a line; empty lines and those that begin with # are none. */
+/* A key a line; empty lines and those that begin with # are none. White space at the end is none of a key:
+ * a header cannot end with it. */
 static status read_key_file(arena *a, const char *path, const char **keys, int *n, err *e) {
     char *data;
     size_t len;
@@ -35,8 +36,11 @@ static status read_key_file(arena *a, const char *path, const char **keys, int *
     int before = *n;
     status st = ST_OK;
     for (char *line = strtok_r(text, "\r\n", &rest); line && st == ST_OK;
-         line = strtok_r(NULL, "\r\n", &rest))
-        if (*line != '#') st = add_key(keys, n, line, e);
+         line = strtok_r(NULL, "\r\n", &rest)) {
+        size_t end = strlen(line);
+        while (end > 0 && (line[end - 1] == ' ' || line[end - 1] == '\t')) line[--end] = 0;
+        if (end > 0 && *line != '#') st = add_key(keys, n, line, e);
+    }
     if (st == ST_OK && *n == before)
         return err_at(e, ST_USAGE, path, "there is no API key in %s", path);
     return st;

@@ -152,19 +152,27 @@ static status run_encode(const cli_args *args, err *e) {
 
 /* ---- decode ---- */
 
-static status decode_line(const cli_args *args, const tok *t, const json_t *in, err *e) {
-    tok_ids ids = {0};
-    strbuf text = {0};
-    const json_t *list = json_is_object(in) ? json_object_get(in, "ids") : in, *id;
+static status read_ids(const json_t *list, tok_ids *out, err *e) {
+    const json_t *id;
     size_t i;
     if (!json_is_array(list)) {
         return err_set(e, ST_FORMAT,
                        "the line is neither a list of ids nor an object with \"ids\"");
     }
     json_array_foreach((json_t *)list, i, id) {
-        tok_ids_push(&ids, json_is_integer(id) ? (int32_t)json_integer_value(id) : -1);
+        json_int_t n = json_integer_value(id);
+        if (!json_is_integer(id) || n < 0 || n > INT32_MAX)
+            return err_set(e, ST_FORMAT, "element %zu of the list is no token id", i);
+        tok_ids_push(out, (int32_t)n);
     }
-    status st = tok_decode(t, ids.id, ids.n, cli_has(args, "skip-special"), &text, e);
+    return ST_OK;
+}
+
+static status decode_line(const cli_args *args, const tok *t, const json_t *in, err *e) {
+    tok_ids ids = {0};
+    strbuf text = {0};
+    status st = read_ids(json_is_object(in) ? json_object_get(in, "ids") : in, &ids, e);
+    if (st == ST_OK) st = tok_decode(t, ids.id, ids.n, cli_has(args, "skip-special"), &text, e);
     if (st == ST_OK) cli_print_json(json_text(strbuf_cstr(&text), text.len));
     tok_ids_free(&ids);
     strbuf_free(&text);

@@ -48,6 +48,7 @@ typedef struct build {
     build_place place;    /* where this build began, then where it could go on */
     uint64_t n_docs;      /* begun */
     uint64_t n_scored;    /* of those that this attempt wrote */
+    uint64_t n_named;     /* of the same */
     uint64_t open_tokens; /* of a document that is not yet complete */
     uint64_t unsaved_bytes;
     uint64_t bytes_begun, bytes_done;
@@ -210,6 +211,7 @@ static status write_job(void *ctx, const job *j, const build_place *place, err *
         ids += r.n;
         b->n_docs += j->piece[i].begins;
         b->n_scored += !r.more && !isnan(r.score);
+        b->n_named += !r.more && r.id && *r.id;
         b->open_tokens = r.more ? b->open_tokens + (uint64_t)r.n : 0;
         TRY(shard_writer_add(writer_of(b, j->piece[i].side), &r, e));
     }
@@ -387,6 +389,7 @@ static status end(build *b, bool complete, data_build_result *result, err *e) {
     TRY(read_totals(b, result, e));
     result->seconds = b->seconds_before + clock_since_s(b->start_ns);
     result->scored = b->n_scored;
+    result->named = b->n_named;
     result->resumed = b->resumed;
     result->report = b->report;
     remove_work(b);

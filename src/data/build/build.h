@@ -55,6 +55,7 @@ typedef struct data_build_options {
 typedef struct data_build_result {
     shard_totals train, valid; /* of the sets as they are now; valid is all zero without a split */
     uint64_t scored;           /* documents with a score that this attempt wrote */
+    uint64_t named;            /* and with an id */
     double seconds;            /* of all attempts */
     bool resumed;
     reader_report report; /* of all attempts */

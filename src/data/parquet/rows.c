@@ -265,7 +265,7 @@ status parquet_rows_next_json(parquet_rows *r, json_t **out, err *e) {
     *out = NULL;
     status st = parquet_rows_next(r, &line, &more, e);
     if (st == ST_OK && more) {
-        *out = json_loadb(line.data, line.len, 0, &why);
+        *out = json_loadb(line.data, line.len, JSON_ALLOW_NUL, &why);
         if (!*out)
             st = err_at(e, ST_FORMAT, r->p->path, "row %lld of %s cannot be read: %s",
                         (long long)r->rows_done, r->p->path, why.text);

@@ -120,6 +120,7 @@ static void prepare_request(answer *a, answer_text *t) {
                .min_new = p->min_tokens,
                .tok = a->model->model.tok,
                .keep_special = !p->skip_special,
+               .goes_on = !a->chat,
                .stop = a->stops,
                .n_stop = a->n_stops,
                .bias_ids = a->bias_ids,

@@ -19,11 +19,15 @@ static status join_parts(json_t *message, err *e) {
     for (size_t i = 0; i < json_array_size(parts); i++) {
         const json_t *part = json_array_get(parts, i), *t = json_object_get(part, "text");
         const char *type = json_string_value(json_object_get(part, "type"));
-        if (!json_is_string(t) || (type && strcmp(type, "text") != 0)) {
+        bool other = type && strcmp(type, "text") != 0;
+        if (other || !json_is_string(t)) {
             strbuf_free(&text);
+            if (!other)
+                return err_at(e, ST_USAGE, "messages",
+                              "part %zu of a message is no {\"type\": \"text\", \"text\": ...}", i);
             return err_at(e, ST_USAGE, "messages",
                           "a part of a message has the type \"%.40s\"; only text can be read",
-                          type ? type : "none");
+                          type);
         }
         if (i) strbuf_putc(&text, '\n');
         strbuf_append(&text, json_string_value(t), json_string_length(t));
@@ -61,6 +65,14 @@ static status no_template(const served *m, api_fault *f) {
     return api_fault_as(f, 400, "no_chat_template");
 }
 
+/* What a template refuses is the request's: the place in the template is part of what is told. */
+static status render(const chat_template *t, const chat_request *q, strbuf *text, err *e) {
+    status st = chat_render(t, q, text, NULL, e);
+    if (st == ST_OK) return ST_OK;
+    if (!e->hint[0] && e->where[0]) err_hint(e, "look at %s of the template", e->where);
+    return err_where(e, "messages");
+}
+
 status api_render(const served *m, const api_params *p, const json_t *tools, tok_ids *ids,
                   strbuf *text, api_fault *f) {
     if (!m->template) return no_template(m, f);
@@ -74,7 +86,7 @@ status api_render(const served *m, const api_params *p, const json_t *tools, tok
                       .add_generation_prompt = true,
                       .now = &now};
     status st = read_messages(p->messages, messages, &f->e);
-    if (st == ST_OK) st = chat_render(m->template, &q, text, NULL, &f->e);
+    if (st == ST_OK) st = render(m->template, &q, text, &f->e);
     if (st == ST_OK) st = tok_encode(m->model.tok, strbuf_cstr(text), text->len, 0, ids, &f->e);
     json_decref(messages);
     return st;

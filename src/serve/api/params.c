@@ -56,7 +56,7 @@ static const field_row fields[] = {
     FIELD("parallel_tool_calls", BOOLEAN, API_CHAT, parallel_calls),
     FIELD("chat_template_kwargs", OBJECT, API_CHAT | API_TOKENIZE, template_variables),
     FIELD("tokens", LIST, API_DETOKENIZE, tokens),
-    FIELD("add_special_tokens", BOOLEAN, API_COMPLETIONS | API_CHAT | API_TOKENIZE, add_special),
+    FIELD("add_special_tokens", BOOLEAN, API_COMPLETIONS | API_TOKENIZE, add_special),
 
     WITHIN("temperature", NUMBER, BOTH, temperature, 0, 100),
     WITHIN("top_p", NUMBER, BOTH, top_p, 0, 1),
@@ -71,6 +71,7 @@ static const field_row fields[] = {
 
     WITHIN("max_tokens", INTEGER, API_COMPLETIONS, max_tokens, 0, MOST_TOK),
     WITHIN("max_tokens", INTEGER, API_CHAT, max_tokens, 1, MOST_TOK),
+    WITHIN("max_completion_tokens", INTEGER, API_COMPLETIONS, max_tokens, 0, MOST_TOK),
     WITHIN("max_completion_tokens", INTEGER, API_CHAT, max_tokens, 1, MOST_TOK),
     WITHIN("min_tokens", INTEGER, BOTH, min_tokens, 0, MOST_TOK),
     FIELD("stop", ANY, BOTH, stop),
@@ -147,7 +148,7 @@ static status read_field(api_params *p, const field_row *f, const json_t *v, err
     }
     if (!is_kind(v, f->kind)) return wrong_kind(f->name, kind_name[f->kind], e);
     if (!is_in_range(f, v)) {
-        return err_at(e, ST_USAGE, f->name, "\"%s\" must be from %.9g to %.9g", f->name, f->least,
+        return err_at(e, ST_USAGE, f->name, "\"%s\" must be from %.10g to %.10g", f->name, f->least,
                       f->most);
     }
     if (f->kind == NUMBER)

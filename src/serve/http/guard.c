@@ -19,6 +19,33 @@ static void digest(const char *text, uint8_t out[32]) {
     sha256_final(&s, out);
 }
 
+/* A name, or an address of IPv6; no port, no path, no brackets. */
+static bool is_host(const char *s) {
+    const char *colon = strchr(s, ':');
+    return *s && !strpbrk(s, "/[]@") && !(colon && !strchr(colon + 1, ':'));
+}
+
+/* What browsers send: scheme and host, perhaps a port, no path. */
+static bool is_origin(const char *s) {
+    const char *rest = strstr(s, "://");
+    return strcmp(s, "null") == 0 || (rest && rest > s && rest[3] && !strpbrk(rest + 3, "/?#@"));
+}
+
+status guard_check(const http_options *o, err *e) {
+    for (int i = 0; i < o->n_allow_hosts; i++) {
+        if (strcmp(o->allow_hosts[i], "*") == 0 || is_host(o->allow_hosts[i])) continue;
+        err_at(e, ST_USAGE, "--allow-host", "'%s' is no name of a server", o->allow_hosts[i]);
+        return err_hint(e, "give it without scheme, port and path: models.example.org");
+    }
+    for (int i = 0; i < o->n_allow_origins; i++) {
+        if (strcmp(o->allow_origins[i], "*") == 0 || is_origin(o->allow_origins[i])) continue;
+        err_at(e, ST_USAGE, "--allow-origin", "'%s' is no site as browsers name it",
+               o->allow_origins[i]);
+        return err_hint(e, "give scheme and host, without a path: https://app.example.org");
+    }
+    return ST_OK;
+}
+
 void guard_init(guard *g, const http_options *options, bool loopback) {
     *g = (guard){.options = options, .loopback = loopback};
     gethostname(g->own_name, sizeof g->own_name - 1);

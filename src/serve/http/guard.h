@@ -25,6 +25,8 @@ typedef struct guard {
     uint8_t (*digests)[32];
 } guard;
 
+/* ST_USAGE: a name of allow_hosts or a site of allow_origins that no request can have. */
+status guard_check(const http_options *options, err *e) ATH_MUST_USE;
 void guard_init(guard *g, const http_options *options, bool loopback);
 void guard_free(guard *g);
 

@@ -170,7 +170,8 @@ status http_server_open(http_server **out, const http_options *options, const ht
     pthread_mutex_init(&s->lock, NULL);
     set_limits(s);
     raise_files(s);
-    status st = listen_on(s, e);
+    status st = guard_check(&s->options, e);
+    if (st == ST_OK) st = listen_on(s, e);
     if (st == ST_OK) st = start_polling(s, e);
     if (st == ST_OK)
         *out = s;

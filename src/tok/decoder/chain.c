@@ -76,17 +76,18 @@ static void renew(dec_run *r) {
         strbuf_clear(&st->token);
         strbuf_clear(&st->kept);
         strbuf_clear(&st->work);
-        st->seen = r->middle; /* a token went before */
+        st->seen = r->behind; /* a token went before */
         st->count = st->left = st->passed = 0;
         st->flag = false;
     }
 }
 
-dec_run *dec_run_new(const dec_step *step, int n, bool middle) {
+dec_run *dec_run_new(const dec_step *step, int n, dec_place place) {
     dec_run *r = xcalloc(1, sizeof(*r) + (size_t)n * sizeof(r->state[0]));
     r->step = step;
     r->n = n;
-    r->middle = middle;
+    r->behind = place != DEC_ALONE;
+    r->middle = place == DEC_MIDDLE;
     renew(r);
     return r;
 }

@@ -29,10 +29,10 @@ typedef struct dec_state {
 struct dec_run {
     const dec_step *step;
     int n;
-    bool middle;
-    size_t taken;     /* bytes and tokens that came in */
-    void *match_data; /* of patterns, made on first use */
-    strbuf *out;      /* of the call at hand */
+    bool behind, middle; /* of dec_place; what is in the middle is behind another text, too */
+    size_t taken;        /* bytes and tokens that came in */
+    void *match_data;    /* of patterns, made on first use */
+    strbuf *out;         /* of the call at hand */
     err *e;
     dec_state state[];
 };

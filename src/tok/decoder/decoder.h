@@ -50,10 +50,17 @@ typedef struct dec_step {
 } dec_step;
 void dec_step_free(dec_step *s);
 
-/* The state of one chain; `step` must outlive it. `middle`: texts are taken as if others stood on
- * both sides, which tells what a token stands for; bytes that are no character stay bytes. */
+/* What stands around a text. */
+typedef enum dec_place {
+    DEC_ALONE,
+    DEC_BEHIND, /* it goes on one that was decoded before */
+    DEC_MIDDLE, /* others on both sides, which tells what a token stands for; bytes that are no
+                   character stay bytes */
+} dec_place;
+
+/* The state of one chain; `step` must outlive it. */
 typedef struct dec_run dec_run;
-dec_run *dec_run_new(const dec_step *step, int n, bool middle);
+dec_run *dec_run_new(const dec_step *step, int n, dec_place place);
 void dec_run_free(dec_run *r); /* NULL is fine */
 /* Takes one token, appends the text that is settled. ST_FORMAT: a pattern gave up or text grows
  * beyond measure; the run is then as new. */

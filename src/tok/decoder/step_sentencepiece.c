@@ -47,7 +47,7 @@ static status settle_bytes(dec_run *r, int i, bool ends) {
 static status take_piece(dec_run *r, int i, const char *s, size_t n) {
     const dec_step *step = &r->step[i];
     dec_state *st = &r->state[i];
-    bool at_start = step->drop_first && !st->flag && !r->middle;
+    bool at_start = step->drop_first && !st->flag && !r->behind;
     if (at_start && n >= MARK.n && memcmp(s, MARK.s, MARK.n) == 0) {
         s += MARK.n;
         n -= MARK.n;

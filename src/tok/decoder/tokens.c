@@ -39,7 +39,7 @@ status dec_fill_tokens(tok *t, err *e) {
     int n = steps_that_count(t);
     bool alphabet = n == 1 && t->dec[0].kind == DEC_BYTE_LEVEL;
     t->plain = n == 0 || alphabet;
-    dec_run *run = t->plain ? NULL : dec_run_new(t->dec, t->n_dec, true);
+    dec_run *run = t->plain ? NULL : dec_run_new(t->dec, t->n_dec, DEC_MIDDLE);
     strbuf text = {0};
     status st = ST_OK;
     for (int32_t id = 0; st == ST_OK && id < t->n_token; id++) {

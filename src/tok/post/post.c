@@ -67,13 +67,15 @@ static int32_t backward(const char *text, tok_span s, int chars) {
     return (int32_t)at > s.start ? (int32_t)at : s.start;
 }
 
-/* White space at the ends of a token, counted where it is written. */
-static void token_spaces(const tok_token *k, const char *text, tok_span span, int *leading,
+/* White space at the ends of a token: that of its text, but what lstrip and rstrip take in stands around
+ * the content of an added one. */
+static void token_spaces(const tok *t, int32_t id, const char *text, tok_span span, int *leading,
                          int *trailing) {
-    if (k->in_model) {
-        count_spaces(k->text, k->n_text, leading, trailing);
-    } else { /* lstrip and rstrip take in what stands around the content */
+    const tok_token *k = &t->token[id];
+    if (k->added && id != t->unk) {
         count_spaces(text + span.start, (size_t)(span.end - span.start), leading, trailing);
+    } else {
+        count_spaces(k->text, k->n_text, leading, trailing);
     }
 }
 
@@ -83,7 +85,7 @@ void post_trim_spans(const tok *t, bool special, const char *text, const int32_t
     for (int64_t i = 0; p->n_trims > 0 && i < n; i++) {
         tok_span *span = &spans[i];
         int leading, trailing;
-        token_spaces(&t->token[ids[i]], text, *span, &leading, &trailing);
+        token_spaces(t, ids[i], text, *span, &leading, &trailing);
         if (leading == 0 && trailing == 0) continue;
         for (int k = 0; k < p->n_trims; k++) {
             bool first = span->start == 0 || (i == 0 && !(special && p->trim[k].after_special));
