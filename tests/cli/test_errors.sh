@@ -126,7 +126,7 @@ train_refused 2 "train.seq_len is 65, the model's positions end at 64" train.seq
 train_refused 2 "model.vocab_size is 8" model.vocab_size c.yaml model.vocab_size=8
 train_refused 2 "model_type 'lama'" model.model_type c.yaml model.model_type=lama
 train_refused 2 "global_batch_size" train.micro_batch_size c.yaml train.micro_batch_size=3
-train_refused 4 "MiB are allowed" model c.yaml train.memory_limit=1M
+train_refused 4 "MiB are allowed" train.memory_limit c.yaml train.memory_limit=1M
 
 # ---- what does nothing is told, by name ----
 told() { has err "athanor: warning: $1"; }
