@@ -22,7 +22,7 @@ typedef struct doctor {
     machine_choice choice;
     machine_layer layer; /* by which auto is shown: that of models of usual width */
     double probe_s;      /* 0: products were remembered */
-    bool changed;        /* something was measured */
+    bool changed, anew;  /* something was measured; all was, whatever was known */
     doctor_checks checks;
 } doctor;
 
@@ -96,9 +96,8 @@ static status check_products(doctor *x, err *e) {
 /* ---- how fast it is ---- */
 
 static status measure(doctor *x, bool anew, err *e) {
-    err why = {0}; /* writing what is measured will meet it again */
+    x->anew = anew;
     if (anew) x->f.memory_gb_per_s = 0, x->f.best_threads = x->f.n_layers = 0;
-    if (anew) (void)!machine_forget(&x->f, &why);
     int64_t began = clock_now_ns();
     if (probe_is_needed(&x->f, &x->layer, 1)) {
         TRY(probe_run(&x->f, &x->layer, 1, PROBE_S, e));
@@ -111,7 +110,9 @@ static status measure(doctor *x, bool anew, err *e) {
 static void remember(doctor *x) {
     char path[4096];
     err why = {0};
-    status st = x->changed ? machine_write(&x->f, &why) : ST_OK;
+    status st = !x->changed ? ST_OK
+                : x->anew   ? machine_write_anew(&x->f, &why)
+                            : machine_write(&x->f, &why);
     if (st != ST_OK)
         doctor_check(&x->checks, "remembered", false, "%s", why.message);
     else if (machine_path(path, sizeof path))

@@ -95,9 +95,9 @@ status machine_read(machine_facts *f, const dev *d, err *e) ATH_MUST_USE;
 /* Puts them into the file, beside those of other machines. ST_USAGE: there is no place for it;
  * ST_FORMAT: the file is damaged, and stays. */
 status machine_write(const machine_facts *f, err *e) ATH_MUST_USE;
-/* Takes what was measured of this machine out of the file, with any number of threads, but the products of bench gemm.
- * Errors as with machine_write. */
-status machine_forget(const machine_facts *f, err *e) ATH_MUST_USE;
+/* The same after all was measured anew: what was measured of this machine with other numbers of threads goes, but the
+ * products of bench gemm. */
+status machine_write_anew(const machine_facts *f, err *e) ATH_MUST_USE;
 void machine_free(machine_facts *f);
 
 #endif

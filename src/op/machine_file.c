@@ -213,10 +213,22 @@ static status close_list(const char *path, json_t *list, err *e) {
     return st;
 }
 
-status machine_write(const machine_facts *f, err *e) {
+/* What was measured of the same machine with other numbers of threads. */
+static void forget_like(json_t *list, const machine_facts *f) {
+    json_t *o;
+    size_t i;
+    json_array_foreach(list, i, o) {
+        if (!is_like(o, f)) continue;
+        json_object_set_new(o, "layers", json_array());
+        json_object_set_new(o, "best_threads", json_integer(0));
+    }
+}
+
+static status write_facts(const machine_facts *f, bool anew, err *e) {
     char path[PATH_BYTES];
     json_t *list;
     TRY(open_list(path, &list, e));
+    if (anew) forget_like(list, f);
     for (size_t i = json_array_size(list); i-- > 0;)
         if (is_of(json_array_get(list, i), f)) json_array_remove(list, i);
     while (json_array_size(list) >= MOST_MACHINES) json_array_remove(list, 0);
@@ -224,15 +236,10 @@ status machine_write(const machine_facts *f, err *e) {
     return close_list(path, list, e);
 }
 
-status machine_forget(const machine_facts *f, err *e) {
-    char path[PATH_BYTES];
-    json_t *o, *list;
-    size_t i;
-    TRY(open_list(path, &list, e));
-    json_array_foreach(list, i, o) {
-        if (!is_like(o, f)) continue;
-        json_object_set_new(o, "layers", json_array());
-        json_object_set_new(o, "best_threads", json_integer(0));
-    }
-    return close_list(path, list, e);
+status machine_write(const machine_facts *f, err *e) {
+    return write_facts(f, false, e);
+}
+
+status machine_write_anew(const machine_facts *f, err *e) {
+    return write_facts(f, true, e);
 }

@@ -206,8 +206,8 @@ static void test_white_space_is_taken_once(void **state) {
         "{\"text\":\"<t>\\t \\t \\tb\",\"ids\":[2,1],\"offsets\":[[0,8],[8,9]]}",
         "{\"text\":\"\\t\\t\\tb\",\"ids\":[4,1],\"offsets\":[[0,3],[3,4]]}",
         "{\"text\":\"<t> \\tx\",\"ids\":[2,5],\"offsets\":[[0,5],[5,6]]}",
-        "{\"text\":\"b    b  \",\"ids\":[1,3,3,1,3],"
-        "\"offsets\":[[0,1],[1,3],[3,5],[5,6],[6,8]]}",
+        ("{\"text\":\"b    b  \",\"ids\":[1,3,3,1,3],"
+         "\"offsets\":[[0,1],[1,3],[3,5],[5,6],[6,8]]}"),
     };
     check_all(JSON, cases, ARRAY_LEN(cases));
 }
