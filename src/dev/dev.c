@@ -4,11 +4,9 @@
 #include "dev/dev_int.h"
 
 #include <omp.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/arena.h"
 

@@ -90,8 +90,8 @@ enum { BY_TRANSFORMERS = 1, BY_VLLM = 2, BY_OLLAMA = 4 };
 
 typedef struct model_family {
     const char *model_type; /* of config.json */
-    const char
-        *also_called; /* by other publishers, with the same keys and tensors; NULL: so by nobody */
+    /* Another model_type with the same keys and tensors; NULL: there is none. */
+    const char *also_called;
     const char *architecture; /* "LlamaForCausalLM" */
     const char *classifier;   /* "LlamaForSequenceClassification"; NULL: transformers has none */
     /* Lists of words, separated by spaces. */

@@ -5,7 +5,7 @@
  * (op/gemm_onednn.c); gemm.c chooses by what was measured (machine.h). The own kernels compute
  * every element of C as one chain of multiply-adds in the order of k, cut only at multiples of a
  * fixed block, so the bits do not depend on the number of threads. All four layouts cost the same
- * where both operands are packed. bf16 operands stay bf16 if the machine can multiply bf16;
+ * where both operands are packed, which A is not where C has few columns (gemm_tile.c). bf16 operands stay bf16 if the machine can multiply bf16;
  * otherwise packing widens them, as it does f16. For one or two rows of A, B is not packed (op/cpu/gemv.c). */
 #ifndef OP_GEMM_H
 #define OP_GEMM_H

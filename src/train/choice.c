@@ -95,8 +95,8 @@ static bool level(const peers *p, dev *d) {
     cpu_isa most = (cpu_isa)~peers_least(p, ~(int64_t)dev_isa(d));
     if (least == most) return false;
     dev_limit(d, least, 0);
-    setenv("ATHANOR_ISA", cpu_isa_name(least),
-           1); /* for devices that are opened later: the probe's, those of a layout's check */
+    /* For devices that are opened later: the probe's, those of a layout's check. */
+    setenv("ATHANOR_ISA", cpu_isa_name(least), 1);
     if (peers_rank(p) == 0)
         log_warn("ranks have different instruction sets, %s to %s: all of them compute with %s",
                  cpu_isa_name(least), cpu_isa_name(most), cpu_isa_name(least));
