@@ -34,6 +34,7 @@ typedef struct job {
     int64_t begin_ns; /* when `begun` was seen; 0: not yet */
     int64_t wait_ns;  /* what board_waits has returned */
     int64_t wrong_ns; /* when NCCL first told of an error that may be a peer's */
+    int64_t left_ns;  /* of board_is_gone */
     bool noted, done;
 } job;
 
@@ -86,7 +87,7 @@ static bool good_gpu(nccl_world *n, cu_result r) {
 /* A peer that is gone is named by who watches over the ranks, a moment later: then nothing is wrong with this
  * GPU. To be called again until the world has failed. */
 static void complain(nccl_world *n, job *j, nccl_result r) {
-    static const double MOMENT_S = 2;
+    static const double MOMENT_S = 4; /* longer than board_is_gone takes to be sure */
     bool by_other = r == NCCL_REMOTE_ERROR || r == NCCL_SYSTEM_ERROR;
     bool opens = j->call.kind == COMM_BARRIER; /* which does not go by NCCL otherwise */
     if (!j->wrong_ns) j->wrong_ns = clock_now_ns();
@@ -142,7 +143,7 @@ static void look_at_wait(nccl_world *n, job *j, int64_t since_ns) {
     double waited = clock_since_s(since_ns), most = n->world->wire->timeout_s;
     if (!is_waiting(n, rank, side)) j->wait_ns = board_waits(board_of(n), rank, side, peer);
     board_looks(board_of(n), rank, side);
-    if (board_has_left(board_of(n), peer))
+    if (board_is_gone(board_of(n), peer, &j->left_ns))
         board_fail_left(board_of(n), rank, side, peer);
     else if (most > 0 && waited > most)
         board_stall(board_of(n), rank, side, peer, waited);

@@ -86,6 +86,13 @@ bool board_has_left(const board *b, int rank) {
     return atomic_load(&b->seats[rank].ended) != 0;
 }
 
+bool board_is_gone(const board *b, int rank, int64_t *seen_ns) {
+    static const double LAST_WORDS_S = 2;
+    if (!board_has_left(b, rank)) return false;
+    if (*seen_ns == 0) *seen_ns = clock_now_ns();
+    return clock_since_s(*seen_ns) > LAST_WORDS_S;
+}
+
 /* ---- failure ---- */
 
 bool board_failed(const board *b) {

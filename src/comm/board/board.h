@@ -73,6 +73,9 @@ void board_waited(board *b, int rank, bool side, int64_t began_ns);
 void board_looks(board *b, int rank, bool side);
 void board_leave(board *b, int rank);
 bool board_has_left(const board *b, int rank);
+/* Whether it left so long ago, two seconds, that nothing it has sent is under way any more. `seen_ns` is the asker's: 0 at
+ * first, then when it was seen to have left. */
+bool board_is_gone(const board *b, int rank, int64_t *seen_ns);
 
 bool board_failed(const board *b);
 /* Fails the world in the name of a rank; false when it has failed already: the first failure

@@ -32,7 +32,6 @@ bool mpi_is_offered(void) {
 /* ---- the wire ---- */
 
 static const int64_t PIECE_BYTES = 256 << 10;
-static const double LAST_WORDS_S = 2;
 enum { ABORT_S = 5 };
 enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000, TESTS_BEFORE_NAPS = 50 };
 
@@ -59,21 +58,14 @@ typedef struct mpi_wire {
 /* One wait. */
 typedef struct waiting {
     int peer;
-    int64_t since_ns, left_ns; /* left_ns: when the peer was first seen to have left; 0: not yet */
+    int64_t since_ns, left_ns; /* left_ns: of board_is_gone */
 } waiting;
-
-/* What a peer sent before it left may still be under way. */
-static bool has_gone(mpi_wire *w, waiting *t) {
-    if (!board_has_left(w->base.board, t->peer)) return false;
-    if (t->left_ns == 0) t->left_ns = clock_now_ns();
-    return clock_since_s(t->left_ns) > LAST_WORDS_S;
-}
 
 static bool may_wait(mpi_wire *w, waiting *t) {
     board *b = w->base.board;
     board_looks(b, w->base.rank, true);
     if (board_failed(b)) return false;
-    if (has_gone(w, t)) {
+    if (board_is_gone(b, t->peer, &t->left_ns)) {
         board_fail_left(b, w->base.rank, true, t->peer);
         return false;
     }

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "gpu/emulated/emulated.h"
 #include "gpu/nccl.h"
@@ -55,6 +56,7 @@ struct nccl_comm_handle {
     work held;     /* until it no longer is */
     nccl_result planted;
     unsigned planted_at, given; /* calls of any kind so far */
+    unsigned slow_ms;           /* planted */
     nccl_comm next_to_leave;    /* of those that a group aborts */
     _Atomic bool broken;        /* by what is planted */
     _Atomic bool aborted;
@@ -152,8 +154,9 @@ static nccl_result emu_get_id(nccl_id *id) {
     return 0;
 }
 
-/* ATHANOR_NCCL_FAULT=WORD:RANK:NUMBER, for tests: the rank is so many milliseconds late (late), or has an
- * error from its call of that number on, which does not end then (internal, remote). */
+/* ATHANOR_NCCL_FAULT=WORD:RANK:NUMBER, for tests: the rank comes so many milliseconds late (late), ends
+ * each collective so many later than it could (slow), or has an error from its call of that number on, which does not end then
+ * (internal, remote). */
 static void plant(nccl_comm c) {
     char word[16];
     int rank;
@@ -163,6 +166,10 @@ static void plant(nccl_comm c) {
         return;
     if (strcmp(word, "late") == 0) {
         nap(number * 1000);
+        return;
+    }
+    if (strcmp(word, "slow") == 0) {
+        c->slow_ms = number;
         return;
     }
     c->planted = strcmp(word, "remote") == 0 ? NCCL_REMOTE_ERROR : NCCL_INTERNAL_ERROR;
@@ -282,7 +289,8 @@ typedef struct collective {
     const char *in;
     char *out;
     bool posted;
-    int come; /* ranks whose files have been seen, from 0 on */
+    int come;        /* ranks whose files have been seen, from 0 on */
+    int64_t come_ns; /* when all had been seen */
 } collective;
 
 static dtype dtype_of(int type) {
@@ -335,7 +343,8 @@ static bool poll_collective(const void *args) {
         name_file(k->c, path, "call", k->come, 0, k->number);
         if (!is_there(path)) return false;
     }
-    return true;
+    if (!k->come_ns) k->come_ns = clock_now_ns();
+    return clock_since_s(k->come_ns) * 1000 >= k->c->slow_ms;
 }
 
 /* The contribution of a rank, from element `first` on. */
