@@ -29,8 +29,8 @@ const machine_layer *machine_find(const machine_facts *f, const machine_layer *l
     return NULL;
 }
 
-/* Sums over the layers, each as often as its work asks for: layers of a model do not differ so much
- * that this would change what is faster. */
+/* Sums over the layers, each counted once, however much of the work it is: layers of a model do not differ so much that
+ * weights would change what is faster. */
 static machine_layer sum_of(const machine_facts *f, const machine_layer *layers, int n) {
     machine_layer sum = {0};
     for (int i = 0; i < n; i++) {
