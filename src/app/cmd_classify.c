@@ -179,13 +179,23 @@ static void print_summary(const label_tally *t, int texts, bool json) {
     json_decref(o);
 }
 
-static void classify(work *w, bool json) {
+static status check_scores(const model_config *mc, const text *t, const float *score, err *e) {
+    for (int k = 0; k < mc->num_labels; k++) {
+        if (isfinite(score[k])) continue;
+        err_set(e, ST_NONFINITE, "the scores of text %u are not finite", (unsigned)t->line);
+        return err_hint(e, "the weights may be damaged, or have diverged in training");
+    }
+    return ST_OK;
+}
+
+static status classify(work *w, bool json, err *e) {
     const model_config *mc = &w->model.config;
     label_tally t = label_tally_new(w->model.a, mc);
     bool known = model_problem(mc) != PROBLEM_MULTI_LABEL;
     for (int i = 0; i < w->n; i++) {
         const text *x = &w->item[i];
         const float *score = open_model_scores(&w->model, x->ids.id, (int)x->ids.n);
+        TRY(check_scores(mc, x, score, e));
         if (x->labelled && known) label_tally_add(&t, score, x->label);
         if (json)
             cli_print_json(result_json(mc, x, score));
@@ -193,6 +203,7 @@ static void classify(work *w, bool json) {
             print_result(mc, x, score);
     }
     if (w->n > 1 || label_tally_texts(&t) > 0) print_summary(&t, w->n, json);
+    return ST_OK;
 }
 
 /* ---- the command ---- */
@@ -217,8 +228,7 @@ static status run_work(work *w, const cli_args *args, err *e) {
     TRY(read_texts(w, args, e));
     TRY(check_texts(w, &longest, e));
     TRY(open_model_load(&w->model, 0, (int)longest, e));
-    classify(w, args->json);
-    return ST_OK;
+    return classify(w, args->json, e);
 }
 
 static status run(const cli_args *args, err *e) {

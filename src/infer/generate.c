@@ -185,11 +185,6 @@ static bool is_end(const generate_request *rq, int32_t id) {
     return false;
 }
 
-static status not_finite(const generation *w, err *e) {
-    err_set(e, ST_NONFINITE, "the logits after token %ld are not finite", (long)w->seq.n);
-    return err_hint(e, "the weights may be damaged, or have diverged in training");
-}
-
 /* Whether the text ends with the token just added, and why. */
 static bool has_ended(const generation *w, bool stopped, generate_finish *why) {
     if (stopped)
@@ -283,7 +278,7 @@ status generation_take(generation *w, float *logits, bool *ended, err *e) {
 status generation_take_id(generation *w, int32_t id, bool *ended, err *e) {
     generate_result *res = w->result;
     const generate_request *rq = w->rq;
-    if (id < 0) return not_finite(w, e);
+    if (id < 0) return logits_not_finite(w->seq.n, e);
     *ended = is_end(rq, id);
     report(w, id, *ended);
     if (*ended) {

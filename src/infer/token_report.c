@@ -37,6 +37,17 @@ double logits_log_sum(const float *logits, int32_t vocab) {
     return (double)max + log(all);
 }
 
+status logits_not_finite(int64_t tokens, err *e) {
+    err_set(e, ST_NONFINITE, "the logits after token %ld are not finite", (long)tokens);
+    return err_hint(e, "the weights may be damaged, or have diverged in training");
+}
+
+status logits_check(const float *logits, int64_t n, int64_t vocab, int64_t tokens, err *e) {
+    for (int64_t i = 0; i < n * vocab; i++)
+        if (!isfinite(logits[i])) return logits_not_finite(tokens + i / vocab, e);
+    return ST_OK;
+}
+
 /* A list in falling order takes each id that is better than its last: hardly any is. */
 int most_likely(const float *logits, int32_t n_ids, double log_sum, int n, int32_t *ids,
                 double *logprobs) {

@@ -50,6 +50,13 @@ expect 0 train number.yaml
 expect 0 classify number numbers.jsonl
 grep -q 'mean squared error' out || fail "no error of numbers"
 
+# Scores that are not finite are no answer.
+cp -r folder bad
+printf '\377\377' | # the first weight of the head
+    dd of=bad/model.safetensors bs=1 seek=$((8 + $(od -An -tu8 -N8 bad/model.safetensors))) conv=notrunc 2>/dev/null
+expect 5 classify bad --text "the fire"
+has err "the scores of text 1 are not finite"
+
 expect 2 generate mood --prompt the
 expect 2 plan tiny.yaml train.objective=dpo train.reference=folder
 has err "the reference has a head of labels, and is no language model"

@@ -58,6 +58,17 @@ has err "--positions does nothing without --logits"
 expect 2 generate "$m" --ids 1,2,3 --prompt a
 has err "--prompt and --ids exclude each other"
 
+# Logits that are not finite: the first token with such is named, and what was there before stays.
+cp -r "$m" bad
+printf '\377\377\377\177' | # the last weight of the last norm
+    dd of=bad/model.safetensors bs=1 seek=$(($(stat -c %s bad/model.safetensors) - 4)) conv=notrunc 2>/dev/null
+expect 5 generate bad --ids 1,2,3,4,5 --logits bad.npy --positions 2:4
+has err "the logits after token 3 are not finite"
+[ ! -e bad.npy ] || fail "logits with a NaN were written"
+expect 5 generate bad --ids 1,2,3,4,5 --logits all.npy --json
+has out '"kind": "nonfinite"'
+cmp all.npy more.npy || fail "a failure has replaced all.npy"
+
 # A folder is computed with as it is stored: the same logits as from its weights in fp32, bit for bit.
 for format in bf16 f16; do
     expect 0 export "$m" -o $format --to hf --dtype $format --no-verify
