@@ -421,7 +421,9 @@ static void test_which_answers_are_trained(void **state) {
 /* The template that marks answers writes a tool call and a text in stretches of their own. */
 static const char marked[] =
     "{% for m in messages %}<|im_start|>{{ m.role ~ '\n' }}{% if m.role == 'assistant' %}"
-    "{% for c in m.tool_calls or [] %}{% generation %}<{{ c.function.name }}>{% endgeneration %}"
+    "{% if m.reasoning_content %}{% generation %}({{ m.reasoning_content }}){% endgeneration %}"
+    "{% endif %}{% for c in m.tool_calls or [] %}{% generation %}<{{ c.function.name }}>{% "
+    "endgeneration %}"
     "{% endfor %}{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}{{ '\n' }}"
     "{% else %}{{ m.content }}<|im_end|>{{ '\n' }}{% endif %}{% endfor %}";
 
@@ -460,7 +462,8 @@ static void test_weights_of_marked_answers(void **state) {
     scene *sc = *state;
     static const char call[] =
         "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
-        "\"content\": \"\", \"weight\": 0, \"tool_calls\": [{\"name\": \"f\"}]}, {\"role\": "
+        "\"content\": \"\", \"weight\": 0, \"reasoning_content\": \"r\", \"tool_calls\": "
+        "[{\"name\": \"f\"}]}, {\"role\": "
         "\"tool\", "
         "\"content\": \"1\"}, {\"role\": \"assistant\", \"content\": \"b\", \"tool_calls\": "
         "[{\"name\": \"f\"}]}]}\n";
@@ -475,7 +478,7 @@ static void test_weights_of_marked_answers(void **state) {
     path = put_records(sc, "calls.jsonl", call);
     assert_ok(build_as(sc, path, "calls", template, (chat_build_options){0}, e));
     assert_ok(open_set(&s, in_scene(sc, "calls"), e));
-    expect_document(s, 0, U "a" A "<f>" E "<|im_start|>tool\n1" A "[<f>b<|im_end|>]\n");
+    expect_document(s, 0, U "a" A "(r)<f>" E "<|im_start|>tool\n1" A "[<f>b<|im_end|>]\n");
     shards_close(s);
 }
 
@@ -549,8 +552,7 @@ static void test_bad_records_are_named(void **state) {
     expect_error(sc, "[]", ST_USAGE, "holds no conversation");
     expect_error(sc, "{\"prompt\": \"p\", \"completion\": \"c\", \"label\": \"False\"}", ST_USAGE,
                  "that is true or false");
-    expect_error(sc, GOOD WEIGHED("0.5"), ST_USAGE,
-                 "bad.json:2: message 2 of its \"messages\" has the weight 0.5");
+    expect_error(sc, GOOD WEIGHED("0.5"), ST_USAGE, "bad.json:2: message 2 has the weight 0.5");
     expect_error(sc, WEIGHED("\"0\""), ST_USAGE, "has the weight \"0\"");
     expect_error(sc,
                  "{\"prompt\": \"p\", \"chosen\": {\"role\": \"assistant\", \"content\": \"c\", "

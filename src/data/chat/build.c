@@ -174,7 +174,7 @@ static status add_document(const build *b, task *t, const json_t *messages, size
 static status add_each(const build *b, task *t) {
     const json_t *messages = t->sample.messages;
     for (size_t i = 1; i < json_array_size(messages); i++) {
-        if (!chat_is_role(json_array_get(messages, i), "assistant")) continue;
+        if (!chat_is_learned(json_array_get(messages, i))) continue;
         t->sample.n_prompt = i;
         TRY(add_document(b, t, messages, i + 1, false));
     }
