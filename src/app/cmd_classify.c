@@ -72,6 +72,7 @@ static status read_file(work *w, const cli_args *args, const char *path, err *e)
         st = add_document(w, &d, e);
     const reader_report *p = reader_get_report(r);
     w->empty = (int64_t)(p->records - p->documents - p->bad);
+    reader_warn_of_bad_records(p);
     reader_close(r);
     return st == ST_OK && label ? check_labelled(w, path, label, e) : st;
 }

@@ -245,6 +245,7 @@ static status build(const cli_args *args, arena *a, err *e) {
         log_warn("no record has a number in its field '%s'", opt.reader.score);
     if (opt.reader.id && r.named == 0 && !r.resumed)
         log_warn("no record has an id in its field '%s'", opt.reader.id);
+    reader_warn_of_broken_text(&r.report);
     if (args->json) return print_build_json(args->output, &r, e);
     print_result(args->output, &r);
     return ST_OK;

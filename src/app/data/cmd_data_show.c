@@ -98,7 +98,7 @@ status data_document_json(const shards *s, const tok *t, const shard_place *p, j
 static status no_document(const shards *s, int64_t number, err *e) {
     err_at(e, ST_USAGE, "--from", "there is no document %" PRId64, number);
     if (!s->has_index) return err_hint(e, "%s has fewer", s->dir);
-    return err_hint(e, "there are %" PRIu64 ", counted from 0", s->totals.documents);
+    return err_hint(e, "the last is %" PRIu64 ", counted from 0", s->totals.documents - 1);
 }
 
 /* Found one behind the other, as sets without an index know no numbers. */

@@ -123,7 +123,7 @@ static status read_samples(set_view *v, err *e) {
     uint64_t number = (uint64_t)v->look->from, at;
     if (v->s->has_index && number > 0 && number >= v->n_samples) {
         err_at(e, ST_USAGE, "--from", "there is no sample %" PRIu64, number);
-        return err_hint(e, "there are %" PRIu64 ", counted from 0", v->n_samples);
+        return err_hint(e, "the last is %" PRIu64 ", counted from 0", v->n_samples - 1);
     }
     TRY(read_stopped(v, e));
     TRY(data_find_document(v->s, v->x->a, number * (uint64_t)v->sequences, &at, e));
