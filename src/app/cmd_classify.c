@@ -8,6 +8,7 @@
 #include "app/frame/cli_ids.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/build/labels.h"
 #include "data/text/reader.h"
 #include "infer/labels.h"
@@ -110,8 +111,8 @@ static status check_texts(work *w, int64_t *longest, err *e) {
         log_warn("%d of %d texts are longer than the model's %ld positions, and are cut", w->cut,
                  w->n, (long)most);
     if (w->empty)
-        log_warn("%ld record%s without a text %s left out", (long)w->empty,
-                 w->empty == 1 ? "" : "s", w->empty == 1 ? "is" : "are");
+        log_warn("%ld record%s without a text %s left out", (long)w->empty, text_s(w->empty),
+                 w->empty == 1 ? "is" : "are");
     return ST_OK;
 }
 
@@ -172,11 +173,12 @@ static void print_summary(const label_tally *t, int texts, bool json) {
         return;
     }
     if (label_tally_texts(t) > 0 && t->numbers)
-        printf("%lld labelled texts: mean squared error %.6g, mean absolute error %.6g\n",
-               (long long)label_tally_texts(t), label_tally_mse(t), label_tally_mae(t));
+        printf("%lld labelled text%s: mean squared error %.6g, mean absolute error %.6g\n",
+               (long long)label_tally_texts(t), text_s(label_tally_texts(t)), label_tally_mse(t),
+               label_tally_mae(t));
     else if (label_tally_texts(t) > 0)
-        printf("%lld labelled texts: accuracy %.4f, F1 %.4f\n", (long long)label_tally_texts(t),
-               label_tally_accuracy(t), label_tally_f1(t));
+        printf("%lld labelled text%s: accuracy %.4f, F1 %.4f\n", (long long)label_tally_texts(t),
+               text_s(label_tally_texts(t)), label_tally_accuracy(t), label_tally_f1(t));
     json_decref(o);
 }
 

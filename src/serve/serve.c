@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/text.h"
 #include "serve/api/api.h"
 #include "serve/page/page.h"
 
@@ -128,8 +129,8 @@ void serve_describe(const server *s, strbuf *out) {
     for (int i = 0; i < s->models.n; i++) {
         const served *m = &s->models.item[i];
         const engine_size *z = &m->model.serve;
-        strbuf_printf(out, "%s: %d texts at a time of up to %d tokens, a cache of %ld tokens%s\n",
-                      m->name, z->seqs, z->longest, (long)z->page * (z->pages - 1),
+        strbuf_printf(out, "%s: %d text%s at a time of up to %d tokens, a cache of %ld tokens%s\n",
+                      m->name, z->seqs, text_s(z->seqs), z->longest, (long)z->page * (z->pages - 1),
                       m->template ? "" : "; no chat template, so it continues texts only");
     }
 }

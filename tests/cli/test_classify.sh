@@ -37,7 +37,7 @@ expect 0 classify mood bare.tsv
 expect 3 classify mood bare.tsv --label kind;          has err "has no column kind"; has err "the column that holds the label: label=NAME"
 printf 'text,label\nthe fire,good\nno one turns,\n,bad\n' >some.csv
 expect 0 classify mood some.csv
-has out "1 labelled texts: accuracy 1.0000"
+has out "1 labelled text: accuracy 1.0000"
 has err "1 record without a text is left out"
 printf '{"text": "the fire"}\n' >bare.jsonl
 expect 0 classify mood bare.jsonl

@@ -115,6 +115,8 @@ printf 'A long text, %.0s' 1 2 3 4 5 6 7 8 | iconv -t UTF-16LE >>half.txt
 printf '\000\330' >>half.txt && printf 'and its end' | iconv -t UTF-16LE >>half.txt
 expect 0 data build half.txt -o half tokenizer=tok.json
 has err "1 broken character in 1 text became U+FFFD; the first is in half.txt"
+has out " tokens, 1 document, " # and not "1 documents"
+expect 0 data show half; has out "1 shard, 1 source, "
 { for i in $(seq 300); do printf '{"text":"record %d"}\n' "$i"; done; printf '{"text":"\377"}\n'; } >torn.jsonl
 expect 0 data build torn.jsonl -o torn-lines tokenizer=tok.json
 has out "torn.jsonl:301 is not JSON: there are bytes that are not UTF-8"

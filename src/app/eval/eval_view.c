@@ -6,6 +6,7 @@
 
 #include "app/frame/cli.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "eval/dialogue.h"
 #include "eval/slices.h"
 
@@ -137,7 +138,7 @@ json_t *eval_differences_json(const eval_kept *a, const eval_kept *b) {
 /* ---- documents ---- */
 
 static void print_bytes(const char *name, eval_text s) {
-    printf("---- %s (%zu bytes)\n", name, s.len);
+    printf("---- %s (%zu byte%s)\n", name, s.len, text_s((int64_t)s.len));
     cli_print_text(stdout, s.s, s.len);
     putchar('\n');
 }
@@ -149,8 +150,8 @@ static void print_choice(const eval_doc *d, int i) {
     for (int g = 0; g < d->n_gold; g++) right |= d->gold[g] == i;
     if (i == 0 || c->pair.context.s != d->choice[i - 1].pair.context.s)
         print_bytes("context", c->pair.context);
-    snprintf(name, sizeof name, "choice %d%s: log-likelihood %.4f, %d tokens", i,
-             right ? ", right" : "", c->pair.loglik, c->pair.n_tokens);
+    snprintf(name, sizeof name, "choice %d%s: log-likelihood %.4f, %d token%s", i,
+             right ? ", right" : "", c->pair.loglik, c->pair.n_tokens, text_s(c->pair.n_tokens));
     print_bytes(name, c->pair.continuation);
 }
 
