@@ -27,7 +27,9 @@ static void print_score(void *ctx, const eval_task *t, eval_metric m, int f) {
     cli_print_name(t->name, -24);
     printf(" %-16s ", eval_metric_names[m]);
     cli_print_name(t->filter[f].name, -16);
-    printf(" %9.4f %9.4f %7ld\n", s.value, s.stderr_, (long)s.n);
+    printf(" %9.4f", s.value);
+    eval_print_error(s.stderr_);
+    printf(" %7ld\n", (long)s.n);
 }
 
 static void print_list(const char *before, const json_t *list) {
@@ -116,9 +118,11 @@ static void compare_score(void *ctx, const eval_task *t, eval_metric m, int f) {
     snprintf(key, sizeof key, "%s,%s", eval_metric_names[m], t->filter[f].name);
     if (c->out)
         put_difference(c->out, t->name, key, d);
-    else
-        printf("%-24s %-33s %+9.4f %9.4f   %+.4f to %+.4f %7.4f\n", t->name, key, d.value,
-               d.stderr_, d.low, d.high, d.p);
+    else {
+        printf("%-24s %-33s %+9.4f", t->name, key, d.value);
+        eval_print_error(d.stderr_);
+        printf("   %+.4f to %+.4f %7.4f\n", d.low, d.high, d.p);
+    }
     c->a += t->n, c->b += t->n;
 }
 
