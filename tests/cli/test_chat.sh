@@ -124,6 +124,7 @@ if type -P expect >/dev/null; then
 /undo\n
 /undo\n
 /clear\n
+/tokens\n
 /helb\n
 /help\n
 /exit\n'
@@ -136,6 +137,8 @@ if type -P expect >/dev/null; then
     has out "3 messages in talk.json"
     has out "the last message and its answer are gone; 0 left"
     has out "there is nothing to take back"
+    has out "0 of 64 tokens of context in use"
+    [ "$(grep -c "last prompt:" out)" = 1 ] || fail "/tokens tells of what is forgotten"
     has out "did you mean /help?"
     has out "Ctrl-C stops an answer"
     [ "$(grep -c "ended after" out)" = 2 ] || fail "/retry makes no other answer"

@@ -303,8 +303,9 @@ static void run_tokens(repl *r, const char *argument) {
     (void)argument;
     const conversation_answer *a = &r->c->last;
     int64_t used = r->c->engine ? a->n_prompt + a->ids.n : r->c->gen.cached.n;
-    note(&r->screen, "%ld of %d tokens of context in use", (long)used, r->c->talk.Tmax);
-    if (a->n_prompt == 0) return;
+    bool begun = a->n_prompt > 0 && conversation_turns(&r->c->talk) > 0;
+    note(&r->screen, "%ld of %d tokens of context in use", begun ? (long)used : 0, r->c->talk.Tmax);
+    if (!begun) return;
     note(&r->screen, "last prompt: %ld token%s, %ld of them new, %.1f tokens/s", (long)a->n_prompt,
          text_s(a->n_prompt), (long)(a->n_prompt - a->result.n_reused), a->result.prefill_rate);
     note(&r->screen, "last answer: %ld token%s, %.1f tokens/s", (long)a->ids.n, text_s(a->ids.n),
