@@ -27,12 +27,14 @@ static char *name_of(const serve_model *m) {
 }
 
 static status check_names(const served_list *list, err *e) {
-    for (int i = 0; i < list->n; i++)
+    for (int i = 0; i < list->n; i++) {
+        if (!*list->item[i].name) return err_at(e, ST_USAGE, "--name", "a model needs a name");
         for (int k = 0; k < i; k++) {
             if (strcmp(list->item[i].name, list->item[k].name) != 0) continue;
             err_at(e, ST_USAGE, "--model", "two models have the name %s", list->item[i].name);
             return err_hint(e, "name one of them: --model NAME=PATH");
         }
+    }
     return ST_OK;
 }
 

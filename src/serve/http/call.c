@@ -96,10 +96,26 @@ static bool refuse_host(http_reply *r, const char *host) {
     return refuse(r, 403, "unknown_host", text);
 }
 
+/* Whether that is the path which was sent. */
+static bool is_path(const http_route *t, const char *sent) {
+    unsigned char c;
+    for (const char *p = t->path; *p; p++) {
+        if ((c = (unsigned char)*sent++) == 0) return false;
+        bool escaped = c == '%' && t->name && p - t->path >= t->name &&
+                       isxdigit((unsigned char)sent[0]) && isxdigit((unsigned char)sent[1]);
+        if (escaped) {
+            sscanf(sent, "%2hhx", &c);
+            sent += 2;
+        }
+        if (c != (unsigned char)*p) return false;
+    }
+    return *sent == 0;
+}
+
 static bool refuse_method(http_reply *r, const char *path) {
     char allow[64] = "OPTIONS";
     for (const http_route *t = r->server->routes; t->path; t++) {
-        if (strcmp(t->path, path) != 0) continue;
+        if (!is_path(t, path)) continue;
         size_t n = strlen(allow);
         snprintf(allow + n, sizeof allow - n, ", %s%s", t->method,
                  strcmp(t->method, "GET") == 0 ? ", HEAD" : "");
@@ -172,7 +188,7 @@ static bool check(http_reply *r, const head *h, const char *path, const char *ve
     const http_route *route = NULL;
     bool known = false, old = strcmp(version, "HTTP/1.0") == 0;
     for (const http_route *t = s->routes; t->path; t++) {
-        if (strcmp(t->path, path) != 0) continue;
+        if (!is_path(t, path)) continue;
         known = true;
         if (strcmp(t->method, asked) == 0) route = t;
     }
