@@ -180,6 +180,7 @@ cp char.json bare/tokenizer.json
 expect 3 chat bare --prompt hi --json;       has out "there is no chat template"; has out "athanor generate"
 expect 0 chat bare --prompt hi --template m/chat_template.jinja
 expect 2 chat absent;                        has err "there is no model at absent"
+expect 2 chat m --prompt hi --template chatml;   has err "m has no tokens <|im_start|> and <|im_end|>"
 expect 2 chat m --prompt hi --ctx 65;        has err "--ctx 65"; has err "at most 64"
 expect 2 chat m --prompt hi --top-p 2;       has err "--top-p"
 expect 2 chat m --prompt hi --max-new 0;     has err "--max-new"

@@ -11,6 +11,7 @@ expect 2 serve m --host no-such-host.invalid --port 0; has err "no-such-host.inv
 expect 2 serve m --ctx 65;                          has err "65"; has err "64"
 expect 2 serve m --model other;                     has err "'other' is not NAME=PATH"
 expect 2 serve m --model m=m;                       has err "m"
+expect 2 serve m --template chatml;                 has err "m has no tokens <|im_start|> and <|im_end|>"
 expect 2 serve m --name '';                         has err "a model needs a name"
 expect 2 serve m --api-key-file /dev/null;          has err "there is no API key in /dev/null"
 expect 2 serve m --cache f8

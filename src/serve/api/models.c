@@ -60,6 +60,7 @@ static status read_template(served *s, const serve_model *m, err *e) {
     const char *dir = open_model_text_dir(&s->model);
     const tok *open = s->model.gguf ? s->model.tok : NULL;
     TRY(chat_template_find(&s->template, dir ? dir : m->path, open, m->template, e));
+    TRY(chat_template_check(m->template, s->model.tok, m->path, e));
     if (!s->template) return ST_OK;
     struct tm now;
     time_t seconds = (time_t)clock_wall_s();
