@@ -23,11 +23,18 @@ static float greatest(const float *x, int32_t n) {
 static inline double weight_of(float x, float max) {
     const float REACH = 80;
     float below = max - x, reached = below <= REACH ? below : REACH;
-    return (double)(below <= REACH ? exp_below(-reached) : 0.0f); /* a NaN has none */
+    return (double)(below <= REACH ? exp_below(-reached) : 0.0f);
+}
+
+static bool any_nan(const float *x, int32_t n) {
+    int found = 0;
+    for (int32_t i = 0; i < n; i++) found |= x[i] != x[i];
+    return found;
 }
 
 double logits_log_sum(const float *logits, int32_t vocab) {
     float max = greatest(logits, vocab);
+    if (any_nan(logits, vocab)) return NAN;
     double sum[LANES] = {0}, all = 0;
     int32_t i = 0;
     for (; i + LANES <= vocab; i += LANES)

@@ -19,7 +19,7 @@ typedef struct token_report {
 } token_report;
 
 /* log of the sum of e^logit: log p of a token is its logit less this. To a few units in the last place
- * of fp32. A NaN counts as -infinity; not finite: there is no number, or infinity. */
+ * of fp32. Not finite: one of them is NaN or infinity, or all are -infinity. */
 double logits_log_sum(const float *logits, int32_t vocab);
 /* ST_NONFINITE: the logits after so many tokens of a text are no finite numbers. */
 status logits_not_finite(int64_t tokens, err *e);
