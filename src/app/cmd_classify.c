@@ -8,6 +8,7 @@
 #include "app/frame/cli_ids.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/build/labels.h"
 #include "data/text/reader.h"
 #include "infer/labels.h"
@@ -72,6 +73,7 @@ static status read_file(work *w, const cli_args *args, const char *path, err *e)
         st = add_document(w, &d, e);
     const reader_report *p = reader_get_report(r);
     w->empty = (int64_t)(p->records - p->documents - p->bad);
+    reader_warn_of_bad_records(p);
     reader_close(r);
     return st == ST_OK && label ? check_labelled(w, path, label, e) : st;
 }
@@ -109,8 +111,8 @@ static status check_texts(work *w, int64_t *longest, err *e) {
         log_warn("%d of %d texts are longer than the model's %ld positions, and are cut", w->cut,
                  w->n, (long)most);
     if (w->empty)
-        log_warn("%ld record%s without a text %s left out", (long)w->empty,
-                 w->empty == 1 ? "" : "s", w->empty == 1 ? "is" : "are");
+        log_warn("%ld record%s without a text %s left out", (long)w->empty, text_s(w->empty),
+                 w->empty == 1 ? "is" : "are");
     return ST_OK;
 }
 
@@ -171,21 +173,32 @@ static void print_summary(const label_tally *t, int texts, bool json) {
         return;
     }
     if (label_tally_texts(t) > 0 && t->numbers)
-        printf("%lld labelled texts: mean squared error %.6g, mean absolute error %.6g\n",
-               (long long)label_tally_texts(t), label_tally_mse(t), label_tally_mae(t));
+        printf("%lld labelled text%s: mean squared error %.6g, mean absolute error %.6g\n",
+               (long long)label_tally_texts(t), text_s(label_tally_texts(t)), label_tally_mse(t),
+               label_tally_mae(t));
     else if (label_tally_texts(t) > 0)
-        printf("%lld labelled texts: accuracy %.4f, F1 %.4f\n", (long long)label_tally_texts(t),
-               label_tally_accuracy(t), label_tally_f1(t));
+        printf("%lld labelled text%s: accuracy %.4f, F1 %.4f\n", (long long)label_tally_texts(t),
+               text_s(label_tally_texts(t)), label_tally_accuracy(t), label_tally_f1(t));
     json_decref(o);
 }
 
-static void classify(work *w, bool json) {
+static status check_scores(const model_config *mc, const text *t, const float *score, err *e) {
+    for (int k = 0; k < mc->num_labels; k++) {
+        if (isfinite(score[k])) continue;
+        err_set(e, ST_NONFINITE, "the scores of text %u are not finite", (unsigned)t->line);
+        return err_hint(e, "the weights may be damaged, or have diverged in training");
+    }
+    return ST_OK;
+}
+
+static status classify(work *w, bool json, err *e) {
     const model_config *mc = &w->model.config;
     label_tally t = label_tally_new(w->model.a, mc);
     bool known = model_problem(mc) != PROBLEM_MULTI_LABEL;
     for (int i = 0; i < w->n; i++) {
         const text *x = &w->item[i];
         const float *score = open_model_scores(&w->model, x->ids.id, (int)x->ids.n);
+        TRY(check_scores(mc, x, score, e));
         if (x->labelled && known) label_tally_add(&t, score, x->label);
         if (json)
             cli_print_json(result_json(mc, x, score));
@@ -193,6 +206,7 @@ static void classify(work *w, bool json) {
             print_result(mc, x, score);
     }
     if (w->n > 1 || label_tally_texts(&t) > 0) print_summary(&t, w->n, json);
+    return ST_OK;
 }
 
 /* ---- the command ---- */
@@ -217,8 +231,7 @@ static status run_work(work *w, const cli_args *args, err *e) {
     TRY(read_texts(w, args, e));
     TRY(check_texts(w, &longest, e));
     TRY(open_model_load(&w->model, 0, (int)longest, e));
-    classify(w, args->json);
-    return ST_OK;
+    return classify(w, args->json, e);
 }
 
 static status run(const cli_args *args, err *e) {

@@ -8,6 +8,7 @@
 #include "app/doctor.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "gpu/links.h"
 #include "gpu/lt.h"
 #include "gpu/nccl.h"
@@ -47,7 +48,7 @@ static void check_machine(doctor *x) {
         snprintf(granted, sizeof granted, ", of whose time control groups grant %.3g", quota);
     doctor_check(&x->checks, "machine", true, "%s", x->f.name);
     doctor_check(&x->checks, "threads", true, "%d thread%s on %d core%s%s%s", threads,
-                 threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
+                 text_s(threads), cores, text_s(cores),
                  cores < threads ? ", of which some are hyper-threads" : "", granted);
     doctor_check(&x->checks, "instructions", true, "%s%s", cpu_isa_name(x->f.isa),
                  x->f.isa >= ISA_AVX512_BF16 ? ", with bf16 dot products" : "");
@@ -147,7 +148,7 @@ static void check_auto(doctor *x) {
     machine_describe_rule(&x->choice.rule, x->choice.how != ARITH_F32, rule);
     int threads = x->f.best_threads > 0 ? x->f.best_threads : x->f.threads;
     doctor_check(&x->checks, "auto", true, "%s; products: %s; %d thread%s",
-                 machine_arith_name(x->choice.how), rule, threads, threads == 1 ? "" : "s");
+                 machine_arith_name(x->choice.how), rule, threads, text_s(threads));
     doctor_check(&x->checks, "why", true, "%s", why);
 }
 
@@ -328,7 +329,7 @@ void doctor_print(const doctor_checks *c) {
 
 status doctor_result(const doctor_checks *c, bool json, err *e) {
     if (c->failed == 0) return ST_OK;
-    err_set(e, ST_FAILED, "%d check%s failed", c->failed, c->failed == 1 ? "" : "s");
+    err_set(e, ST_FAILED, "%d check%s failed", c->failed, text_s(c->failed));
     if (json) e->message[0] = '\0'; /* `ok: false` has said it */
     return ST_FAILED;
 }

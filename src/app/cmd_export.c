@@ -7,6 +7,7 @@
 #include "app/frame/cli_ids.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "interchange/interchange.h"
 #include "io/checkpoint/checkpoint.h"
 #include "run/folder.h"
@@ -55,7 +56,7 @@ static void print_report(const interchange_report *r, const char *path) {
     const model_comparison *c = &r->verified;
     printf("%s: %s, %lld parameters, %s, %llu bytes in %d file%s\n", path, r->model_type,
            (long long)r->params, r->format, (unsigned long long)r->bytes, r->files,
-           r->files == 1 ? "" : "s");
+           text_s(r->files));
     if (c->positions > 0)
         printf("%s: logits differ by at most %.3g (%.3g of the largest), KL %.3g, same first "
                "choice in %.2f %%%s\n",

@@ -157,9 +157,10 @@ static status read_rows(const cli_args *args, const open_model *m, const prompts
 
 static status store_logits(const char *path, open_model *m, const tok_ids *prompt,
                            const logit_rows *r, err *e) {
-    const float *logits = open_model_logits(m, prompt->id, (int)r->of);
-    int64_t V = m->config.vocab_size;
-    return npy_write_f32(path, logits + r->from * V, 2, (int64_t[]){r->to - r->from, V}, e);
+    int64_t V = m->config.vocab_size, n = r->to - r->from;
+    const float *logits = open_model_logits(m, prompt->id, (int)r->of) + r->from * V;
+    TRY(logits_check(logits, n, V, r->from + 1, e));
+    return npy_write_f32(path, logits, 2, (int64_t[]){n, V}, e);
 }
 
 static void add_logits(json_t *o, const char *path, const logit_rows *r, int64_t V) {

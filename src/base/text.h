@@ -34,6 +34,11 @@ int text_distance(const char *a, const char *b);
 /* Index of the nearest word, or -1 when none is near enough to be meant (about a third of it). */
 int text_nearest(const char *word, const char *const *words, int n);
 
+/* What a word for n things ends with: "1 file", "2 files". */
+static inline const char *text_s(int64_t n) {
+    return n == 1 ? "" : "s";
+}
+
 /* Three digits with the suffix that configs take: "12.3M", "1.85T". Returns out. */
 const char *text_short_number(double x, char out[16]);
 

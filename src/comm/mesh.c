@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/text.h"
 
 /* ---- sizes ---- */
 
@@ -33,13 +34,14 @@ static int nearest_divisor(int n, int64_t x) {
 static status refuse_model_size(const mesh_shape *s, int ranks, int64_t model, err *e) {
     const char *key = s->tp > 1 ? "tp" : s->cp > 1 ? "cp" : "pp";
     int size = s->tp > 1 ? s->tp : s->cp > 1 ? s->cp : s->pp;
-    err_set(e, ST_USAGE, "%d ranks cannot be split into groups of tp %d x cp %d x pp %d = %lld",
-            ranks, s->tp, s->cp, s->pp, (long long)model);
+    err_set(e, ST_USAGE, "%d rank%s cannot be split into groups of tp %d x cp %d x pp %d = %lld",
+            ranks, text_s(ranks), s->tp, s->cp, s->pp, (long long)model);
     err_where(e, "parallel.%s", key);
     int64_t others = model / size;
     if (others <= ranks && ranks % others == 0)
-        return err_hint(e, "parallel.%s=%d divides %d ranks; or start a multiple of %lld ranks",
-                        key, nearest_divisor(ranks / (int)others, size), ranks, (long long)model);
+        return err_hint(e, "parallel.%s=%d divides %d rank%s; or start a multiple of %lld ranks",
+                        key, nearest_divisor(ranks / (int)others, size), ranks, text_s(ranks),
+                        (long long)model);
     return err_hint(e, "start a multiple of %lld ranks", (long long)model);
 }
 
@@ -50,10 +52,10 @@ status mesh_resolve(mesh_shape *s, int ranks, err *e) {
     int dp = ranks / (int)model;
     if (s->dp != 0 && s->dp != dp) {
         err_at(e, ST_USAGE, "parallel.dp",
-               "parallel.dp=%d with tp %d, cp %d and pp %d makes %lld ranks, not %d", s->dp, s->tp,
-               s->cp, s->pp, (long long)(s->dp * model), ranks);
-        return err_hint(e, "parallel.dp=%d, or leave it out; or start %lld ranks", dp,
-                        (long long)(s->dp * model));
+               "parallel.dp=%d with tp %d, cp %d and pp %d makes %lld rank%s, not %d", s->dp, s->tp,
+               s->cp, s->pp, (long long)(s->dp * model), text_s(s->dp * model), ranks);
+        return err_hint(e, "parallel.dp=%d, or leave it out; or start %lld rank%s", dp,
+                        (long long)(s->dp * model), text_s(s->dp * model));
     }
     if (dp % s->dp_replicate != 0) {
         err_at(e, ST_USAGE, "parallel.dp_replicate",

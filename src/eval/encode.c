@@ -101,9 +101,10 @@ static status add_request(encoder *c, eval_doc *d, eval_pair *p, int32_t *ids, i
 }
 
 static status without_prefix(err *e) {
-    return err_set(e, ST_USAGE,
-                   "the tokenizer has no token for the beginning or end of a text, which is "
-                   "what stands before a text without a context");
+    err_set(e, ST_USAGE,
+            "the tokenizer has no token for the beginning or end of a text, which is "
+            "what stands before a text without a context");
+    return err_hint(e, "name one in tokenizer_config.json: {\"eos_token\": \"...\"}");
 }
 
 static status no_prefix(const eval_doc *d, err *e) {

@@ -166,9 +166,15 @@ static void print_group(const json_t *all, const char *name, const char *title) 
         const json_t *value = json_object_get(v, "loss"), *n = json_object_get(v, "tokens");
         if (!value) value = json_object_get(v, "bits_per_byte");
         if (!n) n = json_object_get(v, "sample_len");
-        printf("  %-20s %-22s %9.4f %9.4f %9ld\n", title, key, json_number_value(value),
-               json_number_value(json_object_get(v, "stderr")), (long)json_integer_value(n));
+        const json_t *error = json_object_get(v, "stderr");
+        printf("  %-20s %-22s %9.4f", title, key, json_number_value(value));
+        eval_print_error(json_is_number(error) ? json_number_value(error) : NAN);
+        printf(" %9ld\n", (long)json_integer_value(n));
     }
+}
+
+void eval_print_error(double x) {
+    isfinite(x) ? printf(" %9.4f", x) : printf(" %9s", "-");
 }
 
 void eval_print_slices(const eval_task *t) {

@@ -17,5 +17,7 @@
 json_t *eval_slices_json(const eval_task *t);
 /* The same as a table on standard output. */
 void eval_print_slices(const eval_task *t);
+/* A column of a table: a standard error, which a single document has none of. */
+void eval_print_error(double x);
 
 #endif

@@ -46,10 +46,7 @@ typedef struct search {
 static status score_tokens(const search *q, const hypothesis *h, float *logits, err *e) {
     const generate_request *rq = &q->rq->rq;
     double sum = logits_log_sum(logits, q->vocab);
-    if (!isfinite(sum)) {
-        err_set(e, ST_NONFINITE, "the logits after token %ld are not finite", (long)h->n);
-        return err_hint(e, "the weights may be damaged, or have diverged in training");
-    }
+    if (!isfinite(sum)) return logits_not_finite(h->n, e);
     for (int32_t i = 0; i < q->n_ids; i++) q->scores[i] = (float)((double)logits[i] - sum);
     sampler_penalise(q->sampler, q->scores, h->ids, h->n);
     if (h->n - rq->n_prompt < rq->min_new)

@@ -204,8 +204,7 @@ static void tell_prompt(engine *en, text *t, int64_t pos, const float *logits) {
     double sum = logits_log_sum(logits, en->limits.vocab);
     if (!isfinite(sum)) {
         err e = {0};
-        err_set(&e, ST_NONFINITE, "the logits after token %ld are not finite", (long)pos + 1);
-        text_end(en, t, ST_NONFINITE, &e);
+        text_end(en, t, logits_not_finite(pos + 1, &e), &e);
         return;
     }
     r.logprob = (double)logits[r.id] - sum;

@@ -185,11 +185,6 @@ static bool is_end(const generate_request *rq, int32_t id) {
     return false;
 }
 
-static status not_finite(const generation *w, err *e) {
-    err_set(e, ST_NONFINITE, "the logits after token %ld are not finite", (long)w->seq.n);
-    return err_hint(e, "the weights may be damaged, or have diverged in training");
-}
-
 /* Whether the text ends with the token just added, and why. */
 static bool has_ended(const generation *w, bool stopped, generate_finish *why) {
     if (stopped)
@@ -261,17 +256,19 @@ bool generation_rule(const generation *w, int64_t n, pick_rule *rule) {
 }
 
 /* Tells of a token before its text is known. */
-static void report(const generation *w, int32_t id, bool ends) {
+static status report(const generation *w, int32_t id, bool ends, err *e) {
     const generate_request *rq = w->rq;
     token_report t = {.id = id, .top_ids = w->top_ids, .top_logprobs = w->top, .ends = ends};
     if (w->logits) {
         double sum = logits_log_sum(w->logits, w->limits.vocab);
+        if (!isfinite(sum)) return logits_not_finite(w->seq.n, e);
         t.logprob = (double)w->logits[id] - sum;
         if (rq->logprobs && !ends) rq->logprobs[w->result->n_new] = t.logprob;
         if (w->top)
             t.n_top = most_likely(w->logits, w->limits.n_ids, sum, rq->n_top, w->top_ids, w->top);
     }
     if (rq->on_token) rq->on_token(rq->ctx, &t);
+    return ST_OK;
 }
 
 status generation_take(generation *w, float *logits, bool *ended, err *e) {
@@ -283,9 +280,9 @@ status generation_take(generation *w, float *logits, bool *ended, err *e) {
 status generation_take_id(generation *w, int32_t id, bool *ended, err *e) {
     generate_result *res = w->result;
     const generate_request *rq = w->rq;
-    if (id < 0) return not_finite(w, e);
+    if (id < 0) return logits_not_finite(w->seq.n, e);
     *ended = is_end(rq, id);
-    report(w, id, *ended);
+    TRY(report(w, id, *ended, e));
     if (*ended) {
         res->finish = FINISH_END;
         return ST_OK;

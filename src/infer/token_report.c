@@ -23,11 +23,18 @@ static float greatest(const float *x, int32_t n) {
 static inline double weight_of(float x, float max) {
     const float REACH = 80;
     float below = max - x, reached = below <= REACH ? below : REACH;
-    return (double)(below <= REACH ? exp_below(-reached) : 0.0f); /* a NaN has none */
+    return (double)(below <= REACH ? exp_below(-reached) : 0.0f);
+}
+
+static bool any_nan(const float *x, int32_t n) {
+    int found = 0;
+    for (int32_t i = 0; i < n; i++) found |= x[i] != x[i];
+    return found;
 }
 
 double logits_log_sum(const float *logits, int32_t vocab) {
     float max = greatest(logits, vocab);
+    if (any_nan(logits, vocab)) return NAN;
     double sum[LANES] = {0}, all = 0;
     int32_t i = 0;
     for (; i + LANES <= vocab; i += LANES)
@@ -35,6 +42,17 @@ double logits_log_sum(const float *logits, int32_t vocab) {
     for (; i < vocab; i++) sum[0] += weight_of(logits[i], max);
     for (int j = 0; j < LANES; j++) all += sum[j];
     return (double)max + log(all);
+}
+
+status logits_not_finite(int64_t tokens, err *e) {
+    err_set(e, ST_NONFINITE, "the logits after token %ld are not finite", (long)tokens);
+    return err_hint(e, "the weights may be damaged, or have diverged in training");
+}
+
+status logits_check(const float *logits, int64_t n, int64_t vocab, int64_t tokens, err *e) {
+    for (int64_t i = 0; i < n * vocab; i++)
+        if (!isfinite(logits[i])) return logits_not_finite(tokens + i / vocab, e);
+    return ST_OK;
 }
 
 /* A list in falling order takes each id that is better than its last: hardly any is. */

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "interchange/ledger.h"
 #include "model/family.h"
 
@@ -70,7 +71,7 @@ static void put_facts(const card *c, strbuf *out) {
     strbuf_printf(out, "| weights | %s", c->format);
     if (c->bytes)
         strbuf_printf(out, ", %llu bytes in %d file%s", (unsigned long long)c->bytes, c->files,
-                      c->files == 1 ? "" : "s");
+                      text_s(c->files));
     strbuf_printf(out,
                   " |\n| layers, width | %lld, %lld |\n| vocabulary | %lld |\n| longest sequence | "
                   "%lld |\n\n",

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "infer/settings.h"
 #include "interchange/card.h"
 #include "interchange/ledger.h"
@@ -140,13 +141,14 @@ static void describe_check(const interchange_report *r, strbuf *out) {
     }
     strbuf_printf(
         out,
-        "Compared with its source on %lld positions: the largest difference of a logit is "
+        "Compared with its source on %lld position%s: the largest difference of a logit is "
         "%.3g (%.3g of the largest logit), the mean KL divergence %.3g nats, and the most "
         "likely token is the same in %.2f %%.",
-        (long long)c->positions, c->max_abs_diff, c->max_relative, c->mean_kl, 100 * c->top1);
+        (long long)c->positions, text_s(c->positions), c->max_abs_diff, c->max_relative, c->mean_kl,
+        100 * c->top1);
     if (c->texts > 0)
-        strbuf_printf(out, " Both tokenizers give the same ids for %lld texts.",
-                      (long long)c->texts);
+        strbuf_printf(out, " Both tokenizers give the same ids for %lld text%s.",
+                      (long long)c->texts, text_s(c->texts));
     strbuf_puts(out, "\n");
 }
 

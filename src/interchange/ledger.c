@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "revision.h"
 
 enum { LEDGER_MOST_BYTES = 16 << 20 };
@@ -123,7 +124,8 @@ static void describe_source(const json_t *source, strbuf *out) {
     strbuf_printf(out, "  - data `%s`", text_of(source, "given", text_of(source, "path", "?")));
     if (json_is_number(weight)) strbuf_printf(out, ", weight %g", json_number_value(weight));
     if (json_is_integer(tokens))
-        strbuf_printf(out, ", %lld tokens", (long long)json_integer_value(tokens));
+        strbuf_printf(out, ", %lld token%s", (long long)json_integer_value(tokens),
+                      text_s(json_integer_value(tokens)));
     strbuf_printf(out, ", digest %s\n", text_of(source, "fingerprint", "unknown"));
 }
 
@@ -140,8 +142,9 @@ static void describe_stage(const json_t *stage, strbuf *out) {
 static void describe_run(const json_t *run, strbuf *out) {
     size_t i;
     json_t *stage;
-    strbuf_printf(out, "Trained for %lld steps, %lld tokens.\n\n",
+    strbuf_printf(out, "Trained for %lld step%s, %lld tokens.\n\n",
                   (long long)json_integer_value(json_object_get(run, "steps")),
+                  text_s(json_integer_value(json_object_get(run, "steps"))),
                   (long long)json_integer_value(json_object_get(run, "tokens")));
     json_array_foreach(json_object_get(run, "stages"), i, stage) describe_stage(stage, out);
 }

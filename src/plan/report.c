@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "plan/plan_int.h"
 
 /* Measured on Debian 12 with oneDNN 2.6: allocator, JIT code and primitive caches, JSON trees,
@@ -408,8 +409,9 @@ static void chunks_line(const plan *p, strbuf *out) {
         return;
     }
     if (plan_chunks(p) == 1 && plan_frames(p) == 1) return;
-    strbuf_printf(out, "  %d chunks of layers, %d micro-batches under way together\n",
-                  plan_chunks(p), plan_frames(p));
+    strbuf_printf(out, "  %d chunk%s of layers, %d micro-batch%s under way together\n",
+                  plan_chunks(p), text_s(plan_chunks(p)), plan_frames(p),
+                  plan_frames(p) == 1 ? "" : "es");
 }
 
 static void traffic_line(const plan *p, strbuf *out) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/text.h"
 #include "serve/api/api.h"
 #include "serve/page/page.h"
 
@@ -82,22 +83,22 @@ AT_DESK(detokenize, (void)0)
 
 static void set_routes(server *s) {
     const http_route routes[] = {
-        {"GET", "/", get_page, s, true},
-        {"GET", "/health", get_health, s, true},
-        {"GET", "/metrics", get_metrics, s, false},
-        {"GET", "/v1/models", get_models, s, false},
-        {"POST", "/v1/completions", desk_completions, s, false},
-        {"POST", "/v1/chat/completions", desk_chat, s, false},
-        {"POST", "/tokenize", desk_tokenize, s, false},
-        {"POST", "/detokenize", desk_detokenize, s, false},
-        {"GET", "/tokenizer_info", api_tokenizer_info, s, false},
+        {"GET", "/", get_page, s, true, 0},
+        {"GET", "/health", get_health, s, true, 0},
+        {"GET", "/metrics", get_metrics, s, false, 0},
+        {"GET", "/v1/models", get_models, s, false, 0},
+        {"POST", "/v1/completions", desk_completions, s, false, 0},
+        {"POST", "/v1/chat/completions", desk_chat, s, false, 0},
+        {"POST", "/tokenize", desk_tokenize, s, false, 0},
+        {"POST", "/detokenize", desk_detokenize, s, false, 0},
+        {"GET", "/tokenizer_info", api_tokenizer_info, s, false, 0},
     };
-    int n = ARRAY_LEN(routes);
+    int n = ARRAY_LEN(routes), name = (int)strlen("/v1/models/");
     s->routes =
         xcalloc((size_t)(n + s->models.n + 1), sizeof *s->routes); /* an empty one ends it */
     memcpy(s->routes, routes, sizeof routes);
     for (int i = 0; i < s->models.n; i++)
-        s->routes[n + i] = (http_route){"GET", s->models.item[i].route, get_model, s, false};
+        s->routes[n + i] = (http_route){"GET", s->models.item[i].route, get_model, s, false, name};
 }
 
 const http_route *serve_routes(const server *s) {
@@ -128,8 +129,8 @@ void serve_describe(const server *s, strbuf *out) {
     for (int i = 0; i < s->models.n; i++) {
         const served *m = &s->models.item[i];
         const engine_size *z = &m->model.serve;
-        strbuf_printf(out, "%s: %d texts at a time of up to %d tokens, a cache of %ld tokens%s\n",
-                      m->name, z->seqs, z->longest, (long)z->page * (z->pages - 1),
+        strbuf_printf(out, "%s: %d text%s at a time of up to %d tokens, a cache of %ld tokens%s\n",
+                      m->name, z->seqs, text_s(z->seqs), z->longest, (long)z->page * (z->pages - 1),
                       m->template ? "" : "; no chat template, so it continues texts only");
     }
 }

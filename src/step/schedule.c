@@ -1,4 +1,5 @@
 /* Reading order: schedule_build; a function for each kind; schedule_time. */
+#include "base/text.h"
 #include "step/schedule.h"
 
 #include <math.h>
@@ -335,7 +336,7 @@ static status check(schedule_kind kind, int stages, int micro_batches, int of_st
                 needs == 0   ? "two or more"
                 : needs == 1 ? "one"
                              : "two",
-                needs == 1 ? "" : "s", of_stage);
+                text_s(needs), of_stage);
         return err_hint(e, needs == 1 ? "with several chunks it is interleaved or zb-v"
                                       : "set parallel.virtual");
     }

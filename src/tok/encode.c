@@ -228,8 +228,9 @@ status enc_unknown(tok_enc *enc, const tok_piece *word, size_t at) {
                 (uint8_t)word->s[at], place);
         return err_hint(enc->e, "a byte-level tokenizer needs all 256 bytes");
     }
-    err_set(enc->e, ST_FORMAT, "the character at byte %d, U+%04X '%.*s', is not in the vocabulary",
-            place, (unsigned)cp, len, word->s + at);
+    bool seen = cp >= 0x20 && cp != 0x7f;
+    err_set(enc->e, ST_FORMAT, "the character at byte %d, U+%04X%s%.*s%s, is not in the vocabulary",
+            place, (unsigned)cp, seen ? " '" : "", seen ? len : 0, word->s + at, seen ? "'" : "");
     return err_hint(enc->e, "train on text that has it, or use kind bpe or byte");
 }
 

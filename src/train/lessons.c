@@ -13,6 +13,7 @@
 #include "base/file_fault.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "train/distill.h"
 #include "train/session.h"
 
@@ -328,8 +329,8 @@ static status complete(work *w, bool same_files, err *e) {
     uint64_t all = w->set->index.n;
     if (w->done == all && same_files) return ST_OK;
     if (setup_leads(u) && w->done < all)
-        log_info("the teacher looks at %lu sequences before training: %.1f MB in %s",
-                 (unsigned long)(all - w->done),
+        log_info("the teacher looks at %lu sequence%s before training: %.1f MB in %s",
+                 (unsigned long)(all - w->done), text_s((int64_t)(all - w->done)),
                  (double)(all - w->done) * (double)w->set->format.bytes / 1e6, w->set->path);
     w->told_ns = clock_now_ns();
     TRY(peers_agree(&u->peers, open_teacher(w, e), e));

@@ -212,9 +212,9 @@ static void warn_of_paths(const lint_run *k, const present *at, const char *fold
     free(own);
     free(other);
     if (k->fresh && at->step >= 0)
-        log_warn("--fresh removes %s with its %" PRId64 " checkpoints, up to step %" PRId64
+        log_warn("--fresh removes %s with its %" PRId64 " checkpoint%s, up to step %" PRId64
                  ": run=NEW keeps them",
-                 k->c->run, at->checkpoints, at->step);
+                 k->c->run, at->checkpoints, text_s(at->checkpoints), at->step);
     if (up && removes_files(up))
         log_warn(
             "checkpoint.upload (%s) removes files after every save: checkpoint.keep does that for "
@@ -237,8 +237,9 @@ static bool is_overridden(const config *c, const char *key) {
 static void warn_of_interval(const lint_run *k, const char *key, int64_t every, const char *what) {
     bool shortened = is_overridden(k->c, "train.steps") && !is_overridden(k->c, key);
     if (every <= k->course->total_steps || !is_given(k->c, key) || shortened) return;
-    log_warn("%s (%s) is %" PRId64 " and the run has %" PRId64 " steps: %s comes only at the end",
-             key, config_where(k->c, key), every, k->course->total_steps, what);
+    log_warn("%s (%s) is %" PRId64 " and the run has %" PRId64 " step%s: %s comes only at the end",
+             key, config_where(k->c, key), every, k->course->total_steps,
+             text_s(k->course->total_steps), what);
 }
 
 static void warn_of_intervals(const lint_run *k) {

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "train/events.h"
 #include "train/guard/react.h"
 #include "train/save/state.h"
@@ -221,7 +222,8 @@ status loop_run(session *s, err *e) {
     TRY(events_late(s, e));
     TRY(evaluate(s, e)); /* of the checkpoint from which the run goes on */
     if (is_last(s) || stops_early(s))
-        log_info("run %s already has its %ld steps", s->setup.c->run, (long)s->at.step);
+        log_info("run %s already has its %ld step%s", s->setup.c->run, (long)s->at.step,
+                 text_s(s->at.step));
     status st = loop_steps(s, e);
     if (st == ST_OK || st == ST_STOPPED) trace_write(s->trace, true);
     TRY(st);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "train/execute.h"
 
 /* A file is written so many times while it grows; seconds between lines that say how far it is. */
@@ -277,8 +278,9 @@ static status fill_set(work *w, err *e) {
     status st = take_file(w, e);
     if (st == ST_OK && w->done < w->set->index.n) {
         if (setup_leads(u))
-            log_info("the reference looks at %lu sequences before training",
-                     (unsigned long)(w->set->index.n - w->done));
+            log_info("the reference looks at %lu sequence%s before training",
+                     (unsigned long)(w->set->index.n - w->done),
+                     text_s((int64_t)(w->set->index.n - w->done)));
         w->told_ns = clock_now_ns();
         st = peers_agree(&u->peers, open_model(w, e), e);
         if (st == ST_OK) st = compute(w, e);

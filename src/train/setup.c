@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "io/hf/hf_weights.h"
 #include "op/gemm.h"
 #include "op/peak.h"
@@ -245,9 +246,9 @@ static status share_rows(const config *c, int64_t B, int64_t T, err *e) {
     int64_t rows = B / o->sequences * o->learned * T / cp;
     if (!c->parallel.sp || rows % tp == 0) return ST_OK;
     config_error(c, e, "parallel.sp",
-                 "a micro-batch of %ld sequences of %ld tokens does not divide over %ld "
+                 "a micro-batch of %ld sequence%s of %ld tokens does not divide over %ld "
                  "sequence-parallel ranks",
-                 (long)B, (long)T, (long)tp);
+                 (long)B, text_s(B), (long)T, (long)tp);
     int64_t unit = cp > 1 ? 2 * cp * tp : tp;
     return err_hint(e, "parallel.sp=false, or train.seq_len=%ld",
                     (long)(T > unit ? T / unit * unit : unit));
@@ -446,9 +447,9 @@ static status check_groups(const config *c, int64_t batch, int64_t each, err *e)
 status setup_check_batch(const config *c, int64_t batch, int64_t dp, int64_t B, err *e) {
     if (batch % (dp * B) == 0) return check_groups(c, batch, dp * B, e);
     config_error(c, e, "train.global_batch_size",
-                 "a batch of %ld sequences cannot be shared by dp %ld ranks in micro-batches "
+                 "a batch of %ld sequence%s cannot be shared by dp %ld rank%s in micro-batches "
                  "of %ld",
-                 (long)batch, (long)dp, (long)B);
+                 (long)batch, text_s(batch), (long)dp, text_s(dp), (long)B);
     return err_hint(e, "the nearest batch that can is %ld", (long)nearest_multiple(batch, dp * B));
 }
 

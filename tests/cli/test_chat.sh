@@ -124,6 +124,7 @@ if type -P expect >/dev/null; then
 /undo\n
 /undo\n
 /clear\n
+/tokens\n
 /helb\n
 /help\n
 /exit\n'
@@ -136,6 +137,8 @@ if type -P expect >/dev/null; then
     has out "3 messages in talk.json"
     has out "the last message and its answer are gone; 0 left"
     has out "there is nothing to take back"
+    has out "0 of 64 tokens of context in use"
+    [ "$(grep -c "last prompt:" out)" = 1 ] || fail "/tokens tells of what is forgotten"
     has out "did you mean /help?"
     has out "Ctrl-C stops an answer"
     [ "$(grep -c "ended after" out)" = 2 ] || fail "/retry makes no other answer"
@@ -177,6 +180,7 @@ cp char.json bare/tokenizer.json
 expect 3 chat bare --prompt hi --json;       has out "there is no chat template"; has out "athanor generate"
 expect 0 chat bare --prompt hi --template m/chat_template.jinja
 expect 2 chat absent;                        has err "there is no model at absent"
+expect 2 chat m --prompt hi --template chatml;   has err "m has no tokens <|im_start|> and <|im_end|>"
 expect 2 chat m --prompt hi --ctx 65;        has err "--ctx 65"; has err "at most 64"
 expect 2 chat m --prompt hi --top-p 2;       has err "--top-p"
 expect 2 chat m --prompt hi --max-new 0;     has err "--max-new"

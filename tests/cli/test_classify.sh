@@ -37,7 +37,7 @@ expect 0 classify mood bare.tsv
 expect 3 classify mood bare.tsv --label kind;          has err "has no column kind"; has err "the column that holds the label: label=NAME"
 printf 'text,label\nthe fire,good\nno one turns,\n,bad\n' >some.csv
 expect 0 classify mood some.csv
-has out "1 labelled texts: accuracy 1.0000"
+has out "1 labelled text: accuracy 1.0000"
 has err "1 record without a text is left out"
 printf '{"text": "the fire"}\n' >bare.jsonl
 expect 0 classify mood bare.jsonl
@@ -49,6 +49,13 @@ sed 's/labels: \[bad, good\]/num_labels: 1/; s/run: mood/run: number/; s/train.c
 expect 0 train number.yaml
 expect 0 classify number numbers.jsonl
 grep -q 'mean squared error' out || fail "no error of numbers"
+
+# Scores that are not finite are no answer.
+cp -r folder bad
+printf '\377\377' | # the first weight of the head
+    dd of=bad/model.safetensors bs=1 seek=$((8 + $(od -An -tu8 -N8 bad/model.safetensors))) conv=notrunc 2>/dev/null
+expect 5 classify bad --text "the fire"
+has err "the scores of text 1 are not finite"
 
 expect 2 generate mood --prompt the
 expect 2 plan tiny.yaml train.objective=dpo train.reference=folder

@@ -97,6 +97,32 @@ printf 'sch\366nes Wetter, gr\374ne B\344ume und s\374\337e \304pfel\n' >latin.t
 expect 0 data build latin.txt -o latin tokenizer=tok.json
 has out 'charsets:'
 
+# Broken characters of texts are replaced, which is said once, with the first of them; a record that has some is left out.
+mkdir torn
+printf 'rest\377 b\303\n' >torn/2.txt
+for i in 1 2 3; do for k in 1 2 3; do echo 'Fünf grüne Äpfel für Käthe über Köln, größer.'; done >>torn/$i.txt; done
+printf '\200\n' >>torn/3.txt
+told="3 broken characters in 2 texts became U+FFFD; the first is byte 4 of torn/2.txt"
+expect 0 data build torn -o torn-set tokenizer=tok.json
+has err "warning: $told"; [ "$(grep -c U+FFFD err)" = 1 ] || fail "it is said again"
+expect 0 data show torn-set --json; has out 'rest� b�\n'
+expect 0 data build torn -o torn-set tokenizer=tok.json --json
+has out "\"replaced\": {\"characters\": 3, \"texts\": 2, \"first\": \"torn/2.txt\", \"at\": 4}"
+expect 0 tok train torn -o torn.json --vocab-size 300; has err "$told"
+expect 0 tok report tok.json torn;                     has err "$told"
+printf '\377\376' >half.txt # UTF-16 with half a pair
+printf 'A long text, %.0s' 1 2 3 4 5 6 7 8 | iconv -t UTF-16LE >>half.txt
+printf '\000\330' >>half.txt && printf 'and its end' | iconv -t UTF-16LE >>half.txt
+expect 0 data build half.txt -o half tokenizer=tok.json
+has err "1 broken character in 1 text became U+FFFD; the first is in half.txt"
+has out " tokens, 1 document, " # and not "1 documents"
+expect 0 data show half; has out "1 shard, 1 source, "
+{ for i in $(seq 300); do printf '{"text":"record %d"}\n' "$i"; done; printf '{"text":"\377"}\n'; } >torn.jsonl
+expect 0 data build torn.jsonl -o torn-lines tokenizer=tok.json
+has out "torn.jsonl:301 is not JSON: there are bytes that are not UTF-8"
+expect 0 tok train torn.jsonl -o torn.json --vocab-size 300
+has err "warning: 1 of 301 records was left out; the first is torn.jsonl:301, which is not JSON"
+
 # Rows of Parquet, in whose columns the same lies as in lines of JSON.
 parquet=$golden/../parquet/large-dictionary
 for kind in parquet jsonl; do expect 0 data build "$parquet.$kind" -o $kind tokenizer=tok.json field=key id=n --json; done

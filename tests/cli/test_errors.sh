@@ -78,6 +78,9 @@ has err "File too large"
 # A value is a value, whatever it looks like.
 expect 3 generate good --prompt -h
 has err "U+002D '-', is not in the vocabulary"
+printf 'fire\tfire' >tab.txt
+expect 3 tok encode char.json tab.txt
+has err "U+0009, is not in the vocabulary"
 expect 2 generate good --prompt --json --ids 1
 has err "athanor: error: "
 expect 0 generate good --prompt x -h

@@ -25,6 +25,10 @@ expect 0 eval run --tasks cloze --limit 5 --threads 1 --samples few.jsonl
 cmp <(head -n 5 samples.jsonl) few.jsonl || fail "scores depend on what else is scored"
 grep -qE '^words +acc +none +1\.0000 +0\.0000 +5$' out || fail "the table"
 
+# One document has no standard error.
+expect 0 eval run --tasks cloze --limit 1
+grep -qE '^words +acc +none +1\.0000 +- +1$' out || fail "the table of one document: $(cat out)"
+
 # Killed at any moment, it goes on where it was, and comes to the same bits. The system kills it when what it writes is
 # larger than so many kilobytes.
 killed_at() {

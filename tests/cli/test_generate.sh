@@ -58,6 +58,24 @@ has err "--positions does nothing without --logits"
 expect 2 generate "$m" --ids 1,2,3 --prompt a
 has err "--prompt and --ids exclude each other"
 
+# Logits that are not finite: the first token with such is named, and what was there before stays.
+cp -r "$m" bad
+printf '\377\377\377\177' | # the last weight of the last norm
+    dd of=bad/model.safetensors bs=1 seek=$(($(stat -c %s bad/model.safetensors) - 4)) conv=notrunc 2>/dev/null
+expect 5 generate bad --ids 1,2,3,4,5 --logits bad.npy --positions 2:4
+has err "the logits after token 3 are not finite"
+[ ! -e bad.npy ] || fail "logits with a NaN were written"
+expect 5 generate bad --ids 1,2,3,4,5 --logits all.npy --json
+has out '"kind": "nonfinite"'
+cmp all.npy more.npy || fail "a failure has replaced all.npy"
+# Nor has a token a log-probability where one of the logits is no number.
+cp "$m/model.safetensors" bad/
+printf '\377\377\377\177' | # the embedding of token 50, and its row of the head
+    dd of=bad/model.safetensors bs=1 seek=$((8 + $(od -An -tu8 -N8 bad/model.safetensors) + 50 * 36 * 4)) conv=notrunc 2>/dev/null
+expect 5 generate bad --ids 1,2,3,4,5 --max-new 2 --json --logprobs
+has out "the logits after token 5 are not finite"
+expect 5 generate bad --ids 1,2,3,4,5 --max-new 2 --beams 2
+
 # A folder is computed with as it is stored: the same logits as from its weights in fp32, bit for bit.
 for format in bf16 f16; do
     expect 0 export "$m" -o $format --to hf --dtype $format --no-verify

@@ -20,7 +20,7 @@ train_on 0 "4 parallel.tp=4 parallel.sp=true" run=odd train.steps=2 train.seq_le
     train.micro_batch_size=4
 has err "layout dp1 tp4 sp computes what one rank does"
 train_on 2 "2 parallel.tp=2 parallel.sp=true" run=rows train.seq_len=31
-has err "a micro-batch of 1 sequences of 31 tokens does not divide over 2 sequence-parallel ranks"
+has err "a micro-batch of 1 sequence of 31 tokens does not divide over 2 sequence-parallel ranks"
 has err "where: command line (parallel.sp)"
 has err "hint: parallel.sp=false, or train.seq_len=30"
 [ ! -e rows ] || fail "a run was begun"

@@ -11,6 +11,8 @@ expect 2 serve m --host no-such-host.invalid --port 0; has err "no-such-host.inv
 expect 2 serve m --ctx 65;                          has err "65"; has err "64"
 expect 2 serve m --model other;                     has err "'other' is not NAME=PATH"
 expect 2 serve m --model m=m;                       has err "m"
+expect 2 serve m --template chatml;                 has err "m has no tokens <|im_start|> and <|im_end|>"
+expect 2 serve m --name '';                         has err "a model needs a name"
 expect 2 serve m --api-key-file /dev/null;          has err "there is no API key in /dev/null"
 expect 2 serve m --cache f8
 expect 2 serve m --allow-origin https://a.example/; has err "https://a.example/' is no site"; has err "without a path"
@@ -29,6 +31,12 @@ answers 403 GET /v1/models "" "Origin: https://evil.example"
 stop_server
 grep -qE '[0-9:]{8} GET /v1/models 200 .*[0-9] ms$' log || fail "no line for the request"
 has err "DELETE /health 405"
+
+# A name as clients put it into a path.
+start_server m --name 'org/a b'
+for name in org/a%20b org%2Fa%20b org%2fa%20b; do answers 200 GET "/v1/models/$name"; has out '"id": "org/a b"'; done
+for path in models/org%2Fa%2 models/org%2Fa%20b%00 models/org%2Fa%20 %6dodels mo%64els; do answers 404 GET "/v1/$path"; done
+stop_server
 
 # Keys: from the command line, a file, the environment; never in the log, nor is what was asked.
 printf '# ours\nfrom-file \n \n' >keys

@@ -24,6 +24,9 @@ expect 0 data show --verify chats
 printf '{"text": "plain"}\n{"text": "texts"}\n' >texts.jsonl
 expect 0 data build texts.jsonl -o chats tokenizer="$tok"
 for file in chat.json chat_template.jinja shard-00000.mrk; do [ ! -e "chats/$file" ] || fail "$file stays"; done
+head -n 1 chats.jsonl >one.jsonl
+expect 0 data build one.jsonl -o one tokenizer="$tok" --template chatml
+has out "single: 1 sample, "
 
 # What does nothing, what is none, what lacks its tokens.
 expect 2 data build texts.jsonl -o no tokenizer="$tok" --template chatml

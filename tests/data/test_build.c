@@ -7,6 +7,7 @@
 
 #include "base/strbuf.h"
 #include "data/build/pipeline.h"
+#include "data/build/state.h"
 
 static data_build_result build(const char *input, const char *out, const tok *t,
                                const data_build_options *opt) {
@@ -38,6 +39,29 @@ static void expect_text(const char *dir, const tok *t, const char *text) {
     free(ids);
     strbuf_free(&out);
     shards_close(s);
+}
+
+/* What a build that is gone on with had found by then. */
+static void test_state_of_a_build(void **state) {
+    const char *path = in_scene(*state, "state.json");
+    build_state was = {.made_with = json_object()}, is;
+    reader_report_replaced(&was.report, "a.txt", 17, 2, 1);
+    reader_report_replaced(&was.report, "b.txt", 3, 1, 1);
+    reader_report_sample(&was.report, "c.jsonl", 7, "is not JSON", "{");
+    assert_ok(build_state_save(path, &was, e));
+    assert_true(build_state_load(path, &is));
+    assert_int_equal(is.report.replaced.characters, 3);
+    assert_int_equal(is.report.replaced.texts, 2);
+    assert_int_equal(is.report.replaced.at, 17);
+    assert_string_equal(is.report.replaced.source, "a.txt");
+    assert_int_equal(is.report.sample[0].line, 7);
+    build_state_free(&is);
+    was.report.replaced.texts = 0; /* none is no member */
+    assert_ok(build_state_save(path, &was, e));
+    assert_true(build_state_load(path, &is));
+    assert_int_equal(is.report.replaced.characters, 0);
+    build_state_free(&is);
+    build_state_free(&was);
 }
 
 static void test_one_set(void **state) {
@@ -372,6 +396,7 @@ static void test_document_limit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_one_set, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_state_of_a_build, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_tail_cut_as_nanogpt, scene_open, scene_close),
         cmocka_unit_test(test_split_points),
         cmocka_unit_test_setup_teardown(test_split_by_documents, scene_open, scene_close),

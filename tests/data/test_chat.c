@@ -418,6 +418,70 @@ static void test_which_answers_are_trained(void **state) {
     shards_close(s);
 }
 
+/* The template that marks answers writes a tool call and a text in stretches of their own. */
+static const char marked[] =
+    "{% for m in messages %}<|im_start|>{{ m.role ~ '\n' }}{% if m.role == 'assistant' %}"
+    "{% if m.reasoning_content %}{% generation %}({{ m.reasoning_content }}){% endgeneration %}"
+    "{% endif %}{% for c in m.tool_calls or [] %}{% generation %}<{{ c.function.name }}>{% "
+    "endgeneration %}"
+    "{% endfor %}{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}{{ '\n' }}"
+    "{% else %}{{ m.content }}<|im_end|>{{ '\n' }}{% endif %}{% endfor %}";
+
+#define WEIGHED(W)                                                                                 \
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "         \
+    "\"content\": \"b\", \"weight\": " W "}, {\"role\": \"user\", \"content\": \"c\"}, "           \
+    "{\"role\": \"assistant\", \"content\": \"b\"}]}\n"
+
+/* OpenAI's weight: an answer of weight 0 is read, and not learned. */
+static void test_weights_of_answers(void **state) {
+    scene *sc = *state;
+    shards *s = built(sc, "zero", WEIGHED("0"), (chat_build_options){0});
+    expect_document(s, 0, U "a" A "b" E U "c" A "[b" E "]");
+    shards_close(s);
+    s = built(sc, "whole", WEIGHED("1") WEIGHED("1.0") WEIGHED("null"), (chat_build_options){0});
+    for (uint64_t d = 0; d < 3; d++) expect_document(s, d, U "a" A "[b" E "]" U "c" A "[b" E "]");
+    shards_close(s);
+    s = built(sc, "each", WEIGHED("0"), (chat_build_options){.train = CHAT_TRAIN_EACH});
+    assert_int_equal(s->totals.documents, 1);
+    expect_document(s, 0, U "a" A "b" E U "c" A "[b" E "]");
+    shards_close(s);
+    static const char last[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+        "\"content\": \"b\"}, {\"role\": \"assistant\", \"content\": \"c\", \"weight\": 0}]}";
+    s = built(sc, "last", last, (chat_build_options){.train = CHAT_TRAIN_LAST});
+    expect_document(s, 0, U "a" A "[b" E "]<|im_start|>assistant\nc" E);
+    shards_close(s);
+    expect_stop(sc, "nothing_trained",
+                GOOD "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
+                     "\"assistant\", \"content\": \"b\", \"weight\": 0}]}\n",
+                "chatml");
+}
+
+/* Where the template marks answers, too: of two that say the same, and of one with a call. */
+static void test_weights_of_marked_answers(void **state) {
+    scene *sc = *state;
+    static const char call[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+        "\"content\": \"\", \"weight\": 0, \"reasoning_content\": \"r\", \"tool_calls\": "
+        "[{\"name\": \"f\"}]}, {\"role\": "
+        "\"tool\", "
+        "\"content\": \"1\"}, {\"role\": \"assistant\", \"content\": \"b\", \"tool_calls\": "
+        "[{\"name\": \"f\"}]}]}\n";
+    const char *template = put_template(sc, "marked.jinja", marked);
+    const char *path = put_records(sc, "w.jsonl", WEIGHED("0") WEIGHED("1"));
+    shards *s;
+    assert_ok(build_as(sc, path, "w", template, (chat_build_options){0}, e));
+    assert_ok(open_set(&s, in_scene(sc, "w"), e));
+    expect_document(s, 0, U "a" A "b" E U "c" A "[b<|im_end|>]\n");
+    expect_document(s, 1, U "a" A "[b<|im_end|>]\n" U "c" A "[b<|im_end|>]\n");
+    shards_close(s);
+    path = put_records(sc, "calls.jsonl", call);
+    assert_ok(build_as(sc, path, "calls", template, (chat_build_options){0}, e));
+    assert_ok(open_set(&s, in_scene(sc, "calls"), e));
+    expect_document(s, 0, U "a" A "(r)<f>" E "<|im_start|>tool\n1" A "[<f>b<|im_end|>]\n");
+    shards_close(s);
+}
+
 static void test_pairs_and_labels(void **state) {
     shards *s = built(*state, "pairs",
                       "[{\"prompt\": \"p\", \"chosen\": \"c\", \"rejected\": \"r\"},\n"
@@ -488,6 +552,12 @@ static void test_bad_records_are_named(void **state) {
     expect_error(sc, "[]", ST_USAGE, "holds no conversation");
     expect_error(sc, "{\"prompt\": \"p\", \"completion\": \"c\", \"label\": \"False\"}", ST_USAGE,
                  "that is true or false");
+    expect_error(sc, GOOD WEIGHED("0.5"), ST_USAGE, "bad.json:2: message 2 has the weight 0.5");
+    expect_error(sc, WEIGHED("\"0\""), ST_USAGE, "has the weight \"0\"");
+    expect_error(sc,
+                 "{\"prompt\": \"p\", \"chosen\": {\"role\": \"assistant\", \"content\": \"c\", "
+                 "\"weight\": 0}, \"rejected\": \"r\"}",
+                 ST_USAGE, "bad.json:1: message 2 has the weight 0, and is what is to be learned");
     strbuf many = {0};
     strbuf_puts(&many, "{\"messages\": [");
     for (int i = 0; i <= CHAT_MAX_MESSAGES; i++)
@@ -578,6 +648,8 @@ int main(void) {
         TEST(test_planted_templates_are_stopped),
         TEST(test_two_bos_are_stopped),
         TEST(test_which_answers_are_trained),
+        TEST(test_weights_of_answers),
+        TEST(test_weights_of_marked_answers),
         TEST(test_pairs_and_labels),
         TEST(test_sets_do_not_depend_on_threads),
         TEST(test_bad_records_are_named),

@@ -23,8 +23,10 @@ static void handle(void *ctx, const http_request *rq, http_reply *r) {
     }
 }
 
-static const http_route routes[] = {
-    {"GET", "/health", handle, NULL, true}, {"POST", "/echo", handle, NULL, false}, {0}};
+static const http_route routes[] = {{"GET", "/health", handle, NULL, true, 0},
+                                    {"POST", "/echo", handle, NULL, false, 0},
+                                    {"GET", "/models/a b", handle, NULL, false, 8},
+                                    {0}};
 static http_server *server;
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);

@@ -93,9 +93,9 @@ static void *run_server(void *server) {
 }
 
 static http_route routes[] = {
-    {"GET", "/health", handle_health, NULL, true},
-    {"POST", "/echo", handle_echo, NULL, false},
-    {"POST", "/later", handle_later, NULL, false},
+    {"GET", "/health", handle_health, NULL, true, 0},
+    {"POST", "/echo", handle_echo, NULL, false, 0},
+    {"POST", "/later", handle_later, NULL, false, 0},
     {0},
 };
 

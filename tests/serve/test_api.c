@@ -390,6 +390,14 @@ static void test_calls(void **state) {
     }
     assert_int_equal(calls, 1);
     json_decref(list);
+    /* Cut within a further one: who reads that all has been said would not ask on. */
+    o = house_json(h, "/v1/chat/completions",
+                   "{" ASK ", " TOOLS ", 'tool_choice': 'required', 'ignore_eos': true,"
+                   " 'max_tokens': 150}",
+                   200);
+    assert_string_equal(text_at(o, "choices.0.finish_reason"), "length");
+    assert_call(at(o, "choices.0.message.tool_calls.0"), false);
+    json_decref(o);
     /* A call or a value. */
     o = house_json(h, "/v1/chat/completions",
                    "{" ASK ", " TOOLS ", 'n': 8, 'max_tokens': 150, 'response_format': {'type':"

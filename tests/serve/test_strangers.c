@@ -48,6 +48,11 @@ static void test_malformed(void **state) {
         {"POST /echo HTTP/1.1\r\n" LAST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400},
         {"POST /echo HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
         {"POST /echo HTTP/1.1\r\n" LAST "Transfer-Encoding: chunked\r\n\r\nxyz\r\n\r\n", 400},
+        {"GET /health HTTP/1.1\r\n" LAST "X(Y: z\r\n\r\n", 400},
+        {"GET /health HTTP/1.1\r\n: z\r\n" LAST "\r\n", 400},
+        {"GET /health HTTP/1.1\r\n" LAST "no colon\r\n\r\n", 400},
+        {"GET /health HTTP/1.1\r\n" LAST "X: y\rZ: z\r\n\r\n", 400},
+        {"GET /health HTTP/1.1\nHost: localhost\nConnection: close\n\n", 200},
         {"\x16\x03\x01\x02\x01\x01", 0}, /* a TLS client */
         {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505},
     };
@@ -62,11 +67,18 @@ static void test_malformed(void **state) {
     scene_end(&s);
 }
 
-/* White space before a colon (RFC 9112, 5.1): what follows may be a body or a request, and is neither. */
+/* White space before a colon (RFC 9112, 5.1), or a length that goes on in the next line (5.2): what
+ * follows may be a body or a request, and is neither. */
 static void test_smuggling(void **state) {
     (void)state;
-    static const char *const headers[] = {"Content-Length : 42", "Content-Length\t: 42",
-                                          "Transfer-Encoding : chunked", "X Y: z"};
+    static const char *const headers[] = {"Content-Length : 42",
+                                          "Content-Length\t: 42",
+                                          "Transfer-Encoding : chunked",
+                                          "X Y: z",
+                                          "Content-Length: 4\r\n 2",
+                                          "Content-Length:\r\n\t42",
+                                          "Transfer-Encoding: chun\r\n ked",
+                                          "X: y\r\n Content-Length:42"};
     scene s;
     strbuf in = {0};
     char text[256];

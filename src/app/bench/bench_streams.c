@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "base/sort.h"
+#include "base/text.h"
 
 enum { FIGURES = 4 };
 static const char *const NAMES[FIGURES] = {"first token, cold", "first token, prefix in the cache",
@@ -144,8 +145,8 @@ static void report(const cli_args *args, const open_model *m, const bench_stream
     int threads = dev_threads(m->dev);
     json_t *rows = json_array();
     if (!args->json)
-        printf("%s, %d thread%s; %d streams; medians of %ld\n\n", cpu_isa_name(dev_isa(m->dev)),
-               threads, threads == 1 ? "" : "s", w->streams, (long)w->repeat);
+        printf("%s, %d thread%s; %d stream%s; medians of %ld\n\n", cpu_isa_name(dev_isa(m->dev)),
+               threads, text_s(threads), w->streams, text_s(w->streams), (long)w->repeat);
     for (int k = 0; k < FIGURES; k++) {
         bool is_time = k < 2;
         if (!args->json)

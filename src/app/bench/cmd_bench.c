@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "train/bench/bench.h"
 
 /* ---- what the bench commands share ---- */
@@ -137,8 +138,7 @@ void bench_describe_facts(const bench_facts *f, char out[256]) {
         snprintf(where, sizeof where, "%s%s", f->gpu,
                  f->emulated ? ", whose times mean nothing" : "");
     else
-        snprintf(where, sizeof where, "%s, %d thread%s", f->isa, f->threads,
-                 f->threads == 1 ? "" : "s");
+        snprintf(where, sizeof where, "%s, %d thread%s", f->isa, f->threads, text_s(f->threads));
     snprintf(out, 256, "%.1fM parameters, %ld tokens a step, %s, %s", (double)f->params / 1e6,
              (long)f->tok_per_step, f->precision, where);
 }

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "data/build/build.h"
 
 enum { MAX_REPEAT = 101 };
@@ -119,8 +120,9 @@ static void report(const cli_args *args, const data_bench *b) {
         cli_print_json(json_pack("{s:i,s:o}", "threads", b->threads, "rows", rows));
         return;
     }
-    printf("%.1f MB in %lld documents, %.2fM tokens; %d threads; best of %d\n\n", mb,
-           (long long)b->n_texts, mtok, b->threads, b->repeat);
+    printf("%.1f MB in %lld document%s, %.2fM tokens; %d thread%s; best of %d\n\n", mb,
+           (long long)b->n_texts, text_s(b->n_texts), mtok, b->threads, text_s(b->threads),
+           b->repeat);
     printf("%-12s %22s %14s\n", "", "MB/processor second", "M tokens/s");
     printf("%-12s %22.2f %14.2f\n", "encode", mb / encode.cpu_s, mtok / encode.wall_s);
     printf("%-12s %22.2f %14.2f\n", "data build", mb / build.cpu_s, mtok / build.wall_s);

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "dev/cuda.h"
 #include "op/machine.h"
 #include "train/bench/bench_gemm.h"
@@ -140,7 +141,7 @@ static void print_head(const gemm_job *j) {
         print_gpu(j);
     else
         printf("%s, %d thread%s; GFLOP/s and share of the limit\n", cpu_isa_name(dev_isa(j->dev)),
-               dev_threads(j->dev), dev_threads(j->dev) == 1 ? "" : "s");
+               dev_threads(j->dev), text_s(dev_threads(j->dev)));
     printf("\n%-34s %-15s %-4s %18s %8s", "layer", "pass", "", "m x n x k", "limit");
     for (int i = 0; i < impls_of(j); i++) printf(" %15s", impl_name(j, i));
     printf("\n");

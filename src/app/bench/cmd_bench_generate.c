@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "base/sort.h"
+#include "base/text.h"
 #include "interchange/open_model.h"
 
 enum { MAX_REPEAT = 101, MAX_STREAMS = 256 };
@@ -63,10 +64,12 @@ static void report(const cli_args *args, const open_model *m, const wish *w, con
     int threads = dev_threads(m->dev);
     if (!args->json) {
         printf("%s, %d thread%s, %s; medians of %ld\n\n", cpu_isa_name(dev_isa(m->dev)), threads,
-               threads == 1 ? "" : "s", open_model_precision(m->compute), (long)w->repeat);
+               text_s(threads), open_model_precision(m->compute), (long)w->repeat);
         printf("load    %10.3f s\n", t->load_s);
-        printf("prefill %10.1f tok/s  (%ld tokens)\n", prefill, (long)w->prompt);
-        printf("decode  %10.1f tok/s  (%ld tokens after them)\n", decode, (long)w->new_tok);
+        printf("prefill %10.1f tok/s  (%ld token%s)\n", prefill, (long)w->prompt,
+               text_s(w->prompt));
+        printf("decode  %10.1f tok/s  (%ld token%s after them)\n", decode, (long)w->new_tok,
+               text_s(w->new_tok));
         printf("memory  %10.1f MiB at most\n", peak / (1 << 20));
         return;
     }

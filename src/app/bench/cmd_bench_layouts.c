@@ -488,7 +488,7 @@ static status make_row(sweep *s, int i, err *e) {
 }
 
 static void print_head(const sweep *s) {
-    printf("%d layout%s of %s; %d in %s already, %d to run\n", s->n, s->n == 1 ? "" : "s",
+    printf("%d layout%s of %s; %d in %s already, %d to run\n", s->n, text_s(s->n),
            s->args->inputs[0], s->there, s->rows.path, count_left(s, 0));
     if (s->impossible)
         printf("%d more cannot be made; the last: %s\n", s->impossible, s->last.message);

@@ -222,14 +222,15 @@ static void print_ends(const serve_bench *b) {
             printf("\n");
         }
     if (cli_has(b->args, "check"))
-        printf("%ld answers differ from those given alone\n", (long)b->differ);
+        printf("%ld answer%s from those given alone\n", (long)b->differ,
+               b->differ == 1 ? " differs" : "s differ");
 }
 
 static void print_range(load_range r, const char *unit) {
     if (r.lo == r.hi)
-        printf("%ld %s", (long)r.lo, unit);
+        printf("%ld %s%s", (long)r.lo, unit, text_s(r.lo));
     else
-        printf("%ld to %ld %s", (long)r.lo, (long)r.hi, unit);
+        printf("%ld to %ld %ss", (long)r.lo, (long)r.hi, unit);
 }
 
 static void print_head(const serve_bench *b) {
@@ -238,13 +239,14 @@ static void print_head(const serve_bench *b) {
                b->server[i].model ? ", model " : "", b->server[i].model ? b->server[i].model : "");
     printf("prompts of ");
     if (b->wish.prompts)
-        printf("%zu texts", json_array_size(b->wish.prompts));
+        printf("%zu text%s", json_array_size(b->wish.prompts),
+               text_s((int64_t)json_array_size(b->wish.prompts)));
     else
-        print_range(b->wish.words, "words");
+        print_range(b->wish.words, "word");
     printf(" (%.0f tokens), answers of ", median_of(b, 0, 0, M_PROMPT));
-    print_range(b->wish.news, "tokens");
+    print_range(b->wish.news, "token");
     printf("%s; medians of %ld round%s\n\n", b->wish.until_end ? " at most" : "", (long)b->n_rounds,
-           b->n_rounds == 1 ? "" : "s");
+           text_s(b->n_rounds));
     printf("%-18s %9s %8s %26s %26s %9s %9s\n", "", "", "", "first token, ms", "a token, ms",
            "gap, ms", "whole, ms");
     printf("%-18s %9s %8s %8s %8s %8s %8s %8s %8s %9s %9s\n", "", "tok/s", "req/s", "p50", "p90",

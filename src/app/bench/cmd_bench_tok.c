@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/sort.h"
+#include "base/text.h"
 #include "tok/tok.h"
 
 /* What one file took; seconds are medians. */
@@ -99,8 +100,8 @@ static status run_files(const cli_args *args, const tok *t, double load_s, int r
     if (!args->json)
         printf(
             "loaded in %.0f ms; %d thread%s; MB/s, medians of %d\n\n%-32s %8s %6s %10s %10s %10s\n",
-            1e3 * load_s, omp_get_max_threads(), omp_get_max_threads() == 1 ? "" : "s", repeat,
-            "file", "MB", "B/tok", "encode", "documents", "decode");
+            1e3 * load_s, omp_get_max_threads(), text_s(omp_get_max_threads()), repeat, "file",
+            "MB", "B/tok", "encode", "documents", "decode");
     status st = ST_OK;
     for (int i = 1; i < args->n_inputs && st == ST_OK; i++) {
         tok_timing r = {.file = args->inputs[i]};

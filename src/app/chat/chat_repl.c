@@ -213,8 +213,8 @@ static void tell_end(const repl *r) {
     if (a->result.finish == FINISH_INTERRUPT)
         note(&r->screen, a->ids.n ? "[interrupted]" : "[interrupted before an answer]");
     if (a->result.finish == FINISH_LENGTH)
-        note(&r->screen, "[ended after max_new = %ld tokens; /set max_new=N]",
-             (long)r->c->options.max_new);
+        note(&r->screen, "[ended after max_new = %ld token%s; /set max_new=N]",
+             (long)r->c->options.max_new, text_s(r->c->options.max_new));
     if (a->result.finish == FINISH_CONTEXT)
         note(&r->screen, "[the context of %d tokens is full; --ctx N gives more]", r->c->gen.Tmax);
     if (a->n_dropped > 0)
@@ -294,7 +294,8 @@ static void run_save(repl *r, const char *path) {
     else if (file_write_atomic(path, text.data, text.len, &e) != ST_OK)
         tell_error(r, &e);
     else
-        note(&r->screen, "%zu messages in %s", json_array_size(r->c->talk.messages), path);
+        note(&r->screen, "%zu message%s in %s", json_array_size(r->c->talk.messages),
+             text_s((int64_t)json_array_size(r->c->talk.messages)), path);
     strbuf_free(&text);
 }
 
@@ -302,11 +303,12 @@ static void run_tokens(repl *r, const char *argument) {
     (void)argument;
     const conversation_answer *a = &r->c->last;
     int64_t used = r->c->engine ? a->n_prompt + a->ids.n : r->c->gen.cached.n;
-    note(&r->screen, "%ld of %d tokens of context in use", (long)used, r->c->talk.Tmax);
-    if (a->n_prompt == 0) return;
-    note(&r->screen, "last prompt: %ld tokens, %ld of them new, %.1f tokens/s", (long)a->n_prompt,
-         (long)(a->n_prompt - a->result.n_reused), a->result.prefill_rate);
-    note(&r->screen, "last answer: %ld tokens, %.1f tokens/s", (long)a->ids.n,
+    bool begun = a->n_prompt > 0 && conversation_turns(&r->c->talk) > 0;
+    note(&r->screen, "%ld of %d tokens of context in use", begun ? (long)used : 0, r->c->talk.Tmax);
+    if (!begun) return;
+    note(&r->screen, "last prompt: %ld token%s, %ld of them new, %.1f tokens/s", (long)a->n_prompt,
+         text_s(a->n_prompt), (long)(a->n_prompt - a->result.n_reused), a->result.prefill_rate);
+    note(&r->screen, "last answer: %ld token%s, %.1f tokens/s", (long)a->ids.n, text_s(a->ids.n),
          a->result.decode_rate);
     if (a->result.n_tried > 0)
         note(&r->screen, "%ld of %ld tokens that were tried in advance were right",

@@ -58,6 +58,7 @@ static status open_chat(chat *c, const cli_args *args, err *e) {
     TRY(check_tokenizer(c, e));
     const tok *open = c->model.gguf ? c->model.tok : NULL;
     TRY(chat_template_load_open(&c->template, source_of(c), open, cli_value(args, "template"), e));
+    TRY(chat_template_check(cli_value(args, "template"), c->model.tok, c->name, e));
     TRY(open_model_settings(&c->model, &settings, e));
     conversation_init(&c->talk, &c->gen, c->model.tok, c->template, &settings);
     cli_put_overrides(args, c->talk.variables);

@@ -199,7 +199,7 @@ static void print_report(const reader_report *r) {
     bool usual = r->n_charsets == 0 || (r->n_charsets == 1 && !strcmp(r->charset[0].name, "UTF-8"));
     for (int i = 0; !usual && i < r->n_charsets; i++)
         printf("%s %s (%d file%s)", i ? "," : "charsets:", r->charset[i].name, r->charset[i].files,
-               r->charset[i].files == 1 ? "" : "s");
+               text_s(r->charset[i].files));
     if (!usual) putchar('\n');
     if (r->bad == 0) return;
     printf("%" PRIu64 " of %" PRIu64 " records were bad and left out:\n", r->bad, r->records);
@@ -245,6 +245,7 @@ static status build(const cli_args *args, arena *a, err *e) {
         log_warn("no record has a number in its field '%s'", opt.reader.score);
     if (opt.reader.id && r.named == 0 && !r.resumed)
         log_warn("no record has an id in its field '%s'", opt.reader.id);
+    reader_warn_of_broken_text(&r.report);
     if (args->json) return print_build_json(args->output, &r, e);
     print_result(args->output, &r);
     return ST_OK;

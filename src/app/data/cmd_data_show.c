@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "data/shard/shards.h"
 #include "run/config/config.h"
@@ -24,10 +25,10 @@ json_t *data_totals_json(const shard_totals *t) {
 }
 
 void data_print_totals(const char *dir, const char *sub, const shard_totals *t) {
-    printf("%s%s: %" PRIu64 " tokens, %" PRIu64 " documents, %" PRIu64
-           " bytes of text (%.2f bytes per token)\n",
-           dir, sub, t->tokens, t->documents, t->text_bytes,
-           (double)t->text_bytes / (double)t->tokens);
+    printf("%s%s: %" PRIu64 " token%s, %" PRIu64 " document%s, %" PRIu64
+           " byte%s of text (%.2f bytes per token)\n",
+           dir, sub, t->tokens, text_s(t->tokens), t->documents, text_s(t->documents),
+           t->text_bytes, text_s(t->text_bytes), (double)t->text_bytes / (double)t->tokens);
 }
 
 /* ---- what is read, and how ---- */
@@ -98,7 +99,7 @@ status data_document_json(const shards *s, const tok *t, const shard_place *p, j
 static status no_document(const shards *s, int64_t number, err *e) {
     err_at(e, ST_USAGE, "--from", "there is no document %" PRId64, number);
     if (!s->has_index) return err_hint(e, "%s has fewer", s->dir);
-    return err_hint(e, "there are %" PRIu64 ", counted from 0", s->totals.documents);
+    return err_hint(e, "the last is %" PRIu64 ", counted from 0", s->totals.documents - 1);
 }
 
 /* Found one behind the other, as sets without an index know no numbers. */
@@ -175,9 +176,9 @@ static void print_documents(const json_t *documents, int64_t from) {
 
 static void print_foreign(const shards *s) {
     printf("%s: %" PRIu64 " tokens in %d file%s (%s), ids of %d bits, ", s->dir, s->totals.tokens,
-           s->n_shards, s->n_shards == 1 ? "" : "s", FORMATS[s->format], s->width_bytes * 8);
+           s->n_shards, text_s(s->n_shards), FORMATS[s->format], s->width_bytes * 8);
     if (s->has_index)
-        printf("%" PRIu64 " documents\n", s->totals.documents);
+        printf("%" PRIu64 " document%s\n", s->totals.documents, text_s(s->totals.documents));
     else
         printf("no index of documents\n");
 }
@@ -185,8 +186,9 @@ static void print_foreign(const shards *s) {
 static void print_set(const shards *s, const json_t *documents, int64_t from) {
     if (s->format == SHARDS_OWN) {
         data_print_totals(s->dir, "", &s->totals);
-        printf("%d shards, %d sources, ids of %d bits, vocabulary %d\n", s->n_shards, s->n_sources,
-               s->width_bytes * 8, s->vocab_size);
+        printf("%d shard%s, %d source%s, ids of %d bits, vocabulary %d\n", s->n_shards,
+               text_s(s->n_shards), s->n_sources, text_s(s->n_sources), s->width_bytes * 8,
+               s->vocab_size);
     } else {
         print_foreign(s);
     }

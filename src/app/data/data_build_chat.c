@@ -99,12 +99,16 @@ static double number(const json_t *o, const char *key) {
     return json_number_value(json_object_get(o, key));
 }
 
+static const char *plural(const json_t *o, const char *key) {
+    return text_s((int64_t)number(o, key));
+}
+
 static void print_sources(const json_t *report) {
     const json_t *list = json_object_get(report, "sources"), *s;
     size_t i;
     json_array_foreach((json_t *)list, i, s) printf(
-        "  %-32s %8.0f samples (%.1f%%)  %10.0f tokens (%.1f%%)  %.1f%% trained\n",
-        json_string_value(json_object_get(s, "path")), number(s, "samples"),
+        "  %-32s %8.0f sample%-1s (%.1f%%)  %10.0f tokens (%.1f%%)  %.1f%% trained\n",
+        json_string_value(json_object_get(s, "path")), number(s, "samples"), plural(s, "samples"),
         100 * number(s, "samples_share"), number(s, "tokens"), 100 * number(s, "tokens_share"),
         100 * number(s, "trained_tokens") / fmax(1, number(s, "tokens")));
 }
@@ -121,25 +125,27 @@ static void print_notes(const json_t *report) {
     const json_t *thinking = json_object_get(report, "thinking"), *checks, *c;
     size_t i;
     if (number(report, "no_system") > 0)
-        printf("  %.0f samples have no system prompt\n", number(report, "no_system"));
+        printf("  %.0f sample%s no system prompt\n", number(report, "no_system"),
+               number(report, "no_system") == 1 ? " has" : "s have");
     if (number(thinking, "think") > 0 || number(thinking, "no_think") > 0)
         printf("  %.0f samples reason, %.0f say that they do not; %.0f prompts have both\n",
                number(thinking, "think"), number(thinking, "no_think"),
                number(thinking, "paired_prompts"));
     if (number(report, "left_out") > 0)
-        printf("  %.0f samples were left out\n", number(report, "left_out"));
+        printf("  %.0f sample%s left out\n", number(report, "left_out"),
+               number(report, "left_out") == 1 ? " was" : "s were");
     checks = json_object_get(report, "checks");
     json_array_foreach((json_t *)checks, i, c) printf(
-        "  accepted: %s, %.0f times, first at %s\n", json_string_value(json_object_get(c, "name")),
-        number(c, "count"), json_string_value(json_object_get(c, "first")));
+        "  accepted: %s, %.0f time%s, first at %s\n", json_string_value(json_object_get(c, "name")),
+        number(c, "count"), plural(c, "count"), json_string_value(json_object_get(c, "first")));
 }
 
 void data_print_chat(const json_t *report) {
     const json_t *n = json_object_get(report, "lengths");
     double tokens = number(report, "tokens");
-    printf("%s: %.0f samples, %.0f of %.0f tokens are trained (%.1f%%)\n",
+    printf("%s: %.0f sample%s, %.0f of %.0f tokens are trained (%.1f%%)\n",
            json_string_value(json_object_get(report, "kind")), number(report, "samples"),
-           number(report, "trained_tokens"), tokens,
+           plural(report, "samples"), number(report, "trained_tokens"), tokens,
            100 * number(report, "trained_tokens") / fmax(1, tokens));
     printf(
         "  tokens of a conversation: half have up to %.0f, 90%% up to %.0f, 99%% up to %.0f, the "

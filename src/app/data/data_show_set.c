@@ -8,6 +8,7 @@
 #include "app/data/data_view.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 
 /* Tokens of a document that are shown at most; a text may be a whole library. */
 enum { MOST_TOK = 32768 };
@@ -31,7 +32,7 @@ status data_write_page(const inspection *x, const char *path, err *e) {
     inspect_page(&page, x);
     status st = file_write_atomic(path, page.data, page.len, e);
     strbuf_free(&page);
-    if (st == ST_OK) printf("%s: %d samples\n", path, x->n);
+    if (st == ST_OK) printf("%s: %d sample%s\n", path, x->n, text_s(x->n));
     return st;
 }
 
@@ -123,7 +124,7 @@ static status read_samples(set_view *v, err *e) {
     uint64_t number = (uint64_t)v->look->from, at;
     if (v->s->has_index && number > 0 && number >= v->n_samples) {
         err_at(e, ST_USAGE, "--from", "there is no sample %" PRIu64, number);
-        return err_hint(e, "there are %" PRIu64 ", counted from 0", v->n_samples);
+        return err_hint(e, "the last is %" PRIu64 ", counted from 0", v->n_samples - 1);
     }
     TRY(read_stopped(v, e));
     TRY(data_find_document(v->s, v->x->a, number * (uint64_t)v->sequences, &at, e));
@@ -176,8 +177,8 @@ static const char *about(const set_view *v) {
     const shard_totals *t = &v->s->totals;
     arena *a = v->x->a;
     if (!v->s->chat.marks)
-        return arena_printf(a, "%" PRIu64 " tokens, %" PRIu64 " documents", t->tokens,
-                            t->documents);
+        return arena_printf(a, "%" PRIu64 " token%s, %" PRIu64 " document%s", t->tokens,
+                            text_s(t->tokens), t->documents, text_s(t->documents));
     uint64_t trained = 0;
     for (int i = 0; i < v->x->n_sources; i++) trained += v->x->source[i].c.trained;
     return arena_printf(a, "%s: %" PRIu64 "; tokens: %" PRIu64 ", %.1f %% of them trained",

@@ -13,6 +13,7 @@
 #include "app/frame/cli.h"
 #include "app/frame/cli_ids.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "data/order/loader.h"
 #include "tok/tok.h"
 #include "train/course/step_data.h"
@@ -128,7 +129,9 @@ static status append_row(row_writer *w, err *e) {
     }
     TRY(end_document(w, masked, e));
     set_masked(w, false);
-    if (n < T) strbuf_printf(w->out, "\n%s--- %d positions of padding ---", w->margin, T - n);
+    if (n < T)
+        strbuf_printf(w->out, "\n%s--- %d position%s of padding ---", w->margin, T - n,
+                      text_s(T - n));
     return ST_OK;
 }
 
@@ -308,8 +311,9 @@ static void print_head(const step_view *v) {
     const step_data *d = v->d;
     printf("step %" PRId64 " of %" PRId64, v->step, d->total_steps);
     if (d->stage_name[0]) printf(", stage %s", d->stage_name);
-    printf(": %" PRId64 " sequences of %d tokens, samples %" PRIu64 " to %" PRIu64 "\n",
-           d->n_samples, d->T, d->first_sample, d->first_sample + (uint64_t)d->n_samples - 1);
+    printf(": %" PRId64 " sequence%s of %d tokens, samples %" PRIu64 " to %" PRIu64 "\n",
+           d->n_samples, text_s(d->n_samples), d->T, d->first_sample,
+           d->first_sample + (uint64_t)d->n_samples - 1);
 }
 
 static void print_document(const loader_span *span) {
@@ -410,9 +414,9 @@ static const char *about(const step_view *v) {
     const step_data *d = v->d;
     return arena_printf(v->x.a,
                         "step %" PRId64 " of %" PRId64 ": %" PRId64
-                        " sequences of %d tokens, samples %" PRIu64 " to %" PRIu64,
-                        v->step, d->total_steps, d->n_samples, d->T, d->first_sample,
-                        d->first_sample + (uint64_t)d->n_samples - 1);
+                        " sequence%s of %d tokens, samples %" PRIu64 " to %" PRIu64,
+                        v->step, d->total_steps, d->n_samples, text_s(d->n_samples), d->T,
+                        d->first_sample, d->first_sample + (uint64_t)d->n_samples - 1);
 }
 
 static status write_page(step_view *v, int64_t left_out, err *e) {
@@ -453,8 +457,8 @@ static status show_samples(step_view *v, err *e) {
     if (v->look->html) TRY(write_page(v, v->d->n_samples - row, e));
     if (v->look->json) cli_print_json(step_json(v));
     if (text && row < v->d->n_samples)
-        printf("\n... and %" PRId64 " more rows (--limit N shows N documents)\n",
-               v->d->n_samples - row);
+        printf("\n... and %" PRId64 " more row%s (--limit N shows N documents)\n",
+               v->d->n_samples - row, text_s(v->d->n_samples - row));
     return ST_OK;
 }
 

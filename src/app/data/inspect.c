@@ -7,6 +7,7 @@
 #include "app/frame/cli_ids.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "data/chat/audit.h"
 #include "tok/tok_format.h"
@@ -110,8 +111,7 @@ status inspect_read_stops(inspection *x, const char *dir, err *e) {
 
 void inspect_put_stop(strbuf *out, const inspect_stop *s) {
     strbuf_printf(out, "%s: %s", s->name, s->what);
-    if (s->count)
-        strbuf_printf(out, "; %" PRIu64 " conversation%s", s->count, s->count == 1 ? "" : "s");
+    if (s->count) strbuf_printf(out, "; %" PRIu64 " conversation%s", s->count, text_s(s->count));
     if (*s->place) strbuf_printf(out, ", the first is %s", s->place);
 }
 

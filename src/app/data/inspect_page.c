@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "app/data/inspect.h"
+#include "base/text.h"
 #include "data/chat/audit.h"
 #include "run/report/svg.h"
 #include "tok/tok_format.h"
@@ -80,9 +81,12 @@ static void put_tokens(strbuf *out, const inspection *x, const inspect_row *r) {
         put_stretch(out, x, r, at, end);
     }
     if (r->n) strbuf_puts(out, "</p></div>\n");
-    if (r->more) strbuf_printf(out, "<p class=\"soft\">and %" PRIu64 " more tokens</p>\n", r->more);
+    if (r->more)
+        strbuf_printf(out, "<p class=\"soft\">and %" PRIu64 " more token%s</p>\n", r->more,
+                      text_s(r->more));
     if (r->n < r->room)
-        strbuf_printf(out, "<p class=\"soft\">%d positions of padding</p>\n", r->room - r->n);
+        strbuf_printf(out, "<p class=\"soft\">%d position%s of padding</p>\n", r->room - r->n,
+                      text_s(r->room - r->n));
 }
 
 static void put_row(strbuf *out, const inspection *x, const inspect_row *r) {
@@ -93,7 +97,8 @@ static void put_row(strbuf *out, const inspection *x, const inspect_row *r) {
         strbuf_printf(out, "<span class=\"label %s\">%s</span> ", inspect_label_name(r->label),
                       inspect_label_name(r->label));
     svg_put_escaped(out, r->title);
-    strbuf_printf(out, "</h3><p class=\"soft\">%" PRIu64 " tokens", c.tokens + r->more);
+    strbuf_printf(out, "</h3><p class=\"soft\">%" PRIu64 " token%s", c.tokens + r->more,
+                  text_s(c.tokens + r->more));
     if (x->marks || x->step)
         strbuf_printf(out, ", <b>%" PRIu64 " trained</b> (%.1f&nbsp;%%)", c.trained,
                       inspect_percent(c.trained, c.tokens));
@@ -204,9 +209,9 @@ static void put_fill(strbuf *out, const inspection *x) {
     strbuf_printf(
         out,
         "</div><p class=\"soft\">A bar is a row, a piece of it a document; what is empty is "
-        "padding: %" PRIu64 " documents in %" PRIu64 " rows, %.1f&nbsp;%% padding.</p>"
+        "padding: %" PRIu64 " document%s in %" PRIu64 " row%s, %.1f&nbsp;%% padding.</p>"
         "</section>\n",
-        documents, rows, inspect_percent(room - used, room));
+        documents, text_s(documents), rows, text_s(rows), inspect_percent(room - used, room));
 }
 
 /* How documents lie in the rows of a step: a bar a row, a piece a document. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "app/data/inspect.h"
+#include "base/text.h"
 #include "data/chat/audit.h"
 #include "tok/tok_format.h"
 
@@ -119,8 +120,11 @@ void inspect_text_row(strbuf *out, const inspection *x, const inspect_row *r,
         (st->color ? put_colored : put_marked)(&p, x, r, at, end);
     }
     if (r->n) strbuf_putc(out, '\n');
-    if (r->more) strbuf_printf(out, "  ... and %" PRIu64 " more tokens\n", r->more);
-    if (r->n < r->room) strbuf_printf(out, "  --- %d positions of padding ---\n", r->room - r->n);
+    if (r->more)
+        strbuf_printf(out, "  ... and %" PRIu64 " more token%s\n", r->more, text_s(r->more));
+    if (r->n < r->room)
+        strbuf_printf(out, "  --- %d position%s of padding ---\n", r->room - r->n,
+                      text_s(r->room - r->n));
 }
 
 /* ---- samples ---- */
@@ -128,7 +132,7 @@ void inspect_text_row(strbuf *out, const inspection *x, const inspect_row *r,
 static void put_counts(strbuf *out, const inspection *x, const inspect_row *r) {
     inspect_counts c = {0};
     inspect_count(&c, r->marks, r->n);
-    strbuf_printf(out, "%" PRIu64 " tokens", c.tokens + r->more);
+    strbuf_printf(out, "%" PRIu64 " token%s", c.tokens + r->more, text_s(c.tokens + r->more));
     if (x->marks || x->step)
         strbuf_printf(out, ", %" PRIu64 " trained (%.1f %%)", c.trained,
                       inspect_percent(c.trained, c.tokens));
@@ -187,10 +191,12 @@ void inspect_text_stops(strbuf *out, const inspection *x, const inspect_style *s
 
 static void put_source(strbuf *out, const inspect_source *s, uint64_t all) {
     strbuf_printf(out,
-                  "%s: %" PRIu64 " documents, %" PRIu64 " tokens (%.1f %% of all), %.1f %% of them "
+                  "%s: %" PRIu64 " document%s, %" PRIu64
+                  " token%s (%.1f %% of all), %.1f %% of them "
                   "trained\n",
-                  *s->name ? s->name : "(source not known)", s->c.documents, s->c.tokens,
-                  inspect_percent(s->c.tokens, all), inspect_percent(s->c.trained, s->c.tokens));
+                  *s->name ? s->name : "(source not known)", s->c.documents, text_s(s->c.documents),
+                  s->c.tokens, text_s(s->c.tokens), inspect_percent(s->c.tokens, all),
+                  inspect_percent(s->c.trained, s->c.tokens));
     for (int k = 0; k < INSPECT_ROLES; k++)
         if (s->c.role_tokens[k])
             strbuf_printf(out, "  %-*s%5.1f %% of tokens, in %.1f %% of documents\n", LABEL_WIDTH,

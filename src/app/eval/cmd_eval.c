@@ -163,7 +163,8 @@ static status open_template(const evaluation *v, const open_model *m, const char
     *out = NULL;
     if (!wanted) return ST_OK;
     const char *dir = open_model_text_dir(m);
-    return chat_template_load_open(out, dir ? dir : path, m->gguf ? m->tok : NULL, file, e);
+    TRY(chat_template_load_open(out, dir ? dir : path, m->gguf ? m->tok : NULL, file, e));
+    return chat_template_check(file, m->tok, path, e);
 }
 
 /* A run that widens bf16 to multiply it has other bits than one that multiplies it as it is. */

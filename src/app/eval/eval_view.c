@@ -6,6 +6,7 @@
 
 #include "app/frame/cli.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "eval/dialogue.h"
 #include "eval/slices.h"
 
@@ -26,7 +27,9 @@ static void print_score(void *ctx, const eval_task *t, eval_metric m, int f) {
     cli_print_name(t->name, -24);
     printf(" %-16s ", eval_metric_names[m]);
     cli_print_name(t->filter[f].name, -16);
-    printf(" %9.4f %9.4f %7ld\n", s.value, s.stderr_, (long)s.n);
+    printf(" %9.4f", s.value);
+    eval_print_error(s.stderr_);
+    printf(" %7ld\n", (long)s.n);
 }
 
 static void print_list(const char *before, const json_t *list) {
@@ -115,9 +118,11 @@ static void compare_score(void *ctx, const eval_task *t, eval_metric m, int f) {
     snprintf(key, sizeof key, "%s,%s", eval_metric_names[m], t->filter[f].name);
     if (c->out)
         put_difference(c->out, t->name, key, d);
-    else
-        printf("%-24s %-33s %+9.4f %9.4f   %+.4f to %+.4f %7.4f\n", t->name, key, d.value,
-               d.stderr_, d.low, d.high, d.p);
+    else {
+        printf("%-24s %-33s %+9.4f", t->name, key, d.value);
+        eval_print_error(d.stderr_);
+        printf("   %+.4f to %+.4f %7.4f\n", d.low, d.high, d.p);
+    }
     c->a += t->n, c->b += t->n;
 }
 
@@ -137,7 +142,7 @@ json_t *eval_differences_json(const eval_kept *a, const eval_kept *b) {
 /* ---- documents ---- */
 
 static void print_bytes(const char *name, eval_text s) {
-    printf("---- %s (%zu bytes)\n", name, s.len);
+    printf("---- %s (%zu byte%s)\n", name, s.len, text_s((int64_t)s.len));
     cli_print_text(stdout, s.s, s.len);
     putchar('\n');
 }
@@ -149,8 +154,8 @@ static void print_choice(const eval_doc *d, int i) {
     for (int g = 0; g < d->n_gold; g++) right |= d->gold[g] == i;
     if (i == 0 || c->pair.context.s != d->choice[i - 1].pair.context.s)
         print_bytes("context", c->pair.context);
-    snprintf(name, sizeof name, "choice %d%s: log-likelihood %.4f, %d tokens", i,
-             right ? ", right" : "", c->pair.loglik, c->pair.n_tokens);
+    snprintf(name, sizeof name, "choice %d%s: log-likelihood %.4f, %d token%s", i,
+             right ? ", right" : "", c->pair.loglik, c->pair.n_tokens, text_s(c->pair.n_tokens));
     print_bytes(name, c->pair.continuation);
 }
 

@@ -63,6 +63,5 @@ void cli_warn_of_lost_bytes(const tok *t) {
     int64_t lost = tok_lost_bytes(t);
     if (lost == 0) return;
     log_warn("%lld byte%s of the text %s left out: the vocabulary has no token for %s",
-             (long long)lost, lost == 1 ? "" : "s", lost == 1 ? "was" : "were",
-             lost == 1 ? "it" : "them");
+             (long long)lost, text_s(lost), lost == 1 ? "was" : "were", lost == 1 ? "it" : "them");
 }

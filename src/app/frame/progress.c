@@ -7,6 +7,7 @@
 
 #include "app/frame/cli.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "run/metrics.h"
 #include "run/record.h"
 #include "run/scores.h"
@@ -107,10 +108,11 @@ static void on_start(progress *p, const json_t *o) {
     p->first_step = metrics_int(o, "step", 0);
     p->began_ns = clock_now_ns();
     put_choice(p, o);
-    fprintf(p->out, "run %s: %.2fM parameters, %s%s on %s, %ld threads, peak %.0f GFLOP/s\n",
+    fprintf(p->out, "run %s: %.2fM parameters, %s%s on %s, %ld thread%s, peak %.0f GFLOP/s\n",
             metrics_text(o, "run"), metrics_num(o, "params") / 1e6, metrics_text(o, "precision"),
             widened ? " (multiplied in fp32)" : "", metrics_text(o, on_gpu ? "gpu" : "isa"),
-            (long)metrics_int(o, "threads", 0), metrics_num(o, "peak_gflops"));
+            (long)metrics_int(o, "threads", 0), text_s(metrics_int(o, "threads", 0)),
+            metrics_num(o, "peak_gflops"));
     if (*metrics_text(o, "began_on"))
         fprintf(p->out, "it began on %s\n", metrics_text(o, "began_on"));
     if (p->first_step > 0) fprintf(p->out, "resuming after step %ld\n", (long)p->first_step);
@@ -195,8 +197,9 @@ void progress_event(void *ctx, const json_t *o) {
     if (strcmp(kind, "alarm") == 0) on_alarm(p, o);
     if (strcmp(kind, "stage") == 0) on_stage(p, o);
     if (strcmp(kind, "end") == 0)
-        fprintf(p->out, "trained %ld steps; memory: planned %.1f MiB, used %.1f MiB\n",
-                (long)metrics_int(o, "steps", 0), metrics_num(o, "planned_peak_bytes") / (1 << 20),
+        fprintf(p->out, "trained %ld step%s; memory: planned %.1f MiB, used %.1f MiB\n",
+                (long)metrics_int(o, "steps", 0), text_s(metrics_int(o, "steps", 0)),
+                metrics_num(o, "planned_peak_bytes") / (1 << 20),
                 metrics_num(o, "touched_peak_bytes") / (1 << 20));
     fflush(p->out);
 }

@@ -192,9 +192,9 @@ static json_t *schedule_json(const schedule *s) {
 
 static void print_table(const drawing *d) {
     const schedule *s = d->schedule;
-    printf("%d stages, %d micro-batches\n\n%-12s %14s %10s %10s %12s %26s\n", s->stages,
-           s->micro_batches, "schedule", "chunks a stage", "time", "waiting", "of the work",
-           "most micro-batches kept");
+    printf("%d stage%s, %d micro-batch%s\n\n%-12s %14s %10s %10s %12s %26s\n", s->stages,
+           text_s(s->stages), s->micro_batches, s->micro_batches == 1 ? "" : "es", "schedule",
+           "chunks a stage", "time", "waiting", "of the work", "most micro-batches kept");
     for (int i = 0; i < d->n; i++)
         printf("%-12s %14d %10.4g %9.1f%% %11.1f%% %26.4g%s\n", schedule_name(s[i].kind),
                s[i].chunks / s[i].stages, s[i].step, 100 * s[i].bubble, 100 * of_work(&s[i]),

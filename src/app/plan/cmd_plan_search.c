@@ -6,6 +6,7 @@
 #include "app/frame/model_arg.h"
 #include "app/plan/find_layouts.h"
 #include "base/file.h"
+#include "base/text.h"
 
 /* ---- what is said ---- */
 
@@ -41,10 +42,10 @@ static void print_table(const finding *f) {
     strbuf text = {0};
     strbuf_printf(
         &text,
-        "%d layouts of %d x %s in %.1f s: %d do not fit into %.1f GiB, %d cannot be made; of "
+        "%d layout%s of %d x %s in %.1f s: %d do not fit into %.1f GiB, %d cannot be made; of "
         "those that fit and reach the global batch of %ld, the fastest:\n\n",
-        r->tried, cluster_devices(&f->on), f->on.device_name, f->seconds, r->too_large,
-        r->usable_bytes / (1 << 30), r->unfit, (long)f->phase[0].batch);
+        r->tried, text_s(r->tried), cluster_devices(&f->on), f->on.device_name, f->seconds,
+        r->too_large, r->usable_bytes / (1 << 30), r->unfit, (long)f->phase[0].batch);
     if (f->given.len) strbuf_printf(&text, "kept as given: %s\n\n", strbuf_cstr(&f->given));
     strbuf_printf(&text, "%12s %14s %6s %8s %8s  %s\n", "step, ms", "tokens/s/dev", "MFU", "bubble",
                   "GiB", "layout");

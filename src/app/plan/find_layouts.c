@@ -8,6 +8,7 @@
 #include "app/plan/on_cluster.h"
 #include "base/clock.h"
 #include "base/divisor.h"
+#include "base/text.h"
 #include "run/config/config_device.h"
 #include "train/setup.h"
 #include "train/train.h"
@@ -82,8 +83,9 @@ static status check_kept(const finding *f, bool exact, err *e) {
                      : k->cp > 1 ? "parallel.cp"
                      : k->pp > 1 ? "parallel.pp"
                                  : "parallel.dp",
-                     "%d devices are not shared by %ld ranks (dp %d, tp %d, cp %d, pp %d)", devices,
-                     (long)ranks, or_1(k->dp), or_1(k->tp), or_1(k->cp), or_1(k->pp));
+                     "%d device%s not shared by %ld rank%s (dp %d, tp %d, cp %d, pp %d)", devices,
+                     devices == 1 ? " is" : "s are", (long)ranks, text_s(ranks), or_1(k->dp),
+                     or_1(k->tp), or_1(k->cp), or_1(k->pp));
         return err_hint(e, "cluster=%s has %d of them", c->cluster, devices);
     }
     if (strcmp(config_where(c, "parallel.sp"), "default") != 0 && !c->parallel.sp && k->tp != 1) {

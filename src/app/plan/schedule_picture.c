@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/text.h"
 #include "run/report/svg.h"
 #include "train/ranks/trace.h"
 
@@ -144,7 +145,8 @@ void schedule_put_svg(strbuf *out, const schedule *s, int n) {
     double scale = (WIDTH - LEFT - 20) / longest;
     svg_open(out, WIDTH, HEAD + n * (s->stages * ROW + GAP), "Pipeline schedules");
     char text[96];
-    snprintf(text, sizeof text, "%d stages, %d micro-batches", s->stages, s->micro_batches);
+    snprintf(text, sizeof text, "%d stage%s, %d micro-batch%s", s->stages, text_s(s->stages),
+             s->micro_batches, s->micro_batches == 1 ? "" : "es");
     svg_text(out, "t", 12, 26, text);
     for (int i = 0; i < ARRAY_LEN(keys); i++) svg_key(out, i, LEFT + 240 * i, 48, keys[i]);
     if (chunks)

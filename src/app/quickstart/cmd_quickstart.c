@@ -65,6 +65,8 @@ static status build_shards(quick *q, const tok *t, err *e) {
     data_build_options opt = {.reader = {.max_bad = -1}, .valid_fraction = 0.1};
     const char *inputs[] = {q->corpus.path};
     TRY(data_build(inputs, 1, path_join(q->a, q->run, "shards"), t, &opt, &q->data, e));
+    reader_warn_of_broken_text(&q->data.report);
+    reader_warn_of_bad_records(&q->data.report);
     const shard_totals *train = &q->data.train;
     quick_stage(q, "shards", began, "%llu tokens to learn from, %llu held out, %.2f bytes each",
                 (unsigned long long)train->tokens, (unsigned long long)q->data.valid.tokens,

@@ -399,7 +399,7 @@ static void tell_again(launcher *l, int before, int lost, const char *more, cons
     strbuf text = {0};
     strbuf_printf(&text, "%.*s%s; starting again with %d rank%s", (int)strcspn(cause->message, ";"),
                   cause->message, lost == before && lost > 1 ? ", as were the others" : "",
-                  k->ranks, k->ranks == 1 ? "" : "s");
+                  k->ranks, text_s(k->ranks));
     if (k->ranks != before) strbuf_printf(&text, " of %d", before);
     for (int i = 0; i < k->n_keys && k->ranks != before; i++)
         strbuf_printf(&text, "%s %s", i ? "," : ":", k->key[i]);

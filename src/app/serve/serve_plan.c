@@ -56,7 +56,7 @@ static status read_page(const cli_args *args, plan_page *page, err *e) {
 
 static status answer(const cli_args *args, const http_options *o, plan_page *page,
                      http_server **http, stopper *signals, err *e) {
-    const http_route routes[] = {{"GET", "/", get_page, page, true}, {0}};
+    const http_route routes[] = {{"GET", "/", get_page, page, true, 0}, {0}};
     TRY(http_server_open(http, o, routes, e));
     if (args->json)
         cli_print_json(

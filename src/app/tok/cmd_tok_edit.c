@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "tok/tok_edit.h"
 #include "tok/tok_report.h"
 
@@ -102,13 +103,14 @@ static void print_added(const cli_args *args, const tok *before, const tok *afte
         printf("  %d  %s", (int)tok_id(after, k->content), k->content);
         if (!k->special || tok_id(before, k->content) >= 0)
             printf("  texts that hold it get other ids: it was %" PRId64 " token%s", ids.n,
-                   ids.n == 1 ? "" : "s");
+                   text_s(ids.n));
         printf("\n");
         fresh += tok_id(before, k->content) < 0;
         tok_ids_free(&ids);
     }
     int reserved = tok_vocab_size(after) - tok_vocab_size(before) - fresh;
-    if (reserved) printf("  and %d reserved tokens up to the multiple\n", reserved);
+    if (reserved)
+        printf("  and %d reserved token%s up to the multiple\n", reserved, text_s(reserved));
 }
 
 static status add_tokens(const cli_args *args, new_tokens *new, tok *before, tok **after, err *e) {
@@ -239,8 +241,8 @@ static void print_pruned(const cli_args *args, const tok *const *toks, const tok
            after->tokens, before->tokens, growth(before->tokens, after->tokens),
            after->exact_documents, after->documents);
     if (after->refused_documents)
-        printf("  %" PRId64 " documents are refused, by the old tokenizer too\n",
-               after->refused_documents);
+        printf("  %" PRId64 " document%s refused, by the old tokenizer too\n",
+               after->refused_documents, after->refused_documents == 1 ? " is" : "s are");
     if (map) printf("%s: the old row of each new id\n", map);
 }
 
@@ -345,8 +347,8 @@ static void print_extended(const cli_args *args, const tok *before, const tok *a
         return;
     }
     print_sizes(args, before, after);
-    printf("  %d new tokens, %d of them added tokens; %d new merges; %d were known\n", r->n_tokens,
-           r->n_added, r->n_merges, r->n_known);
+    printf("  %d new token%s, %d of them added; %d new merge%s; %d known before\n", r->n_tokens,
+           text_s(r->n_tokens), r->n_added, r->n_merges, text_s(r->n_merges), r->n_known);
     if (r->n_left)
         printf("  %d added tokens of the second are ordinary in the first and stay so\n",
                r->n_left);

@@ -148,9 +148,11 @@ static status read_and_train(const cli_args *args, tok_trainer *tr, train_view *
     for (int i = 0; st == ST_OK && i < reader_n_files(v->r); i++)
         st = cli_check_tok_apart(args->output, reader_file(v->r, i), e);
     if (st == ST_OK) st = add_documents(tr, v, e);
-    reader_close(v->r);
     if (st == ST_OK) st = tok_trainer_finish(tr, out, e);
     if (v->live) fputs("\r\033[K", stderr);
+    reader_warn_of_broken_text(reader_get_report(v->r));
+    reader_warn_of_bad_records(reader_get_report(v->r));
+    reader_close(v->r);
     return st;
 }
 

@@ -83,7 +83,10 @@ static status next_document(doc_feed *f, err *e) {
     f->done = 0;
     while (f->at < f->n_inputs && !more) {
         TRY(reader_next(f->reader[f->at], &f->doc, &more, e));
-        f->at += !more;
+        if (more) break;
+        clear_line(f);
+        reader_warn_of_broken_text(reader_get_report(f->reader[f->at]));
+        reader_warn_of_bad_records(reader_get_report(f->reader[f->at++]));
     }
     if (!more) f->doc = (document){0};
     f->n_docs += more;

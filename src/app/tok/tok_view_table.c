@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "app/tok/tok_view.h"
+#include "base/text.h"
 #include "base/utf8.h"
 
 enum { NAME_COLUMNS = 20 };
@@ -96,8 +97,8 @@ static void put_row_title(strbuf *out, const tok_view *v, int row, bool color) {
     strbuf_printf(out, "\n%s%s%s: ", color ? "\033[1m" : "", v->row[row].name,
                   color ? "\033[0m" : "");
     put_bytes(out, s->bytes);
-    strbuf_printf(out, ", %" PRId64 " document%s, %" PRId64 " words\n", s->documents,
-                  s->documents == 1 ? "" : "s", s->words);
+    strbuf_printf(out, ", %" PRId64 " document%s, %" PRId64 " word%s\n", s->documents,
+                  text_s(s->documents), s->words, text_s(s->words));
 }
 
 static void put_heads(strbuf *out, bool color) {
@@ -199,10 +200,10 @@ static void put_vocabulary(strbuf *out, const view_tok *t, bool color) {
         tok_bytes(t->t, w->longest.id[i], &len);
         strbuf_puts(out, i ? ", '" : " '");
         put_token(out, t->t, w->longest.id[i], 12);
-        strbuf_printf(out, "' (%zu bytes)", len);
+        strbuf_printf(out, "' (%zu byte%s)", len, text_s((int64_t)len));
     }
     strbuf_printf(out, "\n  %-34s %" PRId64 " token%s: ", VIEW_DIGITS, t->digits.n,
-                  t->digits.n == 1 ? "" : "s");
+                  text_s(t->digits.n));
     for (int64_t i = 0; i < t->digits.n; i++) {
         strbuf_puts(out, i ? "|" : "");
         put_token(out, t->t, t->digits.id[i], 12);

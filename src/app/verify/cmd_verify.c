@@ -8,6 +8,7 @@
 #include "app/frame/cli.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "run/folder.h"
 
@@ -118,8 +119,8 @@ static void print_faults(const checkpoint_report *r) {
         int64_t shown = fault->n_tensors < SHOWN ? fault->n_tensors : SHOWN;
         for (int64_t k = 0; k < shown; k++) printf("        tensor %s\n", fault->tensors[k]);
         if (fault->n_tensors > shown)
-            printf("        and %lld more tensors (all with --json)\n",
-                   (long long)(fault->n_tensors - shown));
+            printf("        and %lld more tensor%s (all with --json)\n",
+                   (long long)(fault->n_tensors - shown), text_s(fault->n_tensors - shown));
     }
 }
 

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "train/layouts/matrix.h"
 
 enum {
@@ -95,9 +96,9 @@ static status run_layout(verification *v, const layout *l, layout_result **r, la
 /* ---- telling ---- */
 
 static void print_head(const verification *v) {
-    printf("%d layouts of %s; %d steps, %d layers, batch %ld x %ld tokens\n", v->n,
-           v->args->inputs[0], v->steps, v->t->depth, (long)v->t->c->train.global_batch_size,
-           (long)v->t->c->train.seq_len);
+    printf("%d layout%s of %s; %d step%s, %d layer%s, batch %ld x %ld tokens\n", v->n, text_s(v->n),
+           v->args->inputs[0], v->steps, text_s(v->steps), v->t->depth, text_s(v->t->depth),
+           (long)v->t->c->train.global_batch_size, (long)v->t->c->train.seq_len);
     printf("  %-50s %-17s %10s  %s\n", "layout", "last digest", "arena MiB", "against one rank");
 }
 
@@ -149,11 +150,12 @@ static status tell(verification *v, err *e) {
         snprintf(detail, sizeof detail, "%d of %d layouts differ from one rank; first %s",
                  v->broken, v->n, v->first);
     else
-        snprintf(detail, sizeof detail,
-                 "%d layouts, one digest: %s after %d steps; tp, sp, cp, several rounds of experts "
-                 "and ordinary sums: losses "
-                 "within %.1e",
-                 v->n, digest, v->steps, v->loss_error);
+        snprintf(
+            detail, sizeof detail,
+            "%d layout%s, one digest: %s after %d step%s; tp, sp, cp, several rounds of experts "
+            "and ordinary sums: losses "
+            "within %.1e",
+            v->n, text_s(v->n), digest, v->steps, text_s(v->steps), v->loss_error);
     if (v->speaks && v->args->json) {
         cli_print_json(json_pack("{s:b,s:o,s:s,s:i,s:i,s:O,s:o}", "ok", v->broken == 0, "detail",
                                  json_cstr(detail), "digest", digest, "steps", v->steps, "layers",

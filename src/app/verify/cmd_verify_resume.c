@@ -22,6 +22,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/shard/shards.h"
 #include "run/folder.h"
 #include "train/course/course.h"
@@ -202,10 +203,11 @@ static void report(const resume_runs *r, const cli_args *args, double seconds) {
     const char *detail = r->broken;
     if (!detail)
         detail = arena_printf(r->a,
-                              "%" PRId64 " steps, %d interruptions (%d inside a save, %d by "
+                              "%" PRId64 " step%s, %d interruption%s (%d inside a save, %d by "
                               "SIGTERM): every step and the final state are bit for bit those of "
                               "an undisturbed run",
-                              r->steps, r->struck, r->in_saves, r->stops);
+                              r->steps, text_s(r->steps), r->struck, text_s(r->struck), r->in_saves,
+                              r->stops);
     if (r->live) fputs("\r\033[K", stderr);
     if (args->json)
         cli_print_json(result_json(r, detail, seconds));

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "run/metrics.h"
 
@@ -402,7 +403,7 @@ static status round_b(resume_runs *r, err *e) {
 status resume_runs_do(resume_runs *r, err *e) {
     TRY(run_a(r, e));
     TRY(learn_from_a(r, e));
-    tell(r, arena_printf(r->a, "undisturbed: %" PRId64 " steps", r->steps));
+    tell(r, arena_printf(r->a, "undisturbed: %" PRId64 " step%s", r->steps, text_s(r->steps)));
     do {
         TRY(round_b(r, e));
     } while (!r->broken && r->struck < r->kills && r->rounds <= r->kills + 2);

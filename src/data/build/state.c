@@ -49,24 +49,34 @@ json_t *data_report_json(const reader_report *r) {
         json_object_set_new(o, "start", json_cstr(r->sample[i].start));
         json_array_append_new(samples, o);
     }
-    return json_pack("{s:I,s:I,s:I,s:o,s:o}", "records", (json_int_t)r->records, "documents",
-                     (json_int_t)r->documents, "bad", (json_int_t)r->bad, "charsets", charsets,
-                     "bad_samples", samples);
+    json_t *o = json_pack("{s:I,s:I,s:I,s:o,s:o}", "records", (json_int_t)r->records, "documents",
+                          (json_int_t)r->documents, "bad", (json_int_t)r->bad, "charsets", charsets,
+                          "bad_samples", samples);
+    if (r->replaced.texts > 0)
+        json_object_set_new(
+            o, "replaced",
+            json_pack("{s:I,s:I,s:o,s:I}", "characters", (json_int_t)r->replaced.characters,
+                      "texts", (json_int_t)r->replaced.texts, "first",
+                      json_cstr(r->replaced.source), "at", (json_int_t)r->replaced.at));
+    return o;
 }
 
 /* False when the object is not such a report. */
 static bool report_parse(reader_report *out, const json_t *o) {
-    json_int_t records, documents, bad;
+    json_int_t records, documents, bad, characters = 0, texts = 0, at = 0;
     json_t *charsets, *samples, *files, *row;
-    const char *name;
+    const char *name, *first = "";
     size_t i;
     *out = (reader_report){0};
-    if (json_unpack((json_t *)o, "{s:I,s:I,s:I,s:o,s:o}", "records", &records, "documents",
-                    &documents, "bad", &bad, "charsets", &charsets, "bad_samples", &samples) != 0)
+    if (json_unpack((json_t *)o, "{s:I,s:I,s:I,s:o,s:o,s?{s:I,s:I,s:s,s:I}}", "records", &records,
+                    "documents", &documents, "bad", &bad, "charsets", &charsets, "bad_samples",
+                    &samples, "replaced", "characters", &characters, "texts", &texts, "first",
+                    &first, "at", &at) != 0)
         return false;
     out->records = (uint64_t)records;
     out->documents = (uint64_t)documents;
     out->bad = (uint64_t)bad;
+    if (texts > 0) reader_report_replaced(out, first, at, (uint64_t)characters, (uint64_t)texts);
     json_object_foreach(charsets, name, files)
         reader_report_charset(out, name, (int)json_integer_value(files));
     json_array_foreach(samples, i, row)

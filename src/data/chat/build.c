@@ -174,7 +174,7 @@ static status add_document(const build *b, task *t, const json_t *messages, size
 static status add_each(const build *b, task *t) {
     const json_t *messages = t->sample.messages;
     for (size_t i = 1; i < json_array_size(messages); i++) {
-        if (!chat_is_role(json_array_get(messages, i), "assistant")) continue;
+        if (!chat_is_learned(json_array_get(messages, i))) continue;
         t->sample.n_prompt = i;
         TRY(add_document(b, t, messages, i + 1, false));
     }
@@ -417,14 +417,8 @@ static status open_template(build *b, const char *tokenizer, err *e) {
     b->encoder.template = b->template;
     b->encoder.now = &b->now;
     if (file && strcmp(file, "plain") == 0) return set_end(b, tokenizer, e);
-    bool lacks =
-        file && strcmp(file, "chatml") == 0 &&
-        (tok_id(b->encoder.tok, "<|im_start|>") < 0 || tok_id(b->encoder.tok, "<|im_end|>") < 0);
-    if (!lacks) return ST_OK;
-    err_at(e, ST_USAGE, "--template chatml",
-           "%s has no tokens <|im_start|> and <|im_end|>, with which chatml begins "
-           "and ends a turn",
-           tokenizer);
+    status st = chat_template_check(file, b->encoder.tok, tokenizer, e);
+    if (st == ST_OK) return ST_OK;
     return err_hint(e, "add them: athanor tok add %s --special '<|im_start|>,<|im_end|>' -o tok/",
                     tokenizer);
 }

@@ -63,6 +63,24 @@ static void put_other(json_t *messages, size_t i) {
     json_array_set_new(messages, i, m);
 }
 
+/* The same of all that an answer says: its thoughts, too, and the names of its calls. */
+static void put_other_answer(json_t *messages, size_t i) {
+    const json_t *was = json_array_get(messages, i);
+    json_t *m = json_copy((json_t *)was),
+           *calls = json_deep_copy(json_object_get(was, "tool_calls"));
+    const char *key;
+    json_t *v;
+    size_t k;
+    json_object_foreach((json_t *)was, key, v) {
+        bool says = json_is_string(v) && strcmp(key, "role") != 0;
+        if (says || strcmp(key, "content") == 0) json_object_set_new(m, key, json_string(OTHER));
+    }
+    json_array_foreach(calls, k, v)
+        json_object_set_new(json_object_get(v, "function"), "name", json_string(OTHER));
+    if (calls) json_object_set_new(m, "tool_calls", calls);
+    json_array_set_new(messages, i, m);
+}
+
 /* Messages from..to of the conversation, with the generation prompt or without. */
 static status render(encoding *x, size_t from, size_t to, bool prompt, strbuf *out,
                      jinja_spans *spans, err *e) {
@@ -145,11 +163,55 @@ static status find_answer(encoding *x, size_t i, err *e) {
 static status find_answers(encoding *x, err *e) {
     bool last_only = x->k->train == CHAT_TRAIN_LAST;
     for (size_t i = x->n; i-- > 0;) {
-        if (!chat_is_role(json_array_get(x->messages, i), "assistant")) continue;
+        if (!chat_is_learned(json_array_get(x->messages, i))) continue;
         TRY(find_answer(x, i, e));
         if (last_only) break;
     }
     return ST_OK;
+}
+
+static bool is_same(const strbuf *a, jinja_span x, const strbuf *b, jinja_span y) {
+    return x.end - x.start == y.end - y.start &&
+           memcmp(strbuf_cstr(a) + x.start, strbuf_cstr(b) + y.start, x.end - x.start) == 0;
+}
+
+/* Marked stretches that are not those of message i: drops[k] is set for those that change with what it says. */
+static status drop_answer(encoding *x, size_t i, const jinja_spans *marked, bool *drops, err *e) {
+    strbuf text = {0};
+    jinja_spans other = {0};
+    json_t *messages = messages_of(x, 0, x->n);
+    put_other_answer(messages, i);
+    status st = render_with(x, messages, x->s->tools, false, &text, &other, e);
+    int64_t from = 0, to = marked->n, end = other.n;
+    while (from < to && from < end &&
+           is_same(&x->text, marked->span[from], &text, other.span[from]))
+        from++;
+    while (to > from && end > from &&
+           is_same(&x->text, marked->span[to - 1], &text, other.span[end - 1]))
+        to--, end--;
+    for (; st == ST_OK && from < to; from++) drops[from] = true;
+    json_decref(messages);
+    strbuf_free(&text);
+    free(other.span);
+    return st;
+}
+
+/* What the template marks, but for answers that are only read. */
+static status find_marked(encoding *x, const jinja_spans *marked, err *e) {
+    bool *drops = xcalloc((size_t)marked->n + 1, sizeof *drops);
+    status st = ST_OK;
+    for (size_t i = 0; i < x->n && st == ST_OK; i++) {
+        const json_t *m = json_array_get(x->messages, i);
+        if (chat_is_role(m, "assistant") && !chat_is_learned(m))
+            st = drop_answer(x, i, marked, drops, e);
+    }
+    for (int64_t k = marked->n; st == ST_OK && k-- > 0;) {
+        if (drops[k]) continue;
+        add_stretch(&x->trained, marked->span[k].start, marked->span[k].end);
+        if (x->k->train == CHAT_TRAIN_LAST) break;
+    }
+    free(drops);
+    return st;
 }
 
 static status find_trained(encoding *x, const jinja_spans *marked, err *e) {
@@ -159,11 +221,7 @@ static status find_trained(encoding *x, const jinja_spans *marked, err *e) {
         add_stretch(&x->trained, start, x->text.len);
         return ST_OK;
     }
-    if (!marks_generation(x)) return find_answers(x, e);
-    int64_t first = x->k->train == CHAT_TRAIN_LAST && marked->n > 0 ? marked->n - 1 : 0;
-    for (int64_t i = first; i < marked->n; i++)
-        add_stretch(&x->trained, marked->span[i].start, marked->span[i].end);
-    return ST_OK;
+    return marks_generation(x) ? find_marked(x, marked, e) : find_answers(x, e);
 }
 
 /* ---- roles ---- */

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "base/arena.h"
+#include "base/json.h"
 
 struct chat_form {
     const char *name;
@@ -302,12 +303,39 @@ const char *chat_form_names(void) {
     return "messages, sharegpt, alpaca, translation, preference or kto";
 }
 
+static status bad_weight(const json_t *weight, size_t number, err *e) {
+    strbuf text = {0};
+    json_format(&text, weight, 0);
+    err_set(e, ST_USAGE, "message %zu has the weight %.40s", number, strbuf_cstr(&text));
+    strbuf_free(&text);
+    return err_hint(e, "0 for an answer that is only read, 1 or none for one that is learned");
+}
+
+/* OpenAI's weights are 0 and 1. What follows a prompt is learned as a whole. */
+static status check_weights(const chat_sample *s, const json_t *messages, err *e) {
+    size_t i;
+    json_t *m;
+    json_array_foreach((json_t *)messages, i, m) {
+        const json_t *weight = column(m, "weight");
+        double w = json_number_value(weight);
+        if (weight && (!json_is_number(weight) || (w != 0 && w != 1)))
+            return bad_weight(weight, i + 1, e);
+        bool answers = s->n_prompt > 0 && i >= s->n_prompt && chat_is_role(m, "assistant");
+        if (answers && !chat_is_learned(m))
+            return err_set(e, ST_USAGE,
+                           "message %zu has the weight 0, and is what is to be learned", i + 1);
+    }
+    return ST_OK;
+}
+
 status chat_form_read(const chat_form *f, const json_t *record, chat_sample *out, err *e) {
     *out = (chat_sample){0};
     status st = f->read(record, out, e);
     if (st == ST_OK && (json_array_size(out->messages) > CHAT_MAX_MESSAGES ||
                         json_array_size(out->rejected) > CHAT_MAX_MESSAGES))
         st = err_set(e, ST_USAGE, "it has more than %d messages", CHAT_MAX_MESSAGES);
+    if (st == ST_OK) st = check_weights(out, out->messages, e);
+    if (st == ST_OK) st = check_weights(out, out->rejected, e);
     if (st != ST_OK) chat_sample_free(out);
     return st;
 }

@@ -32,6 +32,12 @@ json_t *chat_message(const char *role, json_t *content) {
     return json_pack("{s:s,s:o}", "role", role, "content", content);
 }
 
+bool chat_is_learned(const json_t *message) {
+    const json_t *weight = json_object_get(message, "weight");
+    return chat_is_role(message, "assistant") &&
+           !(json_is_number(weight) && json_number_value(weight) == 0);
+}
+
 bool chat_is_role(const json_t *message, const char *role) {
     const char *have = json_string_value(json_object_get(message, "role"));
     return have && strcmp(have, role) == 0;

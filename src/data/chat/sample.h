@@ -54,6 +54,8 @@ status chat_add_messages(json_t *out, const json_t *value, const char *role, con
                          err *e) ATH_MUST_USE;
 json_t *chat_message(const char *role, json_t *content); /* takes content over */
 bool chat_is_role(const json_t *message, const char *role);
+/* An answer of the assistant whose "weight" is not 0. */
+bool chat_is_learned(const json_t *message);
 /* Tools as templates read them: a list, from a list or from its text; *out NULL where there are none. */
 status chat_read_tools(const json_t *value, json_t **out, err *e) ATH_MUST_USE;
 

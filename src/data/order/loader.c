@@ -3,6 +3,7 @@
 #include "data/order/loader_impl.h"
 
 #include "base/rng.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,8 +16,8 @@ enum { LOADER_OPEN_FILES = 64 };
 
 static status too_short(const char *path, uint64_t have, uint64_t need, int seq_len, err *e) {
     err_at(e, ST_USAGE, "train.seq_len",
-           "%s has %" PRIu64 " tokens, one sequence of train.seq_len %d needs %" PRIu64, path, have,
-           seq_len, need);
+           "%s has %" PRIu64 " token%s, one sequence of train.seq_len %d needs %" PRIu64, path,
+           have, text_s(have), seq_len, need);
     return err_hint(e, "lower train.seq_len below %" PRIu64 " or add text", have);
 }
 

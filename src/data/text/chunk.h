@@ -41,6 +41,8 @@ struct chunk {
     strbuf text;   /* what of a document does not lie in data; of a text file: all, if converted */
     uint32_t n_lines;
     uint64_t records, documents, bad;
+    uint64_t replaced;   /* broken characters of a text file, which became U+FFFD */
+    int64_t replaced_at; /* its first byte that is no UTF-8; -1: of another charset */
     bad_record sample[BAD_SAMPLES];
     int n_samples;
     err failure; /* a file that could not be read on: chunk_next ends, reader_done says so */

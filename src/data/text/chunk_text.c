@@ -174,8 +174,9 @@ static bool bad_text(chunk *c, const char *hint, const char *why) {
 
 static bool prepare(chunk *c) {
     char why[128];
+    size_t good = 0;
     if (!c->charset || charset_is_utf8(c->charset)) {
-        size_t good = good_prefix(c);
+        good = good_prefix(c);
         bool all = good == c->len;
         if (!c->charset && c->failure.code == ST_OK) c->charset = all ? "UTF-8" : detect(c, good);
         if (c->failure.code != ST_OK) return false;
@@ -195,6 +196,8 @@ static bool prepare(chunk *c) {
         return bad_text(c, "name the charset: charset=NAME", why);
     }
     const char *nul = c->text.len ? memchr(c->text.data, 0, c->text.len) : NULL;
+    c->replaced = repaired;
+    c->replaced_at = charset_is_utf8(c->charset) ? (int64_t)good : -1;
     if (!nul) return true;
     snprintf(why, sizeof why, "is not text: there is a NUL byte at byte %zu",
              (size_t)(nul - c->text.data));

@@ -89,7 +89,7 @@ typedef struct reader_position {
     uint64_t records;
 } reader_position;
 
-/* What was found: charsets, bad records. Longer texts are cut. */
+/* What was found: charsets, broken characters, bad records. Longer texts are cut. */
 typedef struct reader_report {
     uint64_t records, documents, bad;
     struct {
@@ -97,6 +97,11 @@ typedef struct reader_report {
         int files;
     } charset[8];
     int n_charsets;
+    struct {
+        uint64_t characters, texts; /* of text files, and the files that have them */
+        char source[512];           /* the first of these */
+        int64_t at;                 /* and its first such byte; -1: of another charset than UTF-8 */
+    } replaced;                     /* what was broken, and became U+FFFD */
     struct {
         char source[512];
         uint32_t line;
@@ -151,8 +156,14 @@ uint64_t reader_bytes_done(const reader *r); /* of the files as they lie on disk
 uint64_t reader_bytes_total(const reader *r);
 
 const reader_report *reader_get_report(const reader *r);
-/* Adds a charset, or a bad record, while there is room. */
+/* Tell people of broken characters that were replaced; and of records that were left out. */
+void reader_warn_of_broken_text(const reader_report *p);
+void reader_warn_of_bad_records(const reader_report *p);
+/* Adds a charset, or a bad record, while there is room; or the broken characters of texts, of which the
+ * first are named. */
 void reader_report_charset(reader_report *p, const char *name, int files);
+void reader_report_replaced(reader_report *p, const char *path, int64_t at, uint64_t characters,
+                            uint64_t texts);
 void reader_report_sample(reader_report *p, const char *path, uint32_t line, const char *why,
                           const char *start);
 

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/log.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "data/text/reader_int.h"
 
@@ -30,6 +32,16 @@ void reader_report_charset(reader_report *p, const char *name, int files) {
     p->charset[i].files += files;
 }
 
+void reader_report_replaced(reader_report *p, const char *path, int64_t at, uint64_t characters,
+                            uint64_t texts) {
+    if (p->replaced.texts == 0) {
+        put_text(p->replaced.source, sizeof p->replaced.source, path);
+        p->replaced.at = at;
+    }
+    p->replaced.characters += characters;
+    p->replaced.texts += texts;
+}
+
 void reader_report_sample(reader_report *p, const char *path, uint32_t line, const char *why,
                           const char *start) {
     if (p->n_samples == ARRAY_LEN(p->sample)) return;
@@ -42,6 +54,24 @@ void reader_report_sample(reader_report *p, const char *path, uint32_t line, con
 
 const reader_report *reader_get_report(const reader *r) {
     return &r->report;
+}
+
+void reader_warn_of_broken_text(const reader_report *p) {
+    int64_t n = (int64_t)p->replaced.characters, texts = (int64_t)p->replaced.texts;
+    char at[32] = "";
+    if (n == 0) return;
+    if (p->replaced.at >= 0) snprintf(at, sizeof at, "byte %ld of ", (long)p->replaced.at);
+    log_warn("%ld broken character%s in %ld text%s became U+FFFD; the first is %s%s", (long)n,
+             text_s(n), (long)texts, text_s(texts), *at ? at : "in ", p->replaced.source);
+}
+
+void reader_warn_of_bad_records(const reader_report *p) {
+    char line[16] = "";
+    if (p->bad == 0 || p->n_samples == 0) return;
+    if (p->sample[0].line) snprintf(line, sizeof line, ":%u", (unsigned)p->sample[0].line);
+    log_warn("%ld of %ld records %s left out; the first is %s%s, which %s", (long)p->bad,
+             (long)p->records, p->bad == 1 ? "was" : "were", p->sample[0].source, line,
+             p->sample[0].why);
 }
 
 static void add_sample(reader *r, const chunk *c, const bad_record *b) {
@@ -161,6 +191,8 @@ status reader_done(reader *r, chunk *c, reader_position *after, err *e) {
     p->bad += c->bad;
     for (int i = 0; i < c->n_samples; i++) add_sample(r, c, &c->sample[i]);
     if (c->format == READER_TEXT && c->charset) reader_report_charset(&r->report, c->charset, 1);
+    if (c->replaced && c->documents)
+        reader_report_replaced(p, c->source, c->replaced_at, c->replaced, 1);
     if (after) *after = position_after(r, c);
     TRY(tally_file(r, c, e));
     return check_share(r, false, e);

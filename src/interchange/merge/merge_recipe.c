@@ -208,8 +208,8 @@ static status add_member(merge_recipe *r, const char *where, const char *path, c
 
 static status no_checkpoints(const merge_recipe *r, const char *where, const char *run, int n,
                              err *e) {
-    err_set(e, ST_USAGE, "%s has %d checkpoint%s, fewer than %s asks for", run, n,
-            n == 1 ? "" : "s", where);
+    err_set(e, ST_USAGE, "%s has %d checkpoint%s, fewer than %s asks for", run, n, text_s(n),
+            where);
     return err_where(e, "%s", origin(r, where));
 }
 

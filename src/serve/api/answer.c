@@ -291,9 +291,8 @@ static void on_call(void *ctx, const char *name, const json_t *arguments) {
 /* ---- ends ---- */
 
 const char *answer_finish(const answer_text *t) {
-    if (t->n_calls > 0) return "tool_calls";
     bool whole = t->result.finish == FINISH_END || t->result.finish == FINISH_STOP;
-    return whole ? "stop" : "length";
+    return !whole ? "length" : t->n_calls > 0 ? "tool_calls" : "stop";
 }
 
 static void count(const answer_text *t) {

@@ -27,12 +27,14 @@ static char *name_of(const serve_model *m) {
 }
 
 static status check_names(const served_list *list, err *e) {
-    for (int i = 0; i < list->n; i++)
+    for (int i = 0; i < list->n; i++) {
+        if (!*list->item[i].name) return err_at(e, ST_USAGE, "--name", "a model needs a name");
         for (int k = 0; k < i; k++) {
             if (strcmp(list->item[i].name, list->item[k].name) != 0) continue;
             err_at(e, ST_USAGE, "--model", "two models have the name %s", list->item[i].name);
             return err_hint(e, "name one of them: --model NAME=PATH");
         }
+    }
     return ST_OK;
 }
 
@@ -58,6 +60,7 @@ static status read_template(served *s, const serve_model *m, err *e) {
     const char *dir = open_model_text_dir(&s->model);
     const tok *open = s->model.gguf ? s->model.tok : NULL;
     TRY(chat_template_find(&s->template, dir ? dir : m->path, open, m->template, e));
+    TRY(chat_template_check(m->template, s->model.tok, m->path, e));
     if (!s->template) return ST_OK;
     struct tm now;
     time_t seconds = (time_t)clock_wall_s();

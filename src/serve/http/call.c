@@ -17,7 +17,7 @@ typedef struct head {
     const char *host, *origin, *authorization, *content_type, *content_length, *transfer_encoding,
         *preflight, *preflight_headers, *preflight_private;
     bool twice;  /* one of them is given twice */
-    bool broken; /* a name that servers before this one may take for another */
+    bool broken; /* a line that servers before this one may have read in another way */
 } head;
 
 static const struct {
@@ -35,13 +35,27 @@ static const struct {
     {"Access-Control-Request-Private-Network", offsetof(head, preflight_private)},
 };
 
+/* A name is a token (RFC 9110, 5.6.2). A line that goes on with the one before is added to that one's
+ * name by libmicrohttpd 0.9.75: what is a length for others would be none for us. */
+static bool is_broken(const char *name, const char *value) {
+    static const char *const lengths[] = {"Content-Length", "Transfer-Encoding"};
+    size_t n = 0;
+    while (isalnum((unsigned char)name[n]) || (name[n] && strchr("!#$%&'*+-.^_`|~", name[n]))) n++;
+    bool broken = n == 0 || name[n] || strchr(value, '\r');
+    for (int i = 0; i < ARRAY_LEN(lengths); i++) {
+        size_t len = strlen(lengths[i]);
+        broken |= n > len && strncasecmp(name, lengths[i], len) == 0;
+    }
+    return broken;
+}
+
 /* Each of these once, or servers before this one may have read the request in another way. */
 static enum MHD_Result take_header(void *ctx, enum MHD_ValueKind kind, const char *name,
                                    const char *value) {
     head *h = ctx;
     (void)kind;
     if (!value) value = "";
-    h->broken |= !*name || name[strcspn(name, " \t")];
+    h->broken |= is_broken(name, value);
     for (int i = 0; i < ARRAY_LEN(known_headers); i++) {
         if (strcasecmp(known_headers[i].name, name) != 0) continue;
         const char **at = (const char **)(void *)((char *)h + known_headers[i].at);
@@ -52,7 +66,8 @@ static enum MHD_Result take_header(void *ctx, enum MHD_ValueKind kind, const cha
 }
 
 static const char *find_broken(const head *h, bool old) {
-    if (h->broken) return "the name of a header is empty, or has white space";
+    if (h->broken)
+        return "a header is broken: its name is no token, or it goes on in a second line";
     if (h->twice) return "a header that may be given once is given twice";
     if (!h->host && !old) return "the request has no Host";
     if (h->transfer_encoding && (h->content_length || old))
@@ -81,10 +96,26 @@ static bool refuse_host(http_reply *r, const char *host) {
     return refuse(r, 403, "unknown_host", text);
 }
 
+/* Whether that is the path which was sent. */
+static bool is_path(const http_route *t, const char *sent) {
+    unsigned char c;
+    for (const char *p = t->path; *p; p++) {
+        if ((c = (unsigned char)*sent++) == 0) return false;
+        bool escaped = c == '%' && t->name && p - t->path >= t->name &&
+                       isxdigit((unsigned char)sent[0]) && isxdigit((unsigned char)sent[1]);
+        if (escaped) {
+            sscanf(sent, "%2hhx", &c);
+            sent += 2;
+        }
+        if (c != (unsigned char)*p) return false;
+    }
+    return *sent == 0;
+}
+
 static bool refuse_method(http_reply *r, const char *path) {
     char allow[64] = "OPTIONS";
     for (const http_route *t = r->server->routes; t->path; t++) {
-        if (strcmp(t->path, path) != 0) continue;
+        if (!is_path(t, path)) continue;
         size_t n = strlen(allow);
         snprintf(allow + n, sizeof allow - n, ", %s%s", t->method,
                  strcmp(t->method, "GET") == 0 ? ", HEAD" : "");
@@ -157,7 +188,7 @@ static bool check(http_reply *r, const head *h, const char *path, const char *ve
     const http_route *route = NULL;
     bool known = false, old = strcmp(version, "HTTP/1.0") == 0;
     for (const http_route *t = s->routes; t->path; t++) {
-        if (strcmp(t->path, path) != 0) continue;
+        if (!is_path(t, path)) continue;
         known = true;
         if (strcmp(t->method, asked) == 0) route = t;
     }

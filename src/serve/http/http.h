@@ -41,13 +41,14 @@ typedef struct http_request {
 typedef void (*http_handler)(void *ctx, const http_request *rq, http_reply *reply);
 
 /* A path is compared byte by byte with what the client sent before '?': nothing is decoded, so there
- * is one spelling of each and all others are 404. */
+ * is one spelling of each and all others are 404; but in a name, which clients write as they like. */
 typedef struct http_route {
     const char *method; /* "GET" (serves HEAD, too) or "POST" */
     const char *path;   /* "/v1/models" */
     http_handler handle;
     void *ctx;
     bool open; /* needs no key: what tells nothing, and the page that asks for the key */
+    int name;  /* of the path from here on: bytes may have been sent as %2F, ... 0: none may */
 } http_route;
 
 /* ---- the server ---- */

@@ -96,6 +96,16 @@ static const char chatml[] =
     "+ '<|im_end|>' + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
+status chat_template_check(const char *file, const tok *t, const char *path, err *e) {
+    bool needs = t && file && strcmp(file, "chatml") == 0;
+    if (!needs || (tok_id(t, "<|im_start|>") >= 0 && tok_id(t, "<|im_end|>") >= 0)) return ST_OK;
+    err_at(e, ST_USAGE, "--template chatml",
+           "%s has no tokens <|im_start|> and <|im_end|>, with which chatml begins "
+           "and ends a turn",
+           path);
+    return err_hint(e, "take the template that the model was taught with: --template FILE");
+}
+
 /* Pairs of texts for an encoder and a decoder: each ends with the end of text, and nothing else is said. */
 static const char plain[] =
     "{% for message in messages %}{{ message['content'] + eos_token }}{% endfor %}";

@@ -25,6 +25,9 @@ status chat_template_load_open(chat_template **out, const char *path, const tok 
 /* The same; *out is NULL where there is none, as for a base model, which is no error. */
 status chat_template_find(chat_template **out, const char *path, const tok *open, const char *file,
                           err *e) ATH_MUST_USE;
+/* ST_USAGE: `file` is chatml, and the tokenizer (of `path`) has no tokens for its turns: letters in their
+ * place would be text, and no answer would end. t NULL: that is told elsewhere. */
+status chat_template_check(const char *file, const tok *t, const char *path, err *e) ATH_MUST_USE;
 /* From a text. `config` (may be NULL) has the special tokens, as tokenizer_config.json has. */
 status chat_template_parse(chat_template **out, const char *text, size_t len, const json_t *config,
                            err *e) ATH_MUST_USE;

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "data/build/build.h"
 #include "data/build/place.h"
 #include "data/chat/chat.h"
@@ -56,8 +57,8 @@ static status not_built(const char *path, err *e) {
 static status build_chat(const making *m, const char *dir, err *e) {
     chat_build_result r;
     TRY(chat_build(&m->path, 1, dir, m->c->tokenizer, m->d->tok, m->chat, &r, e));
-    log_info("%s: %" PRIu64 " conversations, %" PRIu64 " tokens, as shards in %s", m->path,
-             r.train.documents, r.train.tokens, dir);
+    log_info("%s: %" PRIu64 " conversation%s, %" PRIu64 " tokens, as shards in %s", m->path,
+             r.train.documents, text_s(r.train.documents), r.train.tokens, dir);
     json_decref(r.report);
     return ST_OK;
 }
@@ -65,8 +66,8 @@ static status build_chat(const making *m, const char *dir, err *e) {
 static status build_texts(const making *m, const char *dir, err *e) {
     data_build_result r;
     TRY(data_build(&m->path, 1, dir, m->d->tok, m->texts, &r, e));
-    log_info("%s: %" PRIu64 " texts with a label, %" PRIu64 " tokens, as shards in %s", m->path,
-             r.train.documents, r.train.tokens, dir);
+    log_info("%s: %" PRIu64 " text%s with a label, %" PRIu64 " tokens, as shards in %s", m->path,
+             r.train.documents, text_s(r.train.documents), r.train.tokens, dir);
     return ST_OK;
 }
 
