@@ -44,6 +44,12 @@ if ! ls /usr/lib*/*/libcuda.so.1 /usr/lib*/libcuda.so.1 >/dev/null 2>&1; then
 fi
 refused 2 "must be one of auto, cpu, cuda" device plan c.yaml device=gpu
 
+# A run that has lost its config.json is compared with what its newest checkpoint says.
+mv good/config.json kept.json
+refused 2 "optim.weight_decay was 0.1, is now 0.2" good/checkpoints train c.yaml run=good optim.weight_decay=0.2
+expect 0 train c.yaml run=good train.steps=12
+cmp good/config.json kept.json || fail "the config was not written again"
+
 # A variable with a word that there is not stops every command, also one that would have had no use for it.
 wrong_word() { # VARIABLE WORDS: the words that there are
     export "$1=foo"
