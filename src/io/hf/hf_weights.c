@@ -540,7 +540,8 @@ const int64_t *hf_file_rows(arena *a, const param *p, hf_order order) {
     return from;
 }
 
-/* By its name, or without the first word of it: adapters of a model without a head lack that. */
+/* By its name, or without the first word of it: adapters of a model without a head lack that. A head also by the name of
+ * its module in transformers, which adapters have (peft.h). */
 static status find_in_array(const st_reader *r, const char *prefix, const param *p, hf_weight *w,
                             err *e) {
     int64_t elems = param_whole_elems(p);
@@ -548,6 +549,8 @@ static status find_in_array(const st_reader *r, const char *prefix, const param 
     const char *dot = strchr(p->name, '.');
     snprintf(name, sizeof name, "%s%s", prefix, dot ? dot + 1 : p->name);
     *w = (hf_weight){.v = st_find(r, name)};
+    snprintf(name, sizeof name, "%slm_head.weight", prefix);
+    if (p->part == PART_HEAD && p->rank == 2 && !w->v) w->v = st_find(r, name);
     snprintf(name, sizeof name, "%s%s", prefix, p->name);
     if (st_find(r, name) || !w->v) TRY(st_require(r, name, &w->v, e));
     if (w->v->numel == elems) return ST_OK;
