@@ -43,7 +43,11 @@ static status read_stored(json_t **out, const char *path, err *e) {
 
 /* What config.json says; NULL: there is none. Refuses the folder of something else. */
 static status read_own_config(json_t **out, const char *path, err *e) {
-    TRY(read_stored(out, path, e));
+    status st = read_stored(out, path, e);
+    if (st == ST_FORMAT)
+        err_hint(e, "restore it from a copy, or remove it: then the newest checkpoint says with "
+                    "which keys the run was trained");
+    TRY(st);
     if (!*out || is_run_config(*out)) return ST_OK;
     json_decref(*out);
     *out = NULL;

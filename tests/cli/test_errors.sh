@@ -49,6 +49,10 @@ mv good/config.json kept.json
 refused 2 "optim.weight_decay was 0.1, is now 0.2" good/checkpoints train c.yaml run=good optim.weight_decay=0.2
 expect 0 train c.yaml run=good train.steps=12
 cmp good/config.json kept.json || fail "the config was not written again"
+echo '{' >good/config.json
+refused 3 "good/config.json is not JSON" good/config.json train c.yaml run=good
+has out "remove it: then the newest checkpoint says"
+cp kept.json good/config.json
 
 # A variable with a word that there is not stops every command, also one that would have had no use for it.
 wrong_word() { # VARIABLE WORDS: the words that there are
