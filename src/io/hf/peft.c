@@ -143,7 +143,7 @@ static status bad_tensor(const st_view *v, const char *what, err *e) {
 /* Embeddings and heads by the names of the families (model/families). */
 static bool is_embedding(const char *name) {
     static const char *const ends[] = {".embed_tokens.weight", ".wte.weight", ".embed_in.weight",
-                                       ".token_embeddings.weight"};
+                                       ".shared.weight", ".token_embeddings.weight"};
     for (int i = 0; i < ARRAY_LEN(ends); i++)
         if (ends_with(name, ends[i])) return true;
     return false;
