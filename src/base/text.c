@@ -89,6 +89,30 @@ status env_num(const char *name, double least, double most, double *value, err *
     return ST_OK;
 }
 
+/* "auto, on or off" */
+static const char *list_words(char out[256], const char *const *words, int n) {
+    int len = 0;
+    for (int i = 0; i < n && len < 256; i++) {
+        const char *before = i == 0 ? "" : i < n - 1 ? ", " : " or ";
+        len += snprintf(out + len, 256 - (size_t)len, "%s%s", before, words[i]);
+    }
+    return out;
+}
+
+status env_word(const char *name, const char *const *words, int n, int *which, err *e) {
+    const char *text = getenv(name);
+    char list[256] = "";
+    if (!text || !*text) return ST_OK;
+    for (int i = 0; i < n; i++) {
+        if (strcmp(text, words[i]) != 0) continue;
+        *which = i;
+        return ST_OK;
+    }
+    err_at(e, ST_USAGE, name, "%s is \"%.60s\", which is not %s", name, text,
+           list_words(list, words, n));
+    return err_hint(e, "set %s to %s, or unset it", name, list);
+}
+
 void text_make_plain(char *s) {
     for (size_t left = strlen(s); left > 0;) {
         uint32_t c;

@@ -23,6 +23,9 @@ bool text_parse_int(const char *s, int64_t *value);
  * as where. */
 status env_int(const char *name, int64_t least, int64_t most, int64_t *value, err *e) ATH_MUST_USE;
 status env_num(const char *name, double least, double most, double *value, err *e) ATH_MUST_USE;
+/* The number of the word that it is, of n; an empty text is as one that is not set. Any other text is ST_USAGE, and the
+ * error lists the words. */
+status env_word(const char *name, const char *const *words, int n, int *which, err *e) ATH_MUST_USE;
 
 /* Makes one plain line of a text from the network, in place: control characters (also those of C1)
  * and bytes that are not UTF-8 become '?', so that no log or terminal obeys them. */

@@ -71,6 +71,8 @@ status comm_segment_check(int fd, int ranks, err *e) ATH_MUST_USE;
  * ATHANOR_LINK is for comm_set_link, in tests: microseconds, a comma, GB/s. ST_USAGE: a value is
  * not a number, or is out of range. */
 status comm_open_environment(comm_world **out, err *e) ATH_MUST_USE;
+/* ST_USAGE: ATHANOR_NCCL has a word that it does not know. */
+status comm_check_environment(err *e) ATH_MUST_USE;
 /* How many cores each of so many ranks gets, if they share those that this process may use; 1 at
  * least. */
 int comm_core_share(int ranks);

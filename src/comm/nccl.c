@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "dev/cuda.h"
 #include "gpu/nccl.h"
@@ -479,16 +480,15 @@ typedef enum choice { CHOICE_AUTO, CHOICE_ON, CHOICE_OFF } choice;
 
 static status read_choice(choice *out, err *e) {
     static const char *const words[] = {"auto", "on", "off"};
-    const char *text = getenv(CHOICE);
-    *out = CHOICE_AUTO;
-    if (!text || !*text) return ST_OK;
-    for (int i = 0; i < ARRAY_LEN(words); i++)
-        if (strcmp(text, words[i]) == 0) {
-            *out = (choice)i;
-            return ST_OK;
-        }
-    err_at(e, ST_USAGE, CHOICE, "%s is \"%.40s\", which is not auto, on or off", CHOICE, text);
-    return err_hint(e, "unset it: NCCL is used where each rank has a GPU of its own");
+    int which = CHOICE_AUTO;
+    status st = env_word(CHOICE, words, ARRAY_LEN(words), &which, e);
+    *out = (choice)which;
+    return st;
+}
+
+status comm_check_environment(err *e) {
+    choice unused;
+    return read_choice(&unused, e);
 }
 
 /* What a rank says of itself. */

@@ -493,8 +493,8 @@ static void cuda_leave(dev *d) {
 bool dev_cuda_is_there(void) {
     cu_driver api;
     int count = 0, device = 0, major = 0;
-    const char *choice = getenv("ATHANOR_CUDA");
-    if (!GPU_HAS_KERNELS || (choice && *choice)) return false;
+    bool emulated;
+    if (!GPU_HAS_KERNELS || cu_driver_choice(&emulated, NULL) != ST_OK || emulated) return false;
     if (cu_driver_open(&api, NULL) != ST_OK) return false;
     bool there = api.device_count(&count) == 0 && count > 0 && api.device_get(&device, 0) == 0 &&
                  api.device_attribute(&major, CU_COMPUTE_MAJOR, device) == 0 &&

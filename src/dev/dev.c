@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/text.h"
+#include "gpu/driver.h"
 
 static const dev_class *const classes[DEV_KINDS] = {
     [DEV_CPU] = &dev_class_cpu,
@@ -40,16 +42,12 @@ static const char *kind_names(char out[64]) {
 
 /* What ATHANOR_DEVICE names, else the CPU, or with takes_gpu the GPU that is there. */
 static status default_kind(dev_kind *out, bool takes_gpu, err *e) {
-    const char *wish = getenv("ATHANOR_DEVICE");
-    char names[64];
-    *out = DEV_CPU;
-    if (!wish || !*wish) {
-        if (takes_gpu && dev_cuda_is_there()) *out = DEV_CUDA;
-        return ST_OK;
-    }
-    if (find_kind(wish, out)) return ST_OK;
-    err_at(e, ST_USAGE, "ATHANOR_DEVICE", "ATHANOR_DEVICE is \"%s\", which is not a device", wish);
-    return err_hint(e, "use one of %s, or unset it", kind_names(names));
+    const char *words[DEV_KINDS];
+    int wish = -1;
+    for (int k = 0; k < DEV_KINDS; k++) words[k] = classes[k]->name;
+    TRY(env_word("ATHANOR_DEVICE", words, DEV_KINDS, &wish, e));
+    *out = wish >= 0 ? (dev_kind)wish : takes_gpu && dev_cuda_is_there() ? DEV_CUDA : DEV_CPU;
+    return ST_OK;
 }
 
 status dev_find_kind(const char *name, dev_kind *out, err *e) {
@@ -58,6 +56,15 @@ status dev_find_kind(const char *name, dev_kind *out, err *e) {
     if (find_kind(name, out)) return ST_OK;
     err_set(e, ST_USAGE, "there is no device \"%s\"", name);
     return err_hint(e, "use one of auto, %s", kind_names(names));
+}
+
+status dev_check_environment(err *e) {
+    dev_kind kind;
+    cpu_isa isa;
+    bool emulated;
+    TRY(default_kind(&kind, false, e));
+    TRY(isa_choose(&isa, e));
+    return cu_driver_choice(&emulated, e);
 }
 
 /* ---- opening ---- */

@@ -38,6 +38,9 @@ typedef struct dev dev;
  * error lists the names. Its `where` is set only if ATHANOR_DEVICE is wrong. */
 status dev_find_kind(const char *name, dev_kind *out, err *e) ATH_MUST_USE;
 
+/* ST_USAGE: one of ATHANOR_DEVICE, ATHANOR_ISA and ATHANOR_CUDA has a word that it does not know. */
+status dev_check_environment(err *e) ATH_MUST_USE;
+
 /* threads 0: dev_processors, but at most OMP_NUM_THREADS. */
 status dev_open(dev **out, dev_kind kind, int threads, err *e) ATH_MUST_USE;
 /* One of several GPUs; dev_open takes number 0. */

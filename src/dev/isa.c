@@ -12,6 +12,7 @@
 #endif
 
 #include "base/arena.h"
+#include "base/text.h"
 #include "dev/dev_int.h"
 
 static const char *const ISA_NAMES[] = {
@@ -120,14 +121,8 @@ cpu_isa dev_machine_isa(void) {
 
 status isa_choose(cpu_isa *isa, err *e) {
     *isa = detect_isa();
-    const char *wish = getenv("ATHANOR_ISA");
-    if (!wish || !*wish) return ST_OK;
-    for (int i = 0; i < ARRAY_LEN(ISA_NAMES); i++) {
-        if (strcmp(wish, ISA_NAMES[i]) != 0) continue;
-        if ((cpu_isa)i < *isa) *isa = (cpu_isa)i;
-        return ST_OK;
-    }
-    err_at(e, ST_USAGE, "ATHANOR_ISA", "ATHANOR_ISA is \"%s\", which is not an instruction set",
-           wish);
-    return err_hint(e, "use base, avx2, avx512, avx512_bf16 or amx, or unset it");
+    int wish = (int)*isa;
+    TRY(env_word("ATHANOR_ISA", ISA_NAMES, ARRAY_LEN(ISA_NAMES), &wish, e));
+    if (wish < (int)*isa) *isa = (cpu_isa)wish;
+    return ST_OK;
 }

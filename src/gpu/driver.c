@@ -2,8 +2,9 @@
 #include "gpu/driver.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/text.h"
 
 enum { LEAST_VERSION = 12000 };
 
@@ -46,33 +47,32 @@ static status check_version(const cu_driver *d, err *e) {
     return err_hint(e, "install a newer driver, or use device=cpu");
 }
 
-/* ATHANOR_CUDA; "": it is not set. */
-static const char *choice_of_user(void) {
-    const char *choice = getenv("ATHANOR_CUDA");
-    return choice ? choice : "";
-}
-
-static bool wants_emulated(void) {
-    return strcmp(choice_of_user(), "emulated") == 0;
+status cu_driver_choice(bool *emulated, err *e) {
+    static const char *const words[] = {"emulated"};
+    int which = -1;
+    int64_t unused;
+    status st = env_word("ATHANOR_CUDA", words, ARRAY_LEN(words), &which, e);
+    *emulated = which == 0;
+    if (!*emulated) return st;
+    TRY(env_int("ATHANOR_CUDA_SEED", 0, INT64_MAX, &unused, e));
+    return env_int("ATHANOR_CUDA_COUNT", 1, 1024, &unused, e);
 }
 
 bool cu_driver_is_there(void) {
-    if (wants_emulated()) return true;
+    bool emulated;
+    if (cu_driver_choice(&emulated, NULL) == ST_OK && emulated) return true;
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (library) dlclose(library);
     return library != NULL;
 }
 
 status cu_driver_open(cu_driver *d, err *e) {
-    const char *choice = choice_of_user();
+    bool emulated;
     *d = (cu_driver){0};
-    if (wants_emulated()) {
+    TRY(cu_driver_choice(&emulated, e));
+    if (emulated) {
         emu_driver_fill(d);
         return ST_OK;
-    }
-    if (*choice) {
-        err_at(e, ST_USAGE, "ATHANOR_CUDA", "ATHANOR_CUDA is \"%s\", which is not a GPU", choice);
-        return err_hint(e, "use ATHANOR_CUDA=emulated, or unset it");
     }
     d->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!d->library) {

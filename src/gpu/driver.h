@@ -101,6 +101,8 @@ typedef struct cu_driver {
     bool emulated;
 } cu_driver;
 
+/* Whether ATHANOR_CUDA asks for the emulated device. ST_USAGE: it, or a number for that device, is wrong. */
+status cu_driver_choice(bool *emulated, err *e) ATH_MUST_USE;
 /* ATHANOR_CUDA=emulated: the emulated device. Unset: the driver's library; ST_USAGE: there is none,
  * it is too old, or the variable has another value; the sentence says which. */
 status cu_driver_open(cu_driver *d, err *e) ATH_MUST_USE;

@@ -34,7 +34,7 @@ enum {                               /* ncclDataType_t */
        NCCL_BF16 = 9
 };
 
-/* ncclConfig_t as of 2.18; later libraries take it by its size and version. */
+/* ncclConfig_t as of 2.18, to which later versions have only appended; they take it by its size and version. */
 typedef struct nccl_config {
     size_t size;
     unsigned magic, version;

@@ -1,7 +1,7 @@
 /* A model that was written, compared with its source (see compare.h).
  *
  * Reading order: compare_weights, compare_stores, compare_tensor; compare_models, make_prompts,
- * logits_of_source, logits_of_result, compare_row. */
+ * logits_of_source, logits_of_result, compare_row; compare_rounding. */
 #include "interchange/compare.h"
 
 #include <math.h>
@@ -217,17 +217,20 @@ static void run_prompts(open_model *m, const prompts *p, float *logits) {
                sizeof *logits * (size_t)each);
 }
 
-/* The source as it lies, where it is no folder or file that opens by itself. */
-static status logits_of_foreign(const model_source *s, const prompts *p, float *logits, err *e) {
-    open_model m = {.config = s->config};
-    plan_spec spec = {.model = s->config, .compute = DT_F32, .T = 1, .logits_T = p->T};
+typedef status load_fn(const model_source *s, const param_store *store, err *e);
+
+/* Of a config with the weights of a source, in fp32. */
+static status logits_of_config(const model_config *mc, const model_source *weights, load_fn *load,
+                               const prompts *p, float *logits, err *e) {
+    open_model m = {.config = *mc};
+    plan_spec spec = {.model = *mc, .compute = DT_F32, .T = 1, .logits_T = p->T};
     dev_kind kind;
     status st = dev_find_kind(NULL, &kind, e);
     if (st == ST_OK) st = dev_open(&m.dev, kind, 0, e);
     if (st == ST_OK) st = plan_new(&m.plan, m.dev, &spec, e);
     if (st == ST_OK) st = plan_check_fits(m.plan, 0, e);
     if (st == ST_OK) st = plan_commit(m.plan, e);
-    if (st == ST_OK) st = model_source_load(s, m.plan->store, e);
+    if (st == ST_OK) st = load(weights, m.plan->store, e);
     if (st == ST_OK) run_prompts(&m, p, logits);
     plan_free(m.plan);
     dev_close(m.dev);
@@ -265,7 +268,7 @@ static status logits_of_result(const char *path, const char *base, const prompts
 static status logits_of_source(const model_source *s, const prompts *p, float *logits, err *e) {
     model_comparison unused = {0};
     bool opens = s->kind == MODEL_SOURCE_GGUF || s->kind == MODEL_SOURCE_ADAPTER;
-    if (!opens) return logits_of_foreign(s, p, logits, e);
+    if (!opens) return logits_of_config(&s->config, s, model_source_load, p, logits, e);
     return logits_of_result(s->path, s->base, p, logits, NULL, &unused, e);
 }
 
@@ -336,5 +339,49 @@ status compare_models(const model_source *source, const char *result, compare_li
     free(a);
     free(b);
     free(p.ids);
+    return st;
+}
+
+/* ---- rounding ---- */
+
+static bool same_params(const param_store *a, const param_store *b) {
+    bool same = param_count(a) == param_count(b);
+    for (int i = 0; same && i < param_count(a); i++) {
+        const param *p = param_at(a, i), *q = param_at(b, i);
+        same = strcmp(p->name, q->name) == 0 && p->rows == q->rows && p->cols == q->cols;
+    }
+    return same;
+}
+
+static status compare_rounded(const model_config *mc, const model_source *source,
+                              const model_source *result, model_comparison *out, err *e) {
+    prompts p = {0};
+    make_prompts(source, &p);
+    size_t n = (size_t)p.n * (size_t)p.T * (size_t)model_logits(mc);
+    float *a = xmalloc(sizeof *a * n), *b = xmalloc(sizeof *b * n);
+    *out = (model_comparison){.limits = compare_limits_of(DT_F32)};
+    status st = logits_of_config(mc, result, model_source_load_folder, &p, a, e);
+    if (st == ST_OK) st = logits_of_result(result->path, NULL, &p, b, source->tok, out, e);
+    if (st == ST_OK) compare_positions(a, b, &p, model_logits(mc), out);
+    free(a);
+    free(b);
+    free(p.ids);
+    return st;
+}
+
+status compare_rounding(const model_source *source, const char *result, model_comparison *c,
+                        err *e) {
+    model_source r;
+    model_comparison rounded = {0};
+    model_config mc = model_source_folder_config(source);
+    status st = model_source_open(&r, result, NULL, 0, e);
+    arena *a = arena_new("rounding");
+    param_store *store = param_store_new(a, DT_F32);
+    model_declare(&mc, store);
+    if (st == ST_OK && same_params(store, r.params))
+        st = compare_rounded(&mc, source, &r, &rounded, e);
+    c->verified = c->by_rounding = st == ST_OK && rounded.verified;
+    arena_free(a);
+    model_source_close(&r);
     return st;
 }

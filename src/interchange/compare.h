@@ -35,7 +35,8 @@ typedef struct model_comparison {
     int64_t texts; /* encoded by both tokenizers; 0: the source has none */
     bool ids_equal;
     compare_limits limits;
-    bool verified; /* ids are equal, and the figures within the limits */
+    bool verified;    /* ids are equal, and the figures within the limits; or: */
+    bool by_rounding; /* compare_rounding has said that it is right nevertheless */
 } model_comparison;
 
 /* Runs up to four prompts of 64 tokens through both. That the result computes something else is no
@@ -43,5 +44,13 @@ typedef struct model_comparison {
  * gives logits that are no numbers. */
 status compare_models(const model_source *source, const char *result, compare_limits limits,
                       model_comparison *out, err *e) ATH_MUST_USE;
+
+/* Where figures are beyond the limits though compare_weights found all weights as rounding leaves them: how much rounding
+ * changes a model is up to the model, and may be more than the limits of a format, where logits are large, say. Whether
+ * rounding alone has done it is seen by the source's config with the weights of the result: that computes what the result
+ * computes, within the limits of DT_F32. Where it does, *c is verified. Nothing is seen of a result that has other
+ * parameters than the source. */
+status compare_rounding(const model_source *source, const char *result, model_comparison *c,
+                        err *e) ATH_MUST_USE;
 
 #endif

@@ -234,7 +234,8 @@ static status write_origins(const model_source *s, const staged *to, const inter
 
 /* ---- the whole ---- */
 
-static status check_same(const model_comparison *c, const char *result, err *e) {
+static status check_same(const model_comparison *c, dtype rounded, const char *result, err *e) {
+    const char *exact = rounded == DT_F32 ? "" : "--dtype F32 keeps all numbers, and ";
     if (c->verified) return ST_OK;
     if (!c->ids_equal)
         err_set(e, ST_FAILED,
@@ -244,8 +245,20 @@ static status check_same(const model_comparison *c, const char *result, err *e) 
                 "the result computes something else: logits differ by up to %g (%g of the largest; "
                 "at most %g is right), KL %g (%g)",
                 c->max_abs_diff, c->max_relative, c->limits.relative, c->mean_kl, c->limits.kl);
-    err_hint(e, "nothing was left at %s; --no-verify writes it all the same", result);
+    err_hint(e, "nothing was left at %s; %s--no-verify writes it all the same", result, exact);
     return err_where(e, "%s", result);
+}
+
+static status ask_rounding(const model_source *s, const char *result, interchange_report *r,
+                           err *e) {
+    TRY(compare_rounding(s, result, &r->verified, e));
+    if (r->verified.by_rounding)
+        strbuf_printf(
+            &r->notes,
+            "Rounding to %s alone changes what this model computes by more than is usual: "
+            "see the figures, or take --dtype F32.\n",
+            r->format);
+    return ST_OK;
 }
 
 /* s: what is written; source: what its logits are compared with, where these should be the same. */
@@ -262,7 +275,9 @@ static status write_and_verify(const model_source *s, const model_source *source
         if (!opt->inherit || !opt->inherit->map) /* else its ids are others */
             TRY(compare_models(source, to->temp, compare_limits_of(rounded), &r->verified, e));
         bool other = opt->inherit || (opt->upcycle && opt->upcycle->noise > 0);
-        if (!other) TRY(check_same(&r->verified, to->path, e));
+        bool narrow = rounded == DT_F16 || rounded == DT_BF16; /* blocks cost what they cost */
+        if (s == source && narrow && !r->verified.verified) TRY(ask_rounding(s, to->temp, r, e));
+        if (!other) TRY(check_same(&r->verified, rounded, to->path, e));
     }
     TRY(write_origins(s, to, opt, r, e));
     return staged_commit(to, e);

@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "op/cpu/tables.h"
 #include "op/cuda/product.h"
 #include "op/gemm_onednn.h"
@@ -43,9 +44,10 @@ static void read_remembered(gemm_cache *c, const dev *d) {
     machine_free(&f);
 }
 
+static const char *const POLICIES[GEMM_POLICIES] = {"remembered", "own", "onednn"};
+
 const char *gemm_policy_name(gemm_policy policy) {
-    static const char *const names[] = {"remembered", "own", "onednn"};
-    return names[policy];
+    return POLICIES[policy];
 }
 
 bool gemm_find_policy(const char *name, gemm_policy *out) {
@@ -57,18 +59,17 @@ bool gemm_find_policy(const char *name, gemm_policy *out) {
     return false;
 }
 
-gemm_policy gemm_asked(void) {
-    gemm_policy asked;
-    const char *word = getenv("ATHANOR_GEMM");
-    gemm_find_policy(word ? word : "", &asked);
-    return asked;
+status gemm_asked(gemm_policy *out, err *e) {
+    int which = GEMM_REMEMBERED;
+    status st = env_word("ATHANOR_GEMM", POLICIES, GEMM_POLICIES, &which, e);
+    *out = (gemm_policy)which;
+    return st;
 }
 
 static void *gemm_cache_new(dev *d) {
     gemm_cache *c = xcalloc(1, sizeof *c);
-    const char *word = getenv("ATHANOR_GEMM");
-    if (!gemm_find_policy(word && *word ? word : "remembered", &c->policy))
-        log_warn("ATHANOR_GEMM is \"%s\": use own, onednn or remembered", word);
+    err e = {0};
+    if (gemm_asked(&c->policy, &e) != ST_OK) log_warn("%s", e.message);
     c->decided = c->policy != GEMM_REMEMBERED;
     c->onednn = onednn_cache_new(dev_threads(d));
     return c;

@@ -87,8 +87,8 @@ typedef struct gemm_setting {
     int by_onednn;  /* products of their own that were remembered for oneDNN */
 } gemm_setting;
 gemm_setting gemm_get_setting(dev *d);
-/* What ATHANOR_GEMM says; GEMM_REMEMBERED where it says nothing. */
-gemm_policy gemm_asked(void);
+/* What ATHANOR_GEMM says; GEMM_REMEMBERED where it says nothing, or a word that there is not (ST_USAGE). */
+status gemm_asked(gemm_policy *out, err *e) ATH_MUST_USE;
 const char *gemm_policy_name(gemm_policy policy); /* its word in ATHANOR_GEMM: "remembered" */
 bool gemm_find_policy(const char *name, gemm_policy *out); /* false: there is none of that name */
 /* From now on the own kernels compute every product on this device, whatever was measured: the bits

@@ -30,12 +30,8 @@ typedef struct job {
     size_t bytes;
 } job;
 
-gemm_args gemm_case_args(const gemm_case *c) {
-    return gemm_args_of(c->layout, c->m, c->n, c->k, c->dt);
-}
-
 static status set_up(job *j, dev *d, const gemm_case *c, err *e) {
-    j->g = gemm_case_args(c);
+    j->g = gemm_args_of(c->layout, c->m, c->n, c->k, c->dt);
     dtype c_dt = j->g.c_dt;
     int64_t item = (int64_t)dtype_bytes(c->dt), m = c->m, n = c->n, k = c->k;
     int64_t a = align_up(m * k * item), b = align_up(k * n * item);
@@ -95,7 +91,7 @@ static void write_numbers(dev *d, void *at, dtype dt, int64_t n) {
 
 /* As LINEAR gives it to the library in the first micro-batch of a step, which adds to nothing. */
 static status bench_gpu(dev *d, const gemm_case *c, gemm_timing *out, err *e) {
-    gemm_args g = gemm_case_args(c);
+    gemm_args g = gemm_args_of(c->layout, c->m, c->n, c->k, c->dt);
     int64_t item = (int64_t)dtype_bytes(c->dt), a = align_up(c->m * c->k * item);
     int64_t b = align_up(c->k * c->n * item);
     int64_t y = align_up(c->m * c->n * (int64_t)dtype_bytes(g.c_dt));

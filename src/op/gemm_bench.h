@@ -16,9 +16,6 @@ typedef struct gemm_timing {
     int rounds;
 } gemm_timing;
 
-/* The arguments of such a product, without its data. */
-gemm_args gemm_case_args(const gemm_case *c);
-
 /* Largest error of the product against sums in double precision, as a share of the sum of absolute
  * terms; negative: the implementation has no such product. For small products. d: a CPU. */
 status gemm_bench_error(dev *d, const gemm_case *c, gemm_impl impl, double *out,

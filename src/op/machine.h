@@ -92,8 +92,8 @@ bool machine_is_off(void);
  * them where there is no file, or none of them in it. What was measured on one thread holds for any
  * number of them. ST_FORMAT: the file is damaged. */
 status machine_read(machine_facts *f, const dev *d, err *e) ATH_MUST_USE;
-/* Puts them into the file, beside those of other machines. ST_USAGE: there is no place for it;
- * ST_FORMAT: the file is damaged, and stays. */
+/* Puts them into the file, beside those of other machines and what other processes have added to this one's since it was
+ * read: they may write at the same time. ST_USAGE: there is no place for it; ST_FORMAT: the file is damaged, and stays. */
 status machine_write(const machine_facts *f, err *e) ATH_MUST_USE;
 /* The same after all was measured anew: what was measured of this machine with other numbers of threads goes, but the
  * products of bench gemm. */

@@ -1,15 +1,21 @@
 /* The file of measured facts; see machine.h. */
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "op/machine.h"
 
 enum { MOST_MACHINES = 64 }; /* of which the oldest goes */
 enum { PATH_BYTES = 4096 };
+#define CANNOT_WRITE "set ATHANOR_MACHINE_FILE to a file that can be written"
 #define DAMAGED "delete it: what it held is measured again"
 
 bool machine_is_off(void) {
@@ -191,26 +197,54 @@ static status write_list(json_t *list, const char *path, err *e) {
     json_format(&text, root, 2);
     strbuf_putc(&text, '\n');
     json_decref(root);
-    status st = make_folder(path, e);
-    if (st == ST_OK) st = file_write_atomic(path, text.data, text.len, e);
+    status st = file_write_atomic(path, text.data, text.len, e);
     strbuf_free(&text);
     return st;
 }
 
-/* The path of the file, and its list, which the caller owns. */
-static status open_list(char path[PATH_BYTES], json_t **list, err *e) {
-    if (!machine_path(path, PATH_BYTES)) return machine_no_place(e);
-    status st = read_list(list, path, e);
-    if (st != ST_OK) err_hint(e, DAMAGED);
-    return st;
+/* ---- one writer at a time ---- */
+
+/* Holds PATH.lock until the descriptor is closed, so that what a process reads, changes and writes has no other's write
+ * in between. -1: there is no lock, as where the file system has none, or whoever holds it has stopped. Then it is done
+ * without: at worst something is measured again, which is better than a program that waits for ever. */
+static int lock(const char *path) {
+    enum { MOST_S = 3, NAP_US = 5000 };
+    char name[PATH_BYTES + 8];
+    snprintf(name, sizeof name, "%s.lock", path);
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int64_t began = clock_now_ns();
+    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if ((errno == EWOULDBLOCK || errno == EINTR) && clock_since_s(began) < MOST_S) {
+            usleep(NAP_US);
+            continue;
+        }
+        close(fd);
+        fd = -1;
+    }
+    return fd;
 }
 
-/* list: the caller's no longer. */
-static status close_list(const char *path, json_t *list, err *e) {
-    status st = write_list(list, path, e);
-    json_decref(list);
-    if (st != ST_OK) err_hint(e, "set ATHANOR_MACHINE_FILE to a file that can be written");
-    return st;
+static void unlock(int fd) {
+    if (fd >= 0) close(fd);
+}
+
+/* What another process has put into this entry since f was read. */
+static void add_since(machine_facts *f, const json_t *own) {
+    machine_facts old = {0};
+    if (!read_numbers(own, &old)) return;
+    add_layers(f, own);
+    if (f->best_threads == 0) f->best_threads = old.best_threads;
+    if (f->fma_gflops <= 0) f->fma_gflops = old.fma_gflops, f->dot_gflops = old.dot_gflops;
+    if (f->memory_gb_per_s <= 0) f->memory_gb_per_s = old.memory_gb_per_s;
+}
+
+/* The products of both; of one that both have, what f says. */
+static gemm_choices join_products(const machine_facts *f, const json_t *own) {
+    gemm_choices both = {0};
+    const json_t *list = json_object_get(own, "products");
+    if (list && gemm_choices_from_json(&both, list, "", NULL) != ST_OK) gemm_choices_free(&both);
+    for (int i = 0; i < f->products.n; i++) gemm_choices_put(&both, &f->products.item[i]);
+    return both;
 }
 
 /* What was measured of the same machine with other numbers of threads. */
@@ -224,16 +258,50 @@ static void forget_like(json_t *list, const machine_facts *f) {
     }
 }
 
+/* Puts them in place of the list's entry of the same machine. */
+static void put_facts(json_t *list, const machine_facts *f, bool anew) {
+    machine_facts all = *f;
+    json_t *own = NULL;
+    if (anew) forget_like(list, f);
+    for (size_t i = json_array_size(list); i-- > 0;) {
+        if (!is_of(json_array_get(list, i), f)) continue;
+        if (!own) own = json_incref(json_array_get(list, i));
+        json_array_remove(list, i);
+    }
+    if (own && !anew) add_since(&all, own);
+    all.products = join_products(f, own);
+    while (json_array_size(list) >= MOST_MACHINES) json_array_remove(list, 0);
+    json_array_append_new(list, facts_json(&all));
+    machine_free(&all);
+    json_decref(own);
+}
+
+static status change(const char *path, const machine_facts *f, bool anew, err *e) {
+    json_t *list;
+    status st = read_list(&list, path, e);
+    if (st != ST_OK) {
+        err_hint(e, DAMAGED);
+        return st;
+    }
+    put_facts(list, f, anew);
+    st = write_list(list, path, e);
+    json_decref(list);
+    if (st != ST_OK) err_hint(e, CANNOT_WRITE);
+    return st;
+}
+
 static status write_facts(const machine_facts *f, bool anew, err *e) {
     char path[PATH_BYTES];
-    json_t *list;
-    TRY(open_list(path, &list, e));
-    if (anew) forget_like(list, f);
-    for (size_t i = json_array_size(list); i-- > 0;)
-        if (is_of(json_array_get(list, i), f)) json_array_remove(list, i);
-    while (json_array_size(list) >= MOST_MACHINES) json_array_remove(list, 0);
-    json_array_append_new(list, facts_json(f));
-    return close_list(path, list, e);
+    if (!machine_path(path, sizeof path)) return machine_no_place(e);
+    status st = make_folder(path, e);
+    if (st != ST_OK) {
+        err_hint(e, CANNOT_WRITE);
+        return st;
+    }
+    int held = lock(path);
+    st = change(path, f, anew, e);
+    unlock(held);
+    return st;
 }
 
 status machine_write(const machine_facts *f, err *e) {

@@ -424,6 +424,8 @@ bool op_joins(const dev *d, dtype dt);
  * "cublaslt" (own kernels around its products) or "host" (who gives collectives, and the calls of ops that are made of
  * other ops' kernels). NULL: there is no kernel. */
 const char *op_made_by(const dev *d, op_kind kind, dtype dt);
+/* ST_USAGE: ATHANOR_KERNELS or ATHANOR_GEMM has a word that it does not know. */
+status op_check_environment(err *e) ATH_MUST_USE;
 /* The portable reference for tests and for the debug walk (dt F64: compiled in double). */
 const op_impl *op_find_reference(op_kind kind, dtype dt);
 

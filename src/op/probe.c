@@ -154,10 +154,10 @@ static void tear_down(probe *p) {
 
 static gemm_args product_of(const probe *p, const machine_layer *l, gemm_layout layout, dtype dt) {
     const operands *x = &p->x;
-    gemm_case c = {.m = l->rows, .n = l->width, .k = l->in, .layout = layout, .dt = dt};
-    if (layout == GEMM_BACKWARD_INPUT) c.n = l->in, c.k = l->width;
-    if (layout == GEMM_BACKWARD_WEIGHT) c.m = l->width, c.n = l->in, c.k = l->rows;
-    gemm_args g = gemm_case_args(&c);
+    int64_t m = l->rows, n = l->width, k = l->in;
+    if (layout == GEMM_BACKWARD_INPUT) n = l->in, k = l->width;
+    if (layout == GEMM_BACKWARD_WEIGHT) m = l->width, n = l->in, k = l->rows;
+    gemm_args g = gemm_args_of(layout, m, n, k, dt);
     g.a = x->a[dt == DT_BF16], g.b = x->b[dt == DT_BF16], g.c = x->c[g.c_dt == DT_BF16];
     return g;
 }

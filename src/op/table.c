@@ -5,9 +5,7 @@
  * type: there is no fallback to another dtype or device. */
 #include "op/op.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/text.h"
 #include "op/cpu/tables.h"
 #include "op/cuda/tables.h"
 #include "op/ref/ref_tables.h"
@@ -18,9 +16,24 @@ static void do_nothing(const op_call *c) {
 
 static const op_impl meta_impl = {do_nothing, do_nothing, do_nothing, NULL};
 
+static status read_kernels(bool *reference, err *e) {
+    static const char *const words[] = {"reference"};
+    int which = -1;
+    status st = env_word("ATHANOR_KERNELS", words, ARRAY_LEN(words), &which, e);
+    *reference = which == 0;
+    return st;
+}
+
 static bool reference_forced(void) {
-    const char *choice = getenv("ATHANOR_KERNELS");
-    return choice && strcmp(choice, "reference") == 0;
+    bool forced;
+    return read_kernels(&forced, NULL) == ST_OK && forced;
+}
+
+status op_check_environment(err *e) {
+    bool forced;
+    gemm_policy policy;
+    TRY(read_kernels(&forced, e));
+    return gemm_asked(&policy, e);
 }
 
 const op_impl *op_find_reference(op_kind kind, dtype dt) {

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "interchange/ledger.h"
 #include "io/checkpoint/checkpoint.h"
 
 /* The files that the program writes into a run's folder, checkpoints aside (io/checkpoint), and so
@@ -40,15 +41,48 @@ static status read_stored(json_t **out, const char *path, err *e) {
     return ST_OK;
 }
 
-/* The config of the run that is in the folder; NULL: there is none. Refuses the folder of something
- * else. */
+/* What config.json says; NULL: there is none. Refuses the folder of something else. */
 static status read_own_config(json_t **out, const char *path, err *e) {
-    TRY(read_stored(out, path, e));
+    status st = read_stored(out, path, e);
+    if (st == ST_FORMAT)
+        err_hint(e, "restore it from a copy, or remove it: then the newest checkpoint says with "
+                    "which keys the run was trained");
+    TRY(st);
     if (!*out || is_run_config(*out)) return ST_OK;
     json_decref(*out);
+    *out = NULL;
     err_set(e, ST_USAGE, "%s already holds something else: its config.json is not a run's", path);
     err_where(e, "%s/config.json", path);
     return err_hint(e, "choose another folder with run=NEW");
+}
+
+static json_t *config_of_checkpoint(const char *dir) {
+    json_t *ledger = ledger_read(dir);
+    json_t *c = json_incref(json_object_get(json_object_get(ledger, "run"), "config"));
+    json_decref(ledger);
+    if (is_run_config(c)) return c;
+    json_decref(c);
+    return NULL;
+}
+
+/* The config of the run that is in the folder; NULL: there is none. Without a config.json the newest checkpoint says all
+ * of it but `parallel`, in which a run is free. */
+static status read_begun(json_t **out, const char *path, err *e) {
+    int64_t *steps;
+    int n = 0;
+    TRY(read_own_config(out, path, e));
+    if (*out) return ST_OK;
+    arena *a = arena_new("run folder");
+    status st = checkpoint_list(a, path, &steps, &n, e);
+    for (int i = n; st == ST_OK && i-- > 0 && !*out;)
+        *out = config_of_checkpoint(checkpoint_path(a, path, steps[i]));
+    arena_free(a);
+    if (st != ST_OK || n == 0 || *out) return st;
+    err_at(e, ST_FORMAT, path,
+           "%s has checkpoints, but neither a config.json nor one in them says how it was trained",
+           path);
+    return err_hint(e, "put its config.json back, train elsewhere with run=NEW, or add --fresh to "
+                       "start anew there (its checkpoints are removed)");
 }
 
 /* ---- lock ---- */
@@ -177,6 +211,15 @@ status run_load_config(config **out, const char *path, err *e) {
     return st;
 }
 
+status run_load_begun(config **out, const char *path, err *e) {
+    json_t *stored;
+    *out = NULL;
+    TRY(read_begun(&stored, path, e));
+    status st = stored ? config_from_json(out, stored, NULL, path, NULL, 0, e) : ST_OK;
+    json_decref(stored);
+    return st;
+}
+
 bool run_is_run(const char *path) {
     json_t *value = NULL;
     bool is_run = run_read_json(&value, path, "config.json", NULL) == ST_OK && is_run_config(value);
@@ -235,7 +278,7 @@ static status compare_config(const char *name, const json_t *stored, const confi
     status st = ST_OK;
     if (list_changes(&changes, now, differences, stage) > 0) {
         st = err_set(e, ST_USAGE, "%s was started with another config: %s", name, changes.data);
-        err_where(e, "%s/config.json", name);
+        err_where(e, "%s%s", name, run_is_run(name) ? "/config.json" : "/checkpoints");
         err_hint(e, "add --fresh to start anew in the same folder (its checkpoints are removed), "
                     "or --fork NEW to go on with the new keys in another one");
     }
@@ -247,13 +290,18 @@ static status compare_config(const char *name, const json_t *stored, const confi
 
 status run_check(const char *path, const config *c, int stage, err *e) {
     json_t *stored;
-    TRY(read_own_config(&stored, path, e));
+    TRY(read_begun(&stored, path, e));
     status st = stored ? compare_config(path, stored, c, stage, e) : ST_OK;
     json_decref(stored);
     return st;
 }
 
-static status clear(const run_folder *r, err *e) {
+/* In the folder of no run these names may be the user's. */
+static status clear_run(const run_folder *r, err *e) {
+    int64_t *steps;
+    int n;
+    TRY(checkpoint_list(r->memory, r->path, &steps, &n, e));
+    if (n == 0 && !run_is_run(r->path)) return ST_OK;
     TRY(checkpoint_remove_all(r->path, e));
     for (int i = 0; i < ARRAY_LEN(FILES); i++)
         TRY(file_remove_tree(path_join(r->memory, r->path, FILES[i]), e));
@@ -263,15 +311,11 @@ static status clear(const run_folder *r, err *e) {
 status run_prepare(run_folder *r, const config *c, int stage, bool fresh, run_start *out, err *e) {
     *out = RUN_START_NEW;
     json_t *stored;
-    TRY(read_own_config(&stored, r->path, e));
+    if (fresh) return clear_run(r, e);
+    TRY(read_begun(&stored, r->path, e));
     if (!stored) return ST_OK;
-    status st = ST_OK;
-    if (fresh) {
-        st = clear(r, e);
-    } else {
-        st = compare_config(r->path, stored, c, stage, e);
-        *out = RUN_START_RESUME;
-    }
+    *out = RUN_START_RESUME;
+    status st = compare_config(r->path, stored, c, stage, e);
     json_decref(stored);
     return st;
 }

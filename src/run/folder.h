@@ -44,6 +44,9 @@ status run_write_config(const run_folder *r, const config *c, err *e) ATH_MUST_U
 status run_read_config(json_t **out, const char *path, err *e) ATH_MUST_USE;
 /* The same as a config, to be freed. */
 status run_load_config(config **out, const char *path, err *e) ATH_MUST_USE;
+/* The config with which a start would be compared, to be freed; NULL: there is no run. Where config.json
+ * is gone, it is what the newest checkpoint says: all but `parallel`. */
+status run_load_begun(config **out, const char *path, err *e) ATH_MUST_USE;
 /* RUN/NAME with one JSON value, or NULL when there is no such file. */
 status run_read_json(json_t **out, const char *path, const char *name, err *e) ATH_MUST_USE;
 status run_write_json(const run_folder *r, const char *name, const json_t *value,

@@ -232,7 +232,8 @@ static status decide(choice *k, known *w, const config *c, const peers *p, const
     if (!dev_is_meta(d)) st = peers_agree(p, st, e);
     TRY(st);
     k->made = machine_choose(&w->f, w->layer, w->n, allowed(c));
-    k->policy = w->unequal ? GEMM_ALL_OWN : gemm_asked();
+    k->policy = GEMM_ALL_OWN;
+    if (!w->unequal) TRY(gemm_asked(&k->policy, e));
     if (c->train.threads == 0 && w->f.best_threads < w->f.threads) *threads = w->f.best_threads;
     if (!dev_is_meta(d)) *threads = unpack(k, peers_first(p, pack(k, *threads)));
     if (!dev_is_meta(d)) share_products(w, p);
@@ -315,7 +316,8 @@ static int keep_threads(choice *k, const known *w, const kept *r, const config *
 static status go_on(choice *k, known *w, const config *c, const peers *p, dev *d, kept *r,
                     int *threads, err *e) {
     k->made = machine_choose(&w->f, NULL, 0, allowed(c)); /* the config has kept what was chosen */
-    k->policy = w->unequal ? GEMM_ALL_OWN : gemm_asked();
+    k->policy = GEMM_ALL_OWN;
+    if (!w->unequal) TRY(gemm_asked(&k->policy, e));
     if (!dev_is_meta(d)) k->policy = (gemm_policy)peers_first(p, k->policy);
     if (!k->record) {
         if (probe_applies(d))

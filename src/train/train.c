@@ -38,9 +38,9 @@ static status need_same_weights(const config *c, const config *before, const cha
 /* What was looked up when the run began still holds, also on another machine. */
 static status keep_resolved(config *c, choice *k, const train_options *opt, bool tells, err *e) {
     const char *run = c->run;
-    if (!run || opt->fresh || !run_is_run(run)) return ST_OK;
-    config *before;
-    TRY(run_load_config(&before, run, e));
+    config *before = NULL;
+    if (run && !opt->fresh) TRY(run_load_begun(&before, run, e));
+    if (!before) return ST_OK;
     const json_t *newest = json_object_get(c->model, "from");
     char *told = json_is_string(newest) ? xstrdup(json_string_value(newest)) : NULL;
     config_keep_resolved(c, before);
@@ -69,15 +69,16 @@ static status open_session(session *s, config *c, const train_options *opt, err 
 /* Takes the run folder: new, or resumed when only free keys differ. */
 static status take_folder(session *s, err *e) {
     setup *u = &s->setup;
-    run_start start;
+    run_start start = RUN_START_NEW;
     int begun = stage_data_begun(s->data.record);
     TRY(run_open(&s->folder, u->c->run, e));
-    TRY(run_prepare(s->folder, u->c, begun ? begun - 1 : 0, s->opt->fresh, &start, e));
+    if (!s->forked) /* else it is no run, but may hold what an interrupted fork has left */
+        TRY(run_prepare(s->folder, u->c, begun ? begun - 1 : 0, s->opt->fresh, &start, e));
     /* Without its checkpoint and its origin a fork would go on elsewhere: the config, which makes
      * the folder a run, comes last. */
     if (s->forked) TRY(checkpoint_copy(s->forked, u->c->run, e));
     if (s->forked) TRY(run_write_json(s->folder, "data.json", s->data.record, e));
-    if (u->choice.record && (start == RUN_START_NEW || s->forked))
+    if (u->choice.record && start == RUN_START_NEW)
         TRY(run_write_json(s->folder, "machine.json", u->choice.record, e));
     return run_write_config(s->folder, u->c, e);
 }
@@ -388,7 +389,6 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
 /* Whether the run in the folder can go on with these keys; its data are looked at when it does. */
 static status check_run(const config *c, err *e) {
     json_t *record;
-    if (!run_is_run(c->run)) return ST_OK;
     TRY(stage_data_read(&record, c->run, e));
     int begun = stage_data_begun(record);
     json_decref(record);

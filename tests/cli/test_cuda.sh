@@ -33,7 +33,7 @@ fi
 
 ATHANOR_CUDA=emulate expect 2 train c.yaml run=none device=cuda
 has err 'ATHANOR_CUDA is "emulate"'
-has err "ATHANOR_CUDA=emulated"
+has err "set ATHANOR_CUDA to emulated"
 # ---- what doctor says, and what computes each op ----
 ATHANOR_MACHINE_FILE=none expect 0 doctor --json
 has out '"name": "GPU 0", "ok": true, "detail": "emulated GPU, compute capability 9.0, '

@@ -43,10 +43,35 @@ if ! ls /usr/lib*/*/libcuda.so.1 /usr/lib*/libcuda.so.1 >/dev/null 2>&1; then
     expect 0 plan c.yaml device=cuda
 fi
 refused 2 "must be one of auto, cpu, cuda" device plan c.yaml device=gpu
-export ATHANOR_DEVICE=gpu
-refused 2 "which is not a device" ATHANOR_DEVICE plan c.yaml
-expect 0 plan c.yaml device=cpu
-unset ATHANOR_DEVICE
+
+# A run that has lost its config.json is compared with what its newest checkpoint says.
+mv good/config.json kept.json
+refused 2 "optim.weight_decay was 0.1, is now 0.2" good/checkpoints train c.yaml run=good optim.weight_decay=0.2
+expect 0 train c.yaml run=good train.steps=12
+cmp good/config.json kept.json || fail "the config was not written again"
+echo '{' >good/config.json
+refused 3 "good/config.json is not JSON" good/config.json train c.yaml run=good
+has out "remove it: then the newest checkpoint says"
+cp kept.json good/config.json
+
+# A variable with a word that there is not stops every command, also one that would have had no use for it.
+wrong_word() { # VARIABLE WORDS: the words that there are
+    export "$1=foo"
+    refused 2 "which is not $2" "$1" plan c.yaml device=cpu
+    has out "set $1 to $2, or unset it"
+    export "$1="
+    expect 0 plan c.yaml device=cpu
+    unset "$1"
+}
+wrong_word ATHANOR_DEVICE "cpu, cuda or twin"
+wrong_word ATHANOR_ISA "base, avx2, avx512, avx512_bf16 or amx"
+wrong_word ATHANOR_CUDA emulated
+wrong_word ATHANOR_KERNELS reference
+wrong_word ATHANOR_GEMM "remembered, own or onednn"
+wrong_word ATHANOR_NCCL "auto, on or off"
+export ATHANOR_CUDA=emulated ATHANOR_CUDA_SEED=foo
+refused 2 "which is no number from 0" ATHANOR_CUDA_SEED plan c.yaml
+unset ATHANOR_CUDA ATHANOR_CUDA_SEED
 
 # ---- words ----
 refused 2 "--dry-run takes no value" "command line" train c.yaml --dry-run=yes

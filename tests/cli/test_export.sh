@@ -220,6 +220,20 @@ has err "no other program will load this model"
 has err "qk_norm"
 expect 0 plan c.yaml
 has out "llama.cpp     "
+# A tokenizer that GGUF has no words for.
+expect 2 export r1 -o no.gguf --to gguf
+has err "--to hf keeps it as it is"
+# Logits that are large move by more than the limits when weights are rounded: that is no mistake of the file, and is said.
+expect 0 train c.yaml run=large train.steps=1 optim.lr=1.0e-6 optim.schedule.min_lr=0 model.initializer_range=2 model.tie_word_embeddings=false
+for format in F16 BF16; do
+    expect 0 export large -o large-$format --to hf --dtype $format --json
+    calc "$(field mean_kl out) > $(field tolerance_kl out)" || fail "within the limits"
+    [ "$(field verified out)" = true ] || fail "not verified"
+    has out "Rounding to $format alone changes what this model computes"
+done
+expect 0 export large -o large-F32 --to hf --dtype F32
+lacks out "Rounding"
+
 # A run is exported by its newest checkpoint, with its tokenizer.
 expect 0 export r1 -o from-run --to hf --json
 [ "$(field ids_equal out)" = true ] || fail "the tokenizer"

@@ -192,4 +192,15 @@ expect 0 train c.yaml run=base train.steps=9
 mv base/checkpoints/step-8 pruned
 expect 2 train lora.yaml run=lora train.steps=13
 has err "base/checkpoints/step-8, with which lora began, is gone, and its adapter needs it"
+# ---- T5, whose embedding is called `shared` ----
+expect 0 tok add char.json -o t5.json --special "$(echo \<extra_id_{0..5}\> | tr ' ' ,)"
+expect 0 data build text.txt -o t5 tokenizer=t5.json valid=0.1
+sed 's/^model:.*/model: {model_type: t5, hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 4, intermediate_size: 64, vocab_size: auto}/; s/char.json/t5.json/; s|set/|t5/|g' c.yaml >t5.yaml
+expect 0 train t5.yaml run=t5-base train.steps=2
+sed '/^tokenizer/d; s/^model:.*/model: {from: t5-base}\nlora: {rank: 3, train_embeddings: always}/' t5.yaml >t5-lora.yaml
+expect 0 train t5-lora.yaml run=t5-lora train.steps=2
+grep -q base_model.model.shared.weight t5-lora/checkpoints/step-2/adapter_model.safetensors || fail "no embedding"
+expect 0 train t5-lora.yaml run=t5-lora train.steps=3
+expect 0 export t5-lora -o t5-merged --to hf
+has out "verified: logits differ by at most"
 finish

@@ -84,6 +84,29 @@ static void test_formats_are_told_apart(void **state) {
     assert_true(compare(model, path, DT_F16).max_abs_diff > 0);
 }
 
+static model_comparison ask_rounding(const char *source, const char *result) {
+    model_source s;
+    model_comparison c = {.positions = 1};
+    err e;
+    assert_ok(model_source_open(&s, source, NULL, 0, &e), e);
+    assert_ok(compare_rounding(&s, result, &c, &e), e);
+    model_source_close(&s);
+    return c;
+}
+
+/* The weights of the result are taken as they are; its config and its names are not. */
+static void test_rounding_explains_itself_alone(void **state) {
+    test_dir *d = *state;
+    const char *model = MODEL("llama-linear"), *other = MODEL("llama-dynamic");
+    char *path = write_folder(d, model, "f16", (interchange_options){.format = "F16"});
+    char *file = write_folder(d, model, "f16.gguf", (interchange_options){.gguf = true});
+    assert_true(ask_rounding(model, path).by_rounding);
+    assert_true(ask_rounding(model, file).verified);
+    assert_false(ask_rounding(other, path).verified); /* other rotary positions */
+    assert_false(ask_rounding(other, file).verified);
+    assert_false(ask_rounding(MODEL("gpt2-tanh-tied"), path).verified);
+}
+
 static void test_card_says_what_was_measured(void **state) {
     test_dir *d = *state;
     char *text, *path = write_folder(d, MODEL("mobilellm-shared"), "out", (interchange_options){0});
@@ -252,6 +275,7 @@ int main(void) {
         IO_TEST(test_one_damaged_weight_is_seen),
         cmocka_unit_test(test_another_model_is_seen),
         IO_TEST(test_formats_are_told_apart),
+        IO_TEST(test_rounding_explains_itself_alone),
         IO_TEST(test_weights_tell_what_four_bits_hide),
         IO_TEST(test_tensors_that_a_format_adds),
         IO_TEST(test_other_tensors_are_named),

@@ -3,12 +3,15 @@
  * neighbour. */
 #include "test.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/rng.h"
 #include "op/probe.h"
 
@@ -201,6 +204,65 @@ static void test_round_trip(void **state) {
     machine_free(&f);
     dev_close(d);
     dev_close(other);
+    assert_int_equal(file_remove_tree(PATH, NULL), ST_OK);
+}
+
+/* Facts of the same machine by a device of other threads (an entry of its own), and layers and products of the same
+ * threads (one entry that both processes change). f is read once, as a process does that measures for a while. */
+static void write_many(const dev *d, int process, int n) {
+    machine_facts f, other;
+    if (machine_read(&f, d, NULL) != ST_OK) _exit(1);
+    other = f;
+    for (int i = 0; i < n; i++) {
+        int number = 1 + process * n + i;
+        gemm_choice p = product(number, GEMM_OWN);
+        gemm_choices_put(&f.products, &p);
+        f.layer[f.n_layers++] = (machine_layer){.rows = number, .in = 1, .width = 1};
+        other.threads = 1000 + number;
+        if (machine_write(&f, NULL) != ST_OK || machine_write(&other, NULL) != ST_OK) _exit(1);
+    }
+    _exit(0);
+}
+
+static void test_two_writers(void **state) {
+    (void)state;
+    enum { PROCESSES = 2, EACH = 12 };
+    dev *d = open_dev(2);
+    machine_facts f;
+    pid_t pid[PROCESSES];
+    for (int p = 0; p < PROCESSES; p++)
+        if ((pid[p] = fork()) == 0) write_many(d, p, EACH);
+    for (int p = 0; p < PROCESSES; p++) {
+        int how;
+        assert_int_equal(waitpid(pid[p], &how, 0), pid[p]);
+        assert_int_equal(how, 0);
+    }
+    assert_int_equal(machine_read(&f, d, NULL), ST_OK);
+    assert_int_equal(f.n_layers, PROCESSES * EACH);
+    assert_int_equal(f.products.n, PROCESSES * EACH);
+    machine_free(&f);
+    json_t *root;
+    assert_int_equal(json_read_file(&root, PATH, 1 << 20, NULL), ST_OK);
+    assert_int_equal(json_array_size(json_object_get(root, "machines")), 1 + PROCESSES * EACH);
+    json_decref(root);
+    dev_close(d);
+    assert_int_equal(file_remove_tree(PATH, NULL), ST_OK);
+}
+
+/* Where there can be no lock, and where another process holds it and has stopped, it is written all the same. */
+static void test_without_lock(void **state) {
+    (void)state;
+    static const char LOCK[] = "machine_test/cache/machine.json.lock";
+    dev *d = open_dev(2);
+    assert_int_equal(file_remove_tree(LOCK, NULL), ST_OK);
+    assert_int_equal(file_make_dirs(LOCK, NULL), ST_OK);
+    write_two(d);
+    assert_int_equal(file_remove_tree(LOCK, NULL), ST_OK);
+    int fd = open(LOCK, O_RDWR | O_CREAT, 0666);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    write_two(d);
+    close(fd);
+    dev_close(d);
     assert_int_equal(file_remove_tree(PATH, NULL), ST_OK);
 }
 
@@ -422,6 +484,8 @@ int main(void) {
                                        cmocka_unit_test(test_a_layout_of_its_own),
                                        cmocka_unit_test(test_unmeasured),
                                        cmocka_unit_test(test_round_trip),
+                                       cmocka_unit_test(test_two_writers),
+                                       cmocka_unit_test(test_without_lock),
                                        cmocka_unit_test(test_damaged_files),
                                        cmocka_unit_test(test_any_damage),
                                        cmocka_unit_test(test_threshold),

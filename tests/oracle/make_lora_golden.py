@@ -34,6 +34,8 @@ ADAPTERS = {
                                              modules_to_save=["embed_tokens", "lm_head"])),
     "gpt2": ("gpt2-tanh-tied", dict(r=3, lora_alpha=6, target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True)),
     "neox": ("neox-parallel", dict(r=3, lora_alpha=6, target_modules="all-linear")),
+    "neox-head": ("neox-parallel", dict(r=2, lora_alpha=4, target_modules=["query_key_value"],
+                                        modules_to_save=["embed_in", "lm_head"])),
 }
 
 

@@ -121,7 +121,7 @@ static void check_logits(const lab *l, double tolerance) {
 /* Every tensor of the adapter as a checkpoint would hold it. */
 static void check_tensors(const lab *l, double tolerance) {
     const param_store *s = l->p->store;
-    const st_tensor *t = hf_declare(l->a, s, PEFT_PREFIX, DT_F32, l->base.order);
+    const st_tensor *t = peft_declare(l->a, s, l->base.order);
     int n = hf_declared(s);
     char dir[] = "/tmp/athanor-lora-XXXXXX";
     assert_non_null(mkdtemp(dir));
@@ -162,7 +162,8 @@ static void check(const char *name, bool mapped) {
     lab_close(&l);
 }
 
-static const char *const names[] = {"llama", "llama-some", "llama-head", "gpt2", "neox"};
+static const char *const names[] = {"llama", "llama-some", "llama-head",
+                                    "gpt2",  "neox",       "neox-head"};
 
 static void test_steps(void **state) {
     (void)state;

@@ -136,6 +136,58 @@ static void test_auto_accepts_what_it_became(void **state) {
     run_close(r);
 }
 
+/* A run that has lost its config.json, with checkpoints of steps 3 and 5, of which the newer says nothing. */
+static void lose_config(const char *dir, const char *ledger) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/checkpoints/step-5", dir);
+    OK(file_make_dirs(path, NULL));
+    snprintf(path, sizeof path, "%s/checkpoints/step-3", dir);
+    OK(file_make_dirs(path, NULL));
+    put_file(dir, "checkpoints/step-3/athanor_ledger.json", ledger);
+}
+
+static status prepare_as_it_is(const char *path, const char *text, bool fresh, run_start *start,
+                               err *e) {
+    run_folder *r = open_run(path);
+    config *c = make_config(text);
+    err of_check = {0};
+    status st = run_prepare(r, c, 0, fresh, start, e);
+    assert_int_equal(run_check(path, c, 0, &of_check), st);
+    config_free(c);
+    run_close(r);
+    return st;
+}
+
+static void test_lost_config_is_that_of_a_checkpoint(void **state) {
+    err e = {0};
+    run_start start = RUN_START_NEW;
+    config *then;
+    lose_config(*state, "{\"run\": {\"config\": {\"model\": {\"hidden_size\": 64}, "
+                        "\"train\": {\"steps\": 10, \"seed\": 1}}}}");
+    OK(prepare_as_it_is(*state, BASE, false, &start, &e));
+    assert_int_equal(start, RUN_START_RESUME);
+    static const char other[] = "model: {hidden_size: 64}\ntrain: {steps: 10, seed: 2}\n";
+    assert_int_equal(prepare_as_it_is(*state, other, false, &start, &e), ST_USAGE);
+    assert_non_null(strstr(e.message, "train.seed was 1, is now 2"));
+    assert_non_null(strstr(e.where, "/checkpoints"));
+    OK(run_load_begun(&then, *state, &e));
+    assert_int_equal(then->train.seed, 1);
+    config_free(then);
+    OK(prepare_as_it_is(*state, other, true, &start, &e));
+    assert_int_equal(start, RUN_START_NEW);
+    OK(prepare_as_it_is(*state, other, false, &start, &e)); /* nothing is left of the run */
+    assert_int_equal(start, RUN_START_NEW);
+}
+
+static void test_config_that_nothing_says(void **state) {
+    err e = {0};
+    run_start start;
+    lose_config(*state, "{\"run\": {\"config\": 1}}");
+    assert_int_equal(prepare_as_it_is(*state, BASE, false, &start, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "has checkpoints, but neither a config.json nor"));
+    assert_non_null(strstr(e.hint, "--fresh"));
+}
+
 static void test_fresh_leaves_the_users_files(void **state) {
     const char *dir = *state;
     char path[512];
@@ -210,6 +262,10 @@ int main(void) {
         T(test_new_and_resume),
         T(test_changed_keys_are_listed),
         T(test_auto_accepts_what_it_became),
+        T(test_lost_config_is_that_of_a_checkpoint),
+        T(test_config_that_nothing_says),
+        T(test_lost_config_is_that_of_a_checkpoint),
+        T(test_config_that_nothing_says),
         T(test_fresh_leaves_the_users_files),
         T(test_strange_config_is_kept),
         T(test_the_folder_is_synced),

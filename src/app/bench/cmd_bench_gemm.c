@@ -165,7 +165,7 @@ static void print_row(const gemm_job *j, const bench_gemm *g, const gemm_timing 
 }
 
 static void remember(gemm_job *j, const gemm_case *c, const gemm_timing *t) {
-    gemm_args g = gemm_case_args(c);
+    gemm_args g = gemm_args_of(c->layout, c->m, c->n, c->k, c->dt);
     gemm_choice item = {.m = g.m, .n = g.n, .k = g.k, .a_trans = g.a_trans, .b_trans = g.b_trans};
     item.ab_dt = g.ab_dt, item.c_dt = g.c_dt;
     for (int i = 0; i < GEMM_IMPLS; i++)

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/strbuf.h"
 #include "base/text.h"
+#include "op/op.h"
 
 #ifndef CLI_COMMANDS /* a program with fewer names another table */
 #define CLI_COMMANDS "app/frame/commands.def"
@@ -232,6 +233,14 @@ status cli_check_apart(const char *output, const char *input, err *e) {
     return err_hint(e, "give the result another name");
 }
 
+/* A word that nobody knows would else be passed over where a command has no use for its variable, or takes another way
+ * on this machine. */
+static status check_environment(err *e) {
+    TRY(dev_check_environment(e));
+    TRY(op_check_environment(e));
+    return comm_check_environment(e);
+}
+
 static status run_command(const cli_command *command, int words, int argc, char **argv, err *e) {
     if (!command) return unknown_command(argc, argv, e);
     cli_args args;
@@ -240,6 +249,7 @@ static status run_command(const cli_command *command, int words, int argc, char 
         st = misspelt_second(argv, e);
     for (int i = 0; st == ST_OK && i < args.n_inputs; i++)
         st = cli_check_apart(args.output, args.inputs[i], e);
+    if (st == ST_OK) st = check_environment(e);
     if (st == ST_OK) st = command->run(&args, e);
     cli_args_free(&args);
     if ((fflush(stdout) != 0 || ferror(stdout)) && st == ST_OK) {

@@ -154,9 +154,8 @@ static void put_layout(const restart *r, const int64_t size[AXES], restart_layou
 /* What the run looked up when it began still holds (train.c). */
 static status keep_resolved(config *c, err *e) {
     config *before;
-    if (!run_is_run(c->run)) return ST_OK;
-    TRY(run_load_config(&before, c->run, e));
-    config_keep_resolved(c, before);
+    TRY(run_load_begun(&before, c->run, e));
+    if (before) config_keep_resolved(c, before);
     config_free(before);
     return ST_OK;
 }

@@ -84,7 +84,11 @@ static bool is_added(const gguf_tokenizer *g, int32_t id) {
 status gguf_tok_write(arena *a, const gguf_model_source *src, gguf_pairs *p, err *e) {
     gguf_tokenizer g = gguf_tokenizer_empty();
     int64_t rows = src->config->vocab_size;
-    TRY(tok_to_gguf(src->tok, a, &g, e));
+    status st = tok_to_gguf(src->tok, a, &g, e);
+    if (st != ST_OK) {
+        err_hint(e, "llama.cpp has no form for this tokenizer; --to hf keeps it as it is");
+        return st;
+    }
     while (g.n_tokens > rows && is_added(&g, g.n_tokens - 1)) g.n_tokens--; /* Gemma 3: an image */
     if (g.n_tokens > rows) {
         err_set(e, ST_USAGE, "the tokenizer has %d tokens, the model's embedding %lld rows",

@@ -9,6 +9,7 @@
 #include "base/file_patch.h"
 #include "base/json.h"
 #include "base/nf4.h"
+#include "model/config_keys.h"
 #include "model/family.h"
 
 /* Prefixes that other tools put before or leave out of the names. */
@@ -16,26 +17,28 @@ static const char *const prefixes[] = {"",           "transformer.",    "model."
                                        "_orig_mod.", "language_model.", "gpt_neox."};
 
 /* The embedding of T5, which both stacks share, under the names of one; some files have no other. */
-static const char *const of_stacks[] = {"decoder.embed_tokens.weight",
-                                        "encoder.embed_tokens.weight"};
+static const char of_stacks[] = "decoder.embed_tokens.weight encoder.embed_tokens.weight";
+
+/* With one of the words. */
+static bool begins_in(const char *name, const char *words) {
+    size_t n;
+    for (const char *w = words; *w; w += n + (w[n] == ' ')) {
+        n = strcspn(w, " ");
+        if (strncmp(name, w, n) == 0) return true;
+    }
+    return false;
+}
 
 /* Parts of models of text and images that the text model does without. */
 static bool is_of_images(const char *name) {
-    static const char *const parts[] = {"vision_tower.", "multi_modal_projector."};
     if (strncmp(name, "model.", 6) == 0) name += 6;
-    for (int i = 0; i < ARRAY_LEN(parts); i++)
-        if (strncmp(name, parts[i], strlen(parts[i])) == 0) return true;
-    return false;
+    return begins_in(name, "vision_tower. multi_modal_projector.");
 }
 
 /* What published files hold and transformers passes over, too: modules of Qwen3-Next that predict further tokens, and
  * T5 1.0's biases of attention to the encoder, which has none. */
 static bool is_passed_over(const char *name) {
-    static const char *const beginnings[] = {
-        "mtp.", "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias."};
-    for (int i = 0; i < ARRAY_LEN(beginnings); i++)
-        if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0) return true;
-    return false;
+    return begins_in(name, "mtp. decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.");
 }
 
 /* Buffers that files may hold beside the parameters. */
@@ -66,8 +69,9 @@ const st_view *hf_find_view(const st_reader *r, const char *name) {
         if (v) return v;
     }
     const st_view *v = NULL;
+    char of_one[64];
     if (strcmp(name, "shared.weight") == 0)
-        for (int i = 0; i < ARRAY_LEN(of_stacks) && !v; i++) v = st_find(r, of_stacks[i]);
+        for (const char *s = of_stacks; !v && key_next_word(&s, of_one);) v = st_find(r, of_one);
     return v;
 }
 
@@ -333,16 +337,10 @@ static status check_copy(const st_reader *r, const st_view *v, const char *rest,
 
 /* ---- tensors that are no parameters ---- */
 
-static bool is_of_stack(const char *name) {
-    bool is = false;
-    for (int i = 0; i < ARRAY_LEN(of_stacks); i++) is = is || strcmp(name, of_stacks[i]) == 0;
-    return is;
-}
-
 /* A stored head of a tied model is fine when it equals the embedding, and so is that of a stack. */
 static status check_extra(const st_reader *r, const st_view *v, const st_view *table, err *e) {
     bool head = is_head(v->name);
-    if (head || is_of_stack(v->name)) {
+    if (head || key_in_words(of_stacks, v->name)) {
         bool differs;
         TRY(hf_head_differs(r, v, table, &differs, e));
         if (!differs) return ST_OK;
@@ -540,7 +538,8 @@ const int64_t *hf_file_rows(arena *a, const param *p, hf_order order) {
     return from;
 }
 
-/* By its name, or without the first word of it: adapters of a model without a head lack that. */
+/* By its name, or without the first word of it: adapters of a model without a head lack that. A head also by the name of
+ * its module in transformers, which adapters have (peft.h). */
 static status find_in_array(const st_reader *r, const char *prefix, const param *p, hf_weight *w,
                             err *e) {
     int64_t elems = param_whole_elems(p);
@@ -548,6 +547,8 @@ static status find_in_array(const st_reader *r, const char *prefix, const param 
     const char *dot = strchr(p->name, '.');
     snprintf(name, sizeof name, "%s%s", prefix, dot ? dot + 1 : p->name);
     *w = (hf_weight){.v = st_find(r, name)};
+    snprintf(name, sizeof name, "%slm_head.weight", prefix);
+    if (p->part == PART_HEAD && p->rank == 2 && !w->v) w->v = st_find(r, name);
     snprintf(name, sizeof name, "%s%s", prefix, p->name);
     if (st_find(r, name) || !w->v) TRY(st_require(r, name, &w->v, e));
     if (w->v->numel == elems) return ST_OK;

@@ -143,7 +143,7 @@ static status bad_tensor(const st_view *v, const char *what, err *e) {
 /* Embeddings and heads by the names of the families (model/families). */
 static bool is_embedding(const char *name) {
     static const char *const ends[] = {".embed_tokens.weight", ".wte.weight", ".embed_in.weight",
-                                       ".token_embeddings.weight"};
+                                       ".shared.weight", ".token_embeddings.weight"};
     for (int i = 0; i < ARRAY_LEN(ends); i++)
         if (ends_with(name, ends[i])) return true;
     return false;
@@ -314,6 +314,18 @@ status peft_merge(const peft_adapter *p, const param_store *s, err *e) {
 
 /* ---- writing ---- */
 
+st_tensor *peft_declare(arena *a, const param_store *s, hf_order order) {
+    const param_store *whole = param_store_whole(s);
+    st_tensor *list = hf_declare(a, s, PEFT_PREFIX, DT_F32, order), *t = list;
+    for (int i = 0; i < param_count(whole); i++) {
+        const param *p = param_at(whole, i);
+        if (p->frozen) continue;
+        if (p->part == PART_HEAD && p->rank == 2) t->name = PEFT_PREFIX PEFT_HEAD ".weight";
+        t++;
+    }
+    return list;
+}
+
 static json_t *words_json(const char *const *words, int n) {
     json_t *list = json_array();
     for (int i = 0; i < n; i++) json_array_append_new(list, json_cstr(words[i]));
@@ -323,12 +335,9 @@ static json_t *words_json(const char *const *words, int n) {
 /* The last words of the names of what is trained as a whole. */
 static json_t *modules_json(const model_adapters *ad, const model_config *mc) {
     if (!ad->embeddings) return json_null();
-    json_t *list = json_array();
-    const model_part parts[] = {PART_EMBED, PART_HEAD};
-    for (int i = 0; i < (mc->tie_word_embeddings ? 1 : 2); i++) {
-        const char *name = mc->family->names[parts[i]], *dot = strrchr(name, '.');
-        json_array_append_new(list, json_string(dot ? dot + 1 : name));
-    }
+    const char *embed = mc->family->names[PART_EMBED], *dot = strrchr(embed, '.');
+    json_t *list = json_pack("[s]", dot ? dot + 1 : embed);
+    if (!mc->tie_word_embeddings) json_array_append_new(list, json_string(PEFT_HEAD));
     return list;
 }
 

@@ -4,7 +4,7 @@
  *     adapter_model.safetensors    base_model.model.NAME.lora_A.weight, .lora_B.weight, as fp32;
  *                                  and whole tensors that were trained (modules_to_save)
  *
- * NAME is the module's name in the base model's files. The folder holds no model: the base model is
+ * NAME is the module's name in the base model's files, but for the head (PEFT_HEAD). The folder holds no model: the base model is
  * read beside it. Which matrices have adapters is taken from the tensors that are there, so
  * target_modules may be anything that PEFT allows. What this program would compute otherwise than
  * PEFT (DoRA, ranks that differ, ...) is refused by its key.
@@ -19,6 +19,8 @@
 #define PEFT_CONFIG "adapter_config.json"
 #define PEFT_WEIGHTS "adapter_model.safetensors"
 #define PEFT_PREFIX "base_model.model."
+/* The module of the head in transformers, also where a family's files have another name for it: embed_out of GPT-NeoX. */
+#define PEFT_HEAD "lm_head"
 
 typedef struct peft_adapter {
     arena *a;
@@ -49,6 +51,8 @@ status peft_load(const peft_adapter *p, const param_store *s, hf_order order, er
  * to the host's memory, and puts in what was trained as a whole. In fp32. */
 status peft_merge(const peft_adapter *p, const param_store *s, err *e) ATH_MUST_USE;
 
+/* What a store trains, as PEFT_WEIGHTS holds it: hf_declare in fp32, with PEFT's names. */
+st_tensor *peft_declare(arena *a, const param_store *s, hf_order order);
 /* adapter_config.json of what a store has. The caller owns it. */
 json_t *peft_config(const model_adapters *ad, const param_store *s, const model_config *mc,
                     const char *base);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "model/config_keys.h"
 
 enum { MAX_WORDS = 256 };
 
@@ -42,10 +43,7 @@ static const char *nearest_path(arena *memory, const char *path) {
 
 /* Keys with which a config.json of Hugging Face begins. */
 static bool is_of_hugging_face(const char *key) {
-    static const char *const keys[] = {"architectures", "model_type", "_name_or_path", "auto_map"};
-    bool is = false;
-    for (int i = 0; i < ARRAY_LEN(keys); i++) is = is || strcmp(key, keys[i]) == 0;
-    return is;
+    return key_in_words("architectures model_type _name_or_path auto_map", key);
 }
 
 static status unknown_key(const config *c, const char *prefix, const char *path, err *e) {

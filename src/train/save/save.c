@@ -50,7 +50,7 @@ static void add_tied_head(const save_job *j, tensor_file *f) {
     for (int i = 0; i < f->n; i++)
         if (strcmp(list[i].name + strlen(PEFT_PREFIX), param_at(s, embed)->name) == 0)
             *head = list[i];
-    head->name = arena_printf(j->mem, PEFT_PREFIX "%s.weight", j->model.family->names[PART_HEAD]);
+    head->name = PEFT_PREFIX PEFT_HEAD ".weight";
     held_array *arrays = ARENA_ARRAY(j->mem, held_array, 2);
     arrays[0] = arrays[1] = j->masters;
     arrays[1].only = embed + 1;
@@ -60,6 +60,7 @@ static void add_tied_head(const save_job *j, tensor_file *f) {
 
 static tensor_file file_of_adapters(const save_job *j) {
     tensor_file f = file_of_masters(j, PEFT_WEIGHTS, PEFT_PREFIX, DT_F32, j->lora->order);
+    f.tensors = peft_declare(j->mem, j->store, j->lora->order);
     if (j->lora->adapters.embeddings && j->model.tie_word_embeddings) add_tied_head(j, &f);
     return f;
 }
