@@ -186,6 +186,7 @@ static status open_course(session *s, err *e) {
     TRY(open_record(s, &origin, e));
     s->data.run = s->setup.c->run;
     s->data.builds = true;
+    s->data.speaks = setup_leads(&s->setup);
     TRY(stage_data_count(&s->data, s->setup.c, &sequences, e));
     TRY(session_open_course(s, sequences, &origin, e));
     TRY(check_fork(s, e));

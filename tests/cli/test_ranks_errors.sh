@@ -47,6 +47,21 @@ train_on 2 1 parallel.dp=2
 once "parallel.dp=2"
 has err "hint: athanor launch"
 
+# A warning is told once, too, whatever all ranks see; and a pattern of the last stage's names is one of the model's.
+warned() { # TEXT TIMES
+    [ "$(grep -cF -- "$1" err)" = "$2" ] || fail "'$1' is told $(grep -cF -- "$1" err) times, not $2"
+}
+cat d.yaml - >notes.yaml <<'YAML'
+stages: [{name: a, until: {steps: 2}}, {name: b, data: {train: later}}]
+YAML
+last="launch --ranks 2 -- train notes.yaml"
+"$athanor" launch --ranks 2 -- train notes.yaml run=notes parallel.pp=2 sample.prompts=[] model.qk_norm=head \
+    "optim.no_decay=['model.norm.weight', 'model.layers.0.*', '*.nothing']" >out 2>err </dev/null
+warned "later, the data of a later stage, does not exist yet" 1
+warned "no other program will load this model" 1
+warned "no parameter matches '*.nothing'" 1
+warned "no parameter matches" 1
+
 # One rank alone finds no tokenizer: it says so with its number, and the other is silent.
 if command -v mpirun >/dev/null && [ -e "$(dirname "$athanor")/athanor-mpi.so" ]; then
     last="mpirun, rank 1 without a tokenizer"

@@ -257,8 +257,10 @@ static status taken_if_known(const stage_data *d, int stage, uint64_t *taken, bo
         if (e) *e = why;
         return st;
     }
-    log_warn("stage %s is not what was trained before the fork, so its data count as not read: %s",
-             d->course->stage[stage].name, why.message);
+    if (d->speaks)
+        log_warn(
+            "stage %s is not what was trained before the fork, so its data count as not read: %s",
+            d->course->stage[stage].name, why.message);
     return ST_OK;
 }
 
@@ -433,7 +435,7 @@ status stage_data_probe(const stage_data *d, const config *c, err *e) {
         const config_source *s = &c->data.train.items[i];
         if (is_there(s->path)) continue;
         all = false;
-        log_warn("%s, the data of a later stage, does not exist yet", s->path);
+        if (d->speaks) log_warn("%s, the data of a later stage, does not exist yet", s->path);
     }
     loader *l = NULL;
     status st = all ? open_sources(d, c, -1, DEAL_SHUFFLED, &l, e) : ST_OK;

@@ -22,6 +22,7 @@ typedef struct stage_data {
     const tok *tok;
     const char *run; /* the folder that files of conversations become shards in (chat_source.h) */
     bool builds;     /* they may be built now */
+    bool speaks;     /* of several ranks the one that warns of what all find */
     int32_t vocab_size; /* of the model */
     text_labels labels; /* of labelled texts, by the model's head */
     bool has_encoder;   /* the model: rows have sources */
