@@ -442,11 +442,20 @@ static void declare_layer(declaring *d, const layer_spec *k) {
     if (k->norm_out) add_norm(d, PART_MLP_OUT_NORM, C, (param){0});
 }
 
+static void declare_join(declaring *d) {
+    int64_t C = d->mc->hidden_size;
+    add_matrix(d, PART_AHEAD_JOIN, C, 2 * C, INIT_ROLE_IN, (param){0});
+}
+
+/* The backward writes the gradient of the join last. Behind a part beside experts it would be of one unit with that, which
+ * is complete before attention is (begins_unit): so it stands with attention. */
 static void declare_module(declaring *d, const layer_spec *k) {
     int64_t C = d->mc->hidden_size;
+    bool with_attention = k->mlp.E && k->mlp.shared;
     add_norm(d, PART_AHEAD_HEAD_NORM, C, (param){0});
+    if (with_attention) declare_join(d);
     declare_layer(d, k);
-    add_matrix(d, PART_AHEAD_JOIN, C, 2 * C, INIT_ROLE_IN, (param){0});
+    if (!with_attention) declare_join(d);
     add_norm(d, PART_AHEAD_NORM, C, (param){0});
     add_norm(d, PART_AHEAD_EMBED_NORM, C, (param){0});
 }
