@@ -406,6 +406,24 @@ status stage_data_count(const stage_data *d, const config *c, uint64_t *n, err *
     return st;
 }
 
+bool stage_data_makes(const stage_data *d, const config *c) {
+    arena *paths = arena_new("sets that are there");
+    stage_data look = *d;
+    look.builds = false;
+    const char *path;
+    err unread;
+    bool there = true;
+    for (int i = 0; i < c->data.train.n && there; i++) {
+        const config_source *s = &c->data.train.items[i];
+        if (s->format == SHARDS_AUTO)
+            there = chat_source_find(&look, c, s->path, NULL, paths, &path, &unread) == ST_OK;
+    }
+    if (c->data.valid && there)
+        there = chat_source_find(&look, c, c->data.valid, NULL, paths, &path, &unread) == ST_OK;
+    arena_free(paths);
+    return !there;
+}
+
 status stage_data_open_valid(const stage_data *d, const config *c, loader **out, err *e) {
     *out = NULL;
     if (!c->data.valid) return ST_OK;
