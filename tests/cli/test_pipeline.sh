@@ -167,6 +167,8 @@ refused() { # TEXT KEYS...
 refused "samples are not there with parallel.pp" 'sample.prompts=["the fire"]'
 refused "lora.dropout does not run with parallel.pp" lora.rank=2 lora.dropout=0.1 "model={from: $work/one/checkpoints/step-8}"
 refused "interleaved stages take micro-batches in groups of 2" $interleaved train.global_batch_size=3
+refused "a batch of 3 sequences has 3 for each rank" $interleaved 'train.batch_ramp={start: 3, increment: 1}'
+has err "hint: train.batch_ramp.start and .increment that are multiples of 2"
 refused "parallel.pp_schedule=zb-v has two chunks of layers on each stage" parallel.pp_schedule=zb-v
 refused "need parallel.pp_schedule=interleaved" parallel.virtual=2
 refused "must be one of afab, 1f1b, interleaved, zb-h1, zb-v" parallel.pp_schedule=dualpipe
