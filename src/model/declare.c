@@ -612,7 +612,29 @@ static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
     return ST_OK;
 }
 
+static int64_t learned_positions(const model_config *mc) {
+    return mc->positions == POSITIONS_LEARNED ? mc->max_position_embeddings : 0;
+}
+
+/* Each rank has rows of every table. */
+static status check_tables(const model_config *mc, int tp, err *e) {
+    int64_t V = mc->vocab_size, positions = learned_positions(mc);
+    if (V < tp)
+        return err_set(e, ST_USAGE,
+                       "a vocabulary of %lld tokens does not reach %d tensor-parallel ranks",
+                       (long long)V, tp);
+    if (positions > 0 && positions < tp)
+        return err_set(e, ST_USAGE, "%lld learned positions do not reach %d tensor-parallel ranks",
+                       (long long)positions, tp);
+    return ST_OK;
+}
+
+bool model_ranks_are_alike(const model_config *mc, int tp) {
+    return mc->vocab_size % tp == 0 && learned_positions(mc) % tp == 0;
+}
+
 static status check_ranks(const model_config *mc, int tp, err *e) {
+    TRY(check_tables(mc, tp, e));
     for (int l = 0; l < model_blocks(mc) && tp > 1; l++) {
         layer_spec k = model_layer(mc, l);
         TRY(check_layer_ranks(&k, l, tp, e));

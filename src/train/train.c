@@ -346,14 +346,14 @@ static status plan_rank(setup *u, int rank, plan **out, int64_t *first, int64_t 
     return st;
 }
 
-/* Tensor-parallel ranks differ in the rows of the vocabulary that they have, where these are not equally many. */
+/* Tensor-parallel ranks differ in the rows of tables that they have, where these are not equally many. */
 static int kinds_of_tp(const setup *u) {
     int tp = u->peers.m.size[MESH_TP];
-    return u->models[0].vocab_size % tp ? tp : 1;
+    return model_ranks_are_alike(&u->models[0], tp) ? 1 : tp;
 }
 
 /* Ranks may need unequally much memory: stages have other layers, tensor-parallel ranks may have unequal
- * parts of the vocabulary, and only the first copy of the weights has a snapshot. *out is the plan of the rank
+ * parts of tables, and only the first copy of the weights has a snapshot. *out is the plan of the rank
  * that needs most. */
 static status plan_ranks(setup *u, plan **out, err *e) {
     int tp = kinds_of_tp(u), all = peers_ranks(&u->peers);

@@ -38,6 +38,14 @@ train_on 2 "3 parallel.tp=3" train.global_batch_size=6
 once "4 heads and 2 key/value heads of layer 0 do not divide over 3 tensor-parallel ranks"
 has err "where: command line (parallel.tp)"
 has err "hint: parallel.tp=1 " # of 3 ranks
+expect 2 plan d.yaml parallel.tp=8 tokenizer=null model.vocab_size=7 model.num_attention_heads=8 model.num_key_value_heads=8
+once "a vocabulary of 7 tokens does not reach 8 tensor-parallel ranks"
+has err "hint: parallel.tp=4 "
+train_on 2 "8 parallel.tp=8" model.num_attention_heads=8 train.seq_len=4 model.position_type=learned model.max_position_embeddings=4
+once "4 learned positions do not reach 8 tensor-parallel ranks"
+[ ! -e run ] || fail "there is a folder"
+expect 2 plan d.yaml parallel.dp=65536 parallel.tp=65536
+once "dp 65536 x tp 65536 x cp 1 x pp 1 are more ranks than are planned"
 train_on 2 "3"
 once "a batch of 8 sequences cannot be shared by dp 3 ranks in micro-batches of 1"
 has err "hint: the nearest batch that can is 9"
