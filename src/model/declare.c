@@ -442,11 +442,20 @@ static void declare_layer(declaring *d, const layer_spec *k) {
     if (k->norm_out) add_norm(d, PART_MLP_OUT_NORM, C, (param){0});
 }
 
+static void declare_join(declaring *d) {
+    int64_t C = d->mc->hidden_size;
+    add_matrix(d, PART_AHEAD_JOIN, C, 2 * C, INIT_ROLE_IN, (param){0});
+}
+
+/* The backward writes the gradient of the join last. Behind a part beside experts it would be of one unit with that, which
+ * is complete before attention is (begins_unit): so it stands with attention. */
 static void declare_module(declaring *d, const layer_spec *k) {
     int64_t C = d->mc->hidden_size;
+    bool with_attention = k->mlp.E && k->mlp.shared;
     add_norm(d, PART_AHEAD_HEAD_NORM, C, (param){0});
+    if (with_attention) declare_join(d);
     declare_layer(d, k);
-    add_matrix(d, PART_AHEAD_JOIN, C, 2 * C, INIT_ROLE_IN, (param){0});
+    if (!with_attention) declare_join(d);
     add_norm(d, PART_AHEAD_NORM, C, (param){0});
     add_norm(d, PART_AHEAD_EMBED_NORM, C, (param){0});
 }
@@ -603,7 +612,29 @@ static status check_layer_ranks(const layer_spec *k, int l, int tp, err *e) {
     return ST_OK;
 }
 
+static int64_t learned_positions(const model_config *mc) {
+    return mc->positions == POSITIONS_LEARNED ? mc->max_position_embeddings : 0;
+}
+
+/* Each rank has rows of every table. */
+static status check_tables(const model_config *mc, int tp, err *e) {
+    int64_t V = mc->vocab_size, positions = learned_positions(mc);
+    if (V < tp)
+        return err_set(e, ST_USAGE,
+                       "a vocabulary of %lld tokens does not reach %d tensor-parallel ranks",
+                       (long long)V, tp);
+    if (positions > 0 && positions < tp)
+        return err_set(e, ST_USAGE, "%lld learned positions do not reach %d tensor-parallel ranks",
+                       (long long)positions, tp);
+    return ST_OK;
+}
+
+bool model_ranks_are_alike(const model_config *mc, int tp) {
+    return mc->vocab_size % tp == 0 && learned_positions(mc) % tp == 0;
+}
+
 static status check_ranks(const model_config *mc, int tp, err *e) {
+    TRY(check_tables(mc, tp, e));
     for (int l = 0; l < model_blocks(mc) && tp > 1; l++) {
         layer_spec k = model_layer(mc, l);
         TRY(check_layer_ranks(&k, l, tp, e));

@@ -143,9 +143,11 @@ const model_family *model_family_at(int i); /* NULL past the end */
 
 /* ---- parameters (declare.c) ---- */
 
-/* Whether tp tensor-parallel ranks can share heads and widths; ST_USAGE names what does not divide.
+/* Whether tp tensor-parallel ranks can share tables, heads and widths; ST_USAGE names what does not divide.
  * Called before parameters are declared for such ranks. */
 status model_check_ranks(const model_config *mc, int tp, err *e) ATH_MUST_USE;
+/* Whether such ranks have equally many rows of each table. */
+bool model_ranks_are_alike(const model_config *mc, int tp);
 /* Adds all parameters of the model to a store. */
 void model_declare(const model_config *mc, param_store *s);
 

@@ -170,6 +170,13 @@ typedef struct op_experts {
     const int64_t *at;
 } op_experts;
 
+/* Whether EXPERT_LINEAR multiplies so many rows of all experts one by one, which has other bits than tiles of rows. Ranks
+ * that share out experts ask it of the whole, too. */
+static inline bool op_experts_have_few(int64_t rows, int64_t experts) {
+    enum { FEW_ROWS = 4 };
+    return rows <= FEW_ROWS * experts;
+}
+
 /* Of EXPERT_RANKS. */
 typedef struct op_expert_ranks {
     int32_t experts;     /* E of all ranks; each has E / ranks in a row */

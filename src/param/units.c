@@ -130,15 +130,16 @@ static bool is_cut(const param_store *s, int layer, int other) {
 }
 
 /* Whether matrix i begins a unit. before: the matrix before it, or -1; joined: elements in the unit
- * so far. Parameters outside of the layers share no unit with layers: the gradient of a tied
- * embedding is complete last of all. */
+ * so far. Parameters outside of the layers share no unit: the gradient of a tied embedding is
+ * complete last of all, and the stages that have a table alike must find it in like units. */
 static bool begins_unit(const param_store *s, int i, int before, int64_t joined) {
     /* Gradients of a unit in a slot are written one behind the other, and a layer's experts lie between its other matrices. */
     bool single = s->how.zero == 3 || (s->how.zero == 2 && s->ranks.experts > 1);
     if (before >= 0 && s->item[before].of_expert != s->item[i].of_expert) return true;
-    if (before < 0 || s->item[before].layer == s->item[i].layer) return before < 0;
-    return s->item[i].layer < 0 || s->item[before].layer < 0 || single ||
-           joined >= s->how.bucket_elems || is_cut(s, s->item[before].layer, s->item[i].layer);
+    if (before < 0 || s->item[i].layer < 0 || s->item[before].layer < 0) return true;
+    if (s->item[before].layer == s->item[i].layer) return false;
+    return single || joined >= s->how.bucket_elems ||
+           is_cut(s, s->item[before].layer, s->item[i].layer);
 }
 
 static void end_unit(param_store *s, param_unit *u) {

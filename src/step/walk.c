@@ -40,6 +40,7 @@ struct walk {
     int *holder;        /* [units] unit that the unit's slot holds; -1: none */
     bool *gathering;    /* [units] */
     bool *reducing;     /* [units] */
+    bool *writing;      /* [units] gradients that share a slot in turn, begun and not complete */
     /* of the pass */
     step_entry at;         /* its chunk, micro-batch and frame */
     const chunk_uses *now; /* its uses */
@@ -115,7 +116,8 @@ walk *walk_new(arena *a, const step_parts *parts, step_table *out) {
                 .last_grad = ARENA_ARRAY(a, use_ref, n),
                 .holder = ARENA_ARRAY(a, int, n),
                 .gathering = ARENA_ARRAY(a, bool, n),
-                .reducing = ARENA_ARRAY(a, bool, n)};
+                .reducing = ARENA_ARRAY(a, bool, n),
+                .writing = ARENA_ARRAY(a, bool, n)};
     for (int u = 0; u < n; u++) w->holder[u] = w->last_grad[u].chunk = -1;
     for (int c = 0; c < chunks; c++) list_uses(w, c);
     find_all_last_grads(w);
@@ -202,11 +204,16 @@ static void before_read(walk *w, int k) {
 
 /* ---- gradients ---- */
 
-/* A slot that another reduction still reads is not written. */
+/* A slot that another reduction still reads is not written. What another unit has begun there would be lost: units are
+ * cut so that each is complete before the next one of its slot (begins_unit). */
 static void before_write(walk *w, int k) {
+    int u = w->now->item[k].unit;
     if (!w->grads_in_slots) return;
+    w->writing[u] = param_grads_leave(w->s, u);
     for (int v = 0; v < w->n_units; v++) {
-        if (!w->reducing[v] || !same_slot(w, w->now->item[k].unit, v)) continue;
+        if (!same_slot(w, u, v)) continue;
+        CHECK(v == u || !w->writing[v], "units %d and %d are in one slot at a time", u, v);
+        if (!w->reducing[v]) continue;
         flush(w, w->now->item[k].op);
         settle_reduction(w, v);
     }
@@ -225,6 +232,7 @@ static void after_write(walk *w, int k) {
     e.last = w->last;
     step_append(w->a, w->out, e);
     w->reducing[x->unit] = true;
+    w->writing[x->unit] = false;
 }
 
 /* ---- passes ---- */

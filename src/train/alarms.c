@@ -65,7 +65,7 @@ static bool is_in(const json_t *texts, const char *text) {
 }
 
 void events_patterns(const session *s) {
-    const param_store *params = s->setup.plan->store;
+    const param_store *params = param_store_whole(s->setup.plan->store);
     const config_texts *patterns = &s->stage.now->optim.no_decay;
     json_t *usual = config_default("optim.no_decay");
     for (int k = 0; k < patterns->n; k++) {

@@ -255,7 +255,8 @@ static void warn_of_large_steps(const session *s, const packing_totals *t) {
     enum { TELLING = 2 };
     int64_t rows = s->stage.now->train.global_batch_size;
     double a_row = (double)t->documents / (double)t->sequences;
-    if (loader_get_packing(s->stage.train) != PACKING_BESTFIT || a_row < TELLING) return;
+    bool packs = loader_get_packing(s->stage.train) == PACKING_BESTFIT;
+    if (!s->journal.speaks || !packs || a_row < TELLING) return;
     log_info(
         "packing: a row has %.1f conversations or texts, so a step of %" PRId64
         " rows has %.0f tokens of them; one a row (data.packing=none) would be %.0f. Fewer, larger "
@@ -283,7 +284,7 @@ static void put_packing(const session *s, json_t *o) {
 static void put_where(const session *s, json_t *o) {
     where_runs w = where_runs_of(&s->setup.models[0], s->setup.tok);
     json_object_set_new(o, "runs", where_runs_json(&w));
-    if (where_runs_nowhere(&w))
+    if (s->journal.speaks && where_runs_nowhere(&w))
         log_warn("no other program will load this model: %s (athanor plan says more)",
                  w.tool[WHERE_TRANSFORMERS].why);
 }

@@ -432,6 +432,14 @@ static status check_sums(const setup *u, err *e) {
     return err_hint(e, "parallel.reduce_dtype=fp32, or ATHANOR_NCCL=off");
 }
 
+/* Where the batch is one of a ramp, its keys are what must change. unit: sequences that a batch is a multiple of. */
+static status blame_ramp(const config *c, int64_t batch, int64_t unit, err *e) {
+    if (batch == c->train.global_batch_size) return ST_USAGE;
+    if (e) config_locate(c, "train.batch_ramp.start", e);
+    err_hint(e, "train.batch_ramp.start and .increment that are multiples of %ld", (long)unit);
+    return ST_USAGE;
+}
+
 /* Stages with several chunks take micro-batches in groups. */
 static status check_groups(const config *c, int64_t batch, int64_t each, err *e) {
     int64_t pp = c->parallel.pp;
@@ -441,7 +449,8 @@ static status check_groups(const config *c, int64_t batch, int64_t each, err *e)
                  "interleaved stages take micro-batches in groups of %ld, and a batch of %ld "
                  "sequences has %ld for each rank",
                  (long)pp, (long)batch, (long)(batch / each));
-    return err_hint(e, "train.global_batch_size=%ld", (long)nearest_multiple(batch, each * pp));
+    err_hint(e, "train.global_batch_size=%ld", (long)nearest_multiple(batch, each * pp));
+    return blame_ramp(c, batch, each * pp, e);
 }
 
 status setup_check_batch(const config *c, int64_t batch, int64_t dp, int64_t B, err *e) {
@@ -450,7 +459,8 @@ status setup_check_batch(const config *c, int64_t batch, int64_t dp, int64_t B, 
                  "a batch of %ld sequence%s cannot be shared by dp %ld rank%s in micro-batches "
                  "of %ld",
                  (long)batch, text_s(batch), (long)dp, text_s(dp), (long)B);
-    return err_hint(e, "the nearest batch that can is %ld", (long)nearest_multiple(batch, dp * B));
+    err_hint(e, "the nearest batch that can is %ld", (long)nearest_multiple(batch, dp * B));
+    return blame_ramp(c, batch, dp * B, e);
 }
 
 /* Refuses what does not work together: an objective with its own loss, and z_loss or modules; more chunks than

@@ -166,8 +166,8 @@ static void forget_stages(session *s, const course_origin *origin) {
     stage_data_set_origin(s->data.record, origin);
 }
 
-/* Looks at the data of every stage that is still to be trained, before anything is written. The
- * data of a new run's first stage stay open. */
+/* Looks at the data of every stage that is still to be trained, before anything else is written than sets that are made of
+ * files. The data of a new run's first stage stay open. */
 static status probe_data(session *s, err *e) {
     setup *u = &s->setup;
     int begun = stage_data_begun(s->data.record);
@@ -181,11 +181,37 @@ static status probe_data(session *s, err *e) {
     return ST_OK;
 }
 
+/* Whether files have to be made sets of, by what this rank sees. */
+static bool makes_sets(const session *s, const course *k) {
+    bool makes = false;
+    for (int i = 0; i < k->n_stages && !makes; i++)
+        makes = stage_data_makes(&s->data, k->stage[i].c);
+    return makes;
+}
+
+/* Before sets are made of files: plans the run, whose length may not be known yet, so that what can be refused without them,
+ * a layout say, is, and leaves no folder. */
+static status plan_without_data(session *s, const course_origin *origin, err *e) {
+    setup *u = &s->setup;
+    TRY(session_open_course(s, 0, origin, e));
+    status st = ST_OK;
+    if (peers_any(&u->peers, makes_sets(s, u->course))) {
+        u->knows_reference = reference_is_kept(u);
+        st = peers_agree(&u->peers, setup_make_plan(u, e), e);
+        plan_free(u->plan);
+    }
+    course_free(u->course);
+    u->plan = NULL, u->course = NULL, s->data.course = NULL;
+    return st;
+}
+
 static status open_course(session *s, err *e) {
     course_origin origin = {0};
     uint64_t sequences;
     TRY(open_record(s, &origin, e));
     s->data.run = s->setup.c->run;
+    s->data.speaks = setup_leads(&s->setup);
+    TRY(plan_without_data(s, &origin, e));
     s->data.builds = true;
     TRY(stage_data_count(&s->data, s->setup.c, &sequences, e));
     TRY(session_open_course(s, sequences, &origin, e));
@@ -321,14 +347,14 @@ static status plan_rank(setup *u, int rank, plan **out, int64_t *first, int64_t 
     return st;
 }
 
-/* Tensor-parallel ranks differ in the rows of the vocabulary that they have, where these are not equally many. */
+/* Tensor-parallel ranks differ in the rows of tables that they have, where these are not equally many. */
 static int kinds_of_tp(const setup *u) {
     int tp = u->peers.m.size[MESH_TP];
-    return u->models[0].vocab_size % tp ? tp : 1;
+    return model_ranks_are_alike(&u->models[0], tp) ? 1 : tp;
 }
 
 /* Ranks may need unequally much memory: stages have other layers, tensor-parallel ranks may have unequal
- * parts of the vocabulary, and only the first copy of the weights has a snapshot. *out is the plan of the rank
+ * parts of tables, and only the first copy of the weights has a snapshot. *out is the plan of the rank
  * that needs most. */
 static status plan_ranks(setup *u, plan **out, err *e) {
     int tp = kinds_of_tp(u), all = peers_ranks(&u->peers);

@@ -30,6 +30,19 @@ grep -q 'ForSequenceClassification' folder/config.json || fail "the folder is no
 expect 0 classify folder --text "the fire" --json
 has out '"label": "good"'
 
+# Sets are made of files when nothing else is left to refuse: a layout that cannot be leaves no folder.
+for length in "" "train.steps=null train.epochs=2"; do
+    expect 2 launch --ranks 3 -- train classify.yaml run=refused parallel.tp=3 $length
+    has err "tensor-parallel ranks"
+    expect 2 launch --ranks 3 -- train classify.yaml run=refused parallel.dp=3 $length
+    has err "cannot be shared by dp 3 ranks"
+    expect 4 train classify.yaml run=refused train.memory_limit=1Mi $length
+    [ ! -e refused ] || fail "there is a folder: $(ls refused)"
+    rm -rf refused
+done
+expect 0 train classify.yaml run=epochs train.steps=null train.epochs=2
+expect 0 train classify.yaml run=epochs train.steps=null train.epochs=3
+
 # Tables without labels, with some, and with records that have no text; a label that was asked for must be there.
 printf 'text\tplace\nthe fire\there\nno one turns\tthere\n' >bare.tsv
 expect 0 classify mood bare.tsv

@@ -57,6 +57,20 @@ for layout in "4 parallel.ep=2 parallel.zero=3" "8 parallel.ep=2 parallel.dp_rep
     digests got | cmp -s want - || fail "dp, zero or pp change the digests of ep 2"
 done
 
+# So few rows that one rank multiplies them one by one: ranks do, too, though each has fewer experts.
+train_on 0 1 run=few train.seq_len=16
+digests few >want
+train_on 0 "2 parallel.ep=2 parallel.ep_load=2" run=got train.seq_len=16 --fresh
+digests got | cmp -s want - || fail "one round of few rows changes the digests"
+
+# A module of further tokens, whose join is behind a part beside experts: gradients of units take turns in two slots.
+train_on 0 1 run=ahead model.num_nextn_predict_layers=2
+digests ahead >want
+for zero in 1 2 3; do
+    train_on 0 "2 parallel.ep=2 parallel.ep_load=2 parallel.zero=$zero" run=got model.num_nextn_predict_layers=2 --fresh
+    digests got | cmp -s want - || fail "zero $zero changes the digests of a model with modules"
+done
+
 # The balance of the whole step; limits on what experts take; 16 bits.
 for keys in "train.router.balance=global" "train.router.balance=sequence train.router.capacity_factor=0.75 model.router=sigmoid"; do
     train_on 0 1 run=ways $keys

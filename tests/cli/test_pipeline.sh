@@ -72,7 +72,7 @@ done
 gpt2='model={model_type: gpt2, hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, vocab_size: auto, max_position_embeddings: 64, embd_pdrop: 0.1, attn_pdrop: 0.1, resid_pdrop: 0.1}'
 moe='model={model_type: llama, hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, intermediate_size: 24, num_experts: 6, num_experts_per_tok: 2, router: sigmoid, router_bias: true, expert_layers: [0, 1, 1, 1], router_aux_loss_coef: 0.1, vocab_size: auto, max_position_embeddings: 64}'
 for model in "$gpt2" "$moe train.router.balance=sequence" "model.tie_word_embeddings=false model.block_repeat=2 train.precision=bf16" \
-    "model.tie_word_embeddings=false model.num_nextn_predict_layers=1" \
+    "model.tie_word_embeddings=false model.num_nextn_predict_layers=1 model.position_type=learned" \
     "model.tie_word_embeddings=true model.num_nextn_predict_layers=2 optim.name=adafactor"; do
     keys=("$model")
     case $model in *train.*) keys=("${model%% train.*}" "train.${model##* train.}") ;; esac
@@ -167,6 +167,8 @@ refused() { # TEXT KEYS...
 refused "samples are not there with parallel.pp" 'sample.prompts=["the fire"]'
 refused "lora.dropout does not run with parallel.pp" lora.rank=2 lora.dropout=0.1 "model={from: $work/one/checkpoints/step-8}"
 refused "interleaved stages take micro-batches in groups of 2" $interleaved train.global_batch_size=3
+refused "a batch of 3 sequences has 3 for each rank" $interleaved 'train.batch_ramp={start: 3, increment: 1}'
+has err "hint: train.batch_ramp.start and .increment that are multiples of 2"
 refused "parallel.pp_schedule=zb-v has two chunks of layers on each stage" parallel.pp_schedule=zb-v
 refused "need parallel.pp_schedule=interleaved" parallel.virtual=2
 refused "must be one of afab, 1f1b, interleaved, zb-h1, zb-v" parallel.pp_schedule=dualpipe

@@ -67,6 +67,7 @@ plan_equals_ranks 4 train.micro_batch_size=2 parallel.zero=3 train.precision=bf1
 plan_equals_ranks 2 train.deterministic=true parallel.zero=3
 tp=2 plan_equals_ranks 2 parallel.tp=2 checkpoint.every=1
 tp=2 plan_equals_ranks 4 parallel.tp=2 parallel.sp=true parallel.zero=3
+tp=2 plan_equals_ranks 2 parallel.tp=2 "$gpt2_model" model.vocab_size=64 model.max_position_embeddings=71 model.hidden_size=256
 unset OMP_NUM_THREADS
 
 # Different settings are planned differently, or the comparisons above say little.

@@ -38,6 +38,14 @@ train_on 2 "3 parallel.tp=3" train.global_batch_size=6
 once "4 heads and 2 key/value heads of layer 0 do not divide over 3 tensor-parallel ranks"
 has err "where: command line (parallel.tp)"
 has err "hint: parallel.tp=1 " # of 3 ranks
+expect 2 plan d.yaml parallel.tp=8 tokenizer=null model.vocab_size=7 model.num_attention_heads=8 model.num_key_value_heads=8
+once "a vocabulary of 7 tokens does not reach 8 tensor-parallel ranks"
+has err "hint: parallel.tp=4 "
+train_on 2 "8 parallel.tp=8" model.num_attention_heads=8 train.seq_len=4 model.position_type=learned model.max_position_embeddings=4
+once "4 learned positions do not reach 8 tensor-parallel ranks"
+[ ! -e run ] || fail "there is a folder"
+expect 2 plan d.yaml parallel.dp=65536 parallel.tp=65536
+once "dp 65536 x tp 65536 x cp 1 x pp 1 are more ranks than are planned"
 train_on 2 "3"
 once "a batch of 8 sequences cannot be shared by dp 3 ranks in micro-batches of 1"
 has err "hint: the nearest batch that can is 9"
@@ -46,6 +54,21 @@ once "parallel.dp_replicate=3 does not divide dp 4"
 train_on 2 1 parallel.dp=2
 once "parallel.dp=2"
 has err "hint: athanor launch"
+
+# A warning is told once, too, whatever all ranks see; and a pattern of the last stage's names is one of the model's.
+warned() { # TEXT TIMES
+    [ "$(grep -cF -- "$1" err)" = "$2" ] || fail "'$1' is told $(grep -cF -- "$1" err) times, not $2"
+}
+cat d.yaml - >notes.yaml <<'YAML'
+stages: [{name: a, until: {steps: 2}}, {name: b, data: {train: later}}]
+YAML
+last="launch --ranks 2 -- train notes.yaml"
+"$athanor" launch --ranks 2 -- train notes.yaml run=notes parallel.pp=2 sample.prompts=[] model.qk_norm=head \
+    "optim.no_decay=['model.norm.weight', 'model.layers.0.*', '*.nothing']" >out 2>err </dev/null
+warned "later, the data of a later stage, does not exist yet" 1
+warned "no other program will load this model" 1
+warned "no parameter matches '*.nothing'" 1
+warned "no parameter matches" 1
 
 # One rank alone finds no tokenizer: it says so with its number, and the other is silent.
 if command -v mpirun >/dev/null && [ -e "$(dirname "$athanor")/athanor-mpi.so" ]; then

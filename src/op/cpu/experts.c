@@ -111,12 +111,9 @@ static void run_experts(const op_call *c, expert_phase phase) {
 
 /* ---- by row ---- */
 
-/* With fewer rows than so many for each expert packing its weights costs more than the product; weights in blocks are
- * never packed. */
-enum { FEW_ROWS = 4 };
-
+/* With few rows for each expert packing its weights costs more than the product; weights in blocks are never packed. */
 static bool is_by_row(const op_attr *attr, dtype x, dtype w, int64_t rows) {
-    bool few = rows <= FEW_ROWS * attr->experts.n;
+    bool few = op_experts_have_few(rows, attr->experts.n);
     bool blocks = dtype_is_blocks(w) && !dtype_is_listed(w);
     return attr->experts.by_row || few || blocks || (w != x && !CPU_STORED);
 }

@@ -15,7 +15,8 @@
  * again. So nothing is kept for it but x and z, however uneven the load.
  *
  * Order of sums. Each sender's rows of a round are products of their own: what they add to the gradient of a weight does not depend
- * on which other ranks are in the group. With attr.fixed each such summand is added in fixed point (op/fixed.h).
+ * on which other ranks are in the group, and it is a product of the kind that one rank takes for as many rows and all experts. With attr.fixed
+ * each such summand is added in fixed point (op/fixed.h).
  *
  * FLOPs: of M rows of a rank, H the columns of the first product, F those that the second one reads: 2 M C (H + F) forward, and back
  * twice that and 2 M C H again. What is sent: collective.c. */
@@ -71,6 +72,7 @@ static exchange divide(const op_attr *attr, const dev *d, const tensor *in, bool
     exchange x = {.a = a, .E = E, .C = in[0].cols, .F = in[2].cols, .cap = a->rows};
     x.H = in[1].rows / E;
     x.own.experts.n = (int32_t)E;
+    x.own.experts.by_row = op_experts_have_few(in[0].rows, a->experts);
     find_kernels(&x, d, in[0].dt);
     for (int i = 0; i < SETS * (1 + back); i++) {
         parcels *p = i < SETS ? &x.x[i] : &x.dz[i - SETS];

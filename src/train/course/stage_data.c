@@ -257,8 +257,10 @@ static status taken_if_known(const stage_data *d, int stage, uint64_t *taken, bo
         if (e) *e = why;
         return st;
     }
-    log_warn("stage %s is not what was trained before the fork, so its data count as not read: %s",
-             d->course->stage[stage].name, why.message);
+    if (d->speaks)
+        log_warn(
+            "stage %s is not what was trained before the fork, so its data count as not read: %s",
+            d->course->stage[stage].name, why.message);
     return ST_OK;
 }
 
@@ -404,6 +406,24 @@ status stage_data_count(const stage_data *d, const config *c, uint64_t *n, err *
     return st;
 }
 
+bool stage_data_makes(const stage_data *d, const config *c) {
+    arena *paths = arena_new("sets that are there");
+    stage_data look = *d;
+    look.builds = false;
+    const char *path;
+    err unread;
+    bool there = true;
+    for (int i = 0; i < c->data.train.n && there; i++) {
+        const config_source *s = &c->data.train.items[i];
+        if (s->format == SHARDS_AUTO)
+            there = chat_source_find(&look, c, s->path, NULL, paths, &path, &unread) == ST_OK;
+    }
+    if (c->data.valid && there)
+        there = chat_source_find(&look, c, c->data.valid, NULL, paths, &path, &unread) == ST_OK;
+    arena_free(paths);
+    return !there;
+}
+
 status stage_data_open_valid(const stage_data *d, const config *c, loader **out, err *e) {
     *out = NULL;
     if (!c->data.valid) return ST_OK;
@@ -433,7 +453,7 @@ status stage_data_probe(const stage_data *d, const config *c, err *e) {
         const config_source *s = &c->data.train.items[i];
         if (is_there(s->path)) continue;
         all = false;
-        log_warn("%s, the data of a later stage, does not exist yet", s->path);
+        if (d->speaks) log_warn("%s, the data of a later stage, does not exist yet", s->path);
     }
     loader *l = NULL;
     status st = all ? open_sources(d, c, -1, DEAL_SHUFFLED, &l, e) : ST_OK;

@@ -22,6 +22,7 @@ typedef struct stage_data {
     const tok *tok;
     const char *run; /* the folder that files of conversations become shards in (chat_source.h) */
     bool builds;     /* they may be built now */
+    bool speaks;     /* of several ranks the one that warns of what all find */
     int32_t vocab_size; /* of the model */
     text_labels labels; /* of labelled texts, by the model's head */
     bool has_encoder;   /* the model: rows have sources */
@@ -58,6 +59,8 @@ status stage_data_open_in_turn(const stage_data *d, const config *c, int stage, 
 /* Sequences in one pass over the data of the first stage, for train.epochs; 0 when the config does
  * not set that. The record stays as it is. */
 status stage_data_count(const stage_data *d, const config *c, uint64_t *n, err *e) ATH_MUST_USE;
+/* Whether data of a stage whose config is c are files of which sets are still to be made. */
+bool stage_data_makes(const stage_data *d, const config *c);
 /* Opens the validation set; *out NULL when the config has none. */
 status stage_data_open_valid(const stage_data *d, const config *c, loader **out,
                              err *e) ATH_MUST_USE;

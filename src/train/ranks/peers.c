@@ -1,5 +1,6 @@
 #include "train/ranks/peers.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -79,6 +80,13 @@ status peers_place(peers *p, const config *c, err *e) {
     *p = (peers){.first_copy = true};
     mesh_shape shape = shape_of(c);
     if (shape.dp == 0) shape.dp = 1;
+    double all = (double)shape.dp * shape.tp * shape.cp * shape.pp;
+    if (all > INT_MAX) {
+        config_error(c, e, "parallel.dp",
+                     "dp %d x tp %d x cp %d x pp %d are more ranks than are planned", shape.dp,
+                     shape.tp, shape.cp, shape.pp);
+        return err_hint(e, "a product of %d or less", INT_MAX);
+    }
     int ranks = shape.dp * shape.tp * shape.cp * shape.pp;
     TRY(locate(c, mesh_resolve(&shape, ranks, e), e));
     mesh_place(&p->m, &shape, 0);
