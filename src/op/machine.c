@@ -52,12 +52,13 @@ static gemm_impl faster(const double ms[GEMM_IMPLS]) {
 static double time_of(const machine_layer *sum, machine_arith a, bool own,
                       gemm_impl by[GEMM_LAYOUTS]) {
     double ms = 0;
+    bool has = true;
     for (int p = 0; p < GEMM_LAYOUTS; p++) {
         by[p] = own ? GEMM_OWN : faster(sum->ms[a][p]);
-        if (sum->ms[a][p][GEMM_OWN] <= 0) return 0;
+        has = has && sum->ms[a][p][GEMM_OWN] > 0;
         ms += sum->ms[a][p][by[p]];
     }
-    return ms;
+    return has ? ms : 0;
 }
 
 /* Whether `other` is taken before `usual`. */

@@ -118,6 +118,24 @@ static void test_what_is_asked_for(void **state) {
     assert_int_equal(choose(&amx, dots | MACHINE_OWN).rule.of[1][GEMM_FORWARD], GEMM_OWN);
 }
 
+/* Leaves on the stack what is no implementation. */
+__attribute__((noinline)) static void scribble(void) {
+    volatile unsigned char garbage[4096];
+    for (size_t i = 0; i < sizeof garbage; i++) garbage[i] = 7;
+}
+
+/* Nothing is said of products that the machine does not have: the rule of a run in fp32 has own ones there. */
+static void test_no_dots(void **state) {
+    (void)state;
+    machine_facts f = {.isa = ISA_AVX2, .threads = 2, .n_layers = 1};
+    f.layer[0] = LAYER;
+    for (int p = 0; p < GEMM_LAYOUTS; p++) f.layer[0].ms[ARITH_F32][p][GEMM_OWN] = 1;
+    scribble();
+    machine_choice c = choose(&f, 1 << ARITH_F32);
+    assert_true(c.measured);
+    for (int p = 0; p < GEMM_LAYOUTS; p++) assert_int_equal(c.rule.of[1][p], GEMM_OWN);
+}
+
 /* One layout that oneDNN does not have, as its 2.6 with some bf16 weight gradients. */
 static void test_a_layout_of_its_own(void **state) {
     (void)state;
@@ -481,7 +499,8 @@ int main(void) {
     setenv("ATHANOR_MACHINE_FILE", PATH, 1);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted_machines),
                                        cmocka_unit_test(test_what_is_asked_for),
-                                       cmocka_unit_test(test_a_layout_of_its_own),
+                                       cmocka_unit_test(test_no_dots),
+        cmocka_unit_test(test_a_layout_of_its_own),
                                        cmocka_unit_test(test_unmeasured),
                                        cmocka_unit_test(test_round_trip),
                                        cmocka_unit_test(test_two_writers),
