@@ -500,7 +500,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted_machines),
                                        cmocka_unit_test(test_what_is_asked_for),
                                        cmocka_unit_test(test_no_dots),
-        cmocka_unit_test(test_a_layout_of_its_own),
+                                       cmocka_unit_test(test_a_layout_of_its_own),
                                        cmocka_unit_test(test_unmeasured),
                                        cmocka_unit_test(test_round_trip),
                                        cmocka_unit_test(test_two_writers),
