@@ -28,8 +28,9 @@ static status read_tokenizer(open_model *m, const char *dir, err *e) {
 
 /* A command that runs a folder takes no keys of configs: a folder without the key is made by import. */
 static status say_import(status st, const char *dir, err *e) {
-    const char *key = e && strncmp(e->where, "model.", 6) == 0 ? e->where + 6 : NULL;
-    if (st == ST_OK || !key || !strstr(e->hint, "ignore_keys")) return st;
+    if (st == ST_OK || !e) return st;
+    const char *key = strncmp(e->where, "model.", 6) == 0 ? e->where + 6 : NULL;
+    if (!key || !strstr(e->hint, "ignore_keys")) return st;
     return err_hint(e,
                     "if it changes nothing: athanor import %s -o NEW --ignore-key %s, and run NEW",
                     dir, key);

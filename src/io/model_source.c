@@ -30,8 +30,9 @@ static status read_config(model_source *s, const char *const *ignore, int n_igno
     for (int i = 0; i < n_ignore; i++) json_array_append_new(list, json_string_nocheck(ignore[i]));
     status st = hf_config_read(s->a, o, 0, &s->config, e);
     json_decref(o);
-    const char *key = e && strncmp(e->where, "model.", 6) == 0 ? e->where + 6 : NULL;
-    if (st != ST_OK && key && strstr(e->hint, "ignore_keys"))
+    if (st == ST_OK || !e) return st;
+    const char *key = strncmp(e->where, "model.", 6) == 0 ? e->where + 6 : NULL;
+    if (key && strstr(e->hint, "ignore_keys"))
         err_hint(e, "if it changes nothing, name it: --ignore-key %s", key);
     return st;
 }

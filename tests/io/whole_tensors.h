@@ -35,7 +35,7 @@ static inline st_tensor *whole_tensors(arena *a, const param_store *s, const flo
         const param *p = param_at(s, i);
         int64_t rows = held_rows(p);
         whole_tensor *t = ARENA_NEW(a, whole_tensor);
-        *t = (whole_tensor){flat + p->offset, p, dt, order, ARENA_ARRAY(a, int64_t, rows)};
+        *t = (whole_tensor){flat + p->offset, p, list[i].dt, order, ARENA_ARRAY(a, int64_t, rows)};
         for (int64_t r = 0; r < rows; r++)
             t->ours[held_is_reordered(p, order) ? param_file_row(p, r) : r] = r;
         list[i].fill = whole_fill;
