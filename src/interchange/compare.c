@@ -321,18 +321,18 @@ static void compare_positions(const float *a, const float *b, const prompts *p, 
         c->ids_equal && c->max_relative <= c->limits.relative && c->mean_kl <= c->limits.kl;
 }
 
-status compare_models(const model_source *source, const char *result, compare_limits limits,
-                      model_comparison *out, err *e) {
+/* rounded: its weights, read as a folder for the config mc, stand for those of the source; NULL: the source as it is. */
+static status compare_on_prompts(const model_source *source, const model_config *mc,
+                                 const model_source *rounded, const char *result,
+                                 model_comparison *out, err *e) {
     prompts p = {0};
-    /* what is rounded can pick another expert at a few positions, which the mean shows well enough */
-    if (source->config.num_experts > 0 && limits.relative > 1e-3) limits.relative = 1;
-    *out = (model_comparison){.limits = limits};
     make_prompts(source, &p);
-    int64_t V = model_logits(&source->config), n = (int64_t)p.n * p.T * V;
+    int64_t V = model_logits(mc), n = (int64_t)p.n * p.T * V;
     size_t bytes = sizeof(float) * (size_t)n;
     float *a = xmalloc(bytes), *b = xmalloc(bytes);
-    status st = logits_of_source(source, &p, a, e);
-    if (st == ST_OK) st = check_finite(a, n, e);
+    status st = rounded ? logits_of_config(mc, rounded, model_source_load_folder, &p, a, e)
+                        : logits_of_source(source, &p, a, e);
+    if (st == ST_OK && !rounded) st = check_finite(a, n, e);
     if (st == ST_OK) st = logits_of_result(result, NULL, &p, b, source->tok, out, e);
     if (st == ST_OK) compare_positions(a, b, &p, V, out);
     if (st == ST_MEMORY) err_hint(e, "--no-verify writes without running the model");
@@ -340,6 +340,14 @@ status compare_models(const model_source *source, const char *result, compare_li
     free(b);
     free(p.ids);
     return st;
+}
+
+status compare_models(const model_source *source, const char *result, compare_limits limits,
+                      model_comparison *out, err *e) {
+    /* what is rounded can pick another expert at a few positions, which the mean shows well enough */
+    if (source->config.num_experts > 0 && limits.relative > 1e-3) limits.relative = 1;
+    *out = (model_comparison){.limits = limits};
+    return compare_on_prompts(source, &source->config, NULL, result, out, e);
 }
 
 /* ---- rounding ---- */
@@ -353,33 +361,17 @@ static bool same_params(const param_store *a, const param_store *b) {
     return same;
 }
 
-static status compare_rounded(const model_config *mc, const model_source *source,
-                              const model_source *result, model_comparison *out, err *e) {
-    prompts p = {0};
-    make_prompts(source, &p);
-    size_t n = (size_t)p.n * (size_t)p.T * (size_t)model_logits(mc);
-    float *a = xmalloc(sizeof *a * n), *b = xmalloc(sizeof *b * n);
-    *out = (model_comparison){.limits = compare_limits_of(DT_F32)};
-    status st = logits_of_config(mc, result, model_source_load_folder, &p, a, e);
-    if (st == ST_OK) st = logits_of_result(result->path, NULL, &p, b, source->tok, out, e);
-    if (st == ST_OK) compare_positions(a, b, &p, model_logits(mc), out);
-    free(a);
-    free(b);
-    free(p.ids);
-    return st;
-}
-
 status compare_rounding(const model_source *source, const char *result, model_comparison *c,
                         err *e) {
     model_source r;
-    model_comparison rounded = {0};
+    model_comparison rounded = {.limits = compare_limits_of(DT_F32)};
     model_config mc = model_source_folder_config(source);
     status st = model_source_open(&r, result, NULL, 0, e);
     arena *a = arena_new("rounding");
     param_store *store = param_store_new(a, DT_F32);
     model_declare(&mc, store);
     if (st == ST_OK && same_params(store, r.params))
-        st = compare_rounded(&mc, source, &r, &rounded, e);
+        st = compare_on_prompts(source, &mc, &r, result, &rounded, e);
     c->verified = c->by_rounding = st == ST_OK && rounded.verified;
     arena_free(a);
     model_source_close(&r);
