@@ -10,6 +10,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/hf/hf_part.h"
+#include "io/hf/hf_weights.h"
 #include "op/machine.h"
 #include "tok/tok_format.h"
 

@@ -36,6 +36,7 @@
 #include "infer/generate.h"
 #include "infer/settings.h"
 #include "io/gguf/gguf_model.h"
+#include "io/hf/hf_model.h"
 #include "io/hf/peft.h"
 #include "plan/plan.h"
 

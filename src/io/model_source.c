@@ -8,6 +8,9 @@
 #include "base/json.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/foreign.h"
+#include "io/hf/hf_load.h"
+#include "io/hf/hf_part.h"
+#include "io/hf/hf_weights.h"
 #include "io/hf/peft.h"
 #include "model/config_file.h"
 #include "model/config_keys.h"
@@ -78,7 +81,7 @@ static st_tensor tensor_of(hf_weight *w) {
 static status find_tensors(model_source *s, err *e) {
     int n = param_count(s->params);
     hf_weight *list = ARENA_ARRAY(s->a, hf_weight, n);
-    TRY(hf_find_weights(s->params, s->folder, list, e));
+    TRY(hf_find_weights(s->params, s->folder, (hf_differs){0}, list, e));
     s->tensors = ARENA_ARRAY(s->a, st_tensor, n);
     for (int i = 0; i < n; i++) {
         TRY(check_floats(&list[i], e));

@@ -12,8 +12,8 @@
 #define IO_MODEL_SOURCE_H
 
 #include "base/strbuf.h"
+#include "io/checkpoint/held.h"
 #include "io/gguf/gguf_model.h"
-#include "io/hf/hf_weights.h"
 #include "model/family.h"
 #include "tok/tok.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/hf/hf_weights.h"
+#include "io/hf/hf_part.h"
 #include "io/npy.h"
 #include "run/config/config_device.h"
 #include "train/guard/react.h"

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/gguf/gguf.h"
+#include "io/hf/hf_part.h"
 #include "train/objective/objective.h"
 
 /* ---- what is asked for ---- */

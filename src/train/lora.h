@@ -11,6 +11,7 @@
 #define TRAIN_LORA_H
 
 #include "io/gguf/gguf_model.h"
+#include "io/hf/hf_model.h"
 #include "io/hf/peft.h"
 #include "plan/plan.h"
 #include "run/config/config.h"

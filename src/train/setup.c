@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "io/hf/hf_load.h"
 #include "io/hf/hf_weights.h"
 #include "op/gemm.h"
 #include "op/peak.h"

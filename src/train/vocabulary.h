@@ -5,7 +5,7 @@
  * The model then has more rows in its embedding, and in a head of its own, than the files. It grows
  * if the run's tokenizer is an extension of the one beside the weights: every id of that one means
  * the same. Then all that the model has learned of old tokens stands. What the new rows begin with
- * says io/hf/hf_weights.h (hf_load_grown). */
+ * says io/hf/hf_load.h (hf_load_grown). */
 #ifndef TRAIN_VOCABULARY_H
 #define TRAIN_VOCABULARY_H
 

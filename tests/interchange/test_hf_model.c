@@ -1,5 +1,7 @@
 /* Golden models of every family as folders in every format, with matrices left in the files: the
  * logits are those of the same folder read into masters. */
+#include "io/hf/hf_load.h"
+#include "io/hf/hf_weights.h"
 #include "plan/golden.h"
 
 #include "base/json.h"
@@ -276,7 +278,8 @@ static status find_renamed(test_dir *d, const char *dir, const char *from, const
     MUST(st_write(file, list, more ? n + 1 : n, E));
     st_close(r);
     MUST(st_open(&r, file, E));
-    status st = hf_find_weights(s, r, ARENA_ARRAY(a, hf_weight, param_count(s)), e);
+    status st =
+        hf_find_weights(s, r, (hf_differs){0}, ARENA_ARRAY(a, hf_weight, param_count(s)), e);
     st_close(r);
     return st;
 }

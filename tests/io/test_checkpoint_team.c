@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/file_fault.h"
 #include "io/checkpoint/checkpoint_team.h"
-#include "io/hf/hf_weights.h"
+#include "io/hf/hf_part.h"
 #include "io/store_test.h"
 
 enum { MOST_RANKS = 4 };

@@ -3,7 +3,9 @@
 #include "test.h"
 
 #include "base/file_patch.h"
-#include "io/hf/hf_weights.h"
+#include "io/hf/hf_load.h"
+#include "io/hf/hf_model.h"
+#include "io/hf/hf_part.h"
 #include "io/store_test.h"
 #include "io/whole_tensors.h"
 

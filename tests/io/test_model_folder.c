@@ -3,6 +3,7 @@
 
 #include "io/safetensors/fp8.h"
 #include "io/io_test.h"
+#include "io/hf/hf_model.h"
 #include "io/hf/hf_weights.h"
 #include "io/hf/model_folder.h"
 

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/nf4.h"
+#include "io/hf/bnb.h"
 #include "io/io_test.h"
 #include "io/model_source.h"
 

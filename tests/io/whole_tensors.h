@@ -3,7 +3,7 @@
 #ifndef TESTS_IO_WHOLE_TENSORS_H
 #define TESTS_IO_WHOLE_TENSORS_H
 
-#include "io/hf/hf_weights.h"
+#include "io/hf/hf_part.h"
 
 typedef struct whole_tensor {
     const float *data; /* [rows,cols], as in memory */

@@ -3,6 +3,7 @@
 #define TESTS_PLAN_GOLDEN_H
 #include "test.h"
 
+#include "io/hf/hf_load.h"
 #include "io/hf/hf_weights.h"
 #include "plan/plan.h"
 #include "prog_memory.h"

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "io/gguf/gguf_model.h"
+#include "io/hf/hf_load.h"
 
 /* Golden models that no GGUF file can hold, and the option that stands in the way. */
 static const char *const refused[][2] = {

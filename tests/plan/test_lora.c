@@ -1,5 +1,7 @@
 /* Adapters that PEFT made (tests/oracle/make_lora_golden.py): logits, losses and three steps of
  * AdamW are PEFT's, with the base model's matrices read in its mapped files, and copied. */
+#include "io/hf/hf_model.h"
+#include "io/hf/hf_part.h"
 #include "test.h"
 
 #include <stdlib.h>

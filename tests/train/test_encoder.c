@@ -10,7 +10,7 @@
 #include "infer/source_scorer.h"
 #include "infer/token_report.h"
 #include "interchange/open_model.h"
-#include "io/hf/hf_weights.h"
+#include "io/hf/hf_load.h"
 #include "io/safetensors/safetensors.h"
 #include "op/clip.h"
 #include "train/batch.h"

@@ -1,5 +1,6 @@
 /* Log-probabilities of the same tokens by all programs that say them, in fp32: training with a loss of
  * its own, training of a language model, validation, the scorer, and generation. */
+#include "io/hf/hf_load.h"
 #include "test.h"
 
 #include "base/rng.h"

@@ -1,5 +1,6 @@
 /* Every objective against TRL (tests/oracle/objectives.py): losses and their gradients by given
  * log-probabilities; and three steps of training a tiny Llama, in fp32, with rewards and weights. */
+#include "io/hf/hf_load.h"
 #include "test.h"
 
 #include "io/npy.h"

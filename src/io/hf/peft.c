@@ -7,6 +7,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "io/hf/hf_part.h"
+#include "io/hf/hf_weights.h"
 
 static const char LORA_A[] = ".lora_A.weight", LORA_B[] = ".lora_B.weight";
 

@@ -13,7 +13,7 @@
 #ifndef IO_PEFT_H
 #define IO_PEFT_H
 
-#include "io/hf/hf_weights.h"
+#include "io/checkpoint/held.h"
 #include "model/family.h"
 
 #define PEFT_CONFIG "adapter_config.json"

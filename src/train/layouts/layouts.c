@@ -7,6 +7,7 @@
 #include "base/divisor.h"
 #include "base/file.h"
 #include "base/strbuf.h"
+#include "io/hf/hf_weights.h"
 #include "train/layouts/trial.h"
 
 void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]) {

@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/thread.h"
 #include "interchange/ledger.h"
-#include "io/hf/hf_weights.h"
+#include "io/hf/hf_part.h"
 #include "model/config_file.h"
 #include "model/layer.h"
 #include "train/save/origins.h"

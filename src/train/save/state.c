@@ -19,7 +19,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "io/checkpoint/checkpoint.h"
-#include "io/hf/hf_weights.h"
+#include "io/hf/hf_load.h"
+#include "io/hf/hf_part.h"
 #include "train/events.h"
 #include "train/save/origins.h"
 
