@@ -3,8 +3,8 @@
  * aliases (keys.def).
  *
  * Reading order: keys.def (the keys), this file, layer.h (what they make of one layer),
- * config_file.h (objects of keys), config_read.c and config_write.c (from JSON and back),
- * presets.c, family.h. */
+ * config_file.h (objects of keys), config_read.c, config_settle.c and config_write.c (from JSON and
+ * back), presets.c, family.h. */
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
 

@@ -5,6 +5,11 @@
 
 #include "model/config_keys.h"
 
+status config_at_key(err *e, const char *key) {
+    err_where(e, "model.%s", key);
+    return e ? e->code : ST_USAGE;
+}
+
 static const char special[] = "preset from model_type hidden_act rope_scaling rope_parameters "
                               "layer_types ignore_keys athanor labels";
 

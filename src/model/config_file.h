@@ -50,6 +50,19 @@ bool config_is_nf4(const json_t *q);
 /* The error for a model whose weights are quantised in another way. */
 status config_refuse_quantised(const json_t *q, err *e);
 
+/* ---- steps of reading an object whose keys are all known ---- */
+
+/* The error of that key: adds where it stands, and returns its status. */
+status config_at_key(err *e, const char *key);
+/* "layer_types": ["sliding_attention", "full_attention", ...] with sliding_window, the width of all
+ * windows, becomes a list of windows; chunked_attention likewise. */
+status config_resolve_layer_types(json_t *all, int64_t layers, const model_family *f,
+                                  err *e) ATH_MUST_USE;
+/* Derives what `all` leaves out, and refuses what does not go together. */
+status config_settle(const json_t *all, model_config *mc, err *e) ATH_MUST_USE;
+
+/* ---- published files ---- */
+
 /* Checks a published config.json. Every key must be one that other readers of the family know, by
  * the name that they read; and what is said twice must be the same. */
 status config_check_strict(const json_t *base, const model_family *f, err *e) ATH_MUST_USE;
