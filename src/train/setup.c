@@ -15,11 +15,13 @@
 #include "optim/offload.h"
 #include "data/order/prefetch.h"
 #include "run/folder.h"
+#include "train/axes.h"
 #include "train/batch.h"
 #include "train/context.h"
 #include "train/distill.h"
 #include "train/lessons.h"
 #include "train/routers.h"
+#include "train/shares.h"
 #include "train/vocabulary.h"
 
 /* ---- model ---- */
@@ -217,207 +219,9 @@ status setup_open_tokenizer(setup *u, stage_data *data, err *e) {
     return ST_OK;
 }
 
-/* The multiple of `unit` next to n, but not 0. */
-static int64_t nearest_multiple(int64_t n, int64_t unit) {
-    int64_t below = n / unit * unit;
-    return below > 0 && n - below < below + unit - n ? below : below + unit;
-}
-
-/* Context-parallel ranks share the tokens of each sequence, two pieces each at least. */
-static status share_tokens(const config *c, int64_t T, err *e) {
-    int64_t cp = c->parallel.cp, unit = 2 * cp;
-    if (cp > 1 && c->data.resample.keep_losses) {
-        config_error(c, e, "data.resample.keep_losses",
-                     "losses of whole sequences, of which a rank has some tokens, are not there "
-                     "with parallel.cp");
-        return err_hint(e, "data.resample.keep_losses=false, or parallel.cp=1");
-    }
-    if (cp == 1 || T % unit == 0) return ST_OK;
-    config_error(c, e, "train.seq_len",
-                 "sequences of %ld tokens do not divide into %ld pieces, two for each of %ld "
-                 "context-parallel ranks",
-                 (long)T, (long)unit, (long)cp);
-    return err_hint(e, "train.seq_len=%ld", (long)nearest_multiple(T, unit));
-}
-
-/* Sequence-parallel ranks share the rows of a micro-batch. */
-static status share_rows(const config *c, int64_t B, int64_t T, err *e) {
-    const objective *o = objective_of(c);
-    int64_t tp = c->parallel.tp, cp = c->parallel.cp;
-    int64_t rows = B / o->sequences * o->learned * T / cp;
-    if (!c->parallel.sp || rows % tp == 0) return ST_OK;
-    config_error(c, e, "parallel.sp",
-                 "a micro-batch of %ld sequence%s of %ld tokens does not divide over %ld "
-                 "sequence-parallel ranks",
-                 (long)B, text_s(B), (long)T, (long)tp);
-    int64_t unit = cp > 1 ? 2 * cp * tp : tp;
-    return err_hint(e, "parallel.sp=false, or train.seq_len=%ld",
-                    (long)(T > unit ? T / unit * unit : unit));
-}
-
-status setup_check_sequences(const config *c, int64_t B, int64_t T, err *e) {
-    TRY(share_tokens(c, T, e));
-    return share_rows(c, B, T, e);
-}
-
 /* Sequences of whole samples: more than n, and as few as possible. */
 static int samples_up(int n, int sequences) {
     return (n / sequences + 1) * sequences;
-}
-
-/* A pipeline has no rank with the whole model, which some things run or read. */
-status setup_check_stages(const config *c, const model_config *mc, err *e) {
-    const objective *o = objective_of(c);
-    bool routes = mc->num_experts > 0 && mc->router_aux_loss_coef > 0;
-    int balance = c->train.router.balance;
-    const char *balance_hint =
-        c->parallel.cp > 1 ? "train.router.balance=none" : "train.router.balance=sequence";
-    const struct {
-        bool refused;
-        const char *key, *what, *hint;
-    } all[] = {
-        {o->head, "train.objective", "heads of labels are", "another train.objective"},
-        {o->reference && !c->train.reference_cache, "train.reference_cache",
-         "a reference in memory is", "train.reference_cache=true"},
-        {c->distill.teacher != NULL, "distill.teacher", "teachers are", "leave distill out"},
-        {c->sample.prompts.n > 0, "sample.prompts", "samples are", "leave them out"},
-        {c->eval.tasks.n > 0, "eval.tasks", "tasks on the way are",
-         "leave them out, and use athanor eval"},
-        {mc->num_encoder_layers > 0, "model.num_encoder_layers", "encoders are",
-         "a model without one"},
-        {mc->positions == POSITIONS_RELATIVE, "model.position_type",
-         "positions that all layers share are", "position_type: rotary"},
-        {routes && balance == BALANCE_GLOBAL, "train.router.balance",
-         "the load of a whole step, which is counted before the first backward, is", balance_hint},
-        {routes && balance == BALANCE_MICRO, "train.router.balance",
-         "the load of all layers together is", balance_hint},
-    };
-    for (int i = 0; i < ARRAY_LEN(all); i++) {
-        if (!all[i].refused) continue;
-        config_error(c, e, all[i].key, "%s not there with parallel.pp", all[i].what);
-        return err_hint(e, "%s, or parallel.pp=1", all[i].hint);
-    }
-    return ST_OK;
-}
-
-/* Attention alone knows that a rank has some tokens of a sequence: nothing else may look at its neighbours, or at
- * all of them together. */
-status setup_check_context(const config *c, const model_config *mc, err *e) {
-    const objective *o = objective_of(c);
-    bool routes = mc->num_experts > 0 && mc->router_aux_loss_coef > 0;
-    bool heads = c->parallel.cp_kind == CONTEXT_ULYSSES;
-    int balance = c->train.router.balance;
-    int64_t shared = c->parallel.cp * c->parallel.tp;
-    model_mask masks[MODEL_MOST_MASKS];
-    bool divides = mc->num_attention_heads % shared == 0 && mc->num_key_value_heads % shared == 0;
-    const struct {
-        bool refused;
-        const char *key, *what, *hint;
-    } all[] = {
-        {o->loss || o->head, "train.objective",
-         "losses of whole samples (all objectives but lm and sft) are",
-         "train.objective=lm or sft"},
-        {c->distill.teacher != NULL, "distill.teacher", "teachers are", "leave distill out"},
-        {mc->num_encoder_layers > 0, "model.num_encoder_layers", "encoders are",
-         "a model without one"},
-        {mc->positions == POSITIONS_RELATIVE, "model.position_type", "biases by distance are",
-         "position_type: rotary"},
-        {model_has_states(mc), "model.linear_layers",
-         "linear layers, whose state goes from token to token, are", "a model of attention"},
-        {mc->num_nextn_predict_layers > 0, "model.num_nextn_predict_layers",
-         "modules of further tokens are", "model.num_nextn_predict_layers=0"},
-        {mc->resid_pdrop > 0, "model.resid_pdrop",
-         "dropout, which is drawn by the place of a row, is", "model.resid_pdrop=0"},
-        {mc->embd_pdrop > 0, "model.embd_pdrop",
-         "dropout, which is drawn by the place of a row, is", "model.embd_pdrop=0"},
-        {c->lora.rank > 0 && c->lora.dropout > 0, "lora.dropout",
-         "dropout, which is drawn by the place of a row, is", "lora.dropout=0"},
-        {mc->attn_pdrop > 0 && !heads, "model.attn_pdrop",
-         "dropout of attention, unless parallel.cp_kind is ulysses, is", "model.attn_pdrop=0"},
-        {routes && balance != BALANCE_GLOBAL && balance != BALANCE_NONE, "train.router.balance",
-         "the load of a micro-batch or a sequence is",
-         c->parallel.pp > 1 ? "train.router.balance=none" : "train.router.balance=global or none"},
-        {c->train.router.capacity_factor > 0, "train.router.capacity_factor",
-         "a limit on what experts take of a sequence is", "train.router.capacity_factor=0"},
-        {heads && !divides, "parallel.cp_kind",
-         "ulysses, with heads or key/value heads that cp and tp together do not divide, is",
-         "parallel.cp_kind=ring or allgather"},
-        {!heads && model_masks(mc, masks) > MODEL_MOST_MASKS, "model.sliding_window",
-         "more than four kinds of windows are", "fewer kinds, parallel.cp_kind=ulysses"},
-        {heads && mc->attention_sinks, "parallel.cp_kind", "ulysses with sinks is",
-         "parallel.cp_kind=ring or allgather"},
-    };
-    for (int i = 0; i < ARRAY_LEN(all); i++) {
-        if (!all[i].refused) continue;
-        config_error(c, e, all[i].key, "%s not there with parallel.cp", all[i].what);
-        return err_hint(e, "%s, or parallel.cp=1", all[i].hint);
-    }
-    return ST_OK;
-}
-
-/* What runs or reads all experts on one rank, or passes that not all ranks make at the same time. */
-status setup_check_experts(const config *c, const model_config *mc, err *e) {
-    const objective *o = objective_of(c);
-    int64_t E = mc->num_experts;
-    const struct {
-        bool refused;
-        const char *key, *what, *hint;
-    } all[] = {
-        {E == 0, "parallel.ep", "models without experts are", "model.num_experts"},
-        {mc->router == ROUTER_SOFT, "model.router", "soft experts are", "another model.router"},
-        {o->head, "train.objective", "heads of labels are", "another train.objective"},
-        {o->reference, "train.objective", "objectives with a reference are",
-         "train.objective=lm or sft"},
-        {c->distill.teacher != NULL, "distill.teacher", "teachers are", "leave distill out"},
-        {c->lora.rank > 0, "lora.rank", "adapters are", "leave lora out"},
-        {c->parallel.zero > 1 && mc->block_repeat > 1, "parallel.zero",
-         "zero 2 and 3 of blocks that run twice are", "parallel.zero=1"},
-        {c->sample.prompts.n > 0, "sample.prompts", "samples are", "leave them out"},
-        {c->eval.tasks.n > 0, "eval.tasks", "tasks on the way are",
-         "leave them out, and use athanor eval"},
-    };
-    for (int i = 0; i < ARRAY_LEN(all); i++) {
-        if (!all[i].refused) continue;
-        config_error(c, e, all[i].key, "%s not there with parallel.ep", all[i].what);
-        return err_hint(e, "%s, or parallel.ep=1", all[i].hint);
-    }
-    if (E % c->parallel.ep == 0) return ST_OK;
-    config_error(c, e, "parallel.ep", "%ld ranks cannot share out %ld experts of a layer evenly",
-                 (long)c->parallel.ep, (long)E);
-    int64_t less = c->parallel.ep;
-    while (E % less) less--;
-    return err_hint(e, "parallel.ep=%ld", (long)less);
-}
-
-/* Products beside the transfer of their rows (parallel.tp_async). */
-static status check_async(const config *c, err *e) {
-    bool splits = c->parallel.pp > 1 && (c->parallel.pp_schedule == CONFIG_PP_ZB_H1 ||
-                                         c->parallel.pp_schedule == CONFIG_PP_ZB_V);
-    const struct {
-        bool refused;
-        const char *key, *what, *hint;
-    } all[] = {
-        {c->lora.rank > 0, "lora.rank", "adapters, which add to a product before it is summed, are",
-         "lora.rank=0"},
-        {splits, "parallel.pp_schedule",
-         "zb-h1 and zb-v, for which weight gradients are made apart, are",
-         "parallel.pp_schedule=1f1b"},
-        {c->train.keep_collectives && c->parallel.sp, "train.keep_collectives",
-         "with parallel.sp, kept collectives, of which pieces leave no whole one, are",
-         "train.keep_collectives=false"},
-    };
-    for (int i = 0; i < ARRAY_LEN(all); i++) {
-        if (!all[i].refused) continue;
-        config_error(c, e, all[i].key, "%s not there with parallel.tp_async", all[i].what);
-        return err_hint(e, "%s, or parallel.tp_async=false", all[i].hint);
-    }
-    return ST_OK;
-}
-
-status setup_check_axes(const config *c, err *e) {
-    TRY(config_check_supported(c, e));
-    TRY(lora_check_axes(c, e));
-    return c->parallel.tp > 1 && c->parallel.tp_async ? check_async(c, e) : ST_OK;
 }
 
 int setup_sequences_of_sample(const config *c) {
@@ -431,37 +235,6 @@ static status check_sums(const setup *u, err *e) {
     config_error(u->c, e, "parallel.reduce_dtype",
                  "NCCL, by which these ranks send, has no sums in fp32 of numbers in bf16");
     return err_hint(e, "parallel.reduce_dtype=fp32, or ATHANOR_NCCL=off");
-}
-
-/* Where the batch is one of a ramp, its keys are what must change. unit: sequences that a batch is a multiple of. */
-static status blame_ramp(const config *c, int64_t batch, int64_t unit, err *e) {
-    if (batch == c->train.global_batch_size) return ST_USAGE;
-    if (e) config_locate(c, "train.batch_ramp.start", e);
-    err_hint(e, "train.batch_ramp.start and .increment that are multiples of %ld", (long)unit);
-    return ST_USAGE;
-}
-
-/* Stages with several chunks take micro-batches in groups. */
-static status check_groups(const config *c, int64_t batch, int64_t each, err *e) {
-    int64_t pp = c->parallel.pp;
-    bool grouped = c->parallel.pp_schedule == CONFIG_PP_INTERLEAVED;
-    if (!grouped || batch / each % pp == 0) return ST_OK;
-    config_error(c, e, "train.global_batch_size",
-                 "interleaved stages take micro-batches in groups of %ld, and a batch of %ld "
-                 "sequences has %ld for each rank",
-                 (long)pp, (long)batch, (long)(batch / each));
-    err_hint(e, "train.global_batch_size=%ld", (long)nearest_multiple(batch, each * pp));
-    return blame_ramp(c, batch, each * pp, e);
-}
-
-status setup_check_batch(const config *c, int64_t batch, int64_t dp, int64_t B, err *e) {
-    if (batch % (dp * B) == 0) return check_groups(c, batch, dp * B, e);
-    config_error(c, e, "train.global_batch_size",
-                 "a batch of %ld sequence%s cannot be shared by dp %ld rank%s in micro-batches "
-                 "of %ld",
-                 (long)batch, text_s(batch), (long)dp, text_s(dp), (long)B);
-    err_hint(e, "the nearest batch that can is %ld", (long)nearest_multiple(batch, dp * B));
-    return blame_ramp(c, batch, dp * B, e);
 }
 
 /* Refuses what does not work together: an objective with its own loss, and z_loss or modules; more chunks than
@@ -480,10 +253,7 @@ static status check_parts(const setup *u, err *e) {
             u->objective->name);
         return err_hint(e, "model.num_nextn_predict_layers=0 leaves them out");
     }
-    if (u->c->parallel.pp > 1) TRY(setup_check_stages(u->c, &u->models[0], e));
-    if (u->c->parallel.cp > 1) TRY(setup_check_context(u->c, &u->models[0], e));
-    if (u->c->parallel.ep > 1) TRY(setup_check_experts(u->c, &u->models[0], e));
-    if (u->c->parallel.tp_async) TRY(check_async(u->c, e));
+    TRY(axes_check_model(u->c, &u->models[0], e));
     TRY(check_sums(u, e));
     if (u->c->parallel.virtual > layers) {
         config_error(u->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
@@ -522,12 +292,12 @@ static status share_batches(setup *u, err *e) {
     for (int i = 0; i < u->course->n_stages; i++) {
         course_stage *k = &u->course->stage[i];
         k->B = (int)config_micro_batch(k->c, dp);
-        TRY(setup_check_sequences(k->c, k->B, k->T, e));
+        TRY(shares_check_sequences(k->c, k->B, k->T, e));
     }
     for (int i = 0; i < u->course->n_parts; i++) {
         const course_part *p = &u->course->part[i];
         const course_stage *k = &u->course->stage[p->stage];
-        TRY(setup_check_batch(k->c, p->batch, dp, k->B, e));
+        TRY(shares_check_batch(k->c, p->batch, dp, k->B, e));
     }
     return ST_OK;
 }

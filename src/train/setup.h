@@ -98,25 +98,12 @@ dtype setup_compute(const config *c);
 dtype setup_state_dtype(const config *c); /* of the optimizer's state: DT_F32, DT_BF16 */
 /* How routers of experts are trained. */
 model_routing setup_routing(const config *c);
-/* ST_USAGE: the axes of the config do not go together, or not with optimizer and adapters; other checks ask the model. */
-status setup_check_axes(const config *c, err *e) ATH_MUST_USE;
 /* Of which a micro-batch has whole samples only: 2 of pairs. */
 int setup_sequences_of_sample(const config *c);
 /* What a rank holds outside the arena for a stage (stage.c allocates it), of dp and cp ranks. */
 int64_t setup_host_bytes(const course_stage *k, int64_t dp, int cp, const model_config *mc);
 /* ST_USAGE: train.seq_len is more than model m has positions for. */
 status setup_check_length(const config *c, const model_config *m, err *e) ATH_MUST_USE;
-/* ST_USAGE: context- and sequence-parallel ranks cannot share B sequences of T tokens evenly. */
-status setup_check_sequences(const config *c, int64_t B, int64_t T, err *e) ATH_MUST_USE;
-/* ST_USAGE: dp ranks cannot share a batch evenly in micro-batches of B, nor stages with several chunks in groups of these. */
-status setup_check_batch(const config *c, int64_t batch, int64_t dp, int64_t B,
-                         err *e) ATH_MUST_USE;
-/* ST_USAGE: what the config trains, a model mc, does not run in stages of a pipeline. */
-status setup_check_stages(const config *c, const model_config *mc, err *e) ATH_MUST_USE;
-/* ST_USAGE: context-parallel ranks cannot share the tokens of what the config trains. */
-status setup_check_context(const config *c, const model_config *mc, err *e) ATH_MUST_USE;
-/* The same for ranks that share out experts (parallel.ep). */
-status setup_check_experts(const config *c, const model_config *mc, err *e) ATH_MUST_USE;
 /* Whether the size of the vocabulary is the tokenizer's: it is `auto`, or nothing sets it. */
 bool setup_takes_vocab(const config *c);
 

@@ -11,7 +11,9 @@
 #include "optim/optim.h"
 #include "plan/clock/network.h"
 #include "plan/published/published.h"
+#include "train/axes.h"
 #include "train/setup.h"
+#include "train/shares.h"
 
 static const double MIB = 1 << 20, GIB = 1 << 30;
 
@@ -54,7 +56,7 @@ static published_model sizes_of(const model_config *m) {
 static status check_layout(const config *c, const model_config *m, err *e) {
     int64_t chunks = c->parallel.pp * c->parallel.virtual;
     TRY(setup_check_length(c, m, e));
-    if (c->parallel.ep > 1) TRY(setup_check_experts(c, m, e));
+    if (c->parallel.ep > 1) TRY(axes_check_experts(c, m, e));
     if (model_check_ranks(m, (int)c->parallel.tp, e) != ST_OK) {
         config_locate(c, "parallel.tp", e);
         return ST_USAGE;
@@ -126,8 +128,8 @@ static status check_terms(const config *c, int which, const char *convention, er
 /* Micro-batches as a real number would hide that a batch cannot be reached. */
 static status read_batch(const config *c, published_run *r, err *e) {
     int64_t dp = (int64_t)r->dp, micro = config_micro_batch(c, dp);
-    TRY(setup_check_sequences(c, micro, c->train.seq_len, e));
-    TRY(setup_check_batch(c, c->train.global_batch_size, dp, micro, e));
+    TRY(shares_check_sequences(c, micro, c->train.seq_len, e));
+    TRY(shares_check_batch(c, c->train.global_batch_size, dp, micro, e));
     r->micro_batch = (double)micro;
     r->micro_batches = (double)(c->train.global_batch_size / (dp * micro));
     return ST_OK;

@@ -1,7 +1,7 @@
 #include "app/plan/contexts.h"
 
 #include "prog/graph.h"
-#include "train/setup.h"
+#include "train/axes.h"
 
 static status try_kinds(config *c, const model_config *mc, int cp, int context, unsigned *out,
                         err *e) {
@@ -11,12 +11,12 @@ static status try_kinds(config *c, const model_config *mc, int cp, int context, 
         err why = {0};
         c->parallel.cp = asked ? cp : 2;
         c->parallel.cp_kind = i;
-        if (setup_check_context(c, mc, &why) == ST_OK)
+        if (axes_check_context(c, mc, &why) == ST_OK)
             *out |= 1u << i;
         else if (asked)
-            return setup_check_context(c, mc, e);
+            return axes_check_context(c, mc, e);
     }
-    return cp > 1 && !*out ? setup_check_context(c, mc, e) : ST_OK;
+    return cp > 1 && !*out ? axes_check_context(c, mc, e) : ST_OK;
 }
 
 status contexts_find(config *c, const model_config *mc, int cp, int context, unsigned *out,
@@ -37,12 +37,12 @@ status experts_find(config *c, const model_config *mc, int ep, int zero, bool *o
     if (ep == 1 || (ep == 0 && mc->num_experts < 2)) return ST_OK;
     c->parallel.ep = ep ? ep : 1;
     c->parallel.zero = zero >= 0 ? zero : 3; /* with each of them */
-    *out = setup_check_experts(c, mc, &why) == ST_OK;
-    return ep && !*out ? setup_check_experts(c, mc, e) : ST_OK;
+    *out = axes_check_experts(c, mc, &why) == ST_OK;
+    return ep && !*out ? axes_check_experts(c, mc, e) : ST_OK;
 }
 
 status stages_find(const config *c, const model_config *mc, int pp, bool *out, err *e) {
     err why = {0};
-    *out = pp != 1 && setup_check_stages(c, mc, &why) == ST_OK;
-    return pp > 1 && !*out ? setup_check_stages(c, mc, e) : ST_OK;
+    *out = pp != 1 && axes_check_stages(c, mc, &why) == ST_OK;
+    return pp > 1 && !*out ? axes_check_stages(c, mc, e) : ST_OK;
 }

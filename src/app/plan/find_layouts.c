@@ -10,6 +10,7 @@
 #include "base/divisor.h"
 #include "base/text.h"
 #include "run/config/config_device.h"
+#include "train/axes.h"
 #include "train/setup.h"
 #include "train/train.h"
 
@@ -227,7 +228,7 @@ void layouts_take(config *c, const sketch_layout *l) {
 static status check_axes(void *ctx, const sketch_layout *l, err *e) {
     finding *f = ctx;
     layouts_take(f->c, l);
-    return setup_check_axes(f->c, e);
+    return axes_check(f->c, e);
 }
 
 static status search(finding *f, finding_wish w, err *e) {

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/strbuf.h"
 #include "io/hf/hf_weights.h"
+#include "train/axes.h"
 #include "train/layouts/trial.h"
 
 void layout_name(const layout *l, char out[LAYOUT_NAME_MAX]) {
@@ -191,7 +192,7 @@ bool layout_trial_has_stages(const layout_trial *t, int chunks) {
     err unread = {0};
     arena *a = arena_new("model");
     bool ok = read_model(t, a, &mc, &unread) == ST_OK && chunks <= mc.num_hidden_layers &&
-              setup_check_stages(t->c, &mc, &unread) == ST_OK;
+              axes_check_stages(t->c, &mc, &unread) == ST_OK;
     arena_free(a);
     return ok;
 }
@@ -207,7 +208,7 @@ bool layout_trial_shares_tokens(const layout_trial *t, const layout *l) {
     int64_t T = c->train.seq_len, rows = c->train.micro_batch_size * T / l->cp;
     bool ok = T % (2 * l->cp) == 0 && (!l->sp || rows % l->tp == 0) &&
               read_model(t, a, &mc, &unread) == ST_OK &&
-              setup_check_context(c, &mc, &unread) == ST_OK;
+              axes_check_context(c, &mc, &unread) == ST_OK;
     config_free(c);
     arena_free(a);
     return ok;
@@ -221,7 +222,7 @@ bool layout_trial_spreads_experts(const layout_trial *t, int ep) {
     arena *a = arena_new("model");
     c->parallel.ep = ep;
     bool ok =
-        read_model(t, a, &mc, &unread) == ST_OK && setup_check_experts(c, &mc, &unread) == ST_OK;
+        read_model(t, a, &mc, &unread) == ST_OK && axes_check_experts(c, &mc, &unread) == ST_OK;
     config_free(c);
     arena_free(a);
     return ok;
