@@ -12,6 +12,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "io/hf/hf_part.h"
 #include "io/hf/hf_weights.h"
+#include "model/config_file.h"
 #include "op/machine.h"
 #include "tok/tok_format.h"
 
@@ -31,8 +32,8 @@ static status read_tokenizer(open_model *m, const char *dir, err *e) {
 /* A command that runs a folder takes no keys of configs: a folder without the key is made by import. */
 static status say_import(status st, const char *dir, err *e) {
     if (st == ST_OK || !e) return st;
-    const char *key = strncmp(e->where, "model.", 6) == 0 ? e->where + 6 : NULL;
-    if (!key || !strstr(e->hint, "ignore_keys")) return st;
+    const char *key = config_ignorable_key(e);
+    if (!key) return st;
     return err_hint(e,
                     "if it changes nothing: athanor import %s -o NEW --ignore-key %s, and run NEW",
                     dir, key);

@@ -34,9 +34,8 @@ static status read_config(model_source *s, const char *const *ignore, int n_igno
     status st = hf_config_read(s->a, o, 0, &s->config, e);
     json_decref(o);
     if (st == ST_OK || !e) return st;
-    const char *key = strncmp(e->where, "model.", 6) == 0 ? e->where + 6 : NULL;
-    if (key && strstr(e->hint, "ignore_keys"))
-        err_hint(e, "if it changes nothing, name it: --ignore-key %s", key);
+    const char *key = config_ignorable_key(e);
+    if (key) err_hint(e, "if it changes nothing, name it: --ignore-key %s", key);
     return st;
 }
 

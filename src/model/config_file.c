@@ -417,6 +417,11 @@ status config_check_strict(const json_t *base, const model_family *f, err *e) {
     return st;
 }
 
+const char *config_ignorable_key(const err *e) {
+    bool of_model = strncmp(e->where, "model.", 6) == 0;
+    return of_model && strstr(e->hint, "model.ignore_keys") ? e->where + 6 : NULL;
+}
+
 status config_check_rope(const json_t *o, const model_family *f, err *e) {
     const json_t *params = json_object_get(o, "rope_parameters");
     json_t *local = json_object_get(params, "sliding_attention"), *v;

@@ -66,6 +66,8 @@ status config_settle(const json_t *all, model_config *mc, err *e) ATH_MUST_USE;
 /* Checks a published config.json. Every key must be one that other readers of the family know, by
  * the name that they read; and what is said twice must be the same. */
 status config_check_strict(const json_t *base, const model_family *f, err *e) ATH_MUST_USE;
+/* The key of an error of config_check_strict that ignore_keys could name; NULL: it is another error. */
+const char *config_ignorable_key(const err *e);
 /* Checks rope_parameters that hold an object for each kind of layer (full_attention,
  * sliding_attention): the family must have such, and the layers with a window no scaling. */
 status config_check_rope(const json_t *o, const model_family *f, err *e) ATH_MUST_USE;
