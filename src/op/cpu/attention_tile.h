@@ -20,10 +20,13 @@ enum { ATT_NV = 2, ATT_PANEL = 32 };
 enum { ATT_NV = 4, ATT_PANEL = 16 };
 #elif V_AVX2
 enum { ATT_NV = 3, ATT_PANEL = 4 };
+#elif V_NEON
+enum { ATT_NV = 4, ATT_PANEL = 4 };
 #else
 enum { ATT_NV = 2, ATT_PANEL = 4 };
 #endif
 enum { ATT_Q = ATT_NV * VW, ATT_KEYS = 128 };
+_Static_assert(ATT_Q % ATT_PANEL == 0 && ATT_KEYS % ATT_PANEL == 0, "blocks are whole panels");
 /* Rows of the widest tile, and how many such tiles a panel is. */
 enum { ATT_WIDE_ROWS = V_AVX512 && !V_AMX ? 6 : ATT_PANEL };
 enum { ATT_TILES = (ATT_PANEL + ATT_WIDE_ROWS - 1) / ATT_WIDE_ROWS };
@@ -60,12 +63,16 @@ V_INLINE void att_multiply(int64_t units, const float *a, int64_t row, int64_t s
         vf bv[ATT_NV];
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++) bv[j] = pack_keep(v_load(b + j * VW));
+        pack_factors f;
+        if (row == 1) f = pack_load_factors(a, rows);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
-            for (int j = 0; j < nv; j++)
-                acc[i][j] = nv == 1 ? pack_multiply_add(a[i * row], bv[j], acc[i][j])
-                                    : pack_multiply_into(a[i * row], bv[j], acc[i][j]);
+            for (int j = 0; j < nv; j++) {
+                float x = row == 1 ? pack_factor(f, i) : a[i * row];
+                acc[i][j] = nv == 1 ? pack_multiply_add(x, bv[j], acc[i][j])
+                                    : pack_multiply_into(x, bv[j], acc[i][j]);
+            }
     }
 }
 

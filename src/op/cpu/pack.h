@@ -8,11 +8,14 @@
 #include "op/cpu/simd.h"
 
 /* Register tile: TILE_M rows, TILE_N = TILE_NV vectors of columns. Panels of A have PANEL_M rows, whole tiles. With
- * AVX-512 it is wide, since what limits it are loads: 10 for 24 multiply-adds, where a tile of 12 x 32 has 14. */
+ * AVX-512 it is wide, since what limits it are loads: 10 for 24 multiply-adds, where a tile of 12 x 32 has 14. NEON takes
+ * a factor from a lane of a register, so that it has 5 loads for 24. */
 #if V_AVX512
 enum { TILE_M = 6, TILE_NV = 4, PANEL_M = 12 };
 #elif V_AVX2
 enum { TILE_M = 4, TILE_NV = 3, PANEL_M = 4 };
+#elif V_NEON
+enum { TILE_M = 8, TILE_NV = 3, PANEL_M = 8 };
 #else
 enum { TILE_M = 4, TILE_NV = 2, PANEL_M = 4 };
 #endif
@@ -55,6 +58,32 @@ V_INLINE vf pack_multiply_into(float a, vf b, vf acc) {
 V_INLINE vf pack_keep(vf b) {
     return V_AVX512 && !V_DOT_BF16 ? b : v_keep(b);
 }
+
+/* The numbers of a unit in a panel of A, by which rows of B are multiplied: in memory, or in lanes of registers where a
+ * multiply-add takes one of these. */
+#if V_NEON
+typedef struct pack_factors {
+    vf of[(PANEL_M + VW - 1) / VW];
+} pack_factors;
+V_INLINE pack_factors pack_load_factors(const float *unit, int rows) {
+    pack_factors f;
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; i += VW) f.of[i / VW] = v_keep(v_load(unit + i));
+    return f;
+}
+V_INLINE float pack_factor(pack_factors f, int i) {
+    return f.of[i / VW][i % VW];
+}
+#else
+typedef const float *pack_factors;
+V_INLINE pack_factors pack_load_factors(const float *unit, int rows) {
+    (void)rows;
+    return unit;
+}
+V_INLINE float pack_factor(pack_factors f, int i) {
+    return f[i];
+}
+#endif
 
 /* Four units of one row, k contiguous. */
 V_INLINE v4f pack_load4(const void *src, int64_t i, dtype dt, bool pairs) {

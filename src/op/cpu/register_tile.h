@@ -94,12 +94,14 @@ V_INLINE void multiply_units(int units, const float *a, int64_t lda, bool direct
         vf bv[TILE_NV];
 #pragma GCC unroll 4
         for (int j = 0; j < NV; j++) bv[j] = pack_keep(v_load(b + u * TILE_N + j * VW));
+        pack_factors f;
+        if (!direct) f = pack_load_factors(a + u * PANEL_M, M);
 #pragma GCC unroll 16
         for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
             for (int j = 0; j < NV; j++) {
                 float x = direct ? *(const pack_float *)(rows[i / 3] + i % 3 * lda + 4 * u)
-                                 : a[u * PANEL_M + i];
+                                 : pack_factor(f, i);
                 sum[i][j] = pack_multiply_into(x, bv[j], sum[i][j]);
             }
     }
@@ -160,7 +162,7 @@ DEFINE_TILE(tile_2, false, tile_rows(2), 2, DT_F32)
 /* Of A as it lies. */
 DEFINE_TILE(tile_direct_1, true, tile_rows(1), 1, DT_F32)
 DEFINE_TILE(tile_direct_2, true, tile_rows(2), 2, DT_F32)
-#if V_AVX2 || V_AVX512
+#if V_AVX2 || V_AVX512 || V_NEON
 DEFINE_TILE(tile_3, false, tile_rows(3), 3, DT_F32)
 DEFINE_TILE(tile_direct_3, true, tile_rows(3), 3, DT_F32)
 #endif
@@ -172,7 +174,7 @@ DEFINE_TILE(tile_direct_4, true, tile_rows(4), 4, DT_F32)
 /* By vectors of columns. */
 static tile_fn *const PACKED_TILES[TILE_NV + 1] = {
     NULL,   tile_1, tile_2,
-#if V_AVX2 || V_AVX512
+#if V_AVX2 || V_AVX512 || V_NEON
     tile_3,
 #endif
 #if V_AVX512
@@ -181,7 +183,7 @@ static tile_fn *const PACKED_TILES[TILE_NV + 1] = {
 };
 static tile_fn *const DIRECT_TILES[TILE_NV + 1] = {
     NULL,          tile_direct_1, tile_direct_2,
-#if V_AVX2 || V_AVX512
+#if V_AVX2 || V_AVX512 || V_NEON
     tile_direct_3,
 #endif
 #if V_AVX512

@@ -1,5 +1,5 @@
 /* Vectors of floats of the width of the instruction set this file is compiled for: 16 (AVX-512),
- * 8 (AVX2) or 4 lanes. GCC vector extensions carry the arithmetic; intrinsics stand only where the
+ * 8 (AVX2) or 4 lanes (NEON of ARM, and what has none of these). GCC vector extensions carry the arithmetic; intrinsics stand only where the
  * compilers miss the instruction. bf16 and f16 are storage formats: loads widen, stores round to
  * nearest even and keep NaN.
  *
@@ -15,6 +15,8 @@
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
@@ -29,6 +31,15 @@ enum { VW = 4 };
 
 #ifndef V_AVX512
 #define V_AVX512 0
+#endif
+#ifndef V_AVX2
+#define V_AVX2 0
+#endif
+/* ARM in 64 bits: 4 lanes, and twice the registers of AVX2. */
+#ifdef __aarch64__
+#define V_NEON 1
+#else
+#define V_NEON 0
 #endif
 /* Whether the machine multiplies pairs of bf16: then bf16 is all that this variant multiplies. */
 #ifdef CPU_ONLY_BF16
@@ -89,6 +100,8 @@ V_INLINE vf v_fma(vf a, vf b, vf c) {
     return _mm512_fmadd_ps(a, b, c);
 #elif V_AVX2
     return _mm256_fmadd_ps(a, b, c);
+#elif V_NEON
+    return vfmaq_f32(c, a, b);
 #else
     return a * b + c;
 #endif
@@ -100,6 +113,8 @@ V_INLINE vf v_keep(vf a) {
     __asm__("" : "+v"(a));
 #elif defined(__SSE2__)
     __asm__("" : "+x"(a));
+#elif V_NEON
+    __asm__("" : "+w"(a));
 #endif
     return a;
 }
@@ -133,6 +148,8 @@ V_INLINE vf v_sqrt(vf a) {
     return _mm256_sqrt_ps(a);
 #elif defined(__SSE2__)
     return _mm_sqrt_ps(a);
+#elif V_NEON
+    return vsqrtq_f32(a);
 #else
     for (int i = 0; i < VW; i++) a[i] = __builtin_sqrtf(a[i]);
     return a;
@@ -178,6 +195,10 @@ V_INLINE vf v_load_f16(const uint8_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
 #elif V_AVX2
     return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+#elif V_NEON
+    float16x4_t h;
+    memcpy(&h, p, sizeof(h));
+    return vcvt_f32_f16(h);
 #else
     uint16_t h[VW];
     vf v = v_zero();
@@ -193,6 +214,9 @@ V_INLINE void v_store_f16(uint16_t *p, vf v) {
     _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 #elif V_AVX2
     _mm_storeu_si128((void *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#elif V_NEON
+    float16x4_t h = vcvt_f16_f32(v);
+    memcpy(p, &h, sizeof(h));
 #else
     for (int i = 0; i < VW; i++) p[i] = f32_to_f16(v[i]);
 #endif
