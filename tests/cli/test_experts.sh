@@ -9,9 +9,9 @@ fixed="train.deterministic=true train.steps=6 sample.every=0 eval.every=0 train.
 
 # same RUN LIKE: the steps of two runs are the same, with what routers did.
 same() {
-    results step "$2" >want
+    results 'step|experts' "$2" >want
     [ "$(grep -c '"expert_load"' want)" = 6 ] || fail "$2: no load in 6 steps"
-    results step "$1" | cmp -s want - || fail "runs $1 and $2 differ"
+    results 'step|experts' "$1" | cmp -s want - || fail "runs $1 and $2 differ"
 }
 # norm_of RUN: the gradient norm of its first step.
 norm_of() { event step "$1/metrics.jsonl" | head -n 1 | grep -o '"grad_norm": [^,]*' | sed 's/.* //'; }

@@ -55,6 +55,13 @@ static json_t *cursor_json(const session *s, uint64_t weights) {
     return o;
 }
 
+/* All that decides and warns. */
+static json_t *guard_json(const session *s) {
+    json_t *o = watch_to_json(&s->watch), *experts = routers_to_json(&s->routers);
+    if (experts) json_object_set_new(o, "experts", experts);
+    return o;
+}
+
 /* The model of the last finished step; between two stages that of the one that ended. */
 static const model_config *trained_model(const session *s) {
     return &s->setup.models[course_last_stage(s->setup.course, s->at.step)];
@@ -121,7 +128,7 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .val_loss = s->at.val_loss,
                     .need_bytes = state_expected_bytes(u->plan, u->optim),
                     .cursor = cursor_json(s, digest),
-                    .guard = watch_to_json(&s->watch),
+                    .guard = guard_json(s),
                     .ledger = setup_leads(u) ? origins_ledger(s) : NULL,
                     .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
@@ -319,6 +326,7 @@ static status read_guard(session *s, const char *dir, err *e) {
     json_t *o;
     TRY(read_object(s->setup.a, dir, "state/guard.json", &o, e));
     status st = watch_from_json(&s->watch, o, e);
+    if (st == ST_OK) st = routers_from_json(&s->routers, json_object_get(o, "experts"), e);
     json_decref(o);
     if (st != ST_OK) {
         err_context(e, "%s/state/guard.json", dir);
@@ -441,6 +449,7 @@ status state_load_newest(session *s, err *e) {
     if (newest) return load(s, nearest(s, newest), e);
     if (s->at.step > 0) TRY(clear_state(s, e)); /* gone back to the beginning */
     watch_restart(&s->watch);
+    TRY(routers_from_json(&s->routers, NULL, e));
     loss_scale_init(&s->scale, s->setup.c);
     return setup_make_weights(&s->setup, s->setup.plan->store, &s->setup.models[0], e);
 }
