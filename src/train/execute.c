@@ -105,7 +105,7 @@ static optim_hyper hyper_of(const session *s, const step_result *r, const float 
         .beta2 = c->optim.betas.items[1],
         .eps = c->optim.eps,
         .weight_decay = c->optim.weight_decay,
-        .step = s->at.step + 1 - s->scale.skipped -
+        .step = s->at.step + 1 - s->scale.skipped - s->watch.skipped -
                 course_stage_of(s->setup.course, s->at.step + 1)->optim_base,
         .grad_scale = (float)(clip_factor(r->norm, c->optim.clip_norm) / r->grads_scale),
         .grad_scale_at = ahead,
