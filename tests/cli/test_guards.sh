@@ -102,9 +102,10 @@ has err "cannot create taken"
 [ -d taken ] || fail "a folder of the user was removed"
 
 # ---- early stop and the best checkpoint ----
-expect 0 train c.yaml run=early optim.lr=0 optim.schedule.min_lr=0 eval.patience=2 eval.every=10 --json
+expect 0 train c.yaml run=early optim.lr=0 optim.schedule.min_lr=0 eval.patience=2 eval.every=10 checkpoint.async=false --json
 has out '"kind": "early_stop"'
 [ "$(field steps out)" = 30 ] || fail "ended after $(field steps out) steps, not 30"
+[ "$(event checkpoint early/metrics.jsonl | wc -l)" = 3 ] || fail "the last step is saved twice"
 expect 0 train c.yaml run=early optim.lr=0 optim.schedule.min_lr=0 eval.patience=2 eval.every=10 --json
 lacks out '"event": "step"'
 # A stage that validates otherwise has losses of its own.

@@ -195,6 +195,7 @@ static status tell_pruning(session *s, status st, const err *why, err *e) {
 
 static status tell_success(session *s, const save_job *j, err *e) {
     s->saving.failed_saves = 0;
+    s->saving.saved = j->step;
     s->watch.rewinds = 0;
     if (s->saving.upload) upload_add(s->saving.upload, j->step);
     TRY(events_checkpoint(s, j, e));
@@ -255,7 +256,7 @@ status state_save(session *s, bool wait, err *e) {
     const save_job *under_way = s->saving.job;
     bool enough = under_way && under_way->step == s->at.step;
     TRY(state_settle(s, enough && wait, e)); /* saves may take longer than the steps between them */
-    if (enough && s->saving.failed_saves == 0) return ST_OK;
+    if (s->saving.saved == s->at.step) return ST_OK;
     save_job *j = job_new(s, digest);
     s->saving.saved_ns = j->began_ns;
     err why = {0};
@@ -445,6 +446,7 @@ static const char *nearest(const session *s, const char *newest) {
 
 status state_load_newest(session *s, err *e) {
     char *newest;
+    s->saving.saved = -1;
     TRY(find_newest(s, &newest, e));
     if (newest) return load(s, nearest(s, newest), e);
     if (s->at.step > 0) TRY(clear_state(s, e)); /* gone back to the beginning */
