@@ -193,9 +193,10 @@ static status open_data(yaml_task *y, err *e) {
     }
     y->t->test_split = test != NULL;
     TRY(read_split(y, split, &y->docs, e));
+    y->skips_own = !few && !test; /* as lm-evaluation-harness, which compares the two keys */
     if (y->n_few == 0 || y->examples_given) return ST_OK;
     if (!few) few = train ? train : valid ? valid : test;
-    y->few_is_test = test && strcmp(few, test) == 0;
+    y->skips_own |= test && strcmp(few, test) == 0;
     return read_split(y, few, &y->examples, e);
 }
 
