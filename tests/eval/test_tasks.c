@@ -487,6 +487,12 @@ static void test_examples(void **state) {
     same(t.doc[3].prompt, "q2a2 q1a1 q0");
     same(t.doc[13].prompt, "q0a0 q0a0 q2");
     eval_task_close(&t);
+    put(a, "none.jsonl", "{\"q\": \"q\", \"a\": \"\"}\n{\"q\": \"r\", \"a\": [\"\"]}\n");
+    open_task(
+        &t, a, "few.yaml",
+        "test_split: valid\nfewshot_split: none\nfewshot_config: {sampler: first_n}\n" EXAMPLES, 1);
+    same(t.doc[0].prompt, "qr q40"); /* no answer has no delimiter; an empty one of several has */
+    eval_task_close(&t);
     arena_free(a);
 }
 
