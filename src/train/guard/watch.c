@@ -23,7 +23,6 @@ void watch_forget(watch *w) {
 void watch_restart(watch *w) {
     watch_forget(w);
     w->lower_until = 0;
-    w->skipped = 0;
     w->rewards = (rewards_guard){0};
     early_stop_init(&w->stop);
 }
@@ -39,7 +38,7 @@ bool watch_is_repetitive(const config *c, double repeated) {
 
 static watch_verdict verdict_of(watch *w, const config *c, const watch_step *s) {
     switch (c->guard.action) {
-        case CONFIG_GUARD_SKIP: w->skipped++; return WATCH_SKIP;
+        case CONFIG_GUARD_SKIP: return WATCH_SKIP;
         case CONFIG_GUARD_REWIND: return WATCH_REWIND;
         case CONFIG_GUARD_LOWER: w->lower_until = s->step + c->guard.lower_steps - 1;
     }
@@ -132,10 +131,10 @@ json_t *watch_to_json(const watch *w) {
         json_array_append_new(gaps,
                               json_pack("{s:i,s:I,s:I}", "stage", w->gap[i].stage, "first",
                                         (json_int_t)w->gap[i].first, "n", (json_int_t)w->gap[i].n));
-    return json_pack("{s:o,s:I,s:I,s:i,s:o,s:o,s:o}", "window", spike_to_json(&w->window),
-                     "lower_until", (json_int_t)w->lower_until, "skipped", (json_int_t)w->skipped,
-                     "in_row", w->in_row, "early_stop", early_stop_to_json(&w->stop), "rewards",
-                     rewards_to_json(&w->rewards), "left_out", gaps);
+    return json_pack("{s:o,s:I,s:i,s:o,s:o,s:o}", "window", spike_to_json(&w->window),
+                     "lower_until", (json_int_t)w->lower_until, "in_row", w->in_row, "early_stop",
+                     early_stop_to_json(&w->stop), "rewards", rewards_to_json(&w->rewards),
+                     "left_out", gaps);
 }
 
 static bool has_gap(const watch *w, const watch_gap *g) {
@@ -162,15 +161,12 @@ static status read_gaps(watch *w, const json_t *list, err *e) {
 
 status watch_from_json(watch *w, const json_t *o, err *e) {
     json_t *window, *stop, *gaps;
-    json_int_t lower, skipped = 0;
+    json_int_t lower;
     int cap = w->window.cap;
-    if (json_unpack((json_t *)o, "{s:o,s:I,s?I,s:i,s:o,s:o}", "window", &window, "lower_until",
-                    &lower, "skipped", &skipped, "in_row", &w->in_row, "early_stop", &stop,
-                    "left_out", &gaps) ||
-        skipped < 0)
+    if (json_unpack((json_t *)o, "{s:o,s:I,s:i,s:o,s:o}", "window", &window, "lower_until", &lower,
+                    "in_row", &w->in_row, "early_stop", &stop, "left_out", &gaps))
         return err_set(e, ST_FORMAT, "it is not the state of a guard");
     w->lower_until = lower;
-    w->skipped = skipped;
     TRY(spike_from_json(&w->window, window, e));
     if (w->window.cap != cap) spike_resize(&w->window, cap); /* guard.window was changed */
     TRY(early_stop_from_json(&w->stop, stop, e));

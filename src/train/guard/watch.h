@@ -49,8 +49,6 @@ typedef struct watch_gap {
 typedef struct watch {
     spike_window window;
     int64_t lower_until; /* last step with a lowered learning rate (guard.action=lower) */
-    int64_t skipped;     /* updates left out (WATCH_SKIP) since the optimizer's state was last
-                          * cleared: it does not count them */
     int in_row;          /* spikes in successive steps, up to the last step */
     early_stop stop;
     rewards_guard rewards; /* of objectives that learn from preferences */

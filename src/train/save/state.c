@@ -43,11 +43,11 @@ static json_t *cursor_json(const session *s, uint64_t weights) {
     char digest[17];
     hash_format(weights, digest);
     uint64_t samples = samples_after(&s->setup, s->at.step);
-    json_t *o =
-        json_pack("{s:I,s:i,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step, "stage",
-                  course_last_stage(s->setup.course, s->at.step), "samples", (json_int_t)samples,
-                  "tokens", (json_int_t)s->at.tokens, "seconds", json_f64(s->at.seconds),
-                  "optimizer", s->setup.optim->name, "digest", digest);
+    json_t *o = json_pack("{s:I,s:i,s:I,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step,
+                          "stage", course_last_stage(s->setup.course, s->at.step), "samples",
+                          (json_int_t)samples, "tokens", (json_int_t)s->at.tokens, "updates",
+                          (json_int_t)s->at.updates, "seconds", json_f64(s->at.seconds),
+                          "optimizer", s->setup.optim->name, "digest", digest);
     if (s->setup.objective->marks)
         json_object_set_new(o, "trained", json_integer((json_int_t)s->at.trained));
     if (s->setup.plan->spec.compute == DT_F16)
@@ -280,6 +280,7 @@ static status read_object(arena *a, const char *dir, const char *name, json_t **
 typedef struct stored_cursor {
     cursor at;
     loss_scale scale;
+    int64_t skipped; /* of a checkpoint without "updates", which has those left out instead */
     int stage;
     uint64_t samples;
     char optimizer[32], digest[17];
@@ -288,15 +289,15 @@ typedef struct stored_cursor {
 static status read_cursor(arena *a, const char *dir, stored_cursor *out, err *e) {
     json_t *o, *scale = NULL;
     TRY(read_object(a, dir, "state/cursor.json", &o, e));
-    json_int_t step = -1, samples = -1, tokens = -1, trained = 0;
+    json_int_t step = -1, samples = -1, tokens = -1, trained = 0, updates = -1, skipped = 0;
     const char *optimizer = "", *hex = "";
     *out = (stored_cursor){0};
-    int bad = json_unpack(o, "{s:I,s?i,s:I,s:I,s?I,s:F,s:s,s:s,s?o}", "step", &step, "stage",
-                          &out->stage, "samples", &samples, "tokens", &tokens, "trained", &trained,
-                          "seconds", &out->at.seconds, "optimizer", &optimizer, "digest", &hex,
-                          "loss_scale", &scale);
+    int bad = json_unpack(o, "{s:I,s?i,s:I,s:I,s?I,s?I,s:F,s:s,s:s,s?o}", "step", &step, "stage",
+                          &out->stage, "samples", &samples, "tokens", &tokens, "updates", &updates,
+                          "trained", &trained, "seconds", &out->at.seconds, "optimizer", &optimizer,
+                          "digest", &hex, "loss_scale", &scale);
     bad |= step < 0 || samples < 0 || tokens < 0 || trained < 0 || out->stage < 0 ||
-           strlen(hex) != 16 || strlen(optimizer) >= sizeof out->optimizer;
+           updates > step || strlen(hex) != 16 || strlen(optimizer) >= sizeof out->optimizer;
     if (!bad) {
         out->at.step = step;
         out->at.tokens = (uint64_t)tokens;
@@ -304,7 +305,10 @@ static status read_cursor(arena *a, const char *dir, stored_cursor *out, err *e)
         out->samples = (uint64_t)samples;
         memcpy(out->digest, hex, 17);
         strcpy(out->optimizer, optimizer);
-        bad |= !loss_scale_from_json(&out->scale, scale) || out->scale.skipped > step;
+        bad |= !loss_scale_from_json(&out->scale, scale);
+        if (scale) bad |= json_unpack(scale, "{s?I}", "skipped", &skipped) != 0;
+        out->at.updates = updates;
+        out->skipped = skipped;
     }
     json_decref(o);
     if (!bad) return ST_OK;
@@ -392,6 +396,12 @@ static status check_position(const session *s, const char *dir, const stored_cur
     return err_hint(e, "bring back the keys that it was trained with, or go on with --fork NEW");
 }
 
+/* Of a checkpoint that does not say it. */
+static int64_t updates_of(const setup *u, const stored_cursor *c) {
+    if (c->at.step == 0) return 0;
+    return c->at.step - c->skipped - course_stage_of(u->course, c->at.step)->optim_base;
+}
+
 /* RUN/checkpoints/step-N. */
 static status load(session *s, const char *dir, err *e) {
     setup *u = &s->setup;
@@ -409,6 +419,7 @@ static status load(session *s, const char *dir, err *e) {
     TRY(check_digest(s, dir, c.digest, e));
     s->at = c.at;
     s->at.val_loss = NAN;
+    if (c.at.updates < 0) s->at.updates = updates_of(u, &c);
     loss_scale_resume(&s->scale, u->c, &c.scale);
     return ST_OK;
 }
