@@ -208,20 +208,24 @@ static status tell_end(session *s, save_job *j, status st, bool waited, err *why
     return st;
 }
 
+/* Not while a save in the background may do the same: one of the two would find gone what it deletes. */
+static status prune_uploaded(session *s, err *e) {
+    if (!s->saving.prunes || s->saving.job) return ST_OK;
+    s->saving.prunes = false;
+    checkpoint_keep keep = keep_of(s);
+    err why = {0};
+    status st = checkpoint_prune(s->setup.c->run, &keep, -1, &why);
+    return tell_pruning(s, st, &why, e);
+}
+
 static status poll_uploads(session *s, bool wait, err *e) {
     upload_event ev;
     while (s->saving.upload && (wait ? upload_wait(s->saving.upload, &ev, s->opt->stop)
                                      : upload_poll(s->saving.upload, &ev))) {
-        if (ev.ok) { /* checkpoints that were kept only until their upload may be deleted */
-            checkpoint_keep keep = keep_of(s);
-            err why = {0};
-            status st = checkpoint_prune(s->setup.c->run, &keep, -1, &why);
-            TRY(tell_pruning(s, st, &why, e));
-            continue;
-        }
-        TRY(events_upload_failed(s, &ev, e));
+        s->saving.prunes |= ev.ok;
+        if (!ev.ok) TRY(events_upload_failed(s, &ev, e));
     }
-    return ST_OK;
+    return prune_uploaded(s, e);
 }
 
 /* Waits for the save in the background. When the part of one rank failed, the save has failed on
