@@ -160,7 +160,8 @@ static status read_record(reading *x, csv_table *t, const char *s, size_t n, int
     return ST_OK;
 }
 
-/* Makes numbers of a column if all its fields are numbers. */
+/* Makes numbers of a column if all its fields are numbers; integers, each of which is what it says, if
+ * all are. */
 static void type_column(const reading *x, const char *name, size_t first) {
     bool whole = true;
     double v;
@@ -176,7 +177,9 @@ static void type_column(const reading *x, const char *name, size_t first) {
         json_t *row = json_array_get(x->r->row, k);
         const char *s = json_string_value(json_object_get(row, name));
         if (text_parse_number(s, &v))
-            json_object_set_new(row, name, whole ? json_integer((json_int_t)v) : json_real(v));
+            json_object_set_new(row, name,
+                                whole && text_parse_int(s, &i) ? json_integer((json_int_t)i)
+                                                               : json_real(v));
     }
 }
 

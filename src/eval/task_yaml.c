@@ -193,13 +193,27 @@ static status open_data(yaml_task *y, err *e) {
     }
     y->t->test_split = test != NULL;
     TRY(read_split(y, split, &y->docs, e));
+    y->skips_own = !few && !test; /* as lm-evaluation-harness, which compares the two keys */
     if (y->n_few == 0 || y->examples_given) return ST_OK;
     if (!few) few = train ? train : valid ? valid : test;
-    y->few_is_test = test && strcmp(few, test) == 0;
+    y->skips_own |= test && strcmp(few, test) == 0;
     return read_split(y, few, &y->examples, e);
 }
 
 /* ---- documents ---- */
+
+/* The answer of an example between its delimiters, of which an empty one has neither. */
+static status add_answer(yaml_task *y, const json_t *example, strbuf *out, err *e) {
+    json_t *target;
+    TRY(eval_target_of(y, example, &target, e));
+    bool is_empty = json_is_string(target) && json_string_length(target) == 0;
+    json_decref(target);
+    if (is_empty) return ST_OK;
+    strbuf_puts(out, y->target_delimiter);
+    TRY(eval_answer_text(y, example, out, e));
+    strbuf_puts(out, y->fewshot_delimiter);
+    return ST_OK;
+}
 
 /* What stands before a document: description and examples. */
 static status add_examples(yaml_task *y, const json_t *row, strbuf *out, err *e) {
@@ -212,15 +226,8 @@ static status add_examples(yaml_task *y, const json_t *row, strbuf *out, err *e)
         int64_t number;
         status st = eval_question_of(y, example, out, &number, e);
         if (st == ST_OK && number >= 0) st = eval_choice_text(y, example, number, out, e);
-        if (st == ST_OK) {
-            size_t before = out->len;
-            strbuf_puts(out, y->target_delimiter);
-            size_t after = out->len;
-            st = eval_answer_text(y, example, out, e);
-            if (out->len == after) strbuf_truncate(out, before);
-        }
+        if (st == ST_OK) st = add_answer(y, example, out, e);
         if (st != ST_OK) return rows_where(&y->examples, pick[i], e);
-        strbuf_puts(out, y->fewshot_delimiter);
     }
     return ST_OK;
 }

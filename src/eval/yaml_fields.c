@@ -219,28 +219,43 @@ static status too_few(const yaml_task *y, int32_t have, err *e) {
     return err_hint(e, "give more examples, or lower num_fewshot");
 }
 
-/* The document itself is no example of its own. */
-static status pick_first(yaml_task *y, const json_t *row, int64_t *out, err *e) {
-    int32_t n = eval_rows_n(&y->examples);
+static bool may_precede(const yaml_task *y, int64_t i, const json_t *row) {
+    return !y->skips_own || !json_equal(json_array_get(y->examples.row, (size_t)i), (json_t *)row);
+}
+
+/* Numbers of the first `most` examples that may stand before the document. */
+static int64_t list_others(const yaml_task *y, const json_t *row, int64_t most, int64_t *out) {
     int64_t got = 0;
-    for (int32_t i = 0; i < n && got < y->n_few; i++)
-        if (!y->few_is_test ||
-            !json_equal(json_array_get(y->examples.row, (size_t)i), (json_t *)row))
-            out[got++] = i;
-    return got == y->n_few ? ST_OK : too_few(y, n, e);
+    for (int32_t i = 0; i < eval_rows_n(&y->examples) && got < most; i++)
+        if (may_precede(y, i, row)) out[got++] = i;
+    return got;
+}
+
+static status pick_first(yaml_task *y, const json_t *row, int64_t *out, err *e) {
+    bool enough = list_others(y, row, y->n_few, out) == y->n_few;
+    return enough ? ST_OK : too_few(y, eval_rows_n(&y->examples), e);
+}
+
+/* Of those that differ from the document, where it stands among the examples several times and was drawn too often. */
+static status draw_again(yaml_task *y, const json_t *row, int64_t *out, err *e) {
+    int32_t n = eval_rows_n(&y->examples);
+    int64_t *others = xmalloc(sizeof *others * (size_t)n), have = list_others(y, row, n, others);
+    if (have >= y->n_few) py_random_sample(&y->random, have, y->n_few, out);
+    for (int64_t i = 0; i < y->n_few && have >= y->n_few; i++) out[i] = others[out[i]];
+    free(others);
+    return have >= y->n_few ? ST_OK : too_few(y, n, e);
 }
 
 status eval_pick_examples(yaml_task *y, const json_t *row, int64_t *out, err *e) {
-    int64_t want = y->n_few + y->few_is_test, got = 0, drawn[MOST_EXAMPLES + 1];
+    int64_t got = 0, drawn[MOST_EXAMPLES + 1];
     int32_t n = eval_rows_n(&y->examples);
-    if (want > n) return too_few(y, n, e);
+    if (y->n_few > n) return too_few(y, n, e);
     if (y->first_n) return pick_first(y, row, out, e);
+    int64_t want = y->n_few + (y->skips_own && y->n_few < n);
     py_random_sample(&y->random, n, want, drawn);
-    for (int64_t i = 0; i < want && got < y->n_few; i++) {
-        const json_t *example = json_array_get(y->examples.row, (size_t)drawn[i]);
-        if (!y->few_is_test || !json_equal((json_t *)example, (json_t *)row)) out[got++] = drawn[i];
-    }
-    return got == y->n_few ? ST_OK : too_few(y, n, e);
+    for (int64_t i = 0; i < want && got < y->n_few; i++)
+        if (may_precede(y, drawn[i], row)) out[got++] = drawn[i];
+    return got == y->n_few ? ST_OK : draw_again(y, row, out, e);
 }
 
 static status read_few_config(yaml_task *y, err *e) {

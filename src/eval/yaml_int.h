@@ -29,7 +29,7 @@ typedef struct yaml_task {
     int64_t n_few;
     bool examples_given; /* by fewshot_config.samples */
     bool first_n;        /* the examples are the first of their split, else drawn */
-    bool few_is_test;    /* the split of examples is that of the documents */
+    bool skips_own;      /* one example more is drawn, and what equals the document is none */
     py_random random;
 } yaml_task;
 

@@ -25,6 +25,7 @@ static double wsd(const lr_schedule *s, int64_t step) {
 
 static double after_warmup(const lr_schedule *s, int64_t step, decay_kind kind) {
     int64_t steps = s->decay_steps >= 0 ? s->decay_steps : s->total_steps - s->warmup_steps;
+    if (step == s->warmup_steps) return s->lr; /* also where nothing is left for the decay */
     return steps > 0 ? decayed(s, kind, (double)(step - s->warmup_steps) / (double)steps)
                      : s->min_lr;
 }

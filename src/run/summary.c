@@ -13,6 +13,7 @@
 
 typedef struct collector {
     run_summary *s;
+    bool says_steps; /* the config does; else a run has as many as it says at each start */
     bool ended;
     int64_t fatal_step; /* of the last alarm that ends a run; -1: none */
     int64_t early_step; /* of the last early stop; -1: none */
@@ -41,6 +42,7 @@ static status take_event(void *user, const json_t *event, err *e) {
     run_summary *s = c->s;
     if (metrics_is(event, "start")) {
         s->params = metrics_int(event, "params", s->params);
+        if (!c->says_steps) s->planned_steps = metrics_int(event, "steps", -1);
         c->ended = false;
     } else if (metrics_is(event, "step")) {
         s->steps = metrics_int(event, "step", s->steps);
@@ -93,7 +95,8 @@ status run_summarize(arena *a, const char *path, run_summary *out, err *e) {
     TRY(run_read_config(&root, path, e));
     out->planned_steps = metrics_int(json_object_get(root, "train"), "steps", -1);
     json_decref(root);
-    collector c = {.s = out, .fatal_step = -1, .early_step = -1};
+    collector c = {
+        .s = out, .says_steps = out->planned_steps >= 0, .fatal_step = -1, .early_step = -1};
     TRY(metrics_read(path, METRICS_LAST_STEP, take_event, &c, e));
     out->state = state_of(&c);
     return ST_OK;

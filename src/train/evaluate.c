@@ -58,9 +58,9 @@ static status open_tasks(setup *u, err *e) {
 /* The template of the conversations that are learned, as checkpoints have it (teaching.h), by what
  * the config says alone: the plan of a run is made without data. NULL: the tokenizer's own. */
 static const char *template_file(const setup *u) {
-    if (u->c->data.template) return u->c->data.template;
     for (int i = 0; i < u->course->n_stages; i++) {
         const config *c = u->course->stage[i].c;
+        if (c->data.template) return c->data.template;
         for (int k = 0; k < c->data.train.n; k++) {
             char *file = path_join(u->a, c->data.train.items[k].path, "chat_template.jinja");
             if (file_exists(file)) return file;

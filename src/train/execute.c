@@ -105,8 +105,7 @@ static optim_hyper hyper_of(const session *s, const step_result *r, const float 
         .beta2 = c->optim.betas.items[1],
         .eps = c->optim.eps,
         .weight_decay = c->optim.weight_decay,
-        .step = s->at.step + 1 - s->scale.skipped -
-                course_stage_of(s->setup.course, s->at.step + 1)->optim_base,
+        .step = s->at.updates + 1,
         .grad_scale = (float)(clip_factor(r->norm, c->optim.clip_norm) / r->grads_scale),
         .grad_scale_at = ahead,
         .factored = {.eps = c->optim.adafactor.eps.items[0],
@@ -607,6 +606,7 @@ int64_t execute_trained(const session *s, const step_result *r) {
 void execute_advance(session *s, const step_result *r) {
     if (s->setup.objective->marks) s->at.trained += (uint64_t)execute_trained(s, r);
     s->at.step++;
+    s->at.updates += r->finite && r->verdict != WATCH_SKIP;
     s->at.tokens += (uint64_t)(s->stage.batch * s->stage.T);
     s->at.seconds += (double)r->total_ns / 1e9;
 }

@@ -53,7 +53,7 @@ static status begin_stage(session *s, err *e) {
     if (s->at.step > 0) forget_losses(s, k);
     if (s->at.step > 0 && k->optim_base == s->at.step) {
         TRY(setup_clear_optimizer(u, e));
-        s->scale.skipped = 0;
+        s->at.updates = 0;
     }
     if (u->c->stages.n) TRY(events_stage(s, e));
     return events_budgets(s, e);

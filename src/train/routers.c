@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
+
 /* Probs of a micro-batch are sums below 2^24 in fp32; a step of 2^20 of these still fits. */
 enum { ROUTERS_FIXED_BITS = 18 };
 
@@ -221,6 +223,48 @@ void routers_watch(routers *r) {
             *unused = picks[e] > 0 ? 0 : *unused + 1;
         }
     }
+}
+
+static json_t *layer_json(const routers *r, int i) {
+    json_t *share = json_array(), *unused = json_array();
+    for (int64_t k = (int64_t)i * r->E; k < (int64_t)(i + 1) * r->E; k++) {
+        json_array_append_new(share, json_f64(r->share[k]));
+        json_array_append_new(unused, json_integer((json_int_t)r->unused[k]));
+    }
+    return json_pack("{s:o,s:o,s:b}", "share", share, "unused", unused, "told", (int)r->told[i]);
+}
+
+json_t *routers_to_json(const routers *r) {
+    if (r->n == 0) return NULL;
+    json_t *layers = json_array();
+    for (int i = 0; i < r->n; i++) json_array_append_new(layers, layer_json(r, i));
+    return json_pack("{s:I,s:o}", "steps", (json_int_t)r->steps, "layers", layers);
+}
+
+static bool take_layer(routers *r, int i, const json_t *o) {
+    const json_t *share = json_object_get(o, "share"), *unused = json_object_get(o, "unused");
+    bool whole = json_array_size(share) == (size_t)r->E && json_array_size(unused) == (size_t)r->E;
+    for (int e = 0; e < r->E && whole; e++) {
+        const json_t *x = json_array_get(share, (size_t)e), *n = json_array_get(unused, (size_t)e);
+        whole = json_is_number(x) && json_is_integer(n) && json_integer_value(n) >= 0;
+        r->share[(int64_t)i * r->E + e] = json_number_value(x);
+        r->unused[(int64_t)i * r->E + e] = json_integer_value(n);
+    }
+    r->told[i] = json_is_true(json_object_get(o, "told"));
+    return whole;
+}
+
+status routers_from_json(routers *r, const json_t *o, err *e) {
+    const json_t *layers = json_object_get(o, "layers");
+    r->steps = json_integer_value(json_object_get(o, "steps"));
+    memset(r->share, 0, sizeof *r->share * (size_t)(r->n * r->E));
+    memset(r->unused, 0, sizeof *r->unused * (size_t)(r->n * r->E));
+    memset(r->told, 0, sizeof *r->told * (size_t)r->n);
+    if (!o || r->n == 0) return ST_OK;
+    bool whole = r->steps >= 0 && json_array_size(layers) == (size_t)r->n;
+    for (int i = 0; i < r->n && whole; i++)
+        whole = take_layer(r, i, json_array_get(layers, (size_t)i));
+    return whole ? ST_OK : err_set(e, ST_FORMAT, "it is not what was watched of these experts");
 }
 
 /* The sum of the k largest of the shares. */

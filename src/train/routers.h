@@ -10,6 +10,8 @@
 #ifndef TRAIN_ROUTERS_H
 #define TRAIN_ROUTERS_H
 
+#include <jansson.h>
+
 #include "plan/plan.h"
 #include "step/step.h"
 #include "train/ranks/peers.h"
@@ -71,6 +73,11 @@ void routers_move_bias(const routers *r, const param_store *s, double rate);
 bool routers_have_bias(const model_config *mc);
 /* After a step whose update was done: what alarms look at. */
 void routers_watch(routers *r);
+/* What was watched so far, for state/guard.json: a resumed run tells and warns as one that was not
+ * interrupted. NULL: the model has no experts. */
+json_t *routers_to_json(const routers *r);
+/* NULL: nothing was watched yet, or the checkpoint is from before it was kept. */
+status routers_from_json(routers *r, const json_t *o, err *e) ATH_MUST_USE;
 
 /* Of one layer in the step. Experts are dead if no token picked them for ROUTERS_WINDOW steps. */
 enum { ROUTERS_WINDOW = 100 };

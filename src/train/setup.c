@@ -237,53 +237,59 @@ static status check_sums(const setup *u, err *e) {
     return err_hint(e, "parallel.reduce_dtype=fp32, or ATHANOR_NCCL=off");
 }
 
-/* Refuses what does not work together: an objective with its own loss, and z_loss or modules; more chunks than
- * layers; micro-batches that are not whole samples. */
-static status check_parts(const setup *u, err *e) {
-    int64_t layers = u->models[0].num_hidden_layers;
-    if (u->objective->loss && u->c->optim.z_loss > 0) {
-        config_error(u->c, e, "optim.z_loss", "train.objective=%s has no z_loss",
-                     u->objective->name);
+/* Of an objective with its own loss. */
+static status check_loss(const setup *u, const config *c, const model_config *mc, err *e) {
+    if (!u->objective->loss) return ST_OK;
+    if (c->optim.z_loss > 0) {
+        config_error(c, e, "optim.z_loss", "train.objective=%s has no z_loss", u->objective->name);
         return err_hint(e, "leave optim.z_loss out");
     }
-    if (u->objective->loss && u->models[0].num_nextn_predict_layers > 0) {
-        config_error(
-            u->c, e, "train.objective",
-            "train.objective=%s does not train the modules of model.num_nextn_predict_layers",
-            u->objective->name);
-        return err_hint(e, "model.num_nextn_predict_layers=0 leaves them out");
-    }
-    TRY(axes_check_model(u->c, &u->models[0], e));
-    TRY(check_sums(u, e));
-    if (u->c->parallel.virtual > layers) {
-        config_error(u->c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
-                     (long)u->c->parallel.virtual);
+    if (mc->num_nextn_predict_layers == 0) return ST_OK;
+    config_error(c, e, "train.objective",
+                 "train.objective=%s does not train the modules of model.num_nextn_predict_layers",
+                 u->objective->name);
+    return err_hint(e, "model.num_nextn_predict_layers=0 leaves them out");
+}
+
+static status check_chunks(const config *c, const model_config *mc, err *e) {
+    int64_t layers = mc->num_hidden_layers;
+    if (c->parallel.virtual > layers) {
+        config_error(c, e, "parallel.virtual", "%ld layers do not make %ld chunks", (long)layers,
+                     (long)c->parallel.virtual);
         return err_hint(e, "parallel.virtual=%ld or less", (long)layers);
     }
-    const model_config *mc = &u->models[0];
-    if (u->c->parallel.virtual > 1 && mc->num_experts > 0 && mc->router_aux_loss_coef > 0 &&
-        u->c->train.router.balance == BALANCE_MICRO) {
-        config_error(u->c, e, "parallel.virtual",
-                     "train.router.balance=micro keeps the load of all layers together even, and "
-                     "chunks do not see each other's");
-        return err_hint(e, "use parallel.virtual=1, or train.router.balance=global or sequence");
+    if (c->parallel.virtual == 1 || mc->num_experts == 0 || mc->router_aux_loss_coef == 0 ||
+        c->train.router.balance != BALANCE_MICRO)
+        return ST_OK;
+    config_error(c, e, "parallel.virtual",
+                 "train.router.balance=micro keeps the load of all layers together even, and "
+                 "chunks do not see each other's");
+    return err_hint(e, "use parallel.virtual=1, or train.router.balance=global or sequence");
+}
+
+static status check_samples(const setup *u, const course_stage *k, err *e) {
+    if (u->objective->reference && k->c->train.beta <= 0) {
+        config_error(k->c, e, "train.beta", "with train.beta 0 the loss of %s has no gradient",
+                     u->objective->name);
+        return err_hint(e, "the default is train.beta=0.1");
     }
-    for (int i = 0; i < u->course->n_stages; i++) {
-        const course_stage *k = &u->course->stage[i];
-        if (u->objective->reference && k->c->train.beta <= 0) {
-            config_error(k->c, e, "train.beta", "with train.beta 0 the loss of %s has no gradient",
-                         u->objective->name);
-            return err_hint(e, "the default is train.beta=0.1");
-        }
-        if (k->B % u->objective->sequences == 0) continue;
-        config_error(k->c, e, "train.micro_batch_size",
-                     "a micro-batch of %d sequences is not of whole samples, which have %d", k->B,
-                     u->objective->sequences);
-        bool whole = k->c->train.global_batch_size % u->objective->sequences == 0;
-        return err_hint(e, "train.%s_batch_size=%d", whole ? "micro" : "global",
-                        samples_up(k->B, u->objective->sequences));
-    }
-    return ST_OK;
+    if (k->B % u->objective->sequences == 0) return ST_OK;
+    config_error(k->c, e, "train.micro_batch_size",
+                 "a micro-batch of %d sequences is not of whole samples, which have %d", k->B,
+                 u->objective->sequences);
+    bool whole = k->c->train.global_batch_size % u->objective->sequences == 0;
+    return err_hint(e, "train.%s_batch_size=%d", whole ? "micro" : "global",
+                    samples_up(k->B, u->objective->sequences));
+}
+
+/* Refuses what does not work together in a stage: an objective with its own loss, and z_loss or modules; a layout, and what
+ * it has no place for; more chunks than layers; micro-batches that are not whole samples. */
+static status check_parts(const setup *u, const course_stage *k, const model_config *mc, err *e) {
+    const config *c = k->c;
+    TRY(check_loss(u, c, mc, e));
+    TRY(axes_check_model(c, mc, e));
+    TRY(check_chunks(c, mc, e));
+    return check_samples(u, k, e);
 }
 
 /* Every batch is a whole number of micro-batches on every rank. */
@@ -302,16 +308,22 @@ static status share_batches(setup *u, err *e) {
     return ST_OK;
 }
 
+static status in_stage(const setup *u, int i, status st, err *e) {
+    if (st != ST_OK && u->c->stages.n) err_context(e, "stage %s", u->course->stage[i].name);
+    return st;
+}
+
 status setup_open_course(setup *u, uint64_t epoch_sequences, const course_origin *origin, err *e) {
     TRY(course_new(&u->course, u->c, epoch_sequences, origin, e));
     u->models = ARENA_ARRAY(u->a, model_config, u->course->n_stages);
-    for (int i = 0; i < u->course->n_stages; i++) {
-        status st = read_model(u, u->course->stage[i].c, &u->models[i], e);
-        if (st != ST_OK && u->c->stages.n) err_context(e, "stage %s", u->course->stage[i].name);
-        TRY(st);
-    }
+    for (int i = 0; i < u->course->n_stages; i++)
+        TRY(in_stage(u, i, read_model(u, u->course->stage[i].c, &u->models[i], e), e));
     TRY(share_batches(u, e));
-    return check_parts(u, e);
+    TRY(check_sums(u, e));
+    TRY(check_parts(u, &u->course->stage[0], &u->models[0], e)); /* most keys are of the run */
+    for (int i = 1; i < u->course->n_stages; i++)
+        TRY(in_stage(u, i, check_parts(u, &u->course->stage[i], &u->models[i], e), e));
+    return ST_OK;
 }
 
 /* ---- memory ---- */

@@ -26,7 +26,9 @@
  * from the step (course/course.h). execute_advance moves it; loading a checkpoint sets it
  * (save/state.c). */
 typedef struct cursor {
-    int64_t step;     /* finished optimizer steps */
+    int64_t step; /* finished optimizer steps */
+    int64_t
+        updates; /* that were made since the optimizer's state was last cleared: what it counts */
     uint64_t tokens;  /* of these steps */
     uint64_t trained; /* of these, the targets; counted where data have marks */
     double seconds;   /* spent in steps, over all parts of the run */

@@ -9,9 +9,9 @@ fixed="train.deterministic=true train.steps=6 sample.every=0 eval.every=0 train.
 
 # same RUN LIKE: the steps of two runs are the same, with what routers did.
 same() {
-    results step "$2" >want
+    results 'step|experts' "$2" >want
     [ "$(grep -c '"expert_load"' want)" = 6 ] || fail "$2: no load in 6 steps"
-    results step "$1" | cmp -s want - || fail "runs $1 and $2 differ"
+    results 'step|experts' "$1" | cmp -s want - || fail "runs $1 and $2 differ"
 }
 # norm_of RUN: the gradient norm of its first step.
 norm_of() { event step "$1/metrics.jsonl" | head -n 1 | grep -o '"grad_norm": [^,]*' | sed 's/.* //'; }
@@ -63,6 +63,14 @@ done
 # The statistics of micro-batches are of all layers together; the z-loss counts.
 expect 2 train c.yaml "$moe" $fixed run=refused parallel.virtual=3
 has err "train.router.balance=global or sequence"
+# What a later stage asks for is looked at before the first one trains.
+then='stages=[{name: a, until: {steps: 3}}, {name: b, train: {router: {balance: %s}}}]'
+staged="train.router.balance=sequence parallel.pp=2 sample.prompts=[]"
+for balance in micro global; do
+    expect 2 plan c.yaml "$moe" $fixed $staged "$(printf "$then" $balance)"
+    has err "stage b: the load of"
+done
+expect 0 plan c.yaml "$moe" $fixed $staged "$(printf "$then" none)"
 expect 0 train c.yaml "$moe" $fixed run=z train.router.z_loss=0.5
 [ "$(norm_of z)" != "$(norm_of micro)" ] || fail "the z-loss does nothing"
 

@@ -40,6 +40,13 @@ lacks out bad.txt
 expect 0 data show --run run-log --step $at
 has out bad.txt
 
+# A skipped step is none to the optimizer: where the rate is constant, weights go on as if its samples had been left out.
+for action in skip rewind; do
+    expect 0 train c.yaml run=flat-$action guard.action=$action "optim.schedule={kind: constant}" train.steps=$((at + 4))
+done
+flat=$(event alarm flat-skip/metrics.jsonl | head -n 1 | grep -o '"step": [0-9]*' | grep -o '[0-9]*')
+[ "$(digest_at $((flat + 3)) flat-skip)" = "$(digest_at $((flat + 2)) flat-rewind)" ] || fail "the optimizer counts a skipped step"
+
 # ... and when it is interrupted before and after.
 for action in skip rewind; do
     for stop in $((at - 3)) $((at + 2)); do
@@ -95,9 +102,10 @@ has err "cannot create taken"
 [ -d taken ] || fail "a folder of the user was removed"
 
 # ---- early stop and the best checkpoint ----
-expect 0 train c.yaml run=early optim.lr=0 optim.schedule.min_lr=0 eval.patience=2 eval.every=10 --json
+expect 0 train c.yaml run=early optim.lr=0 optim.schedule.min_lr=0 eval.patience=2 eval.every=10 checkpoint.async=false --json
 has out '"kind": "early_stop"'
 [ "$(field steps out)" = 30 ] || fail "ended after $(field steps out) steps, not 30"
+[ "$(event checkpoint early/metrics.jsonl | wc -l)" = 3 ] || fail "the last step is saved twice"
 expect 0 train c.yaml run=early optim.lr=0 optim.schedule.min_lr=0 eval.patience=2 eval.every=10 --json
 lacks out '"event": "step"'
 # A stage that validates otherwise has losses of its own.

@@ -154,6 +154,8 @@ expect 2 train c.yaml run=no data.train=texts data.valid=null train.objective=sf
 has err "texts holds texts, not conversations, from which train.objective=sft learns"
 expect 2 train c.yaml run=no train.beta=0
 has err "has no gradient"
+expect 2 train c.yaml run=no "stages=[{name: a, until: {steps: 2}}, {name: b, optim: {z_loss: 0.1}}]"
+has err "stage b: train.objective=dpo has no z_loss"
 expect 2 train c.yaml run=no train.global_batch_size=3 train.micro_batch_size=null
 has err "train.global_batch_size=4"
 [ ! -e no ] || fail "a refused run was begun"

@@ -103,6 +103,12 @@ expect 0 eval runs/adapted --tasks texts.jsonl --json
 has out '"precision": "bf16"'
 [ "$(scores out)" = "$(scores runs/adapted/eval/step-4.json)" ] || fail "other scores than in the run of adapters: $(scores out)"
 
+# Tasks in a run are asked in the template of its conversations, which a stage may name.
+printf '{"turns": [{"user": "What is 3?", "expect": {"contains": "3"}}]}\n' >talks.jsonl
+stage='stages=[{name: a, until: {steps: 2}, data: {train: [{path: chats.jsonl}], template: chatml}}]'
+expect 0 train teach.yaml run=runs/staged train.objective=sft train.steps=null data.valid=null data.template=null "$stage" eval.tasks=[talks.jsonl]
+[ -s runs/staged/eval/step-2.json ] || fail "the checkpoint of a stage was not evaluated"
+
 expect 2 plan teach.yaml train.objective=dpo train.reference=runs/adapted/checkpoints/step-4
 has err "step-4 is an adapter, not a whole model"; has err "merge it: athanor export"
 

@@ -304,11 +304,11 @@ static void test_tables(void **state) {
     assert_true(t.kind == EVAL_TEXT && t.n > 1 && t.doc[1].line == 2 && t.doc[1].text.len > 0);
     assert_string_equal(t.name, "documents");
     eval_task_close(&t);
-    put(a, "asks.csv", "id,prompt,answer\nx,\"1, 1?\",2\ny,2 + 2?,4\n");
+    put(a, "asks.csv", "id,prompt,answer\nx,\"1, 1?\",2\ny,2 + 2?,12345678901234569\n");
     assert_int_equal(eval_task_open(&t, path_join(a, dir, "asks.csv"), &from, &e), ST_OK);
     assert_true(t.kind == EVAL_ANSWER && t.n == 2);
     same(t.doc[0].prompt, "1, 1?");
-    same(t.doc[1].target[0], "4");
+    same(t.doc[1].target[0], "12345678901234569"); /* it is no double */
     eval_task_close(&t);
     const char *other = TEST_DIR "/golden/parquet/delta.parquet";
     assert_int_equal(eval_task_open(&t, other, &from, &e), ST_FORMAT);
@@ -339,11 +339,13 @@ static void test_known(void **state) {
     }
     assert_int_equal(eval_task_open(&t, "cmmlu_law", &from, &e), ST_USAGE); /* no such subject */
     eval_task_close(&t);
-    put(a, "winogrande/train.jsonl",
-        sets[10].row); /* an example: its right context, and what follows */
+    put(a, "winogrande/train.jsonl", /* an example: its right context, and what follows */
+        "{\"sentence\": \"The _ is blue. \", \"option1\": \"cup\", \"option2\": \"jug\", "
+        "\"answer\": "
+        "\"2\"}");
     from.n_few = 1;
     assert_int_equal(eval_task_open(&t, "winogrande", &from, &e), ST_OK);
-    same(t.doc[0].choice[0].pair.context, "The jug is red.\n\nThe cup");
+    same(t.doc[0].choice[0].pair.context, "The jug is blue.\n\nThe cup");
     eval_task_close(&t);
     from.n_few = -1;
     assert_int_equal(file_make_dirs(path_join(a, dir, "gsm8k"), &e), ST_OK);
@@ -450,12 +452,56 @@ static int end(void **state) {
     return (int)file_remove_tree(dir, &e);
 }
 
+#define EXAMPLES                                                                                   \
+    "output_type: generate_until\nnum_fewshot: 2\ntarget_delimiter: \"\"\n"                        \
+    "fewshot_delimiter: \" \"\ndoc_to_text: q\ndoc_to_target: a\n"
+
+static void put_questions(arena *a, const char *file, const int *number, int n) {
+    strbuf rows = {0};
+    for (int i = 0; i < n; i++)
+        strbuf_printf(&rows, "{\"q\": \"q%d\", \"a\": \"a%d\"}\n", number[i], number[i]);
+    put(a, file, strbuf_cstr(&rows));
+    strbuf_free(&rows);
+}
+
+/* The examples that the sampler of lm-evaluation-harness 0.4.13 gives: it draws one more and leaves out the
+ * document also where the task says neither test_split nor fewshot_split; and draws again where the
+ * document stands there several times. */
+static void test_examples(void **state) {
+    (void)state;
+    arena *a = arena_new("test");
+    eval_task t;
+    int number[30], same_often[14] = {0};
+    for (int i = 0; i < 30; i++) number[i] = i;
+    same_often[12] = 1, same_often[13] = 2;
+    put_questions(a, "train.jsonl", number, 30);
+    put_questions(a, "valid.jsonl", (int[]){40, 41, 42, 43}, 4);
+    put_questions(a, "often.jsonl", same_often, 14);
+    static const char *const want[] = {"q24a24 q14a14 q40", "q0a0 q2a2 q41", "q25a25 q18a18 q42",
+                                       "q21a21 q22a22 q43"};
+    open_task(&t, a, "few.yaml", "training_split: train\nvalidation_split: valid\n" EXAMPLES, 0);
+    for (int i = 0; i < t.n; i++) same(t.doc[i].prompt, want[i]);
+    eval_task_close(&t);
+    open_task(&t, a, "few.yaml", "test_split: often\nfewshot_split: often\n" EXAMPLES, 0);
+    same(t.doc[2].prompt, "q1a1 q2a2 q0");
+    same(t.doc[3].prompt, "q2a2 q1a1 q0");
+    same(t.doc[13].prompt, "q0a0 q0a0 q2");
+    eval_task_close(&t);
+    put(a, "none.jsonl", "{\"q\": \"q\", \"a\": \"\"}\n{\"q\": \"r\", \"a\": [\"\"]}\n");
+    open_task(
+        &t, a, "few.yaml",
+        "test_split: valid\nfewshot_split: none\nfewshot_config: {sampler: first_n}\n" EXAMPLES, 1);
+    same(t.doc[0].prompt, "qr q40"); /* no answer has no delimiter; an empty one of several has */
+    eval_task_close(&t);
+    arena_free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_olmes),        cmocka_unit_test(test_olmes_refused),
         cmocka_unit_test(test_jsonl),        cmocka_unit_test(test_yaml),
         cmocka_unit_test(test_yaml_refused), cmocka_unit_test(test_known),
-        cmocka_unit_test(test_tables),       cmocka_unit_test(test_parquet),
-        cmocka_unit_test(test_parquet_named)};
+        cmocka_unit_test(test_tables),       cmocka_unit_test(test_examples),
+        cmocka_unit_test(test_parquet),      cmocka_unit_test(test_parquet_named)};
     return cmocka_run_group_tests(tests, begin, end);
 }

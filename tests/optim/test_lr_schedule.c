@@ -55,6 +55,10 @@ static void test_cosine(void **state) {
         assert_true(lr_schedule_at(&s, k) == lr_schedule_at(&automatic, k));
     s.total_steps = 30000; /* after an earlier end the rate stays */
     CHECK_POINTS(s, 1e-12, {20001, 5e-5}, {30000, 5e-5});
+    automatic.total_steps = 2000; /* a warm-up to the end: its last step has the full rate */
+    CHECK_POINTS(automatic, 1e-12, {1000, 2.5e-4}, {2000, 5e-4});
+    s.decay_steps = 0;
+    CHECK_POINTS(s, 1e-12, {2000, 5e-4}, {2001, 5e-5});
 }
 
 static void test_one_minus_sqrt(void **state) {

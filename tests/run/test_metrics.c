@@ -188,6 +188,12 @@ static void test_alarms_and_the_state(void **state) {
     expect_state(*state, START STEP(1) ALARM(1, "save_failed", ""), "stopped");
     expect_state(*state, START STEP(2) ALARM(2, "early_stop", "") END(2), "finished");
     expect_state(*state, START STEP(1) ALARM(1, "early_stop", "") STEP(2) END(2), "stopped");
+    /* of a run that ends after so many tokens, say, the events say how long it is */
+    put_file(*state, "config.json",
+             "{\"model\": {}, \"train\": {\"steps\": null, \"tokens\": 96}}");
+    static const char OF_THREE[] = "{\"event\": \"start\", \"steps\": 3}\n" STEP(1) STEP(2) END(2);
+    expect_state(*state, OF_THREE, "stopped");
+    expect_state(*state, START STEP(1) STEP(2) END(2), "finished");
 }
 
 static void test_record(void **state) {

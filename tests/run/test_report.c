@@ -142,6 +142,19 @@ static void test_whole_report(void **state) {
     strbuf_free(&metrics);
 }
 
+/* Of the steps before a fork there are no lines; the first one after it is slow. */
+static void test_time_of_a_fork(void **state) {
+    strbuf metrics = {0};
+    put_start(&metrics);
+    put_step(&metrics, 1001, "1.5");
+    put_step(&metrics, 1002, "1.5");
+    strbuf_puts(&metrics, "{\"event\": \"end\", \"steps\": 1002, \"train_s\": 500}\n");
+    char *html = report_of(*state, metrics.data);
+    assert_non_null(strstr(html, " for 8 min 20 s"));
+    free(html);
+    strbuf_free(&metrics);
+}
+
 static void test_plan_is_shown_by_class(void **state) {
     put_file(*state, "plan.json",
              "{\"memory\": {\"peak_bytes\": 60, \"baseline_bytes\": 40, \"param_bytes\": 20, "
@@ -444,6 +457,7 @@ static void test_experts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         T(test_whole_report),
+        T(test_time_of_a_fork),
         T(test_plan_is_shown_by_class),
         T(test_small_and_broken_runs),
         T(test_stages_and_spikes),

@@ -176,12 +176,68 @@ static void test_origin(void **state) {
     config_free(c);
 }
 
+static void check_end(const char *yaml, uint64_t epoch, const course_origin *o, int64_t steps) {
+    config *c = load(yaml);
+    course *k = make(c, epoch, o);
+    assert_int_equal(k->total_steps, steps);
+    assert_int_equal(k->stage[k->n_stages - 1].last_step, steps);
+    if (steps > o->step) assert_int_equal(course_first_sample(k, o->step + 1), o->samples);
+    course_free(k);
+    config_free(c);
+}
+
+/* A length in tokens or epochs counts what was used before the fork, not what its config would have used:
+ * 50 steps of 8 sequences of 16 tokens. */
+static void test_length_behind_origin(void **state) {
+    (void)state;
+    const course_origin o = {.step = 50, .stage = 0, .samples = 400, .tokens = 6400};
+    const char tokens[] =
+        "train: {tokens: 12800, seq_len: 16, global_batch_size: %d, micro_batch_size: 1}";
+    const char epochs[] =
+        "train: {epochs: 2, seq_len: 16, global_batch_size: %d, micro_batch_size: 1}";
+    static const int batches[] = {2, 8, 16, 100};
+    for (int i = 0; i < ARRAY_LEN(batches); i++) {
+        char yaml[256];
+        snprintf(yaml, sizeof yaml, tokens, batches[i]);
+        check_end(yaml, 0, &o, 50 + 400 / batches[i]);
+        snprintf(yaml, sizeof yaml, epochs, batches[i]);
+        check_end(yaml, 400, &o, 50 + 400 / batches[i]);
+    }
+    check_end("train: {tokens: 6400, seq_len: 16, global_batch_size: 2}", 0, &o, 50);
+}
+
+/* The stage in which it forks goes on, and ends by its tokens; so do those behind it. */
+static void test_stages_behind_origin(void **state) {
+    (void)state;
+    const course_origin o = {.step = 50, .stage = 1, .samples = 80, .tokens = 6400};
+    config *c = load("train: {seq_len: 16, global_batch_size: 32, micro_batch_size: 1}\n"
+                     "stages:\n"
+                     "- {name: one, until: {tokens: 5120}}\n"
+                     "- {name: two, until: {tokens: 10240}}\n"
+                     "- {name: three, until: {tokens: 12800}}\n");
+    course *k = make(c, 0, &o);
+    assert_int_equal(course_part_of(k, 50)->stage, 1);
+    assert_int_equal(course_part_of(k, 51)->stage, 1);
+    assert_int_equal(course_first_sample(k, 51), 80);
+    assert_int_equal(course_tokens_after(k, 50), 6400);
+    assert_int_equal(k->stage[1].last_step, 58); /* 10496 tokens */
+    assert_int_equal(course_first_sample(k, 59), 0);
+    assert_int_equal(k->total_steps, 63);
+    course_free(k);
+    config_free(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_stage),      cmocka_unit_test(test_known_length),
-        cmocka_unit_test(test_lengths),        cmocka_unit_test(test_size_is_constant),
-        cmocka_unit_test(test_against_a_walk), cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_one_stage),
+        cmocka_unit_test(test_known_length),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_size_is_constant),
+        cmocka_unit_test(test_against_a_walk),
+        cmocka_unit_test(test_cut),
         cmocka_unit_test(test_origin),
+        cmocka_unit_test(test_length_behind_origin),
+        cmocka_unit_test(test_stages_behind_origin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

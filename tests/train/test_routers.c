@@ -120,10 +120,43 @@ static void test_bias(void **state) {
     arena_free(a);
 }
 
+/* What was watched comes back from a checkpoint; without it all begins anew. */
+static void test_state(void **state) {
+    (void)state;
+    arena *a = arena_new("routers");
+    model_config mc = config_of(a);
+    routers r, again;
+    routers_init(&r, a, &mc);
+    routers_init(&again, a, &mc);
+    for (int i = 0; i < ROUTERS_WINDOW + 5; i++) set_step(&r, collapsed, 0), routers_watch(&r);
+    r.told[1] = true;
+    json_t *o = routers_to_json(&r);
+    err e;
+    assert_int_equal(routers_from_json(&again, o, &e), ST_OK);
+    assert_true(again.told[1] && !again.told[0]);
+    set_step(&r, uneven, 1), routers_watch(&r);
+    set_step(&again, uneven, 1), routers_watch(&again);
+    for (int i = 0; i < LAYERS; i++) {
+        router_view v = routers_view(&r, i), w = routers_view(&again, i);
+        assert_true(v.dead == w.dead && v.collapse == w.collapse && v.load == w.load);
+        for (int k = 0; k < E; k++)
+            assert_true(routers_load(&r, i, k) == routers_load(&again, i, k));
+    }
+    json_array_clear(json_object_get(json_array_get(json_object_get(o, "layers"), 1), "unused"));
+    assert_int_equal(routers_from_json(&again, o, &e), ST_FORMAT);
+    json_array_remove(json_object_get(o, "layers"), 1);
+    assert_int_equal(routers_from_json(&again, o, &e), ST_FORMAT);
+    assert_int_equal(routers_from_json(&again, NULL, &e), ST_OK);
+    assert_true(again.steps == 0 && !again.told[1] && routers_view(&again, 0).dead == 0);
+    json_decref(o);
+    arena_free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_view),
         cmocka_unit_test(test_collapse),
+        cmocka_unit_test(test_state),
         cmocka_unit_test(test_bias),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,6 +139,13 @@ static double mean_of(const report_table *t, report_column c) {
     return n ? sum / (double)n : (double)NAN;
 }
 
+/* A run that has ended says it, with what came before a fork: of that there are no step lines here. */
+static double train_s_of(const report_data *d) {
+    double said = metrics_num(d->end, "train_s");
+    bool all = metrics_int(d->end, "steps", -1) >= d->summary.steps;
+    return all && isfinite(said) ? said : d->train_s;
+}
+
 static status take_reference(void *user, const json_t *event, err *e) {
     report_data *d = user;
     (void)e;
@@ -174,6 +181,7 @@ status report_data_load(report_data *d, const char *run_dir, const char *referen
     TRY_GOTO(st, run_read_json(&d->plan, run_dir, "plan.json", e), failed);
     TRY_GOTO(st, metrics_read(run_dir, METRICS_ALL, take_event, d, e), failed);
     TRY_GOTO(st, load_reference(d, reference, e), failed);
+    d->train_s = train_s_of(d);
     smooth_columns(&d->steps);
     report_set_marks(d);
     d->mean_tok_per_s = mean_of(&d->steps, COLUMN_TOK_PER_S);

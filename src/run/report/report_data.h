@@ -43,7 +43,7 @@ typedef struct report_data {
     const char *reference;                               /* name of another run; NULL: none */
     json_t *reference_evals;                             /* its events */
     int64_t last_checkpoint;                             /* step; -1: none */
-    double train_s;                                      /* sum of the steps' times */
+    double train_s;                                      /* of all steps */
     double mean_tok_per_s;                               /* NaN: not known */
     report_table steps;
     report_table valid;            /* only step, loss, margin and accuracy */

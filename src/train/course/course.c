@@ -1,7 +1,7 @@
 /* Stages and parts are laid out once, front to back; everything after that is a look-up.
  *
- * Reading order: course_new, lay_out, lay_out_stage (the parts of one stage), place_schedules,
- * move_origin (forks), then the look-ups. */
+ * Reading order: course_new, lay_out, lay_out_stage (the parts of one stage), pass_origin (forks),
+ * place_schedules, then the look-ups. */
 #include "train/course/course.h"
 
 #include <inttypes.h>
@@ -78,7 +78,8 @@ typedef struct layout {
     int64_t step;     /* finished */
     uint64_t samples; /* of the stage */
     uint64_t all_samples, tokens;
-    int64_t ramp_base; /* steps before the ramp's first */
+    int64_t ramp_base;    /* steps before the ramp's first */
+    course_origin origin; /* of a fork; step 0: it is none */
 } layout;
 
 static void add_part(layout *l, int stage, int64_t batch, int64_t steps) {
@@ -101,6 +102,46 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+/* ---- forks ---- */
+
+/* Steps that are still of the course before the fork. */
+static int64_t steps_before_origin(const layout *l) {
+    return l->step < l->origin.step ? l->origin.step - l->step : 0;
+}
+
+/* How far that course had come in its last stage says its checkpoint, not this config: what would
+ * have been counted with this one ends nothing there. */
+static bool is_counted(const layout *l, int stage) {
+    return steps_before_origin(l) == 0 || stage < l->origin.stage;
+}
+
+/* From here on what is counted is what was used, whatever this course has counted until here.
+ * Unsigned arithmetic wraps where it has counted more. */
+static void pass_origin(layout *l, int stage) {
+    const course_origin *o = &l->origin;
+    course *k = l->k;
+    uint64_t samples = stage == o->stage ? o->samples - l->samples : 0;
+    uint64_t tokens = o->tokens - l->tokens;
+    for (int i = 0; i < k->n_parts; i++) {
+        if (k->part[i].stage == stage) k->part[i].first_sample += samples;
+        k->part[i].tokens += tokens;
+    }
+    l->samples += samples;
+    l->all_samples += samples;
+    l->tokens += tokens;
+}
+
+/* ---- stages and their parts ---- */
+
+/* Steps of `batch` sequences until the limit; 0 or less: it is reached. */
+static int64_t steps_left(const layout *l, int i, const limit *end, int64_t batch) {
+    uint64_t per = (uint64_t)batch * (uint64_t)l->k->stage[i].T;
+    int64_t left = end->step == INT64_MAX ? INT64_MAX : end->step - l->step;
+    if (!is_counted(l, i)) return left;
+    left = least(left, steps_until(end->tokens, l->tokens, per));
+    return least(left, steps_until(end->samples, l->all_samples, (uint64_t)batch));
+}
+
 /* Adds the parts of one stage until a step reaches its limit. */
 static void lay_out_stage(layout *l, int i, const limit *end) {
     course_stage *s = &l->k->stage[i];
@@ -108,14 +149,12 @@ static void lay_out_stage(layout *l, int i, const limit *end) {
     l->samples = 0;
     for (;;) {
         int64_t stays, batch = ramp_batch(s->c, l->step - l->ramp_base, &stays);
-        uint64_t per = (uint64_t)batch * (uint64_t)s->T;
-        int64_t left = end->step == INT64_MAX ? INT64_MAX : end->step - l->step;
-        left = least(left, steps_until(end->tokens, l->tokens, per));
-        left = least(left, steps_until(end->samples, l->all_samples, (uint64_t)batch));
+        int64_t left = steps_left(l, i, end, batch), before = steps_before_origin(l);
         if (left <= 0) break;
         if (batch > s->max_batch) s->max_batch = batch;
-        add_part(l, i, batch, least(stays, left));
-        if (left <= stays) break;
+        left = least(stays, left);
+        add_part(l, i, batch, before > 0 ? least(left, before) : left);
+        if (l->step == l->origin.step) pass_origin(l, i);
     }
     s->last_step = l->step;
 }
@@ -128,11 +167,12 @@ static status empty_stage(const config *c, int i, err *e) {
 }
 
 /* Stages that begin after the run's end are left out: a shorter run has fewer. */
-static status lay_out(course *k, const config *c, uint64_t epoch_sequences, err *e) {
+static status lay_out(course *k, const config *c, uint64_t epoch_sequences,
+                      const course_origin *origin, err *e) {
     limit run = run_limit(c, epoch_sequences);
     k->knows_length = !is_open(&run) || last_stage_ends(c);
     if (!k->knows_length) run.step = 1;
-    layout l = {.k = k};
+    layout l = {.k = k, .origin = origin ? *origin : (course_origin){0}};
     int n = k->n_stages;
     for (int i = 0; i < n; i++) {
         const config_stage *given = c->stages.n ? &c->stages.items[i] : NULL;
@@ -227,30 +267,16 @@ static void place_schedules(course *k, const config *c) {
     }
 }
 
-/* The steps behind the origin go on where the other course stood, whatever this one would have
- * counted until there. Unsigned arithmetic wraps where it would have counted more. */
-static void move_origin(course *k, const course_origin *o) {
-    if (!o || o->step <= 0 || o->step >= k->total_steps) return;
-    int stage = course_part_of(k, o->step + 1)->stage;
-    uint64_t samples = o->samples - course_first_sample(k, o->step + 1);
-    uint64_t tokens = o->tokens - course_tokens_after(k, o->step);
-    for (int i = 0; i < k->n_parts; i++) {
-        if (k->part[i].stage == stage && stage == o->stage) k->part[i].first_sample += samples;
-        k->part[i].tokens += tokens;
-    }
-}
-
 status course_new(course **out, const config *c, uint64_t epoch_sequences,
                   const course_origin *origin, err *e) {
     course *k = xcalloc(1, sizeof *k);
     status st = make_stages(k, c, e);
-    if (st == ST_OK) st = lay_out(k, c, epoch_sequences, e);
+    if (st == ST_OK) st = lay_out(k, c, epoch_sequences, origin, e);
     if (st != ST_OK) {
         course_free(k);
         return st;
     }
     place_schedules(k, c);
-    move_origin(k, origin);
     *out = k;
     return ST_OK;
 }

@@ -26,7 +26,6 @@ void loss_scale_step(loss_scale *l, const config *c, bool overflow) {
     if (!is_dynamic(c)) return;
     if (overflow) {
         double next = l->scale * c->train.loss_scale.backoff_factor;
-        l->skipped++;
         set_scale(l, next > least ? next : least);
     } else if (++l->since >= c->train.loss_scale.growth_interval) {
         double next = l->scale * c->train.loss_scale.growth_factor;
@@ -35,19 +34,16 @@ void loss_scale_step(loss_scale *l, const config *c, bool overflow) {
 }
 
 json_t *loss_scale_to_json(const loss_scale *l) {
-    return json_pack("{s:o,s:I,s:I}", "scale", json_f64(l->scale), "since", (json_int_t)l->since,
-                     "skipped", (json_int_t)l->skipped);
+    return json_pack("{s:o,s:I}", "scale", json_f64(l->scale), "since", (json_int_t)l->since);
 }
 
 bool loss_scale_from_json(loss_scale *l, const json_t *o) {
-    json_int_t since = 0, skipped = 0;
+    json_int_t since = 0;
     *l = (loss_scale){0};
     if (!o) return true;
-    bool read = json_unpack((json_t *)o, "{s:F,s:I,s:I}", "scale", &l->scale, "since", &since,
-                            "skipped", &skipped) == 0;
+    bool read = json_unpack((json_t *)o, "{s:F,s:I}", "scale", &l->scale, "since", &since) == 0;
     l->since = since;
-    l->skipped = skipped;
-    return read && l->scale > 0 && l->scale < (double)FLT_MAX && since >= 0 && skipped >= 0;
+    return read && l->scale > 0 && l->scale < (double)FLT_MAX && since >= 0;
 }
 
 void loss_scale_resume(loss_scale *l, const config *c, const loss_scale *stored) {

@@ -20,9 +20,8 @@
 #include "run/config/config.h"
 
 typedef struct loss_scale {
-    double scale;    /* of the coming step */
-    int64_t since;   /* steps without overflow, since the scale changed */
-    int64_t skipped; /* steps left out since the optimizer's state was last cleared */
+    double scale;  /* of the coming step */
+    int64_t since; /* steps without overflow, since the scale changed */
 } loss_scale;
 
 void loss_scale_init(loss_scale *l, const config *c);
@@ -32,7 +31,7 @@ bool loss_scale_may_shrink(const loss_scale *l, const config *c);
 /* After each step. overflow: it was not finite, and the scale may shrink. */
 void loss_scale_step(loss_scale *l, const config *c, bool overflow);
 
-/* {"scale", "since", "skipped"} */
+/* {"scale", "since"} */
 json_t *loss_scale_to_json(const loss_scale *l);
 /* False: it is no such object. NULL, in the checkpoint of another precision: a scale of 0. */
 bool loss_scale_from_json(loss_scale *l, const json_t *o);

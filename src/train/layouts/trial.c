@@ -120,10 +120,8 @@ status trial_step(session *s, step_times *times, void (*reduced)(session *s, voi
     step_source random = {
         .count_targets = count_targets, .fill = fill, .reduced = reduced, .ctx = ctx};
     TRY(execute_step(s, &random, times, r, e));
-    while (r->overflow) { /* the same step with a smaller loss scale: none is left out */
-        s->scale.skipped = 0;
+    while (r->overflow) /* the same step with a smaller loss scale: none is left out */
         TRY(execute_step(s, &random, times, r, e));
-    }
     if (!r->finite) {
         err_set(e, ST_NONFINITE, "the loss or gradient norm of step %ld is not finite",
                 (long)s->at.step + 1);

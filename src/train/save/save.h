@@ -64,7 +64,9 @@ typedef struct saving {
     int64_t saved_ns; /* when the last save was begun */
     int64_t saves;    /* begun */
     int failed_saves; /* since the last one that succeeded */
+    int64_t saved;    /* the step that one is of; -1: of none since a state was loaded */
     upload *upload;   /* NULL: the config wants none, or this is not rank 0 */
+    bool prunes;      /* uploads have ended: checkpoints that were kept until then may be deleted */
 
     save_job *job; /* in the background, until saving_take; NULL: none */
     pthread_t thread;

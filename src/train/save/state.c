@@ -44,15 +44,22 @@ static json_t *cursor_json(const session *s, uint64_t weights) {
     char digest[17];
     hash_format(weights, digest);
     uint64_t samples = samples_after(&s->setup, s->at.step);
-    json_t *o =
-        json_pack("{s:I,s:i,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step, "stage",
-                  course_last_stage(s->setup.course, s->at.step), "samples", (json_int_t)samples,
-                  "tokens", (json_int_t)s->at.tokens, "seconds", json_f64(s->at.seconds),
-                  "optimizer", s->setup.optim->name, "digest", digest);
+    json_t *o = json_pack("{s:I,s:i,s:I,s:I,s:I,s:o,s:s,s:s}", "step", (json_int_t)s->at.step,
+                          "stage", course_last_stage(s->setup.course, s->at.step), "samples",
+                          (json_int_t)samples, "tokens", (json_int_t)s->at.tokens, "updates",
+                          (json_int_t)s->at.updates, "seconds", json_f64(s->at.seconds),
+                          "optimizer", s->setup.optim->name, "digest", digest);
     if (s->setup.objective->marks)
         json_object_set_new(o, "trained", json_integer((json_int_t)s->at.trained));
     if (s->setup.plan->spec.compute == DT_F16)
         json_object_set_new(o, "loss_scale", loss_scale_to_json(&s->scale));
+    return o;
+}
+
+/* All that decides and warns. */
+static json_t *guard_json(const session *s) {
+    json_t *o = watch_to_json(&s->watch), *experts = routers_to_json(&s->routers);
+    if (experts) json_object_set_new(o, "experts", experts);
     return o;
 }
 
@@ -122,7 +129,7 @@ static save_job *job_new(session *s, uint64_t digest) {
                     .val_loss = s->at.val_loss,
                     .need_bytes = state_expected_bytes(u->plan, u->optim),
                     .cursor = cursor_json(s, digest),
-                    .guard = watch_to_json(&s->watch),
+                    .guard = guard_json(s),
                     .ledger = setup_leads(u) ? origins_ledger(s) : NULL,
                     .keep = keep_of(s),
                     .began_ns = clock_now_ns()};
@@ -189,6 +196,7 @@ static status tell_pruning(session *s, status st, const err *why, err *e) {
 
 static status tell_success(session *s, const save_job *j, err *e) {
     s->saving.failed_saves = 0;
+    s->saving.saved = j->step;
     s->watch.rewinds = 0;
     if (s->saving.upload) upload_add(s->saving.upload, j->step);
     TRY(events_checkpoint(s, j, e));
@@ -201,20 +209,24 @@ static status tell_end(session *s, save_job *j, status st, bool waited, err *why
     return st;
 }
 
+/* Not while a save in the background may do the same: one of the two would find gone what it deletes. */
+static status prune_uploaded(session *s, err *e) {
+    if (!s->saving.prunes || s->saving.job) return ST_OK;
+    s->saving.prunes = false;
+    checkpoint_keep keep = keep_of(s);
+    err why = {0};
+    status st = checkpoint_prune(s->setup.c->run, &keep, -1, &why);
+    return tell_pruning(s, st, &why, e);
+}
+
 static status poll_uploads(session *s, bool wait, err *e) {
     upload_event ev;
     while (s->saving.upload && (wait ? upload_wait(s->saving.upload, &ev, s->opt->stop)
                                      : upload_poll(s->saving.upload, &ev))) {
-        if (ev.ok) { /* checkpoints that were kept only until their upload may be deleted */
-            checkpoint_keep keep = keep_of(s);
-            err why = {0};
-            status st = checkpoint_prune(s->setup.c->run, &keep, -1, &why);
-            TRY(tell_pruning(s, st, &why, e));
-            continue;
-        }
-        TRY(events_upload_failed(s, &ev, e));
+        s->saving.prunes |= ev.ok;
+        if (!ev.ok) TRY(events_upload_failed(s, &ev, e));
     }
-    return ST_OK;
+    return prune_uploaded(s, e);
 }
 
 /* Waits for the save in the background. When the part of one rank failed, the save has failed on
@@ -249,7 +261,7 @@ status state_save(session *s, bool wait, err *e) {
     const save_job *under_way = s->saving.job;
     bool enough = under_way && under_way->step == s->at.step;
     TRY(state_settle(s, enough && wait, e)); /* saves may take longer than the steps between them */
-    if (enough && s->saving.failed_saves == 0) return ST_OK;
+    if (s->saving.saved == s->at.step) return ST_OK;
     save_job *j = job_new(s, digest);
     s->saving.saved_ns = j->began_ns;
     err why = {0};
@@ -273,6 +285,7 @@ static status read_object(arena *a, const char *dir, const char *name, json_t **
 typedef struct stored_cursor {
     cursor at;
     loss_scale scale;
+    int64_t skipped; /* of a checkpoint without "updates", which has those left out instead */
     int stage;
     uint64_t samples;
     char optimizer[32], digest[17];
@@ -281,15 +294,15 @@ typedef struct stored_cursor {
 static status read_cursor(arena *a, const char *dir, stored_cursor *out, err *e) {
     json_t *o, *scale = NULL;
     TRY(read_object(a, dir, "state/cursor.json", &o, e));
-    json_int_t step = -1, samples = -1, tokens = -1, trained = 0;
+    json_int_t step = -1, samples = -1, tokens = -1, trained = 0, updates = -1, skipped = 0;
     const char *optimizer = "", *hex = "";
     *out = (stored_cursor){0};
-    int bad = json_unpack(o, "{s:I,s?i,s:I,s:I,s?I,s:F,s:s,s:s,s?o}", "step", &step, "stage",
-                          &out->stage, "samples", &samples, "tokens", &tokens, "trained", &trained,
-                          "seconds", &out->at.seconds, "optimizer", &optimizer, "digest", &hex,
-                          "loss_scale", &scale);
+    int bad = json_unpack(o, "{s:I,s?i,s:I,s:I,s?I,s?I,s:F,s:s,s:s,s?o}", "step", &step, "stage",
+                          &out->stage, "samples", &samples, "tokens", &tokens, "updates", &updates,
+                          "trained", &trained, "seconds", &out->at.seconds, "optimizer", &optimizer,
+                          "digest", &hex, "loss_scale", &scale);
     bad |= step < 0 || samples < 0 || tokens < 0 || trained < 0 || out->stage < 0 ||
-           strlen(hex) != 16 || strlen(optimizer) >= sizeof out->optimizer;
+           updates > step || strlen(hex) != 16 || strlen(optimizer) >= sizeof out->optimizer;
     if (!bad) {
         out->at.step = step;
         out->at.tokens = (uint64_t)tokens;
@@ -297,7 +310,10 @@ static status read_cursor(arena *a, const char *dir, stored_cursor *out, err *e)
         out->samples = (uint64_t)samples;
         memcpy(out->digest, hex, 17);
         strcpy(out->optimizer, optimizer);
-        bad |= !loss_scale_from_json(&out->scale, scale) || out->scale.skipped > step;
+        bad |= !loss_scale_from_json(&out->scale, scale);
+        if (scale) bad |= json_unpack(scale, "{s?I}", "skipped", &skipped) != 0;
+        out->at.updates = updates;
+        out->skipped = skipped;
     }
     json_decref(o);
     if (!bad) return ST_OK;
@@ -320,6 +336,7 @@ static status read_guard(session *s, const char *dir, err *e) {
     json_t *o;
     TRY(read_object(s->setup.a, dir, "state/guard.json", &o, e));
     status st = watch_from_json(&s->watch, o, e);
+    if (st == ST_OK) st = routers_from_json(&s->routers, json_object_get(o, "experts"), e);
     json_decref(o);
     if (st != ST_OK) {
         err_context(e, "%s/state/guard.json", dir);
@@ -384,6 +401,12 @@ static status check_position(const session *s, const char *dir, const stored_cur
     return err_hint(e, "bring back the keys that it was trained with, or go on with --fork NEW");
 }
 
+/* Of a checkpoint that does not say it. */
+static int64_t updates_of(const setup *u, const stored_cursor *c) {
+    if (c->at.step == 0) return 0;
+    return c->at.step - c->skipped - course_stage_of(u->course, c->at.step)->optim_base;
+}
+
 /* RUN/checkpoints/step-N. */
 static status load(session *s, const char *dir, err *e) {
     setup *u = &s->setup;
@@ -401,6 +424,7 @@ static status load(session *s, const char *dir, err *e) {
     TRY(check_digest(s, dir, c.digest, e));
     s->at = c.at;
     s->at.val_loss = NAN;
+    if (c.at.updates < 0) s->at.updates = updates_of(u, &c);
     loss_scale_resume(&s->scale, u->c, &c.scale);
     return ST_OK;
 }
@@ -438,10 +462,12 @@ static const char *nearest(const session *s, const char *newest) {
 
 status state_load_newest(session *s, err *e) {
     char *newest;
+    s->saving.saved = -1;
     TRY(find_newest(s, &newest, e));
     if (newest) return load(s, nearest(s, newest), e);
     if (s->at.step > 0) TRY(clear_state(s, e)); /* gone back to the beginning */
     watch_restart(&s->watch);
+    TRY(routers_from_json(&s->routers, NULL, e));
     loss_scale_init(&s->scale, s->setup.c);
     return setup_make_weights(&s->setup, s->setup.plan->store, &s->setup.models[0], e);
 }
