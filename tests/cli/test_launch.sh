@@ -94,4 +94,14 @@ kill -9 $launcher
 { wait $launcher; } 2>/dev/null
 await_end $ranks
 
+# Nor do they wait for one that died with it.
+rm -rf run
+start_long "${training[@]}"
+await_step run
+kill -STOP $launcher
+kill -9 "$(echo $ranks | cut -d' ' -f2)" $launcher
+{ wait $launcher; } 2>/dev/null
+await_end $ranks
+has err "rank 1 has died"
+
 finish

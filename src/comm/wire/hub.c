@@ -50,6 +50,7 @@ typedef struct hub_wire {
     wire base;
     hub hub;
     int spins;
+    pid_t parent; /* of this process when it began */
     slot *slots[STREAMS];
     uint32_t *until;      /* what the slots point into */
     int current[STREAMS]; /* the slot reserved last */
@@ -134,7 +135,8 @@ static bool reached(atomic_uint *counter, uint32_t target) {
     return (int32_t)(atomic_load(counter) - target) >= 0;
 }
 
-/* Whether to go on waiting. What a peer posted before it left must still be seen. */
+/* Whether to go on waiting. What a peer posted before it left must still be seen. That a rank was killed is told by the
+ * launcher; where that is gone, each looks after whom it waits for. */
 static bool may_wait(hub_wire *w, int stream, int peer, int64_t since, atomic_uint *counter,
                      uint32_t target) {
     board *b = w->base.board;
@@ -147,6 +149,10 @@ static bool may_wait(hub_wire *w, int stream, int peer, int64_t since, atomic_ui
         return false;
     }
     double waited = clock_since_s(since);
+    if (getppid() != w->parent && board_is_dead(b, peer, waited)) {
+        board_fail_dead(b, peer);
+        return false;
+    }
     if (w->base.timeout_s <= 0 || waited < w->base.timeout_s) return true;
     board_stall(b, w->base.rank, stream == STREAM_SIDE, peer, waited);
     return false;
@@ -314,6 +320,7 @@ wire *hub_wire_new(const hub *h, int rank, const char *kind) {
                      .piece_bytes = lends ? SLOT_MOST : h->slot_bytes,
                      .board = hub_board(h)};
     w->hub = *h;
+    w->parent = getppid();
     w->spins = h->ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
     make_slots(w);
     return &w->base;
