@@ -76,6 +76,18 @@ grep -qxF 'athanor: error: rank 2 was killed by signal 9 (Killed)' err || fail "
 lacks err '[rank 1]'
 has err 'athanor: error: rank 2 was killed by signal 9 (Killed); all ranks have ended'
 
+# In JSON it is said once, by the launcher, which may be all that is left to say it.
+for victim in 1 2; do
+    rm -rf run
+    start_long "${training[@]}" --json
+    await_step run
+    kill -9 "$(echo $ranks | cut -d' ' -f$victim)"
+    ended 6
+    tail -n 1 out | grep -q "^{\"error\": {\"kind\": \"rank\", \"message\": \"rank $((victim - 1)) was killed by" ||
+        fail "the last object does not say it"
+    [ "$(grep -c '"error"' out)" = 1 ] || fail "more than one error object"
+done
+
 # Signals go to all ranks, and what they agree on is the status.
 start_long "${stuck[@]}"
 kill -TERM $launcher

@@ -168,4 +168,11 @@ kill "$launcher"
 ended 75
 [ "$(grep -c '"event": "start"' out)" = 2 ] || fail "both starts are in the stream"
 [ "$(grep -c '"error"' out)" -le 1 ] || fail "more than the last error"
+start --ranks 2 --restart --min-ranks 2 -- --json
+kill -9 "$(rank_ids $launcher | awk '{ print $2 }')"
+ended 6
+[ "$(grep '"error"' out)" = "$(tail -n 1 out)" ] || fail "not one error, at the end"
+has out '"message": "rank 1 was killed by signal 9 (Killed); all ranks have ended: 1 rank is left, and --min-ranks is 2"'
+expect 2 launch --ranks 2 --restart -- train d.yaml --json train.stepz=1
+has out '{"error": {"kind": "usage"'
 finish

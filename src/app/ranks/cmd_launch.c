@@ -93,7 +93,6 @@ static void set_environment(const launcher *l, int rank) {
         setenv("ATHANOR_TIMEOUT", text, 1);
     }
     int spare = rank - (l->n - l->again.n_copies);
-    if (l->again.run) setenv("ATHANOR_RESTARTS", "1", 1);
     if (l->again.why) setenv("ATHANOR_RESTART", l->again.why, 1);
     if (spare >= 0 && l->again.n_copies) setenv("ATHANOR_COPY", l->again.copy[spare], 1);
     if (!getenv("OMP_NUM_THREADS")) put_int("OMP_NUM_THREADS", comm_core_share(l->n));
@@ -315,6 +314,7 @@ static status name_failure(const launcher *l, err *e) {
     err first = {0};
     (void)!comm_segment_check(l->segment, l->n, &first);
     err_set(e, ST_RANK, "%s; all ranks have ended", first.message);
+    if (first.where[0]) err_where(e, "%s", first.where);
     return err_hint(e, "what that rank said stands above; a run goes on from its last checkpoint");
 }
 
@@ -505,6 +505,26 @@ static const char **command_of(const cli_args *args, int *n) {
     return out;
 }
 
+static bool gives_json(const launcher *l) {
+    for (int i = 0; i < l->n_command && strcmp(l->command[i], "--") != 0; i++)
+        if (strcmp(l->command[i], "--json") == 0) return true;
+    return false;
+}
+
+/* Rank 0 has ended with an error that it has told itself. */
+static bool has_told(const launcher *l) {
+    int state = l->ranks ? l->ranks[0].state : 0;
+    return WIFEXITED(state) && WEXITSTATUS(state) != ST_OK && WEXITSTATUS(state) != ST_RANK;
+}
+
+/* Where the command gives JSON, a failure is one object. Elsewhere the program's end tells it. */
+static void tell_end(const launcher *l, status st, err *e) {
+    if (st == ST_OK || !gives_json(l)) return;
+    e->code = st;
+    cli_report(e, !has_told(l));
+    *e = (err){0};
+}
+
 static bool is_told(void *ctx) {
     launcher *l = ctx;
     take_signals(l);
@@ -563,6 +583,7 @@ static status launch(const cli_args *args, err *e) {
     status st =
         open_again(&l, args, e); /* spares have the signals blocked: they end with the launcher */
     if (st == ST_OK) st = launch_until_done(&l, e);
+    tell_end(&l, st, e);
     close_launcher(&l);
     return st;
 }
