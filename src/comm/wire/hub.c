@@ -137,9 +137,10 @@ static bool reached(atomic_uint *counter, uint32_t target) {
 
 /* Whether to go on waiting. What a peer posted before it left must still be seen. That a rank was killed is told by the
  * launcher; where that is gone, each looks after whom it waits for. */
-static bool may_wait(hub_wire *w, int stream, int peer, int64_t since, atomic_uint *counter,
+static bool may_wait(hub_wire *w, int stream, int peer, clock_wait *wait, atomic_uint *counter,
                      uint32_t target) {
     board *b = w->base.board;
+    double waited = clock_waited_s(wait);
     board_looks(b, w->base.rank, stream == STREAM_SIDE);
     if (board_failed(b)) return false;
     bool left = board_has_left(b, peer);
@@ -148,7 +149,6 @@ static bool may_wait(hub_wire *w, int stream, int peer, int64_t since, atomic_ui
         board_fail_left(b, w->base.rank, stream == STREAM_SIDE, peer);
         return false;
     }
-    double waited = clock_since_s(since);
     if (getppid() != w->parent && board_is_dead(b, peer, waited)) {
         board_fail_dead(b, peer);
         return false;
@@ -160,7 +160,7 @@ static bool may_wait(hub_wire *w, int stream, int peer, int64_t since, atomic_ui
 
 static bool sleep_until(hub_wire *w, int stream, int peer, atomic_uint *counter, uint32_t target) {
     bell *b = bell_of(&w->hub, w->base.rank, stream);
-    int64_t since = clock_now_ns();
+    clock_wait wait = clock_begin_wait();
     bool going = true;
     board_waits(w->base.board, w->base.rank, stream == STREAM_SIDE, peer);
     while (going && !reached(counter, target)) {
@@ -168,7 +168,7 @@ static bool sleep_until(hub_wire *w, int stream, int peer, atomic_uint *counter,
         atomic_store(&b->asleep, 1);
         if (!reached(counter, target)) futex_sleep(&b->rings, seen);
         atomic_store(&b->asleep, 0);
-        going = may_wait(w, stream, peer, since, counter, target);
+        going = may_wait(w, stream, peer, &wait, counter, target);
     }
     board_waits(w->base.board, w->base.rank, stream == STREAM_SIDE, BOARD_NOBODY);
     return going;
