@@ -64,6 +64,12 @@ await is_restarted || fail "ranks that share out experts do not go on"
 has err "starting again with 2 ranks of 4: parallel.dp=2, parallel.ep=2"
 kill "$launcher"
 ended 75
+start --ranks 2 --restart -- parallel.pp=2 parallel.virtual=2 parallel.pp_schedule=zb-v model.num_hidden_layers=4 sample.prompts=[]
+kill -9 "$(echo "$ranks" | awk '{ print $2 }')"
+await is_restarted || fail "a pipeline does not go on as one stage"
+has err "with 1 rank of 2: parallel.dp=1, parallel.pp=1, parallel.virtual=1, parallel.pp_schedule=1f1b"
+kill "$launcher"
+ended 75
 start --ranks 4 --restart --min-ranks 3 --
 kill -9 "$(echo "$ranks" | awk '{ print $4 }')"
 ended 6
