@@ -22,6 +22,12 @@ expect 2 launch --ranks 3 -- config print c.yaml train.stepz=1
 expect 3 launch --ranks 2 -- tok encode text.txt hi
 expect 0 launch --ranks 1 -- --version
 
+# Where a daemon has closed them, no file or memory takes the place of standard input and output.
+last="launch with closed input and output"
+"$athanor" launch --ranks 2 -- train c.yaml run=closed train.steps=4 <&- >&- 2>err
+event end closed/metrics.jsonl >closed.end || fail "it does not train to its end"
+has err "cannot write standard output"
+
 # Wrong use.
 expect 2 launch -- config print c.yaml
 has err 'how many ranks?'
