@@ -346,11 +346,11 @@ static status start_all(launcher *l, err *e) {
 /* Runs them to their end. The status that all ranks ended with; ST_RANK with a sentence in *e when
  * one was killed, or they differ; *e stays empty when the ranks have said it themselves. */
 static status launch_ranks(launcher *l, err *e) {
-    TRY(comm_segment_new(l->n, &l->segment, e));
     l->ranks = xcalloc((size_t)l->n, sizeof *l->ranks);
     l->steps = 0;
     l->first_bad = -1;
     for (int r = 0; r < l->n; r++) l->ranks[r].fd = -1;
+    TRY(comm_segment_new(l->n, &l->segment, e));
     status st = start_all(l, e);
     if (st == ST_OK) {
         watch(l);
