@@ -1,5 +1,6 @@
 /* The program: see cli.h for the frame and commands.def for what it can do. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -30,6 +31,8 @@ static void keep_standard_numbers(void) {
 
 int main(int argc, char **argv) {
     keep_standard_numbers();
+    signal(SIGXFSZ,
+           SIG_IGN); /* a file that may not become so large (ulimit -f) is like a full disk */
     child_follow_parent();
     let_waiting_threads_sleep(argv);
     json_set_alloc_funcs(xmalloc, free);

@@ -28,6 +28,16 @@ last="launch with closed input and output"
 event end closed/metrics.jsonl >closed.end || fail "it does not train to its end"
 has err "cannot write standard output"
 
+# A limit of files is an error like others.
+(
+    ulimit -f 20
+    expect 1 launch --ranks 2 -- train c.yaml run=limited
+    has err 'cannot make the shared segment'
+    has err 'hint: ulimit -f'
+    expect 1 data build text.txt -o limited tokenizer=char.json
+    exit $failures
+) || fail "a limit of files"
+
 # Wrong use.
 expect 2 launch -- config print c.yaml
 has err 'how many ranks?'

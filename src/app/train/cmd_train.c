@@ -81,8 +81,6 @@ static status cmd_train(const cli_args *args, err *e) {
     if (args->json) log_set_quiet(true);
     comm_world *world;
     train_catch_signals();
-    /* A file that may not become so large (ulimit -f) is like a full disk. */
-    signal(SIGXFSZ, SIG_IGN);
     TRY(comm_open_environment(&world, e));
     status st = ranks_end(world, run(args, world, e), e, args->json);
     comm_close(world);
