@@ -28,6 +28,9 @@ last="launch with closed input and output"
 event end closed/metrics.jsonl >closed.end || fail "it does not train to its end"
 has err "cannot write standard output"
 
+expect 2 launch --ranks 2 -- train -
+has err 'each of 2 ranks reads the config, and standard input can be read once'
+
 # A limit of files is an error like others.
 (
     ulimit -f 20
