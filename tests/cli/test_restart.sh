@@ -51,6 +51,20 @@ has err "starting again with 2 ranks of 3: parallel.dp=2"
 kill "$launcher"
 ended 75
 
+# Nobody reads what it says any more: a run goes on all the same.
+rm -rf run
+mkfifo said
+last="launch --restart with its standard error closed"
+"$athanor" launch --ranks 2 --restart -- train d.yaml $long >out 2>said </dev/null &
+launcher=$!
+exec 8<said
+await_step run
+exec 8<&-
+kill -9 "$(rank_ids $launcher | awk '{ print $2 }')"
+await is_restarted || fail "it does not go on"
+kill "$launcher"
+ended 75
+
 # The batch does not divide among 3 ranks, so 2 train; with --min-ranks 3 it is said.
 start --ranks 4 --restart --
 kill -9 "$(echo "$ranks" | awk '{ print $4 }')"

@@ -131,6 +131,7 @@ static _Noreturn void become_rank(const launcher *l, int rank, int err_fd, pid_t
     set_environment(l, rank);
     dev_unbind();
     sigprocmask(SIG_SETMASK, &l->before, NULL);
+    signal(SIGPIPE, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() == parent) execv("/proc/self/exe", argv);
     _exit(ST_FAILED);
@@ -152,13 +153,15 @@ static status start_rank(launcher *l, int rank, err *e) {
     return ST_OK;
 }
 
-/* Signals that are passed on, and that of ended children, come as a file to read. */
+/* Signals that are passed on, and that of ended children, come as a file to read. Where nobody reads any more what is
+ * said, that is for the ranks to notice: the launcher still has to see to them. */
 static status catch_signals(launcher *l, err *e) {
     static const int CAUGHT[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCHLD};
     sigset_t set;
     sigemptyset(&set);
     for (int i = 0; i < ARRAY_LEN(CAUGHT); i++) sigaddset(&set, CAUGHT[i]);
     sigprocmask(SIG_BLOCK, &set, &l->before);
+    signal(SIGPIPE, SIG_IGN);
     l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return l->signals >= 0 ? ST_OK : err_errno(e, "launch", "cannot listen to signals");
 }
