@@ -31,8 +31,8 @@ static void keep_standard_numbers(void) {
 
 int main(int argc, char **argv) {
     keep_standard_numbers();
-    signal(SIGXFSZ,
-           SIG_IGN); /* a file that may not become so large (ulimit -f) is like a full disk */
+    /* A file that may not become so large (ulimit -f) is like a full disk. */
+    signal(SIGXFSZ, SIG_IGN);
     child_follow_parent();
     let_waiting_threads_sleep(argv);
     json_set_alloc_funcs(xmalloc, free);

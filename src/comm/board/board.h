@@ -95,7 +95,7 @@ status board_check(const board *b, err *e);
 void board_stall(board *b, int rank, bool side, int peer, double seconds);
 /* `peer` has left, or is in another collective. */
 void board_fail_left(board *b, int rank, bool side, int peer);
-/* It was killed, say: nothing that it was in is known to matter. */
+/* Its process has ended, killed say. */
 void board_fail_dead(board *b, int rank);
 void board_fail_mixed(board *b, int rank, bool side, int peer);
 /* A line per rank, then the last collectives of each. */
