@@ -1,4 +1,6 @@
 /* The program: see cli.h for the frame and commands.def for what it can do. */
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -19,7 +21,18 @@ static void let_waiting_threads_sleep(char **argv) {
     if (setenv("GOMP_SPINCOUNT", "5000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
+/* Where standard input or output is closed, its number is not to become that of a file, which would get what is printed.
+ * What stands there instead fails as a closed one does. */
+static void keep_standard_numbers(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv) {
+    keep_standard_numbers();
+    /* A file that may not become so large (ulimit -f) is like a full disk. */
+    signal(SIGXFSZ, SIG_IGN);
     child_follow_parent();
     let_waiting_threads_sleep(argv);
     json_set_alloc_funcs(xmalloc, free);

@@ -28,3 +28,18 @@ int64_t clock_process_ns(void) {
 int64_t clock_wall_s(void) {
     return (int64_t)time(NULL);
 }
+
+/* Who looks again later than that has not run. */
+static const int64_t STOPPED_NS = 1000000000;
+
+clock_wait clock_begin_wait(void) {
+    int64_t now = clock_now_ns();
+    return (clock_wait){.begin_ns = now, .look_ns = now};
+}
+
+double clock_waited_s(clock_wait *w) {
+    int64_t now = clock_now_ns(), gap = now - w->look_ns;
+    w->look_ns = now;
+    if (gap > STOPPED_NS) w->begin_ns += gap;
+    return (double)(now - w->begin_ns) * 1e-9;
+}

@@ -148,8 +148,13 @@ int file_sys_ftruncate(int fd, off_t length) {
     return allowed(OP_WRITE) ? ftruncate(fd, length) : -1;
 }
 
+/* A signal, SIGTERM say, interrupts it where the file system is behind a network or a process. */
 int file_sys_fsync(int fd) {
-    return allowed(OP_FSYNC) ? fsync(fd) : -1;
+    int rc;
+    if (!allowed(OP_FSYNC)) return -1;
+    do rc = fsync(fd);
+    while (rc != 0 && errno == EINTR);
+    return rc;
 }
 
 int file_sys_rename(const char *from, const char *to) {

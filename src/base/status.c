@@ -90,7 +90,9 @@ status err_errno(err *e, const char *path, const char *fmt, ...) {
     va_end(ap);
     err_set(e, ST_FAILED, "%s: %s", what, strerror(saved));
     if (saved == ENOENT) err_hint(e, "check the path; relative paths start at the working folder");
-    if (saved == ENOSPC) err_hint(e, "free some space, or choose a folder on another disk");
+    if (saved == ENOSPC || saved == EDQUOT)
+        err_hint(e, "free some space, or choose a folder on another disk");
+    if (saved == EFBIG) err_hint(e, "ulimit -f says how large a file may become");
     if (saved == EACCES) err_hint(e, "check who may read and write %s", path);
     return err_where(e, "%s", path);
 }

@@ -33,6 +33,7 @@ typedef struct job {
     int stream;
     uint32_t place;   /* on the board, if it is noted there */
     int64_t begin_ns; /* when `begun` was seen; 0: not yet */
+    clock_wait wait;  /* since then */
     int64_t wait_ns;  /* what board_waits has returned */
     int64_t wrong_ns; /* when NCCL first told of an error that may be a peer's */
     int64_t left_ns;  /* of board_is_gone */
@@ -138,10 +139,10 @@ static int awaited_peer(const nccl_world *n, const job *j) {
 }
 
 /* The host may wait at the same seat, and leaves it empty when that is over. */
-static void look_at_wait(nccl_world *n, job *j, int64_t since_ns) {
+static void look_at_wait(nccl_world *n, job *j, clock_wait *wait) {
     int peer = awaited_peer(n, j), rank = n->world->rank;
     bool side = j->stream == STREAM_SIDE;
-    double waited = clock_since_s(since_ns), most = n->world->wire->timeout_s;
+    double waited = clock_waited_s(wait), most = n->world->wire->timeout_s;
     if (!is_waiting(n, rank, side)) j->wait_ns = board_waits(board_of(n), rank, side, peer);
     board_looks(board_of(n), rank, side);
     if (board_is_gone(board_of(n), peer, &j->left_ns))
@@ -177,14 +178,14 @@ static nccl_result ask(const nccl_world *n, nccl_comm c) {
  * that one instead. The lock is free between two looks. */
 static bool settle(nccl_world *n, job *j, nccl_result r) {
     enum { YIELDS = 300 };
-    int64_t since_ns = 0;
+    clock_wait wait = {0};
     for (int looks = 0; r != 0 && !gives_up(n); looks++) {
         if (r != NCCL_IN_PROGRESS)
             complain(n, j, r);
         else if (looks >= YIELDS && !is_busy(n, j->stream)) {
             note(n, j);
-            if (!since_ns) since_ns = clock_now_ns();
-            look_at_wait(n, j, since_ns);
+            if (!wait.begin_ns) wait = clock_begin_wait();
+            look_at_wait(n, j, &wait);
         }
         pthread_mutex_unlock(&n->lock);
         if (looks < YIELDS)
@@ -194,7 +195,7 @@ static bool settle(nccl_world *n, job *j, nccl_result r) {
         pthread_mutex_lock(&n->lock);
         if (r == NCCL_IN_PROGRESS && !gives_up(n)) r = ask(n, j->at);
     }
-    if (since_ns) end_wait(n, j);
+    if (wait.begin_ns) end_wait(n, j);
     return r == 0;
 }
 
@@ -433,13 +434,14 @@ static void finish(nccl_world *n, job *j) {
 static void look_at_peers(nccl_world *n, job *j) {
     nccl_result r = gives_up(n) ? 0 : ask(n, j->at);
     if (r != 0 && r != NCCL_IN_PROGRESS) complain(n, j, r);
-    look_at_wait(n, j, j->begin_ns);
+    look_at_wait(n, j, &j->wait);
 }
 
 static void look_at(nccl_world *n, job *j) {
     if (!j->begin_ns) {
         if (!has_passed(n, j->begun)) return;
-        j->begin_ns = clock_now_ns();
+        j->wait = clock_begin_wait();
+        j->begin_ns = j->wait.begin_ns;
         note(n, j);
     }
     if (has_passed(n, j->ended))

@@ -3,9 +3,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "dev/cuda.h"
 #include "io/checkpoint/checkpoint.h"
@@ -54,10 +56,74 @@ static status keep_resolved(config *c, choice *k, const train_options *opt, bool
     return st != ST_OK ? st : choice_read(k, run, e);
 }
 
+/* ---- ranks that were started alike ---- */
+
+/* What all ranks must have been told. */
+static char *words_of(const config *c, const train_options *opt) {
+    json_t *o = json_pack("{s:s, s:b, s:o, s:o, s:o}", "version", ATHANOR_VERSION, "fresh",
+                          opt->fresh, "fork", json_cstr(opt->fork), "trace", json_cstr(opt->trace),
+                          "config", config_to_json(c));
+    char *text = json_dumps(o, JSON_COMPACT);
+    json_decref(o);
+    return text;
+}
+
+static status name_key(const config *c, const json_t *first, err *e) {
+    config *other;
+    TRY(config_from_json(&other, first, NULL, "the config of rank 0", NULL, 0, e));
+    json_t *rows = config_diff(other, c), *row = json_array_get(rows, 0);
+    status st = ST_OK;
+    if (row) {
+        strbuf here = {0}, there = {0};
+        const char *key = json_string_value(json_object_get(row, "key"));
+        json_format(&here, json_object_get(row, "b"), 0);
+        json_format(&there, json_object_get(row, "a"), 0);
+        st = config_error(c, e, key, "%s is %.200s, but %.200s on rank 0", key, strbuf_cstr(&here),
+                          strbuf_cstr(&there));
+        strbuf_free(&here);
+        strbuf_free(&there);
+    }
+    json_decref(rows);
+    config_free(other);
+    return st;
+}
+
+/* What differs from rank 0's words. */
+static status name_word(const config *c, const char *first, err *e) {
+    json_t *o = json_loads(first, 0, NULL);
+    const char *version = json_string_value(json_object_get(o, "version"));
+    status st = ST_OK;
+    if (!version || strcmp(version, ATHANOR_VERSION) != 0)
+        st = err_at(e, ST_USAGE, "command line", "it is athanor %s, but rank 0 is athanor %.40s",
+                    ATHANOR_VERSION, version ? version : "?");
+    if (st == ST_OK) st = name_key(c, json_object_get(o, "config"), e);
+    if (st == ST_OK)
+        st = err_at(e, ST_USAGE, "command line",
+                    "its options --fresh, --fork and --trace are not those of rank 0");
+    json_decref(o);
+    return err_hint(e, "start all ranks with the same program, command and config");
+}
+
+/* Ranks with other keys would train another thing each, unseen wherever their collectives fit. */
+static status check_alike(const peers *p, const config *c, const train_options *opt, err *e) {
+    if (peers_ranks(p) == 1) return ST_OK;
+    char *own = words_of(c, opt);
+    int64_t n = peers_first(p, (int64_t)strlen(own));
+    char *first = xcalloc((size_t)n + 1, 1);
+    if (peers_rank(p) == 0) memcpy(first, own, (size_t)n);
+    peers_tell(p, first, n);
+    bool told = comm_check(p->m.world, NULL) == ST_OK;
+    status st = told && strcmp(first, own) != 0 ? name_word(c, first, e) : ST_OK;
+    free(own);
+    free(first);
+    return peers_agree(p, st, e);
+}
+
 static status open_session(session *s, config *c, const train_options *opt, err *e) {
     *s = (session){.opt = opt, .setup = {.c = c, .a = arena_new("run")}};
     TRY(config_check_supported(c, e));
     TRY(peers_open(&s->setup.peers, c, opt->world, e));
+    TRY(check_alike(&s->setup.peers, c, opt, e));
     s->setup.attempt = (uint64_t)peers_first(
         &s->setup.peers, (int64_t)mix64((uint64_t)clock_now_ns() ^ (uint64_t)getpid() << 40));
     s->setup.choice.measures = true;
@@ -83,9 +149,27 @@ static status take_folder(session *s, err *e) {
     return run_write_config(s->folder, u->c, e);
 }
 
+/* Rank 0 has made it a run. A file system over a network may show that late. */
+static status see_folder(const setup *u, err *e) {
+    static const double LATE_S = 60;
+    const struct timespec nap = {.tv_nsec = 50 * 1000 * 1000};
+    int64_t since = clock_now_ns();
+    while (!run_is_run(u->c->run)) {
+        if (clock_since_s(since) > LATE_S || comm_check(u->peers.m.world, NULL) != ST_OK) {
+            config_error(u->c, e, "run", "%s, which rank 0 has made, is not there", u->c->run);
+            return err_hint(
+                e, "all ranks need this folder on one file system, and one working folder");
+        }
+        nanosleep(&nap, NULL);
+    }
+    return ST_OK;
+}
+
 static status open_folder(session *s, err *e) {
-    TRY(peers_agree(&s->setup.peers, ST_OK, e)); /* until here all ranks have only read */
-    return peers_agree(&s->setup.peers, setup_leads(&s->setup) ? take_folder(s, e) : ST_OK, e);
+    setup *u = &s->setup;
+    TRY(peers_agree(&u->peers, ST_OK, e)); /* until here all ranks have only read */
+    TRY(peers_agree(&u->peers, setup_leads(u) ? take_folder(s, e) : ST_OK, e));
+    return peers_agree(&u->peers, see_folder(u, e), e);
 }
 
 /* --fork: the newest checkpoint goes on in a new folder, where any key may differ. Here it is only

@@ -24,10 +24,24 @@ static void test_wall(void **state) {
     assert_true(now > 1700000000 && now - (int64_t)time(NULL) <= 1);
 }
 
+/* A process that does not look for a while has not run. */
+static void test_wait(void **state) {
+    (void)state;
+    static const int64_t LONG_NS = 100000000000;
+    clock_wait w = clock_begin_wait();
+    w.begin_ns -= LONG_NS;
+    double waited_s = clock_waited_s(&w);
+    assert_true(waited_s >= 100 && waited_s < 160);
+    w.begin_ns -= LONG_NS, w.look_ns -= LONG_NS;
+    double later_s = clock_waited_s(&w);
+    assert_true(later_s >= waited_s && later_s < waited_s + 60);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_monotonic),
         cmocka_unit_test(test_wall),
+        cmocka_unit_test(test_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,12 @@
 /* Files: reads, atomic writes that fail, folders, removal without following links, the stream. */
 #include "test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/file_fault.h"
@@ -14,6 +16,15 @@ typedef struct fixture {
     arena *a;
     char *dir;
 } fixture;
+
+/* In place of that of libc: a signal interrupts the next calls. */
+static int interruptions;
+int fsync(int fd) {
+    if (interruptions == 0) return fdatasync(fd);
+    interruptions--;
+    errno = EINTR;
+    return -1;
+}
 
 static int set_up(void **state) {
     fixture *f = calloc(1, sizeof *f);
@@ -58,6 +69,15 @@ static void test_write_and_read(void **state) {
     write_file(path, "a longer text");
     assert_content(path, "a longer text");
     assert_int_equal(file_size(path), 13);
+}
+
+static void test_interrupted_sync(void **state) {
+    fixture *f = *state;
+    char *path = path_join(f->a, f->dir, "a.txt");
+    interruptions = 2;
+    write_file(path, "one");
+    assert_int_equal(interruptions, 0);
+    assert_content(path, "one");
 }
 
 static void test_read_errors_name_the_path(void **state) {
@@ -372,6 +392,7 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(test_write_and_read),
+        CASE(test_interrupted_sync),
         CASE(test_read_errors_name_the_path),
         CASE(test_parts_are_regular_and_bounded),
         CASE(test_inputs_are_bounded),

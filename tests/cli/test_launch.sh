@@ -22,6 +22,25 @@ expect 2 launch --ranks 3 -- config print c.yaml train.stepz=1
 expect 3 launch --ranks 2 -- tok encode text.txt hi
 expect 0 launch --ranks 1 -- --version
 
+# Where a daemon has closed them, no file or memory takes the place of standard input and output.
+last="launch with closed input and output"
+"$athanor" launch --ranks 2 -- train c.yaml run=closed train.steps=4 <&- >&- 2>err
+event end closed/metrics.jsonl >closed.end || fail "it does not train to its end"
+has err "cannot write standard output"
+
+expect 2 launch --ranks 2 -- train -
+has err 'each of 2 ranks reads the config, and standard input can be read once'
+
+# A limit of files is an error like others.
+(
+    ulimit -f 20
+    expect 1 launch --ranks 2 -- train c.yaml run=limited
+    has err 'cannot make the shared segment'
+    has err 'hint: ulimit -f'
+    expect 1 data build text.txt -o limited tokenizer=char.json
+    exit $failures
+) || fail "a limit of files"
+
 # Wrong use.
 expect 2 launch -- config print c.yaml
 has err 'how many ranks?'
@@ -76,6 +95,18 @@ grep -qxF 'athanor: error: rank 2 was killed by signal 9 (Killed)' err || fail "
 lacks err '[rank 1]'
 has err 'athanor: error: rank 2 was killed by signal 9 (Killed); all ranks have ended'
 
+# In JSON it is said once, by the launcher, which may be all that is left to say it.
+for victim in 1 2; do
+    rm -rf run
+    start_long "${training[@]}" --json
+    await_step run
+    kill -9 "$(echo $ranks | cut -d' ' -f$victim)"
+    ended 6
+    tail -n 1 out | grep -q "^{\"error\": {\"kind\": \"rank\", \"message\": \"rank $((victim - 1)) was killed by" ||
+        fail "the last object does not say it"
+    [ "$(grep -c '"error"' out)" = 1 ] || fail "more than one error object"
+done
+
 # Signals go to all ranks, and what they agree on is the status.
 start_long "${stuck[@]}"
 kill -TERM $launcher
@@ -93,5 +124,15 @@ start_long "${stuck[@]}"
 kill -9 $launcher
 { wait $launcher; } 2>/dev/null
 await_end $ranks
+
+# Nor do they wait for one that died with it.
+rm -rf run
+start_long "${training[@]}"
+await_step run
+kill -STOP $launcher
+kill -9 "$(echo $ranks | cut -d' ' -f2)" $launcher
+{ wait $launcher; } 2>/dev/null
+await_end $ranks
+has err "rank 1 has died"
 
 finish

@@ -39,4 +39,23 @@ has err 'athanor: error: rank 1 holds up the others'
 for pid in "${ranks[@]}"; do
     is_gone "$pid" || fail "rank $pid lives"
 done
+
+# All together (Ctrl-Z, a suspended job) is no hang, however long it lasts.
+rm -rf run
+last="ranks that are all stopped for longer than they wait"
+"$athanor" launch --ranks 3 -- train d.yaml train.steps=1000000 train.global_batch_size=6 checkpoint.every=0 eval.every=0 \
+    sample.every=0 parallel.timeout_s=3 >out 2>err </dev/null &
+launcher=$!
+await_step run
+ranks=$(rank_ids $launcher)
+kill -STOP $launcher $ranks
+sleep 4
+steps=$(wc -l <run/metrics.jsonl)
+kill -CONT $ranks $launcher
+goes_on() { [ "$(wc -l <run/metrics.jsonl)" -gt $((steps + 100)) ] || is_gone $launcher; }
+await goes_on || fail "it does not go on"
+kill $launcher
+wait $launcher
+got=$?
+[ $got = 75 ] || fail "exit $got, not 75"
 finish

@@ -51,6 +51,20 @@ has err "starting again with 2 ranks of 3: parallel.dp=2"
 kill "$launcher"
 ended 75
 
+# Nobody reads what it says any more: a run goes on all the same.
+rm -rf run
+mkfifo said
+last="launch --restart with its standard error closed"
+"$athanor" launch --ranks 2 --restart -- train d.yaml $long >out 2>said </dev/null &
+launcher=$!
+exec 8<said
+await_step run
+exec 8<&-
+kill -9 "$(rank_ids $launcher | awk '{ print $2 }')"
+await is_restarted || fail "it does not go on"
+kill "$launcher"
+ended 75
+
 # The batch does not divide among 3 ranks, so 2 train; with --min-ranks 3 it is said.
 start --ranks 4 --restart --
 kill -9 "$(echo "$ranks" | awk '{ print $4 }')"
@@ -62,6 +76,12 @@ start --ranks 4 --restart -- parallel.ep=4 model.num_experts=4 model.num_experts
 kill -9 "$(echo "$ranks" | awk '{ print $4 }')"
 await is_restarted || fail "ranks that share out experts do not go on"
 has err "starting again with 2 ranks of 4: parallel.dp=2, parallel.ep=2"
+kill "$launcher"
+ended 75
+start --ranks 2 --restart -- parallel.pp=2 parallel.virtual=2 parallel.pp_schedule=zb-v model.num_hidden_layers=4 sample.prompts=[]
+kill -9 "$(echo "$ranks" | awk '{ print $2 }')"
+await is_restarted || fail "a pipeline does not go on as one stage"
+has err "with 1 rank of 2: parallel.dp=1, parallel.pp=1, parallel.virtual=1, parallel.pp_schedule=1f1b"
 kill "$launcher"
 ended 75
 start --ranks 4 --restart --min-ranks 3 --
@@ -168,4 +188,11 @@ kill "$launcher"
 ended 75
 [ "$(grep -c '"event": "start"' out)" = 2 ] || fail "both starts are in the stream"
 [ "$(grep -c '"error"' out)" -le 1 ] || fail "more than the last error"
+start --ranks 2 --restart --min-ranks 2 -- --json
+kill -9 "$(rank_ids $launcher | awk '{ print $2 }')"
+ended 6
+[ "$(grep '"error"' out)" = "$(tail -n 1 out)" ] || fail "not one error, at the end"
+has out '"message": "rank 1 was killed by signal 9 (Killed); all ranks have ended: 1 rank is left, and --min-ranks is 2"'
+expect 2 launch --ranks 2 --restart -- train d.yaml --json train.stepz=1
+has out '{"error": {"kind": "usage"'
 finish

@@ -135,6 +135,31 @@ for victim in 1 0; do
     said 1 "rank $victim has died"
 done
 
+# Ranks that were told other things, or see another folder, do not train together.
+new_port
+export WORLD_SIZE=2
+last="ranks with other keys"
+start 0 train d.yaml run=apart
+start 1 train d.yaml run=apart optim.lr=5e-3
+ended 2 0 1
+said 1 'rank 1: optim.lr is 0.005, but 0.01 on rank 0'
+new_port
+start 0 train d.yaml run=apart
+start 1 train d.yaml run=apart --fresh
+ended 2 0 1
+said 1 'rank 1: its options --fresh, --fork and --trace are not those of rank 0'
+[ ! -e apart ] || fail "they made a folder"
+new_port
+last="ranks in other folders"
+mkdir elsewhere && ln -s ../set ../char.json ../d.yaml elsewhere
+export ATHANOR_TIMEOUT=1
+start 0 train d.yaml run=apart
+(cd elsewhere && RANK=1 exec "$athanor" train d.yaml run=apart) >said.1 2>&1 </dev/null &
+wait $! && fail "it trains"
+ended 6 0
+said 1 'rank 1: apart, which rank 0 has made, is not there'
+unset ATHANOR_TIMEOUT
+
 # A signal to one of them stops all, and the run can go on.
 start_all 2 train d.yaml run=stopped train.steps=1000000
 await_step stopped

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "base/arena.h"
@@ -198,6 +199,26 @@ static void test_stall_of_another_host(void **state) {
     assert_non_null(strstr(
         e.message, "rank 1 on n2 holds up the others: rank 0 on n1 has waited 3.0 s in barrier"));
     assert_non_null(strstr(e.message, "rank 1 is on another host"));
+    free(b);
+}
+
+/* A process that nobody has waited for has ended, and one that left in order has not died. */
+static void test_dead(void **state) {
+    (void)state;
+    board *b = xcalloc(1, board_bytes(2));
+    assert_false(board_is_dead(b, 0, 1)); /* it may be on its way */
+    assert_true(board_is_dead(b, 0, 60));
+    board_enter(b, 0, 2);
+    assert_false(board_is_dead(b, 0, 60));
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    atomic_store(&b->seats[0].process, (int)child);
+    for (int i = 0; i < 1000 && !board_is_dead(b, 0, 0); i++) nap(0.01);
+    assert_true(board_is_dead(b, 0, 0));
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_true(board_is_dead(b, 0, 0));
+    board_leave(b, 0);
+    assert_false(board_is_dead(b, 0, 60));
     free(b);
 }
 
@@ -444,6 +465,7 @@ int main(void) {
         cmocka_unit_test(test_stall),
         cmocka_unit_test(test_stall_on_the_side),
         cmocka_unit_test(test_stall_of_another_host),
+        cmocka_unit_test(test_dead),
         cmocka_unit_test(test_fail),
         cmocka_unit_test(test_left),
         cmocka_unit_test(test_mixed),

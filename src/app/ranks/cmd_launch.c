@@ -93,7 +93,6 @@ static void set_environment(const launcher *l, int rank) {
         setenv("ATHANOR_TIMEOUT", text, 1);
     }
     int spare = rank - (l->n - l->again.n_copies);
-    if (l->again.run) setenv("ATHANOR_RESTARTS", "1", 1);
     if (l->again.why) setenv("ATHANOR_RESTART", l->again.why, 1);
     if (spare >= 0 && l->again.n_copies) setenv("ATHANOR_COPY", l->again.copy[spare], 1);
     if (!getenv("OMP_NUM_THREADS")) put_int("OMP_NUM_THREADS", comm_core_share(l->n));
@@ -132,6 +131,7 @@ static _Noreturn void become_rank(const launcher *l, int rank, int err_fd, pid_t
     set_environment(l, rank);
     dev_unbind();
     sigprocmask(SIG_SETMASK, &l->before, NULL);
+    signal(SIGPIPE, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() == parent) execv("/proc/self/exe", argv);
     _exit(ST_FAILED);
@@ -153,13 +153,15 @@ static status start_rank(launcher *l, int rank, err *e) {
     return ST_OK;
 }
 
-/* Signals that are passed on, and that of ended children, come as a file to read. */
+/* Signals that are passed on, and that of ended children, come as a file to read. Where nobody reads any more what is
+ * said, that is for the ranks to notice: the launcher still has to see to them. */
 static status catch_signals(launcher *l, err *e) {
     static const int CAUGHT[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGCHLD};
     sigset_t set;
     sigemptyset(&set);
     for (int i = 0; i < ARRAY_LEN(CAUGHT); i++) sigaddset(&set, CAUGHT[i]);
     sigprocmask(SIG_BLOCK, &set, &l->before);
+    signal(SIGPIPE, SIG_IGN);
     l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return l->signals >= 0 ? ST_OK : err_errno(e, "launch", "cannot listen to signals");
 }
@@ -315,6 +317,7 @@ static status name_failure(const launcher *l, err *e) {
     err first = {0};
     (void)!comm_segment_check(l->segment, l->n, &first);
     err_set(e, ST_RANK, "%s; all ranks have ended", first.message);
+    if (first.where[0]) err_where(e, "%s", first.where);
     return err_hint(e, "what that rank said stands above; a run goes on from its last checkpoint");
 }
 
@@ -346,11 +349,11 @@ static status start_all(launcher *l, err *e) {
 /* Runs them to their end. The status that all ranks ended with; ST_RANK with a sentence in *e when
  * one was killed, or they differ; *e stays empty when the ranks have said it themselves. */
 static status launch_ranks(launcher *l, err *e) {
-    TRY(comm_segment_new(l->n, &l->segment, e));
     l->ranks = xcalloc((size_t)l->n, sizeof *l->ranks);
     l->steps = 0;
     l->first_bad = -1;
     for (int r = 0; r < l->n; r++) l->ranks[r].fd = -1;
+    TRY(comm_segment_new(l->n, &l->segment, e));
     status st = start_all(l, e);
     if (st == ST_OK) {
         watch(l);
@@ -505,6 +508,26 @@ static const char **command_of(const cli_args *args, int *n) {
     return out;
 }
 
+static bool gives_json(const launcher *l) {
+    for (int i = 0; i < l->n_command && strcmp(l->command[i], "--") != 0; i++)
+        if (strcmp(l->command[i], "--json") == 0) return true;
+    return false;
+}
+
+/* Rank 0 has ended with an error that it has told itself. */
+static bool has_told(const launcher *l) {
+    int state = l->ranks ? l->ranks[0].state : 0;
+    return WIFEXITED(state) && WEXITSTATUS(state) != ST_OK && WEXITSTATUS(state) != ST_RANK;
+}
+
+/* Where the command gives JSON, a failure is one object. Elsewhere the program's end tells it. */
+static void tell_end(const launcher *l, status st, err *e) {
+    if (st == ST_OK || !gives_json(l)) return;
+    e->code = st;
+    cli_report(e, !has_told(l));
+    *e = (err){0};
+}
+
 static bool is_told(void *ctx) {
     launcher *l = ctx;
     take_signals(l);
@@ -563,6 +586,7 @@ static status launch(const cli_args *args, err *e) {
     status st =
         open_again(&l, args, e); /* spares have the signals blocked: they end with the launcher */
     if (st == ST_OK) st = launch_until_done(&l, e);
+    tell_end(&l, st, e);
     close_launcher(&l);
     return st;
 }

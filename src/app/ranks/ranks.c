@@ -12,10 +12,11 @@ void ranks_set_timeout(comm_world *w, const config *c) {
 status ranks_end(comm_world *w, status st, err *e, bool json) {
     if (st == ST_OK || !w || comm_world_size(w) == 1 || !e->message[0]) return st;
     e->code = st;
-    bool speaks = comm_speaks(w, e);
-    if (comm_world_rank(w) > 0 && strcmp(comm_world_kind(w), "processes") != 0)
-        err_context(e, "rank %d", comm_world_rank(w));             /* only athanor launch says it */
-    if (st == ST_RANK && getenv("ATHANOR_RESTARTS")) json = false; /* no result yet: it may go on */
+    bool speaks = comm_speaks(w, e), launched = strcmp(comm_world_kind(w), "processes") == 0;
+    int rank = comm_world_rank(w);
+    if (rank > 0 && !launched) err_context(e, "rank %d", rank); /* only athanor launch says it */
+    /* The one object is the launcher's where ranks are lost: it may start others. It hears only rank 0's. */
+    if (launched && (st == ST_RANK || rank > 0)) json = false;
     if (speaks) cli_report(e, json);
     *e = (err){0};
     return st;

@@ -137,6 +137,14 @@ static void put_changed(const restart *r, restart_layout *out, const char *name,
     if (value != wanted || is_kept(r)) put_key(out, name, value);
 }
 
+/* A single stage has no schedule of several, nor several parts of one. */
+static void put_single_stage(const restart *r, restart_layout *out) {
+    int kind = r->c->parallel.pp_schedule;
+    put_changed(r, out, "virtual", 1, r->c->parallel.virtual);
+    if (kind != CONFIG_PP_AFAB && kind != CONFIG_PP_1F1B)
+        snprintf(out->key[out->n_keys++], RESTART_KEY_BYTES, "parallel.pp_schedule=1f1b");
+}
+
 static void put_layout(const restart *r, const int64_t size[AXES], restart_layout *out) {
     const config *c = r->c;
     *out = (restart_layout){.ranks = (int)(size[DP] * size[PP] * size[CP] * size[TP])};
@@ -149,6 +157,7 @@ static void put_layout(const restart *r, const int64_t size[AXES], restart_layou
     int64_t share = size[DP] / replicas * size[CP], ep = divisor_of(c->parallel.ep, share);
     while (c->parallel.ep % ep) ep = divisor_of(ep - 1, share); /* experts divide over these */
     put_changed(r, out, "ep", ep, c->parallel.ep);
+    if (size[PP] == 1 && c->parallel.pp > 1) put_single_stage(r, out);
 }
 
 /* What the run looked up when it began still holds (train.c). */

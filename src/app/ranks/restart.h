@@ -8,7 +8,7 @@
 
 typedef struct restart restart;
 
-enum { RESTART_KEYS = 6, RESTART_KEY_BYTES = 48 };
+enum { RESTART_KEYS = 8, RESTART_KEY_BYTES = 48 };
 
 typedef struct restart_layout {
     int ranks;

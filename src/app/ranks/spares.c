@@ -152,9 +152,9 @@ status spares_open(spares **out, int n, const char *run, const spares_patience *
  * caller wants to hear no more. */
 static bool await(const spare *k, double limit_s, const spares_patience *p) {
     struct pollfd fd = {.fd = k->orders, .events = POLLIN};
-    int64_t since = clock_now_ns();
+    clock_wait wait = clock_begin_wait();
     while (poll(&fd, 1, LOOK_MS) <= 0)
-        if ((limit_s > 0 && clock_since_s(since) >= limit_s) || (p && p->ends(p->ctx)))
+        if ((limit_s > 0 && clock_waited_s(&wait) >= limit_s) || (p && p->ends(p->ctx)))
             return false;
     return true;
 }

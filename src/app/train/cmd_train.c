@@ -1,6 +1,7 @@
 /* athanor train: runs a config, as JSON lines or as a live page of text. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "app/frame/cli.h"
 #include "app/frame/progress.h"
@@ -65,8 +66,17 @@ static status train(const cli_args *args, config *c, comm_world *world, err *e) 
     return st;
 }
 
+static status check_input(const cli_args *args, const comm_world *world, err *e) {
+    int ranks = comm_world_size(world);
+    if (ranks == 1 || strcmp(args->inputs[0], "-") != 0) return ST_OK;
+    err_at(e, ST_USAGE, "command line",
+           "each of %d ranks reads the config, and standard input can be read once", ranks);
+    return err_hint(e, "put it into a file");
+}
+
 static status run(const cli_args *args, comm_world *world, err *e) {
     config *c;
+    TRY(check_input(args, world, e));
     TRY(config_load(&c, args->inputs[0], args->overrides, args->n_overrides, e));
     if (comm_world_rank(world) == 0) config_tell_notes(c);
     status st = cli_has(args, "dump-grads") ? dump_gradients(args, c, e)
@@ -81,8 +91,6 @@ static status cmd_train(const cli_args *args, err *e) {
     if (args->json) log_set_quiet(true);
     comm_world *world;
     train_catch_signals();
-    /* A file that may not become so large (ulimit -f) is like a full disk. */
-    signal(SIGXFSZ, SIG_IGN);
     TRY(comm_open_environment(&world, e));
     status st = ranks_end(world, run(args, world, e), e, args->json);
     comm_close(world);

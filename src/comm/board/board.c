@@ -1,7 +1,11 @@
 /* Notes of the ranks, and the failure of the world; the report is in board_report.c. */
 #include "comm/board/board.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -11,6 +15,7 @@ size_t board_bytes(int ranks) {
 
 void board_enter(board *b, int rank, int ranks) {
     atomic_store(&b->ranks, ranks);
+    atomic_store(&b->seats[rank].process, (int)getpid());
     atomic_store(&b->seats[rank].here, 1);
 }
 
@@ -86,6 +91,21 @@ bool board_has_left(const board *b, int rank) {
     return atomic_load(&b->seats[rank].ended) != 0;
 }
 
+/* One that nobody has waited for yet has ended, too, unlike what kill() would say. */
+static bool has_ended(int process) {
+    struct pollfd fd = {.fd = (int)syscall(SYS_pidfd_open, process, 0), .events = POLLIN};
+    if (fd.fd < 0) return errno == ESRCH;
+    bool ended = poll(&fd, 1, 0) == 1;
+    close(fd.fd);
+    return ended;
+}
+
+bool board_is_dead(const board *b, int rank, double waited) {
+    static const double START_S = 5;
+    int process = atomic_load(&b->seats[rank].process);
+    return process ? has_ended(process) && !board_has_left(b, rank) : waited > START_S;
+}
+
 bool board_is_gone(const board *b, int rank, int64_t *seen_ns) {
     static const double LAST_WORDS_S = 2;
     if (!board_has_left(b, rank)) return false;
@@ -123,6 +143,12 @@ bool board_fail(board *b, int rank, const err *why) {
     bool first = board_claim(b);
     if (first) board_raise(b, rank, why);
     return first;
+}
+
+void board_fail_dead(board *b, int rank) {
+    err why = {0};
+    err_set(&why, ST_RANK, "rank %d has died", rank);
+    board_fail(b, rank, &why);
 }
 
 status board_check(const board *b, err *e) {

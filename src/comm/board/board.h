@@ -31,6 +31,7 @@ typedef struct board_call {
 
 typedef struct board_seat {
     _Atomic int here, ended;
+    _Atomic int process;                  /* 0: it has not come */
     _Atomic int waits_for[BOARD_STREAMS]; /* a rank + 1; 0: nobody */
     _Atomic int64_t wait_ns[BOARD_STREAMS], at_ns;
     _Atomic int64_t look_ns[BOARD_STREAMS]; /* when it last looked whether the wait is over */
@@ -73,6 +74,8 @@ void board_waited(board *b, int rank, bool side, int64_t began_ns);
 void board_looks(board *b, int rank, bool side);
 void board_leave(board *b, int rank);
 bool board_has_left(const board *b, int rank);
+/* Whether its process has ended and had not left, or has not come in `waited` seconds, where that is long enough. */
+bool board_is_dead(const board *b, int rank, double waited);
 /* Whether it left so long ago, two seconds, that nothing it has sent is under way any more. `seen_ns` is the asker's: 0 at
  * first, then when it was seen to have left. */
 bool board_is_gone(const board *b, int rank, int64_t *seen_ns);
@@ -92,6 +95,8 @@ status board_check(const board *b, err *e);
 void board_stall(board *b, int rank, bool side, int peer, double seconds);
 /* `peer` has left, or is in another collective. */
 void board_fail_left(board *b, int rank, bool side, int peer);
+/* Its process has ended, killed say. */
+void board_fail_dead(board *b, int rank);
 void board_fail_mixed(board *b, int rank, bool side, int peer);
 /* A line per rank, then the last collectives of each. */
 void board_report(const board *b, strbuf *out);

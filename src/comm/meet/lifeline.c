@@ -27,10 +27,7 @@ struct lifeline {
 };
 
 static void note_gone(lifeline *l, int rank) {
-    if (board_has_left(l->board, rank)) return;
-    err why = {0};
-    err_set(&why, ST_RANK, "rank %d has died", rank);
-    board_fail(l->board, rank, &why);
+    if (!board_has_left(l->board, rank)) board_fail_dead(l->board, rank);
 }
 
 /* A failed world has lost a rank: this one has LAST_S seconds. */

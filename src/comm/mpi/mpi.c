@@ -58,25 +58,26 @@ typedef struct mpi_wire {
 /* One wait. */
 typedef struct waiting {
     int peer;
-    int64_t since_ns, left_ns; /* left_ns: of board_is_gone */
+    clock_wait wait;
+    int64_t left_ns; /* of board_is_gone */
 } waiting;
 
 static bool may_wait(mpi_wire *w, waiting *t) {
     board *b = w->base.board;
+    double waited = clock_waited_s(&t->wait);
     board_looks(b, w->base.rank, true);
     if (board_failed(b)) return false;
     if (board_is_gone(b, t->peer, &t->left_ns)) {
         board_fail_left(b, w->base.rank, true, t->peer);
         return false;
     }
-    double waited = clock_since_s(t->since_ns);
     if (w->base.timeout_s <= 0 || waited < w->base.timeout_s) return true;
     board_stall(b, w->base.rank, true, t->peer, waited);
     return false;
 }
 
 static bool nap_until_done(mpi_wire *w, int peer, mpi_request *request, mpi_arrival *arrival) {
-    waiting t = {.peer = peer, .since_ns = clock_now_ns()};
+    waiting t = {.peer = peer, .wait = clock_begin_wait()};
     struct timespec nap = {.tv_nsec = NAP_LEAST_NS};
     bool done = false;
     board_waits(w->base.board, w->base.rank, true, peer);

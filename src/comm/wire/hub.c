@@ -50,6 +50,7 @@ typedef struct hub_wire {
     wire base;
     hub hub;
     int spins;
+    pid_t parent; /* of this process when it began */
     slot *slots[STREAMS];
     uint32_t *until;      /* what the slots point into */
     int current[STREAMS]; /* the slot reserved last */
@@ -134,10 +135,12 @@ static bool reached(atomic_uint *counter, uint32_t target) {
     return (int32_t)(atomic_load(counter) - target) >= 0;
 }
 
-/* Whether to go on waiting. What a peer posted before it left must still be seen. */
-static bool may_wait(hub_wire *w, int stream, int peer, int64_t since, atomic_uint *counter,
+/* Whether to go on waiting. What a peer posted before it left must still be seen. That a rank was killed is told by the
+ * launcher; where that is gone, each looks after whom it waits for. */
+static bool may_wait(hub_wire *w, int stream, int peer, clock_wait *wait, atomic_uint *counter,
                      uint32_t target) {
     board *b = w->base.board;
+    double waited = clock_waited_s(wait);
     board_looks(b, w->base.rank, stream == STREAM_SIDE);
     if (board_failed(b)) return false;
     bool left = board_has_left(b, peer);
@@ -146,7 +149,10 @@ static bool may_wait(hub_wire *w, int stream, int peer, int64_t since, atomic_ui
         board_fail_left(b, w->base.rank, stream == STREAM_SIDE, peer);
         return false;
     }
-    double waited = clock_since_s(since);
+    if (getppid() != w->parent && board_is_dead(b, peer, waited)) {
+        board_fail_dead(b, peer);
+        return false;
+    }
     if (w->base.timeout_s <= 0 || waited < w->base.timeout_s) return true;
     board_stall(b, w->base.rank, stream == STREAM_SIDE, peer, waited);
     return false;
@@ -154,7 +160,7 @@ static bool may_wait(hub_wire *w, int stream, int peer, int64_t since, atomic_ui
 
 static bool sleep_until(hub_wire *w, int stream, int peer, atomic_uint *counter, uint32_t target) {
     bell *b = bell_of(&w->hub, w->base.rank, stream);
-    int64_t since = clock_now_ns();
+    clock_wait wait = clock_begin_wait();
     bool going = true;
     board_waits(w->base.board, w->base.rank, stream == STREAM_SIDE, peer);
     while (going && !reached(counter, target)) {
@@ -162,7 +168,7 @@ static bool sleep_until(hub_wire *w, int stream, int peer, atomic_uint *counter,
         atomic_store(&b->asleep, 1);
         if (!reached(counter, target)) futex_sleep(&b->rings, seen);
         atomic_store(&b->asleep, 0);
-        going = may_wait(w, stream, peer, since, counter, target);
+        going = may_wait(w, stream, peer, &wait, counter, target);
     }
     board_waits(w->base.board, w->base.rank, stream == STREAM_SIDE, BOARD_NOBODY);
     return going;
@@ -314,6 +320,7 @@ wire *hub_wire_new(const hub *h, int rank, const char *kind) {
                      .piece_bytes = lends ? SLOT_MOST : h->slot_bytes,
                      .board = hub_board(h)};
     w->hub = *h;
+    w->parent = getppid();
     w->spins = h->ranks <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
     make_slots(w);
     return &w->base;

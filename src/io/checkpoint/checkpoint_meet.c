@@ -8,7 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/file_fault.h"
 #include "io/checkpoint/checkpoint_layout.h"
 
@@ -54,7 +53,7 @@ char *meet_complaint(arena *a, const char *path) {
 
 meet_wait meet_wait_for(const checkpoint_team *team, const char *what) {
     return (meet_wait){
-        .team = team, .what = what, .since_ns = clock_now_ns(), .pause_ns = FIRST_PAUSE_NS};
+        .team = team, .what = what, .wait = clock_begin_wait(), .pause_ns = FIRST_PAUSE_NS};
 }
 
 status meet_pause(meet_wait *w, err *e) {
@@ -63,7 +62,7 @@ status meet_pause(meet_wait *w, err *e) {
         err_set(e, ST_RANK, "a rank is gone; waited in vain for %s", w->what);
         return ST_RANK;
     }
-    if (clock_since_s(w->since_ns) > t->limit_s) {
+    if (clock_waited_s(&w->wait) > t->limit_s) {
         err_set(e, ST_RANK, "waited %g s in vain for %s", t->limit_s, w->what);
         return err_hint(
             e, "see that all ranks live, and that all see the run folder on one file system");

@@ -3,6 +3,7 @@
 #ifndef IO_CHECKPOINT_MEET_H
 #define IO_CHECKPOINT_MEET_H
 
+#include "base/clock.h"
 #include "io/checkpoint/checkpoint_team.h"
 
 #define MARK_BEGUN ".begun"
@@ -25,7 +26,8 @@ char *meet_complaint(arena *a, const char *path);
 typedef struct meet_wait {
     const checkpoint_team *team;
     const char *what; /* "rank 2 to write its part of RUN/checkpoints/step-8" */
-    int64_t since_ns, pause_ns;
+    clock_wait wait;
+    int64_t pause_ns;
 } meet_wait;
 meet_wait meet_wait_for(const checkpoint_team *team, const char *what);
 /* Sleeps a moment; ST_RANK when the limit is over or a rank is gone. */
