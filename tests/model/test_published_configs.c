@@ -240,6 +240,8 @@ static const struct {
     /* beside rope_scaling nobody reads rope_parameters: all take the default as the base */
     {"llama-3.2-1b-instruct", "{\"rope_theta\": null, \"rope_parameters\": {\"rope_theta\": 5e5}}",
      "rope_parameters.rope_theta"},
+    /* transformers convolves with hidden_act in linear layers */
+    {"llama-2-7b-hf", "{\"model_type\": \"qwen3_next\", \"hidden_act\": \"gelu\"}", "hidden_act"},
     {"flan-t5-small", "{\"dense_act_fn\": \"relu\"}", "dense_act_fn"},
     {"flan-t5-small", "{\"is_gated_act\": false}", "is_gated_act"},
     {"t5-small", "{\"dense_act_fn\": \"gelu\"}", "dense_act_fn"},
