@@ -242,6 +242,7 @@ static const struct {
      "rope_parameters.rope_theta"},
     /* transformers convolves with hidden_act in linear layers */
     {"llama-2-7b-hf", "{\"model_type\": \"qwen3_next\", \"hidden_act\": \"gelu\"}", "hidden_act"},
+    {"t5-small", "{\"is_encoder_decoder\": false}", "is_encoder_decoder"},
     {"flan-t5-small", "{\"dense_act_fn\": \"relu\"}", "dense_act_fn"},
     {"flan-t5-small", "{\"is_gated_act\": false}", "is_gated_act"},
     {"t5-small", "{\"dense_act_fn\": \"gelu\"}", "dense_act_fn"},
