@@ -242,6 +242,15 @@ static const struct {
      "rope_parameters.rope_theta"},
     /* transformers convolves with hidden_act in linear layers */
     {"llama-2-7b-hf", "{\"model_type\": \"qwen3_next\", \"hidden_act\": \"gelu\"}", "hidden_act"},
+    /* one window for all layers, whatever is listed */
+    {"mistral-7b-v0.1",
+     "{\"model_type\": \"mixtral\", \"num_hidden_layers\": 2,"
+     " \"layer_types\": [\"sliding_attention\", \"full_attention\"]}",
+     "layer_types"},
+    {"mistral-7b-v0.1",
+     "{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 1, \"use_sliding_window\": true,"
+     " \"layer_types\": [\"full_attention\"]}",
+     "layer_types"},
     {"t5-small", "{\"is_encoder_decoder\": false}", "is_encoder_decoder"},
     {"flan-t5-small", "{\"dense_act_fn\": \"relu\"}", "dense_act_fn"},
     {"flan-t5-small", "{\"is_gated_act\": false}", "is_gated_act"},
