@@ -419,6 +419,29 @@ static void test_names(void **state) {
     model_config mc;
     read_user(a, "{\"model_type\": \"kimi_k2\"}", &mc);
     assert_string_equal(mc.family->model_type, "deepseek_v3");
+    read_user(a, "{\"model_type\": \"ministral\"}", &mc);
+    assert_string_equal(mc.family->model_type, "mistral");
+    arena_free(a);
+}
+
+/* Mistral's config.json says which layers have the window, where not all have it. */
+static void test_some_windows(void **state) {
+    (void)state;
+    arena *a = arena_new("published");
+    model_config mc, again;
+    err e = {0};
+    status st = read_changed("mistral-7b-v0.1",
+                             "{\"num_hidden_layers\": 2,"
+                             " \"layer_types\": [\"full_attention\", \"sliding_attention\"]}",
+                             &mc, a, &e);
+    if (st != ST_OK) fail_msg("%s", e.message);
+    json_t *o = model_config_json(&mc, 1, 2, DT_F32);
+    assert_null(json_object_get(o, "athanor"));
+    assert_int_equal(json_array_size(json_object_get(o, "layer_types")), 2);
+    if (model_config_read_file(a, o, &again, &e) != ST_OK) fail_msg("%s", e.message);
+    assert_int_equal(model_layer(&again, 0).attn.window, 0);
+    assert_int_equal(model_layer(&again, 1).attn.window, 4096);
+    json_decref(o);
     arena_free(a);
 }
 
@@ -717,6 +740,7 @@ int main(void) {
         cmocka_unit_test(test_harmless),
         cmocka_unit_test(test_user_keys),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_some_windows),
         cmocka_unit_test(test_expert_width),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_overruled_lists),
