@@ -221,6 +221,8 @@ static const struct {
      "rope_scaling.type"},
     {"gemma-2-2b", "{\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e4}}}",
      "rope_parameters"},
+    {"qwen3-0.6b", "{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"attn_factor\": 0.9}}",
+     "rope_scaling.attn_factor"},
     {"gemma-3-270m",
      "{\"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}}",
      "rope_parameters.sliding_attention.rope_type"},
@@ -421,6 +423,29 @@ static void test_names(void **state) {
     assert_string_equal(mc.family->model_type, "deepseek_v3");
     read_user(a, "{\"model_type\": \"ministral\"}", &mc);
     assert_string_equal(mc.family->model_type, "mistral");
+    arena_free(a);
+}
+
+/* A key inside of another is ignored by its path. */
+static void test_ignored_inside(void **state) {
+    (void)state;
+    arena *a = arena_new("published");
+    char dir[] = "/tmp/athanor-ignored-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    static const char text[] =
+        "{\"model_type\": \"qwen3\", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0,"
+        " \"original_max_position_embeddings\": 32768, \"attn_factor\": 0.9}}";
+    char *path = path_join(a, dir, "config.json");
+    model_config mc;
+    err e;
+    assert_int_equal(file_write_atomic(path, text, strlen(text), &e), ST_OK);
+    read_user(
+        a,
+        arena_printf(a, "{\"from\": \"%s\", \"ignore_keys\": [\"rope_scaling.attn_factor\"]}", dir),
+        &mc);
+    assert_true(mc.rope.kind == ROPE_YARN && mc.rope.factor == 4);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
     arena_free(a);
 }
 
@@ -740,6 +765,7 @@ int main(void) {
         cmocka_unit_test(test_harmless),
         cmocka_unit_test(test_user_keys),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_ignored_inside),
         cmocka_unit_test(test_some_windows),
         cmocka_unit_test(test_expert_width),
         cmocka_unit_test(test_numbers),
