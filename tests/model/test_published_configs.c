@@ -653,6 +653,8 @@ static void test_extensions(void **state) {
         {"{\"preset\": \"mobilellm-125m\", \"block_repeat\": 3}", "block_repeat"},
         {"{\"preset\": \"mobilellm-125m\", \"block_repeat\": 2}", NULL},
         {"{\"preset\": \"gemma-3-4b\", \"rope_local_base_freq\": 0}", "rope_local_base_freq"},
+        {"{\"preset\": \"gemma-3-4b\", \"query_pre_attn_scalar\": 11.5}", "query_pre_attn_scalar"},
+        {"{\"preset\": \"gemma-3-4b\", \"query_pre_attn_scalar\": 144}", NULL},
         {"{\"preset\": \"smollm2-135m\", \"partial_rotary_factor\": 0.5}", "partial_rotary_factor"},
         {"{\"model_type\": \"qwen3\", \"vocab_size\": 99, \"num_hidden_layers\": 3,"
          " \"sliding_window\": [4, 0, 8]}",
