@@ -373,6 +373,16 @@ static void test_latents_elsewhere(void **state) {
     golden_close(&g);
 }
 
+static void test_latents_without_positions(void **state) {
+    (void)state;
+    golden g;
+    golden_open(&g, "deepseek-v3", (plan_spec){.compute = DT_F32});
+    model_config mc = g.mc;
+    mc.positions = POSITIONS_NONE;
+    expect_refused(&mc, "model.position_type");
+    golden_close(&g);
+}
+
 /* Most architectures rotate whole heads: with another file llama.cpp aborts. */
 static void test_rotated_in_part(void **state) {
     (void)state;
@@ -517,10 +527,14 @@ static void test_layers_without_tensors(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_families),          cmocka_unit_test(test_joined_latents),
-        cmocka_unit_test(test_linear_variants),   cmocka_unit_test(test_damaged_linear),
-        cmocka_unit_test(test_latents_elsewhere), cmocka_unit_test(test_rotated_in_part),
-        cmocka_unit_test(test_damaged_files),     cmocka_unit_test(test_layers_without_tensors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families),
+                                       cmocka_unit_test(test_joined_latents),
+                                       cmocka_unit_test(test_linear_variants),
+                                       cmocka_unit_test(test_damaged_linear),
+                                       cmocka_unit_test(test_latents_elsewhere),
+                                       cmocka_unit_test(test_latents_without_positions),
+                                       cmocka_unit_test(test_rotated_in_part),
+                                       cmocka_unit_test(test_damaged_files),
+                                       cmocka_unit_test(test_layers_without_tensors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,6 +57,7 @@ static status check_layers(const gguf_arch *arch, const model_config *mc, err *e
     if (lacks) return differs(mc, lacks, e);
     if (!encoder && mc->num_encoder_layers) return differs(mc, "num_encoder_layers", e);
     if (latents != (mc->kv_lora_rank > 0)) return differs(mc, "kv_lora_rank", e);
+    if (latents && mc->positions != POSITIONS_ROTARY) return differs(mc, "position_type", e);
     if (latents && mc->rope_interleaved != arch->pairs) return differs(mc, "rope_interleaved", e);
     if (strcmp(arch->name, "minicpm3") == 0 && mc->q_lora_rank == 0)
         return differs(mc, "q_lora_rank", e);
