@@ -48,8 +48,8 @@ status compare_models(const model_source *source, const char *result, compare_li
 /* Where figures are beyond the limits though compare_weights found all weights as rounding leaves them: how much rounding
  * changes a model is up to the model, and may be more than the limits of a format, where logits are large, say. Whether
  * rounding alone has done it is seen by the source's config with the weights of the result: that computes what the result
- * computes, within the limits of DT_F32. Where it does, *c is verified. Nothing is seen of a result that has other
- * parameters than the source. */
+ * computes, within the limits of DT_F32. Where it does, *c is verified. Nothing is seen of a result that lacks
+ * parameters of the source, other than those of modules that predict further tokens. */
 status compare_rounding(const model_source *source, const char *result, model_comparison *c,
                         err *e) ATH_MUST_USE;
 

@@ -514,16 +514,19 @@ static status fill_master(const held_array *masters, int i, adapted *ad, dev_roo
     return held_put_back(masters, &h, host, e);
 }
 
-/* `reordered`: where the store has other rows than the source, those of Hugging Face files. */
+/* By names: a source may have more than the store. `reordered`: where the store has other rows than the source, those of Hugging
+ * Face files. */
 static status fill_masters(const model_source *s, const param_store *store, bool reordered,
                            err *e) {
     held_array masters = held_masters(store);
     dev_room room = {0};
     status st = ST_OK;
     for (int i = 0; i < param_count(store) && st == ST_OK; i++) {
-        const param *p = param_at(s->params, i); /* the order of rows is that of the source */
+        int at = param_find(s->params, param_at(store, i)->name);
+        CHECK(at >= 0, "the source has no %s", param_at(store, i)->name);
+        const param *p = param_at(s->params, at); /* the order of rows is that of the source */
         bool other = reordered && p->order == ROWS_PAIRS;
-        adapted ad = {.in = &s->tensors[i],
+        adapted ad = {.in = &s->tensors[at],
                       .out = DT_F32,
                       .row_from = other ? hf_file_rows(s->a, p, HF_FILES) : NULL,
                       .cols = p->rank == 1 ? 1 : p->cols,

@@ -343,6 +343,28 @@ static status check_switched_windows(const json_t *base, const model_family *f, 
     return ST_OK;
 }
 
+/* layer_types of a class that has one window for all layers and looks at no list. */
+static status check_unread_types(const json_t *base, const model_family *f, err *e) {
+    if (!key_in_words(f->keys, "sliding_window") || key_in_words(f->lists, "sliding_window"))
+        return ST_OK;
+    bool on = !is_null(json_object_get(base, "sliding_window"));
+    if (key_in_words(f->own_keys, "use_sliding_window"))
+        on = json_is_true(json_object_get(base, "use_sliding_window"));
+    const char *all = on ? "sliding_attention" : "full_attention";
+    size_t i;
+    json_t *v;
+    json_array_foreach(json_object_get(base, "layer_types"), i, v) {
+        const char *type = json_string_value(v);
+        if (type && strcmp(type, all) == 0) continue;
+        err_at(
+            e, ST_USAGE, "model.layer_types",
+            "layer_types is not %s in all layers, and %s models of other tools do not look at it",
+            all, f->model_type);
+        return err_hint(e, "if it changes nothing, name it: model.ignore_keys=[\"layer_types\"]");
+    }
+    return ST_OK;
+}
+
 static bool is_word(const json_t *o, const char *key, const char *word) {
     const char *said = json_string_value(json_object_get(o, key));
     return said && strcmp(said, word) == 0;
@@ -407,6 +429,7 @@ static status check_keys(json_t *first, const json_t *base, const model_family *
         TRY(check_name(base, key, f, e));
     }
     TRY(check_switched_windows(base, f, e));
+    TRY(check_unread_types(base, f, e));
     return check_rope_keys(first, base, f, e);
 }
 

@@ -86,12 +86,19 @@ static status find_family(const json_t *all, bool file, const model_family **f, 
     return config_at_key(e, "model_type");
 }
 
+/* A key of o, or with dots one that lies deeper. */
+static void drop_key(json_t *o, const char *key) {
+    const char *dot = strchr(key, '.');
+    if (json_object_del(o, key) == 0 || !dot) return;
+    drop_key(json_object_getn(o, key, (size_t)(dot - key)), dot + 1);
+}
+
 /* By the name that the file has, before it becomes an option's. */
 static void drop_ignored(json_t *o, const json_t *ignored) {
     size_t i;
     json_t *v;
     json_array_foreach((json_t *)ignored, i, v) {
-        if (json_is_string(v)) json_object_del(o, json_string_value(v));
+        if (json_is_string(v)) drop_key(o, json_string_value(v));
     }
 }
 

@@ -123,7 +123,8 @@ static status unknown_field(const char *key, const char *field, rope_kind kind, 
     if (near >= 0)
         err_hint(e, "nearest: %s", names[near]);
     else
-        err_hint(e, "leave it out if the kind is meant");
+        err_hint(e, "leave it out; if it stands in a config.json: model.ignore_keys=[\"%s.%s\"]",
+                 key, field);
     return at_field(e, key, field);
 }
 

@@ -102,6 +102,15 @@ static void test_rounding_explains_itself_alone(void **state) {
     char *file = write_folder(d, model, "f16.gguf", (interchange_options){.gguf = true});
     assert_true(ask_rounding(model, path).by_rounding);
     assert_true(ask_rounding(model, file).verified);
+    /* files without modules, with biases of zeros, and with the embedding once more as the head */
+    static const char *const others[] = {"llama-ahead", "gpt2-nanogpt", "deepseek-v3-ahead"};
+    for (int i = 0; i < ARRAY_LEN(others); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.gguf", others[i]);
+        const char *from = path_join(d->mem, TEST_DIR "/golden/models", others[i]);
+        char *to = write_folder(d, from, name, (interchange_options){.gguf = true});
+        assert_true(ask_rounding(from, to).verified);
+    }
     assert_false(ask_rounding(other, path).verified); /* other rotary positions */
     assert_false(ask_rounding(other, file).verified);
     assert_false(ask_rounding(MODEL("gpt2-tanh-tied"), path).verified);

@@ -221,6 +221,8 @@ static const struct {
      "rope_scaling.type"},
     {"gemma-2-2b", "{\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e4}}}",
      "rope_parameters"},
+    {"qwen3-0.6b", "{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"attn_factor\": 0.9}}",
+     "rope_scaling.attn_factor"},
     {"gemma-3-270m",
      "{\"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}}",
      "rope_parameters.sliding_attention.rope_type"},
@@ -240,6 +242,18 @@ static const struct {
     /* beside rope_scaling nobody reads rope_parameters: all take the default as the base */
     {"llama-3.2-1b-instruct", "{\"rope_theta\": null, \"rope_parameters\": {\"rope_theta\": 5e5}}",
      "rope_parameters.rope_theta"},
+    /* transformers convolves with hidden_act in linear layers */
+    {"llama-2-7b-hf", "{\"model_type\": \"qwen3_next\", \"hidden_act\": \"gelu\"}", "hidden_act"},
+    /* one window for all layers, whatever is listed */
+    {"mistral-7b-v0.1",
+     "{\"model_type\": \"mixtral\", \"num_hidden_layers\": 2,"
+     " \"layer_types\": [\"sliding_attention\", \"full_attention\"]}",
+     "layer_types"},
+    {"mistral-7b-v0.1",
+     "{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 1, \"use_sliding_window\": true,"
+     " \"layer_types\": [\"full_attention\"]}",
+     "layer_types"},
+    {"t5-small", "{\"is_encoder_decoder\": false}", "is_encoder_decoder"},
     {"flan-t5-small", "{\"dense_act_fn\": \"relu\"}", "dense_act_fn"},
     {"flan-t5-small", "{\"is_gated_act\": false}", "is_gated_act"},
     {"t5-small", "{\"dense_act_fn\": \"gelu\"}", "dense_act_fn"},
@@ -407,6 +421,52 @@ static void test_names(void **state) {
     model_config mc;
     read_user(a, "{\"model_type\": \"kimi_k2\"}", &mc);
     assert_string_equal(mc.family->model_type, "deepseek_v3");
+    read_user(a, "{\"model_type\": \"ministral\"}", &mc);
+    assert_string_equal(mc.family->model_type, "mistral");
+    arena_free(a);
+}
+
+/* A key inside of another is ignored by its path. */
+static void test_ignored_inside(void **state) {
+    (void)state;
+    arena *a = arena_new("published");
+    char dir[] = "/tmp/athanor-ignored-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    static const char text[] =
+        "{\"model_type\": \"qwen3\", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0,"
+        " \"original_max_position_embeddings\": 32768, \"attn_factor\": 0.9}}";
+    char *path = path_join(a, dir, "config.json");
+    model_config mc;
+    err e;
+    assert_int_equal(file_write_atomic(path, text, strlen(text), &e), ST_OK);
+    read_user(
+        a,
+        arena_printf(a, "{\"from\": \"%s\", \"ignore_keys\": [\"rope_scaling.attn_factor\"]}", dir),
+        &mc);
+    assert_true(mc.rope.kind == ROPE_YARN && mc.rope.factor == 4);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+    arena_free(a);
+}
+
+/* Mistral's config.json says which layers have the window, where not all have it. */
+static void test_some_windows(void **state) {
+    (void)state;
+    arena *a = arena_new("published");
+    model_config mc, again;
+    err e = {0};
+    status st = read_changed("mistral-7b-v0.1",
+                             "{\"num_hidden_layers\": 2,"
+                             " \"layer_types\": [\"full_attention\", \"sliding_attention\"]}",
+                             &mc, a, &e);
+    if (st != ST_OK) fail_msg("%s", e.message);
+    json_t *o = model_config_json(&mc, 1, 2, DT_F32);
+    assert_null(json_object_get(o, "athanor"));
+    assert_int_equal(json_array_size(json_object_get(o, "layer_types")), 2);
+    if (model_config_read_file(a, o, &again, &e) != ST_OK) fail_msg("%s", e.message);
+    assert_int_equal(model_layer(&again, 0).attn.window, 0);
+    assert_int_equal(model_layer(&again, 1).attn.window, 4096);
+    json_decref(o);
     arena_free(a);
 }
 
@@ -593,6 +653,8 @@ static void test_extensions(void **state) {
         {"{\"preset\": \"mobilellm-125m\", \"block_repeat\": 3}", "block_repeat"},
         {"{\"preset\": \"mobilellm-125m\", \"block_repeat\": 2}", NULL},
         {"{\"preset\": \"gemma-3-4b\", \"rope_local_base_freq\": 0}", "rope_local_base_freq"},
+        {"{\"preset\": \"gemma-3-4b\", \"query_pre_attn_scalar\": 11.5}", "query_pre_attn_scalar"},
+        {"{\"preset\": \"gemma-3-4b\", \"query_pre_attn_scalar\": 144}", NULL},
         {"{\"preset\": \"smollm2-135m\", \"partial_rotary_factor\": 0.5}", "partial_rotary_factor"},
         {"{\"model_type\": \"qwen3\", \"vocab_size\": 99, \"num_hidden_layers\": 3,"
          " \"sliding_window\": [4, 0, 8]}",
@@ -705,6 +767,8 @@ int main(void) {
         cmocka_unit_test(test_harmless),
         cmocka_unit_test(test_user_keys),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_ignored_inside),
+        cmocka_unit_test(test_some_windows),
         cmocka_unit_test(test_expert_width),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_overruled_lists),

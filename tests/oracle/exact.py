@@ -21,8 +21,8 @@ import reference
 import sinks
 
 
-FAMILIES = ["gpt2", "gpt_neox", "phi", "olmo", "olmo2", "llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma2", "gemma3",
-            "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "qwen3_next", "deepseek_v2", "deepseek_v3", "minicpm3", "t5", "mt5"]
+FAMILIES = ["gpt2", "gpt_neox", "phi", "olmo", "olmo2", "llama", "mistral", "ministral", "smollm3", "qwen2", "qwen3", "gemma2",
+            "gemma3", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "qwen3_next", "deepseek_v2", "deepseek_v3", "minicpm3", "t5", "mt5"]
 STORED_NAMES = {"gpt_neox": {"lm_head.weight": "embed_out.weight"}}  # where files and transformers' modules differ
 EMBEDDING = re.compile(r"\b(embed_tokens|token_embeddings|embed_in|wte|wpe|shared)\.")
 

@@ -1,8 +1,9 @@
 """Random configs of every family: sizes, options and layer patterns. compare_family.py draws from it."""
 
 from transformers import (DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig,
-                          MiniCPM3Config, MistralConfig, MixtralConfig, MT5Config, Olmo2Config, OlmoConfig, OlmoeConfig, PhiConfig,
-                          Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, Qwen3NextConfig, SmolLM3Config, T5Config)
+                          MiniCPM3Config, MinistralConfig, MistralConfig, MixtralConfig, MT5Config, Olmo2Config, OlmoConfig,
+                          OlmoeConfig, PhiConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, Qwen3NextConfig,
+                          SmolLM3Config, T5Config)
 
 from reference import Config
 
@@ -168,6 +169,13 @@ def mistral(d):
     d.head_dim = max(d.head_dim, 6)
     return MistralConfig(**d.llama_keys(d.free_width()), head_dim=d.head_dim, pad_token_id=d.pad(), rope_parameters=rope(d),
                          sliding_window=d.one(None, d.window()))
+
+
+def ministral(d):
+    """Mistral with windows in some layers."""
+    d.head_dim = max(d.head_dim, 6)
+    return MinistralConfig(**d.llama_keys(d.free_width()), head_dim=d.head_dim, pad_token_id=d.pad(), rope_parameters=rope(d),
+                           sliding_window=d.window(), layer_types=d.layer_types())
 
 
 def llama_interleaved(d):
@@ -373,8 +381,8 @@ def mt5(d):
     return encoder_decoder(d, MT5Config)
 
 
-FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olmo, olmo2=olmo2, mistral=mistral, llama=llama,
-                llama_sinks=llama_sinks, llama_interleaved=llama_interleaved, smollm3=smollm3, qwen1=qwen1, qwen2=qwen2,
+FAMILIES = dict(gpt2=gpt2, nanogpt=nanogpt, gpt_neox=gpt_neox, phi=phi, olmo=olmo, olmo2=olmo2, mistral=mistral,
+                ministral=ministral, llama=llama, llama_sinks=llama_sinks, llama_interleaved=llama_interleaved, smollm3=smollm3, qwen1=qwen1, qwen2=qwen2,
                 qwen3=qwen3, gemma2=gemma2, gemma3=gemma3, mixtral=mixtral, olmoe=olmoe, qwen2_moe=qwen2_moe,
                 qwen3_moe=qwen3_moe, qwen3_next=qwen3_next, deepseek_v2=deepseek_v2, deepseek_v3=deepseek_v3, minicpm3=minicpm3,
                 openelm=openelm, mobilellm=mobilellm, minicpm=minicpm, t5=t5, mt5=mt5)

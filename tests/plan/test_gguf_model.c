@@ -351,23 +351,51 @@ static void test_linear_variants(void **state) {
 
 /* ---- files that are refused ---- */
 
+static void expect_refused(const model_config *mc, const char *where) {
+    arena *a = arena_new("refused");
+    param_store *s = param_store_new(a, DT_F32);
+    err e = {0};
+    model_declare(mc, s);
+    assert_int_equal(gguf_model_check(&(gguf_model_source){.config = mc, .store = s}, &e),
+                     ST_USAGE);
+    assert_string_equal(e.where, where);
+    arena_free(a);
+}
+
 /* An architecture without latents says so, whatever else it would say first. */
 static void test_latents_elsewhere(void **state) {
     (void)state;
     golden g;
-    arena *a = arena_new("latents");
-    param_store *s = param_store_new(a, DT_F32);
-    err e = {0};
     golden_open(&g, "llama-gqa-tied", (plan_spec){.compute = DT_F32});
     model_config mc = g.mc;
     mc.kv_lora_rank = 8, mc.qk_nope_head_dim = 4, mc.qk_rope_head_dim = 4, mc.v_head_dim = 4;
     mc.head_dim = 8;
-    model_declare(&mc, s);
-    assert_int_equal(gguf_model_check(&(gguf_model_source){.config = &mc, .store = s}, &e),
-                     ST_USAGE);
-    assert_string_equal(e.where, "model.kv_lora_rank");
-    arena_free(a);
+    expect_refused(&mc, "model.kv_lora_rank");
     golden_close(&g);
+}
+
+static void test_latents_without_positions(void **state) {
+    (void)state;
+    golden g;
+    golden_open(&g, "deepseek-v3", (plan_spec){.compute = DT_F32});
+    model_config mc = g.mc;
+    mc.positions = POSITIONS_NONE;
+    expect_refused(&mc, "model.position_type");
+    golden_close(&g);
+}
+
+/* Most architectures rotate whole heads: with another file llama.cpp aborts. */
+static void test_rotated_in_part(void **state) {
+    (void)state;
+    static const char *const models[] = {"llama-rope3-mqa", "qwen2-tied", "qwen3-tied", "minicpm"};
+    for (int i = 0; i < ARRAY_LEN(models); i++) {
+        golden g;
+        golden_open(&g, models[i], (plan_spec){.compute = DT_F32});
+        model_config mc = g.mc;
+        mc.partial_rotary_factor = 0.5;
+        expect_refused(&mc, "model.partial_rotary_factor");
+        golden_close(&g);
+    }
 }
 
 /* A file as it was read, with one thing changed, in memory. */
@@ -505,6 +533,8 @@ int main(void) {
                                        cmocka_unit_test(test_linear_variants),
                                        cmocka_unit_test(test_damaged_linear),
                                        cmocka_unit_test(test_latents_elsewhere),
+                                       cmocka_unit_test(test_latents_without_positions),
+                                       cmocka_unit_test(test_rotated_in_part),
                                        cmocka_unit_test(test_damaged_files),
                                        cmocka_unit_test(test_layers_without_tensors)};
     return cmocka_run_group_tests(tests, NULL, NULL);

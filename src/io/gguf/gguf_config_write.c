@@ -39,6 +39,14 @@ static status resolve(const gguf_arch *arch, const model_config *mc, model_confi
     return ST_OK;
 }
 
+/* Architectures that may rotate a part of a head: with a file of another one llama.cpp aborts. */
+static const char in_part[] = "qwen qwen3next gemma2 gemma3 openelm phi2 gptneox";
+
+static bool rotated_in_part(const model_config *mc) {
+    bool rotary = mc->positions == POSITIONS_ROTARY && mc->kv_lora_rank == 0;
+    return rotary && model_rope(mc, false).rotary_dim < mc->head_dim;
+}
+
 /* Latents are in all layers, or in none, and so are experts. */
 static status check_layers(const gguf_arch *arch, const model_config *mc, err *e) {
     int with = 0;
@@ -49,9 +57,12 @@ static status check_layers(const gguf_arch *arch, const model_config *mc, err *e
     if (lacks) return differs(mc, lacks, e);
     if (!encoder && mc->num_encoder_layers) return differs(mc, "num_encoder_layers", e);
     if (latents != (mc->kv_lora_rank > 0)) return differs(mc, "kv_lora_rank", e);
+    if (latents && mc->positions != POSITIONS_ROTARY) return differs(mc, "position_type", e);
     if (latents && mc->rope_interleaved != arch->pairs) return differs(mc, "rope_interleaved", e);
     if (strcmp(arch->name, "minicpm3") == 0 && mc->q_lora_rank == 0)
         return differs(mc, "q_lora_rank", e);
+    if (rotated_in_part(mc) && !key_in_words(in_part, arch->name))
+        return differs(mc, "partial_rotary_factor", e);
     if (arch->experts & GGUF_EXPERTS_DEEPSEEK) {
         const char *key = gguf_deepseek_lacks(mc);
         return key ? differs(mc, key, e) : ST_OK;

@@ -42,12 +42,17 @@ static void gemma_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_drop(o, "hidden_act");
     hf_write(mc, o, "hidden_activation attention_bias");
-    bool given = mc->query_pre_attn_scalar > 0;
-    hf_whole(o, "query_pre_attn_scalar", given ? mc->query_pre_attn_scalar : (double)mc->head_dim);
+    double scalar = mc->query_pre_attn_scalar; /* transformers takes whole numbers alone */
+    hf_int(o, "query_pre_attn_scalar", scalar > 0 ? llround(fmax(scalar, 1)) : mc->head_dim);
     hf_num_or_null(o, "final_logit_softcapping", mc->final_softcap);
     hf_windows(mc, o);
     if (mc->sliding_window == 0) /* transformers wants a width even where no layer has a window */
         hf_int(o, "sliding_window", mc->max_position_embeddings);
+}
+
+static bool gemma_can_say(const model_config *mc, const char *option) {
+    double scalar = mc->query_pre_attn_scalar;
+    return strcmp(option, "query_pre_attn_scalar") != 0 || scalar == floor(scalar);
 }
 
 /* ---- Gemma 2: windows in every other layer, scores and logits that are softly capped ---- */
@@ -95,6 +100,7 @@ const model_family family_gemma2 = {
     .defaults = gemma2_defaults,
     .from_hf = gemma2_from_hf,
     .derive = gemma_derive,
+    .can_say = gemma_can_say,
     .to_hf = gemma2_to_hf,
 };
 
@@ -152,8 +158,8 @@ static void gemma3_to_hf(const model_config *mc, json_t *o) {
 
 /* The same base in all layers can be said, but not that it is scaled in all of them. */
 static bool gemma3_can_say(const model_config *mc, const char *option) {
-    return strcmp(option, "rope_local_base_freq") != 0 || mc->rope_local_theta > 0 ||
-           mc->rope.kind == ROPE_PLAIN;
+    if (strcmp(option, "rope_local_base_freq") != 0) return gemma_can_say(mc, option);
+    return mc->rope_local_theta > 0 || mc->rope.kind == ROPE_PLAIN;
 }
 
 const model_family family_gemma3 = {

@@ -34,11 +34,6 @@ static inline void hf_int(json_t *o, const char *key, int64_t x) {
 static inline void hf_num(json_t *o, const char *key, double x) {
     json_object_set_new(o, key, json_real(x));
 }
-/* An integer where x is one: transformers' classes insist on it for some keys. */
-static inline void hf_whole(json_t *o, const char *key, double x) {
-    bool whole = x == (double)(int64_t)x;
-    json_object_set_new(o, key, whole ? json_integer((int64_t)x) : json_real(x));
-}
 static inline void hf_bool(json_t *o, const char *key, bool x) {
     json_object_set_new(o, key, json_boolean(x));
 }

@@ -1,4 +1,5 @@
-/* Mistral (Jiang et al. 2023): Llama in which every layer may have the same window. */
+/* Mistral (Jiang et al. 2023): Llama in which every layer may have the same window; with layer_types
+ * only some (Ministral). */
 #include "model/families/hf.h"
 
 static void mistral_defaults(model_config *mc) {
@@ -13,14 +14,17 @@ static void mistral_to_hf(const model_config *mc, json_t *o) {
     hf_llama_sizes(mc, o);
     hf_rope(mc, o);
     hf_windows(mc, o);
-    hf_drop(o, "layer_types"); /* transformers has another class for windows that differ */
+    if (!mc->sliding_window_of) /* or transformers takes Ministral's class */
+        hf_drop(o, "layer_types");
 }
 
 const model_family family_mistral = {
     .model_type = "mistral",
+    .also_called = "ministral",
     .architecture = "MistralForCausalLM",
     .classifier = "MistralForSequenceClassification",
     .keys = HF_LLAMA_KEYS "sliding_window",
+    .lists = "sliding_window",
     .activations = "silu" HF_ACTIVATIONS,
     .names = {HF_LLAMA_NAMES},
     .pad_row_fixed = true,

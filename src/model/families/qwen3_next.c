@@ -72,7 +72,7 @@ const model_family family_qwen3_next = {
     "router_aux_loss_coef expert_layers",
     .own_keys = "full_attention_interval decoder_sparse_step mlp_only_layers output_router_logits",
     .lists = "linear_layers expert_layers",
-    .activations = "silu" HF_ACTIVATIONS,
+    .activations = "silu swish", /* transformers' convolution has the same, ours SiLU */
     .names = {HF_LLAMA_NAMES, HF_QK_NORMS},
     .pad_row_fixed = true,
     .loaded_by = BY_TRANSFORMERS | BY_VLLM,

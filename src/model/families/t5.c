@@ -105,6 +105,8 @@ static status read_keys(json_t *o, int64_t layers, int64_t usual, const char *pr
     read_dropout(o);
     hf_rename(o, "initializer_factor", "initializer_range");
     hf_rename(o, "decoder_start_token_id", "decoder_start_id");
+    if (json_is_false(json_object_get(o, "is_encoder_decoder"))) /* other masks there */
+        return hf_bad_value(e, "is_encoder_decoder", "true");
     hf_drop(o, "is_encoder_decoder");
     return ST_OK;
 }
