@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "app/frame/cli.h"
+#include "app/frame/progress.h"
 #include "app/tok/doc_feed.h"
 #include "app/tok/tok_view.h"
 #include "base/arena.h"
@@ -214,7 +215,7 @@ static status run_job(job *j, err *e) {
     j->view.group = opt.label ? opt.label : "script";
     j->report = tok_report_new(j->toks, j->view.n_toks, true);
     make_rows(j);
-    bool show = !args->json && isatty(STDERR_FILENO);
+    bool show = !args->json && progress_is_live(stderr);
     TRY(doc_feed_open(&feed, j->files, j->n_files, &opt, show, e));
     status st = measure(j, feed, e);
     doc_feed_close(feed);

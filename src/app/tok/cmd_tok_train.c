@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app/frame/cli.h"
 #include "app/frame/cli_ids.h"
@@ -12,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/strbuf.h"
 #include "data/text/reader.h"
 #include "tok/tok.h"
 
@@ -99,11 +99,13 @@ static void show_line(train_view *v, double fraction, double read_mb) {
     double seconds = clock_since_s(v->began_ns);
     char eta[24] = "?";
     if (fraction > 0) progress_format_duration(seconds / fraction * (1 - fraction), eta);
-    fprintf(stderr, "\r\033[K%s", v->what);
-    if (fraction > 0) fprintf(stderr, "  %.0f %%", 100 * fraction);
-    if (read_mb > 0) fprintf(stderr, "  %.1f MB/s", read_mb / seconds);
-    if (fraction > 0) fprintf(stderr, "  eta %s", eta);
-    fflush(stderr);
+    strbuf line = {0};
+    strbuf_puts(&line, v->what);
+    if (fraction > 0) strbuf_printf(&line, "  %.0f %%", 100 * fraction);
+    if (read_mb > 0) strbuf_printf(&line, "  %.1f MB/s", read_mb / seconds);
+    if (fraction > 0) strbuf_printf(&line, "  eta %s", eta);
+    progress_show(stderr, line.data);
+    strbuf_free(&line);
 }
 
 static void on_progress(void *ctx, double fraction, const char *what) {
@@ -149,7 +151,7 @@ static status read_and_train(const cli_args *args, tok_trainer *tr, train_view *
         st = cli_check_tok_apart(args->output, reader_file(v->r, i), e);
     if (st == ST_OK) st = add_documents(tr, v, e);
     if (st == ST_OK) st = tok_trainer_finish(tr, out, e);
-    if (v->live) fputs("\r\033[K", stderr);
+    if (v->live) progress_clear(stderr);
     reader_warn_of_broken_text(reader_get_report(v->r));
     reader_warn_of_bad_records(reader_get_report(v->r));
     reader_close(v->r);
@@ -168,7 +170,7 @@ static status run_train(const cli_args *args, err *e) {
         return err_hint(e, "add -o tok.json");
     }
     arena *a = arena_new("tok train");
-    train_view view = {.live = isatty(STDERR_FILENO) && !args->json};
+    train_view view = {.live = progress_is_live(stderr) && !args->json};
     tok_train_options opt = {.progress = on_progress, .progress_ctx = &view};
     tok_trainer *tr = NULL;
     tok *t = NULL;
