@@ -167,6 +167,11 @@ told "model.use_cache (command line) does nothing"
 [ "$(grep -c warning err)" = 4 ] || fail "not four warnings"
 expect 0 train slip.yaml run=slip2 train.steps=2 optim.schedule.warmup_steps=3 --json
 told "optim.schedule.warmup_steps (3, command line) are more than the 2 steps"
+expect 0 train c.yaml run=idle train.steps=8 optim.schedule.kind=linear optim.schedule.warmup_steps=0 optim.schedule.decay_steps=5 \
+    optim.schedule.min_lr=0
+told "optim.schedule.decay_steps (5, command line) end 3 steps before the schedule: optim.lr is 0 in these"
+expect 0 train c.yaml run=floor train.steps=8 optim.schedule.kind=linear optim.schedule.warmup_steps=0 optim.schedule.decay_steps=5
+lacks err warning
 expect 0 train c.yaml run=quiet
 lacks err warning
 
