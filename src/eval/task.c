@@ -103,6 +103,8 @@ static status take_line(const char *s, size_t n, eval_take take, void *ctx, int6
     status st = json_is_object(o) ? take(ctx, o, line, e)
                                   : err_set(e, ST_FORMAT, "the line is not a JSON object%s%s",
                                             o ? "" : ": ", o ? "" : je.text);
+    if (!json_is_object(o))
+        err_hint(e, "each line of it has to be one object, such as {\"text\": \"...\"}");
     json_decref(o);
     return st;
 }
