@@ -164,6 +164,15 @@ static status save(const tok *t, const char *path, arena *a, err *e) {
     return file_is_dir(path) ? tok_save_dir(t, path, 0, e) : tok_save_file(t, path, e);
 }
 
+/* Fewer tokens than were asked for are no error, but the model gets another size by it. */
+static void warn_of_fewer(const cli_args *args, const tok_train_options *opt, const tok *t) {
+    int32_t got = tok_vocab_size(t);
+    bool listed = opt->kind == TOK_CHAR || opt->kind == TOK_BYTE; /* nothing was chosen */
+    if (!cli_has(args, "vocab-size") || listed || got >= opt->vocab_size) return;
+    log_warn("%d tokens were asked for, and this text gives %d: take more text",
+             (int)opt->vocab_size, (int)got);
+}
+
 static status run_train(const cli_args *args, err *e) {
     if (!args->output) {
         err_set(e, ST_USAGE, "tok train needs a place for its result");
@@ -180,6 +189,7 @@ static status run_train(const cli_args *args, err *e) {
     TRY_GOTO(st, tok_trainer_new(&tr, &opt, e), out);
     TRY_GOTO(st, read_and_train(args, tr, &view, &t, e), out);
     TRY_GOTO(st, save(t, args->output, a, e), out);
+    warn_of_fewer(args, &opt, t);
     double seconds = clock_since_s(start);
     if (args->json) {
         cli_print_json(json_pack("{s:i, s:o}", "vocab_size", (int)tok_vocab_size(t), "seconds",

@@ -115,8 +115,11 @@ static status add_file(chat_template *t, const char *name, const char *path, err
     size_t len;
     if (strcmp(path, "chatml") == 0) return add(t, name, chatml, sizeof chatml - 1, path, e);
     if (strcmp(path, "plain") == 0) return add(t, name, plain, sizeof plain - 1, path, e);
-    TRY(file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e));
-    status st = add(t, name, text, len, path, e);
+    status st = file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e);
+    if (st != ST_OK && !strchr(path, '/') && !file_exists(path))
+        return err_hint(e, "give a file; chatml and plain are built in");
+    TRY(st);
+    st = add(t, name, text, len, path, e);
     free(text);
     return st;
 }

@@ -57,8 +57,10 @@ static status not_built(const char *path, err *e) {
 static status build_chat(const making *m, const char *dir, err *e) {
     chat_build_result r;
     TRY(chat_build(&m->path, 1, dir, m->c->tokenizer, m->d->tok, m->chat, &r, e));
-    log_info("%s: %" PRIu64 " conversation%s, %" PRIu64 " tokens, as shards in %s", m->path,
-             r.train.documents, text_s(r.train.documents), r.train.tokens, dir);
+    /* A pair is one, though its answers are two documents. */
+    json_int_t n = json_integer_value(json_object_get(r.report, "samples"));
+    log_info("%s: %" JSON_INTEGER_FORMAT " conversation%s, %" PRIu64 " tokens, as shards in %s",
+             m->path, n, text_s(n), r.train.tokens, dir);
     json_decref(r.report);
     return ST_OK;
 }
