@@ -135,7 +135,7 @@ static void test_whole_report(void **state) {
     assert_int_equal(count_of(html, "<script"), 1);
     assert_non_null(strstr(html, "<b>&lt;/b&gt;</b>"));
     assert_non_null(strstr(html, "10.0 % less than planned"));
-    assert_null(strstr(html, "without pages of files"));
+    assert_non_null(strstr(html, "athanor generate "));
     assert_int_equal(count_of(html, "<svg class=\"chart\""), 6);
     assert_non_null(strstr(html, "class=\"state finished\""));
     free(html);
@@ -168,7 +168,6 @@ static void test_memory_is_compared_alike(void **state) {
                           "\"touched_peak_bytes\": 5000000}\n");
     char *html = report_of(*state, metrics.data);
     expect_well_formed(html);
-    assert_non_null(strstr(html, "used at most, without pages of files"));
     assert_non_null(
         strstr(html, "Without the program itself 6.00 MB were planned, and 5.00 MB used."));
     free(html);

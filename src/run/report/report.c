@@ -476,9 +476,7 @@ static void put_memory(strbuf *out, const report_data *d) {
         strbuf_puts(out, "</div></div>\n");
     }
     if (actual > 0) {
-        bool anonymous = isfinite(metrics_num(d->end, "peak_anon_bytes"));
-        put_bar_start(out, anonymous ? "used at most, without pages of files" : "used at most",
-                      actual);
+        put_bar_start(out, "used at most", actual);
         strbuf_printf(out, "<i class=\"m0\" style=\"width:%.2f%%\"></i></div></div>\n",
                       100 * actual / scale);
     }
@@ -512,6 +510,19 @@ static void put_command(strbuf *out, const char *why, const char *before, const 
     strbuf_printf(out, "%s</code></dd>\n", after);
 }
 
+/* What the model was taught to do. */
+static void put_use(strbuf *out, const report_data *d) {
+    const json_t *train = json_object_get(d->config, "train");
+    const char *objective = metrics_text(train, "objective"), *path = d->summary.path;
+    if (strcmp(objective, "classify") == 0 || strcmp(objective, "reward") == 0)
+        put_command(out, "Let it judge", "athanor classify ", path, " --text &quot;...&quot;");
+    else if (*objective && strcmp(objective, "lm") != 0)
+        put_command(out, "Talk with it", "athanor chat ", path, "");
+    else
+        put_command(out, "Let it write", "athanor generate ", path,
+                    " --prompt &quot;Once upon a time&quot;");
+}
+
 static void put_next(strbuf *out, const report_data *d) {
     const run_summary *s = &d->summary;
     char more[64] = "/config.json";
@@ -519,9 +530,7 @@ static void put_next(strbuf *out, const report_data *d) {
     if (strcmp(s->state, "finished") == 0)
         snprintf(more, sizeof more, "/config.json train.steps=%lld", (long long)done * 2);
     strbuf_puts(out, "<section class=\"next\">\n<h2>How to go on</h2>\n<dl>\n");
-    if (s->steps > 0)
-        put_command(out, "Let it write", "athanor generate ", s->path,
-                    " --prompt &quot;Once upon a time&quot;");
+    if (s->steps > 0) put_use(out, d);
     put_command(out, s->steps > 0 ? "Train further from the newest checkpoint" : "Train it",
                 "athanor train ", s->path, more);
     put_command(out, "See its numbers again", "athanor runs show ", s->path, "");
