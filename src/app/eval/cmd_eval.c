@@ -14,6 +14,7 @@
 #include "base/strbuf.h"
 #include "eval/adapters.h"
 #include "eval/run.h"
+#include "io/model_source.h"
 #include "op/machine.h"
 #include "run/folder.h"
 #include "train/setup.h"
@@ -294,8 +295,10 @@ static status evaluate(evaluation *v, json_t *out, err *e) {
     TRY(cli_int(v->args, "max-length", 0, 2, INT32_MAX, &v->most_tok, e));
     TRY(cli_int(v->args, "show", 0, 1, INT32_MAX, &v->shown, e));
     if (other && !file_exists(other)) { /* said before an evaluation of hours, not behind it */
-        err_at(e, ST_USAGE, "--against", "there is no model at %s", other);
-        return err_hint(e, "give a Hugging Face folder, a run folder, an adapter or a GGUF file");
+        status st = model_source_missing(
+            other, "give a Hugging Face folder, a run folder, an adapter or a GGUF file", e);
+        err_where(e, "--against");
+        return st;
     }
     if (formats) TRY(eval_formats_check(formats, e));
     TRY(open_tasks(v, e));
