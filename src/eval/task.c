@@ -136,7 +136,11 @@ static status open_known(eval_task *t, const char *name, const eval_source *from
     if (suite) return eval_dialogues_open(t, name, suite, from, e);
     if (!eval_adapter_text(name, &text)) {
         strbuf_free(&text);
+        const char *near = eval_adapter_nearest(name);
         err_at(e, ST_USAGE, name, "there is no task %s", name);
+        if (near)
+            return err_hint(e, "did you mean %s%s?", near,
+                            near[strlen(near) - 1] == '_' ? "SUBJECT" : "");
         return err_hint(e, "give a folder with requests.jsonl.gz, a task YAML, a JSONL file, or a "
                            "name that athanor eval --help lists");
     }
