@@ -235,11 +235,12 @@ status chat_template_load_open(chat_template **out, const char *path, const tok 
                                const char *file, err *e) {
     TRY(chat_template_find(out, path, open, file, e));
     if (*out) return ST_OK;
-    err_set(e, ST_FORMAT, "%s: there is no chat template", path);
-    err_hint(e, "put one beside the tokenizer as chat_template.jinja, or give --template FILE or "
-                "--template chatml (in a config: data.template); a base model has none and "
-                "continues text: athanor generate");
-    return err_where(e, "%s", path);
+    err_at(e, ST_FORMAT, path, "%s: there is no chat template", path);
+    if (tok_hint_run(path, e)) return ST_FORMAT;
+    return err_hint(
+        e, "put one beside the tokenizer as chat_template.jinja, or give --template FILE or "
+           "--template chatml (in a config: data.template); a base model has none and "
+           "continues text: athanor generate");
 }
 
 status chat_template_load_other(chat_template **out, const char *path, const char *file, err *e) {
