@@ -277,7 +277,7 @@ hot=(run=nan optim.lr=1e6 optim.clip_norm=0 checkpoint.every=1 eval.every=0 samp
 expect 5 train c.yaml "${hot[@]}"
 grep -qE "step [0-9]+: op [a-z_]+ \(.+\) wrote a NaN or Inf into [a-z ]+ at row [0-9]+" err ||
     fail "step, op and tensor are not named"
-has err "hint: lower optim.lr"
+has err "hint: give --fork NEW a lower optim.lr (now 1e+06)"
 cp err err0
 event alarm nan/metrics.jsonl >alarm || fail "no alarm event"
 at=$(grep -oE 'step [0-9]+: op' err | grep -o '[0-9]*')
