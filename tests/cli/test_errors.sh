@@ -153,6 +153,9 @@ train_refused 2 "hidden_size 33 is not a multiple" model.num_attention_heads c.y
 train_refused 2 "train.seq_len is 65, the model's positions end at 64" train.seq_len c.yaml train.seq_len=65
 train_refused 2 "model.vocab_size is 8" model.vocab_size c.yaml model.vocab_size=8
 train_refused 2 "model_type 'lama'" model.model_type c.yaml model.model_type=lama
+has out "did you mean llama?"
+train_refused 2 "model_type 'mamba'" model.model_type c.yaml model.model_type=mamba
+has out "there are llama, gpt2"
 train_refused 2 "global_batch_size" train.micro_batch_size c.yaml train.micro_batch_size=3
 train_refused 4 "MiB are allowed" train.memory_limit c.yaml train.memory_limit=1M
 
