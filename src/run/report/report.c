@@ -42,9 +42,11 @@ static void put_trained(strbuf *out, const report_data *d) {
     report_put_seconds(out, d->train_s);
 }
 
-/* Losses of preferences are of samples, and have no unit. */
+/* Losses of preferences and of heads of labels are of samples, and have no unit. */
 static const char *unit_of_loss(const report_data *d) {
-    return has_any(d, COLUMN_REWARD_CHOSEN) ? "" : "nats per token";
+    const char *objective = metrics_text(json_object_get(d->config, "train"), "objective");
+    bool head = strcmp(objective, "classify") == 0 || strcmp(objective, "reward") == 0;
+    return head || has_any(d, COLUMN_REWARD_CHOSEN) ? "" : "nats per token";
 }
 
 static void put_outcome(strbuf *out, const report_data *d) {
@@ -193,7 +195,7 @@ static void put_loss(strbuf *out, const report_data *d) {
                         true,
                         NULL};
     svg_chart c = {
-        .title = has_any(d, COLUMN_REWARD_CHOSEN) ? "Loss" : "Loss, nats per token",
+        .title = *unit_of_loss(d) ? "Loss, nats per token" : "Loss",
         .x_label = "step",
         .series = {series_of(d, d->steps.column[COLUMN_LOSS], "training, each step", "raw"),
                    series_of(d, d->steps.smooth[COLUMN_LOSS], "training, smoothed", "smooth"),
