@@ -147,7 +147,8 @@ static status open_known(eval_task *t, const char *name, const eval_source *from
     status st = from->data ? eval_yaml_open(t, name, strbuf_cstr(&text), from, e)
                            : err_at(e, ST_USAGE, name, "the task %s has no data", name);
     if (!from->data)
-        err_hint(e, "say where its public files are: --data FOLDER, under decide --task-data");
+        err_hint(e, "say where its public files are: --data FOLDER, in a config eval.data, under "
+                    "decide --task-data");
     strbuf_free(&text);
     return st;
 }
