@@ -26,4 +26,11 @@ live_lines | grep -q 'step 3/3 .* eta 0s' || fail "the line is cut where there i
 on_terminal 80 dumb dumb
 [ "$(grep -c '^ step [123]/3 .* eta ' out)" = 3 ] || fail "a dumb terminal is not told of each step"
 lacks out $'\033['
+
+# NO_COLOR: the live line stays, colours go.
+on_terminal 100 xterm coloured
+has out $'\033[2m'
+NO_COLOR=1 on_terminal 100 xterm plain
+live_lines | grep -q 'step 3/3' || fail "no live line under NO_COLOR"
+lacks out $'\033[2m'
 finish

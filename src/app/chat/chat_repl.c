@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "app/chat/chat.h"
+#include "app/frame/progress.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -31,9 +32,7 @@ static const char *style(const screen *s, const char *code) {
 }
 
 static void screen_init(screen *s) {
-    const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
-    bool plain = !term || strcmp(term, "dumb") == 0 || (no && *no);
-    *s = (screen){.colours = isatty(STDOUT_FILENO) && !plain};
+    *s = (screen){.colours = progress_has_colours(stdout)};
 }
 
 /* ---- Ctrl-C ---- */

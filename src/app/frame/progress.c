@@ -21,6 +21,11 @@ bool progress_is_live(FILE *out) {
     return isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
 }
 
+bool progress_has_colours(FILE *out) {
+    const char *no = getenv("NO_COLOR");
+    return progress_is_live(out) && !(no && *no);
+}
+
 /* Of a terminal; 0: nothing says. */
 static int columns_of(FILE *out) {
     struct winsize size;
@@ -50,7 +55,10 @@ void progress_clear(FILE *out) {
 /* ---- the events of a run ---- */
 
 void progress_init(progress *p, FILE *out) {
-    *p = (progress){.out = out, .live = progress_is_live(out), .began_ns = clock_now_ns()};
+    *p = (progress){.out = out,
+                    .live = progress_is_live(out),
+                    .colours = progress_has_colours(out),
+                    .began_ns = clock_now_ns()};
 }
 
 void progress_format_duration(double seconds, char out[24]) {
@@ -63,9 +71,9 @@ void progress_format_duration(double seconds, char out[24]) {
         snprintf(out, 24, "%ldh%02ldm", s / 3600, s / 60 % 60);
 }
 
-/* An escape sequence, where there is a terminal. */
+/* An escape sequence, where there may be colours. */
 static const char *style(const progress *p, const char *code) {
-    return p->live ? code : "";
+    return p->colours ? code : "";
 }
 
 /* Clears the live line, so that a lasting one can be printed. */

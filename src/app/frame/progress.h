@@ -13,6 +13,8 @@
 
 /* Whether out is a terminal on which a line can be written over: TERM=dumb is none. */
 bool progress_is_live(FILE *out);
+/* Whether it may have colours, too: NO_COLOR says no (no-color.org). */
+bool progress_has_colours(FILE *out);
 /* Cut to the width of the terminal, since a line that wraps cannot be cleared. */
 void progress_show(FILE *out, const char *line);
 void progress_clear(FILE *out);
@@ -21,7 +23,8 @@ void progress_clear(FILE *out);
 
 typedef struct progress {
     FILE *out;
-    bool live;      /* progress_is_live(out) */
+    bool live; /* progress_is_live(out) */
+    bool colours;
     bool line_open; /* the live line is on screen */
     int64_t total_steps, first_step;
     int64_t began_ns, shown_ns;

@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "app/frame/progress.h"
 #include "app/quickstart/quickstart.h"
 #include "app/train/train_signals.h"
 #include "base/clock.h"
@@ -20,7 +21,7 @@ void quick_stage(const quick *q, const char *name, int64_t began_ns, const char 
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    bool color = isatty(fileno(q->out));
+    bool color = progress_has_colours(q->out);
     fprintf(q->out, "%s✓%s %-9s  %s  %s%.1f s%s\n", color ? "\033[32m" : "", color ? "\033[0m" : "",
             name, text, color ? "\033[2m" : "", clock_since_s(began_ns), color ? "\033[0m" : "");
     fflush(q->out);
@@ -133,7 +134,7 @@ static void print_lines(FILE *out, const char *text, int lines, int width) {
 }
 
 static void print_samples(const quick *q, const quick_watch *w) {
-    bool color = isatty(fileno(q->out));
+    bool color = progress_has_colours(q->out);
     fputs("\nIt writes (the prompt, then its own words):\n", q->out);
     for (int i = 0; i < QUICK_PROMPTS; i++) {
         const char *text = json_string_value(json_object_get(w->sample[i], "text"));

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app/frame/cli.h"
 #include "app/frame/progress.h"
@@ -196,7 +195,7 @@ static status print(const job *j, err *e) {
     if (st == ST_OK && j->args->json) {
         cli_print_json(tok_view_json(v, cli_has(j->args, "lists")));
     } else if (st == ST_OK) {
-        tok_view_table(&text, v, isatty(STDOUT_FILENO));
+        tok_view_table(&text, v, progress_has_colours(stdout));
         fwrite(text.data + 1, 1, text.len - 1, stdout); /* without the first empty line */
     }
     strbuf_free(&text);
