@@ -62,7 +62,8 @@ static bool visit(void *ctx, const prog_event *ev) {
 static bool has_checkpoint(session *s) {
     int64_t *steps;
     int n = 0;
-    if (s->saving.job) return true; /* it is written while the run ends */
+    if (s->saving.job) return true;     /* it is written while the run ends */
+    if (!s->setup.c->run) return false; /* a trial */
     return checkpoint_list(s->setup.a, s->setup.c->run, &steps, &n, NULL) == ST_OK && n > 0;
 }
 
