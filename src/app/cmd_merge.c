@@ -1,9 +1,9 @@
 /* athanor merge: several models become one. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app/frame/cli.h"
+#include "app/frame/progress.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/yaml.h"
@@ -46,7 +46,7 @@ static status read_config(const cli_args *args, json_t **recipe, json_t **origin
 
 static void show_progress(void *ctx, int done, int tensors) {
     (void)ctx;
-    if (!isatty(STDERR_FILENO)) return;
+    if (!progress_is_live(stderr)) return;
     fprintf(stderr, "\r%d of %d tensors%s", done, tensors, done == tensors ? "\r\033[K" : "");
     fflush(stderr);
 }

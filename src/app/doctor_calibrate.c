@@ -1,9 +1,9 @@
 /* athanor doctor calibrate: how fast the ops of training are on this machine, as a cluster that athanor plan reckons with. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "app/doctor.h"
+#include "app/frame/progress.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "op/machine.h"
@@ -12,7 +12,7 @@
 
 static void show_case(void *ctx, int i, int n) {
     (void)ctx;
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\rmeasuring ops: %d of %d ", i + 1, n);
+    if (progress_is_live(stderr)) fprintf(stderr, "\rmeasuring ops: %d of %d ", i + 1, n);
 }
 
 static status measure_disk(const char *folder, double *rate, doctor_checks *checks, err *e) {
@@ -41,7 +41,7 @@ static status calibrate(int ranks, double seconds, const char *folder, doctor_ch
     int64_t began = clock_now_ns();
     strbuf text = {0};
     status st = calibrate_machine(ranks, seconds, show_case, NULL, c, e);
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K");
+    if (progress_is_live(stderr)) fprintf(stderr, "\r\033[K");
     if (st == ST_OK && !cluster_local_path(c->name, path, sizeof path)) st = machine_no_place(e);
     if (st == ST_OK)
         c->disk_bytes_per_s =

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "eval/subjects.h"
 
 typedef struct adapter {
@@ -164,6 +165,13 @@ static bool add_with_subject(const char *text, const char *subject, bool of_ceva
         }
     }
     return true;
+}
+
+const char *eval_adapter_nearest(const char *name) {
+    const char *names[ARRAY_LEN(adapters)];
+    for (int i = 0; i < ARRAY_LEN(adapters); i++) names[i] = adapters[i].name;
+    int near = text_nearest(name, names, ARRAY_LEN(adapters));
+    return near < 0 ? NULL : names[near];
 }
 
 bool eval_adapter_text(const char *name, strbuf *out) {

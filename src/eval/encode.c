@@ -93,6 +93,7 @@ static status add_request(encoder *c, eval_doc *d, eval_pair *p, int32_t *ids, i
     if (scored > c->most_tok || scored >= n) {
         err_set(e, ST_USAGE, "a continuation of %ld tokens does not fit into the context of %ld",
                 (long)scored, (long)c->most_tok);
+        err_hint(e, "leave the task out, or take a model with more positions");
         return name_doc(d, e);
     }
     if (inputs - skip > c->r->longest) c->r->longest = inputs - skip;

@@ -103,6 +103,8 @@ static status take_line(const char *s, size_t n, eval_take take, void *ctx, int6
     status st = json_is_object(o) ? take(ctx, o, line, e)
                                   : err_set(e, ST_FORMAT, "the line is not a JSON object%s%s",
                                             o ? "" : ": ", o ? "" : je.text);
+    if (!json_is_object(o))
+        err_hint(e, "each line of it has to be one object, such as {\"text\": \"...\"}");
     json_decref(o);
     return st;
 }
@@ -134,14 +136,19 @@ static status open_known(eval_task *t, const char *name, const eval_source *from
     if (suite) return eval_dialogues_open(t, name, suite, from, e);
     if (!eval_adapter_text(name, &text)) {
         strbuf_free(&text);
+        const char *near = eval_adapter_nearest(name);
         err_at(e, ST_USAGE, name, "there is no task %s", name);
+        if (near)
+            return err_hint(e, "did you mean %s%s?", near,
+                            near[strlen(near) - 1] == '_' ? "SUBJECT" : "");
         return err_hint(e, "give a folder with requests.jsonl.gz, a task YAML, a JSONL file, or a "
                            "name that athanor eval --help lists");
     }
     status st = from->data ? eval_yaml_open(t, name, strbuf_cstr(&text), from, e)
                            : err_at(e, ST_USAGE, name, "the task %s has no data", name);
     if (!from->data)
-        err_hint(e, "say where its public files are: --data FOLDER, under decide --task-data");
+        err_hint(e, "say where its public files are: --data FOLDER, in a config eval.data, under "
+                    "decide --task-data");
     strbuf_free(&text);
     return st;
 }

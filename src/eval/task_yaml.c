@@ -175,7 +175,7 @@ static status read_split(yaml_task *y, const char *split, eval_rows *rows, err *
     err_at(e, ST_USAGE, y->path, "the task %s has no data for its split %s", y->t->name, split);
     return err_hint(e,
                     "put %s/%s.jsonl (or .json, .csv, .parquet) into a folder and give it as "
-                    "--data FOLDER",
+                    "--data FOLDER (in a config: eval.data)",
                     y->t->name, split);
 }
 

@@ -183,16 +183,33 @@ static status make_ledger(const model_source *s, const staged *to, const interch
     return ST_OK;
 }
 
+/* An event of a run, in words; a score as the task has it. */
+static void put_evaluation(const json_t *v, strbuf *out) {
+    const json_t *loss = json_object_get(v, "val_loss"), *bpb = json_object_get(v, "val_bpb");
+    const json_t *metrics = json_object_get(v, "metrics");
+    const char *task = json_string_value(json_object_get(v, "task"));
+    long step = (long)json_integer_value(json_object_get(v, "step"));
+    if (json_is_number(loss)) {
+        strbuf_printf(out, "- validation at step %ld: loss %.4f", step, json_number_value(loss));
+        if (json_is_number(bpb)) /* of texts; that of preferences has no unit */
+            strbuf_printf(out, " nats per token, %.4f bits per byte", json_number_value(bpb));
+        strbuf_puts(out, "\n");
+        return;
+    }
+    if (task && metrics)
+        strbuf_printf(out, "- %s at step %ld: `", task, step);
+    else
+        strbuf_puts(out, "- `");
+    json_format(out, task && metrics ? metrics : v, 0);
+    strbuf_puts(out, "`\n");
+}
+
 static void put_evaluations(const json_t *list, strbuf *out) {
     size_t i;
     json_t *v;
     if (json_array_size(list) == 0) return;
     strbuf_puts(out, "\n## Evaluated\n\n");
-    json_array_foreach((json_t *)list, i, v) {
-        strbuf_puts(out, "- `");
-        json_format(out, v, 0);
-        strbuf_puts(out, "`\n");
-    }
+    json_array_foreach((json_t *)list, i, v) put_evaluation(v, out);
 }
 
 static status write_card(const model_source *s, const staged *to, const interchange_options *opt,

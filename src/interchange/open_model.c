@@ -9,9 +9,11 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/hf/hf_part.h"
 #include "io/hf/hf_weights.h"
+#include "io/model_source.h"
 #include "model/config_file.h"
 #include "op/machine.h"
 #include "tok/tok_format.h"
@@ -123,10 +125,9 @@ static status open_device(open_model *m, const char *device, int threads, err *e
 status open_model_read_on(open_model *m, const char *path, const char *base, const char *device,
                           int threads, err *e) {
     *m = (open_model){.a = arena_new("model"), .compute = DT_F32};
-    if (!file_exists(path)) {
-        err_at(e, ST_USAGE, path, "there is no model at %s", path);
-        return err_hint(e, "give a Hugging Face folder, a run folder, an adapter or a GGUF file");
-    }
+    if (!file_exists(path))
+        return model_source_missing(
+            path, "give a Hugging Face folder, a run folder, an adapter or a GGUF file", e);
     TRY(open_device(m, device, threads, e));
     bool gguf = open_model_is_gguf(path) && !base;
     return gguf ? read_gguf(m, path, e) : read_folder(m, path, base, e);
@@ -302,10 +303,11 @@ void open_model_set_source(open_model *m, int source_tok) {
 static status check_writes(const open_model *m, int cache_tok, err *e) {
     bool writes = cache_tok || m->score.tok || m->serve.rows;
     if (!m->config.num_labels || !writes) return ST_OK;
-    err_at(e, ST_USAGE, "num_labels",
-           "the model has a head of %lld labels, and is no language model: it writes and scores no "
-           "text",
-           (long long)m->config.num_labels);
+    err_at(
+        e, ST_USAGE, "num_labels",
+        "the model has a head of %lld label%s, and is no language model: it writes and scores no "
+        "text",
+        (long long)m->config.num_labels, text_s(m->config.num_labels));
     return err_hint(e, "athanor classify says the labels of texts");
 }
 

@@ -14,6 +14,7 @@
 #include "io/hf/peft.h"
 #include "model/config_file.h"
 #include "model/config_keys.h"
+#include "model/presets.h"
 #include "tok/tok_format.h"
 
 enum { PIECE_ELEMS = 4096 };
@@ -335,15 +336,19 @@ static status open_dir(model_source *s, const char *path, const char *base,
     return err_hint(e, "leave --base out");
 }
 
+status model_source_missing(const char *path, const char *takes, err *e) {
+    err_at(e, ST_USAGE, path, "there is no model at %s", path);
+    if (!preset_json(path)) return err_hint(e, "%s", takes);
+    return err_hint(e, "%s is a preset, which has sizes and no weights: %s", path, takes);
+}
+
 status model_source_open_on(model_source *s, const char *path, const char *base,
                             const char *const *ignore, int n_ignore, err *e) {
     *s = (model_source){.a = arena_new("model source")};
-    if (!file_exists(path)) {
-        err_at(e, ST_USAGE, path, "there is no model at %s", path);
-        return err_hint(e,
-                        "give a Hugging Face folder, a run, a .gguf file, or a .bin of llama2.c or "
-                        "llm.c");
-    }
+    if (!file_exists(path))
+        return model_source_missing(
+            path, "give a Hugging Face folder, a run, a .gguf file, or a .bin of llama2.c or llm.c",
+            e);
     if (file_is_dir(path)) return open_dir(s, path, base, ignore, n_ignore, e);
     return open_file(s, path, e);
 }

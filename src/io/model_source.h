@@ -50,6 +50,8 @@ typedef struct model_source {
  * ST_FORMAT: unknown keys, tensors that are missing, of another shape or unknown. A head that is
  * stored and differs from the embedding is a head of its own, whatever the config says. */
 /* base: the base model of an adapter; NULL: what the adapter says. */
+/* The error of a path at which nothing is; takes: the hint, what may be given. A preset's name is told to be one. */
+status model_source_missing(const char *path, const char *takes, err *e) ATH_MUST_USE;
 status model_source_open_on(model_source *s, const char *path, const char *base,
                             const char *const *ignore, int n_ignore, err *e) ATH_MUST_USE;
 status model_source_open(model_source *s, const char *path, const char *const *ignore, int n_ignore,

@@ -64,6 +64,24 @@ static status base_object(const json_t *obj, json_t **base, const char **from, b
     return ST_OK;
 }
 
+/* A word that is one letter away from a family's is a slip of the pen; any other, as mamba is of llama, is another
+ * family, and the hint says which there are. */
+static void hint_families(const char *type, err *e) {
+    const char *names[64];
+    strbuf list = {0};
+    int n = 0;
+    for (; n < ARRAY_LEN(names) && model_family_at(n); n++) {
+        names[n] = model_family_at(n)->model_type;
+        strbuf_printf(&list, "%s%s", n ? ", " : "", names[n]);
+    }
+    int near = text_nearest(type, names, n);
+    if (near >= 0 && text_distance(type, names[near]) <= 2)
+        err_hint(e, "did you mean %s?", names[near]);
+    else
+        err_hint(e, "there are %s", strbuf_cstr(&list));
+    strbuf_free(&list);
+}
+
 /* Without a model_type a user means llama, and a file says nothing. */
 static status find_family(const json_t *all, bool file, const model_family **f, err *e) {
     const json_t *said = json_object_get(all, "model_type");
@@ -76,13 +94,8 @@ static status find_family(const json_t *all, bool file, const model_family **f, 
     if (!type) type = "llama";
     *f = model_family_find(type);
     if (*f) return ST_OK;
-    const char *names[64];
-    int n = 0;
-    while (n < ARRAY_LEN(names) && model_family_at(n))
-        names[n] = model_family_at(n)->model_type, n++;
-    int near = text_nearest(type, names, n);
     err_set(e, ST_USAGE, "model_type '%s' is not available in this version", type);
-    err_hint(e, "nearest: %s", names[near >= 0 ? near : 0]);
+    hint_families(type, e);
     return config_at_key(e, "model_type");
 }
 

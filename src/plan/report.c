@@ -386,7 +386,8 @@ static void layout_line(const plan *p, strbuf *out) {
     if (p->n_classes == 1)
         strbuf_puts(out, "; each needs\n");
     else
-        strbuf_printf(out, "; the largest %d need\n", p->classes[0].ranks);
+        strbuf_printf(out, "; those with most memory, %d of them, need each\n",
+                      p->classes[0].ranks);
 }
 
 /* "stage 0 has layers 0 to 13, the embedding; 2 micro-batches under way together". */

@@ -43,18 +43,25 @@ static status take_event(void *user, const json_t *event, err *e) {
     if (metrics_is(event, "start")) {
         s->params = metrics_int(event, "params", s->params);
         if (!c->says_steps) s->planned_steps = metrics_int(event, "steps", -1);
+        s->steps = metrics_int(event, "step", s->steps);
         c->ended = false;
+        c->fatal_step = -1; /* it has been started again */
     } else if (metrics_is(event, "step")) {
         s->steps = metrics_int(event, "step", s->steps);
         s->tokens = metrics_int(event, "tokens", s->tokens);
         s->last_loss = metrics_num(event, "loss");
         s->tok_per_s = metrics_num(event, "tok_per_s");
+    } else if (metrics_is(event, "checkpoint")) {
+        int64_t step = metrics_int(event, "step", 0);
+        if (step > s->steps) s->steps = step;
     } else if (metrics_is(event, "valid")) {
         take_valid(s, event);
     } else if (metrics_is(event, "alarm")) {
         take_alarm(c, event);
     } else if (metrics_is(event, "end")) {
         c->ended = true;
+        s->steps =
+            metrics_int(event, "steps", s->steps); /* with log_every the last may have no event */
         s->peak_rss_bytes = metrics_int(event, "peak_rss_bytes", s->peak_rss_bytes);
     }
     return ST_OK;

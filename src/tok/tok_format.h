@@ -48,6 +48,9 @@ typedef struct tok_load_options {
     int n_special;
 } tok_load_options;
 
+/* Where a run is given for a tokenizer, says where its tokenizer and chat template lie; false: it is no run. */
+bool tok_hint_run(const char *path, err *e);
+
 /* As tok_load. The format is recognised by content and name. */
 status tok_load_with(tok **out, const char *path, const tok_load_options *opt, err *e) ATH_MUST_USE;
 /* The format that a tok was read from. */

@@ -221,7 +221,7 @@ status loop_run(session *s, err *e) {
     TRY(events_start(s, e));
     TRY(events_late(s, e));
     TRY(evaluate(s, e)); /* of the checkpoint from which the run goes on */
-    if (is_last(s) || stops_early(s))
+    if ((is_last(s) || stops_early(s)) && setup_leads(&s->setup))
         log_info("run %s already has its %ld step%s", s->setup.c->run, (long)s->at.step,
                  text_s(s->at.step));
     status st = loop_steps(s, e);

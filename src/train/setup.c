@@ -131,8 +131,8 @@ static status check_head(const setup *u, const model_config *m, err *e) {
     if (!o->head && m->num_labels) {
         config_error(
             u->c, e, "train.objective",
-            "the model has a head of %ld labels, and train.objective=%s trains a language model",
-            (long)m->num_labels, o->name);
+            "the model has a head of %ld label%s, and train.objective=%s trains a language model",
+            (long)m->num_labels, text_s(m->num_labels), o->name);
         return err_hint(e, "train.objective=%s, or model.num_labels=0",
                         m->num_labels == 1 ? "reward" : "classify");
     }

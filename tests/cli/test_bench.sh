@@ -171,6 +171,8 @@ export ATHANOR_MACHINE_FILE=none
 
 # ---- generating ----
 model=$root/tests/golden/models/llama-gqa-tied
+expect 0 bench generate "$model" --repeat 1 --threads 2 # a context shorter than what is measured elsewhere
+expect 2 bench generate "$model" --prompt-tokens 5000;  has err "more than the model's context"
 expect 0 bench generate "$model" --prompt-tokens 9 --new 4 --repeat 2 --threads 2
 has out "prefill"
 has out "decode"

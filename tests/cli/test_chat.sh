@@ -185,6 +185,8 @@ expect 2 chat m --prompt hi --ctx 65;        has err "--ctx 65"; has err "at mos
 expect 2 chat m --prompt hi --top-p 2;       has err "--top-p"
 expect 2 chat m --prompt hi --max-new 0;     has err "--max-new"
 expect 2 chat m --prompt hi --seed 1.5;      has err "--seed"
+expect 0 chat m temperature=0 --prompt hi --max-new 2; has err "the chat template of m has no variable 'temperature'"
+expect 0 chat m --think --prompt hi --max-new 2; lacks err "has no variable"
 expect 2 chat m --prompt hi --think --no-think; has err "--think and --no-think"
 expect 3 chat m --prompt 'hey!';             has err "no shouting"
 expect 3 chat m --prompt hi --template char.json

@@ -21,6 +21,8 @@ train: {objective: classify, steps: 30, seq_len: 32, global_batch_size: 8, threa
 optim: {lr: 1.0e-2}
 EOF
 expect 0 train classify.yaml --json
+if grep -q "nats per token" mood/report.html; then fail "the loss of labels is of no token"; fi
+grep -q "athanor classify mood" mood/report.html || fail "the report tells no way to use it"
 expect 0 classify mood valid.csv --json
 tail -n 1 out | grep -q '"accuracy": 1.0' || fail "not all are right: $(tail -n 1 out)"
 expect 0 classify mood --text "the fire" --json

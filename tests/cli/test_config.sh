@@ -19,8 +19,14 @@ expect 0 config print --help;  has out "usage: athanor config print CONFIG"; has
 expect 2;                      has out "usage:"
 expect 2 confg print x;        has err "unknown command 'confg'"; has err "hint: did you mean 'athanor config'?"
 expect 2 config prnt x;        has err "did you mean 'athanor config print'?"
+: >empty.yaml
+expect 2 plan empty.yaml;      has err "empty.yaml says nothing of a model"; has err "model.preset=smollm2-135m"
+expect 0 plan empty.yaml model.preset=gpt2
 expect 2 plan serch c.yaml;    has err "did you mean 'athanor plan search'?"
 expect 2 config;               has err "needs one more word"
+expect 2 config --json;        has out "needs one more word"
+expect 2 confg --help;         has err "unknown command 'confg'"; lacks out "usage"
+expect 2 config prnt --help;   has err "did you mean 'athanor config print'?"
 expect 2 config print;         has err "needs an input"
 expect 2 config print a b;     has err "no use for 'b'"
 expect 2 config print tiny.yaml --jsn;  has err "did you mean '--json'?"

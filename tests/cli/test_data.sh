@@ -34,6 +34,10 @@ has err 'binary.txt is not text: there is a NUL byte at byte 7'
 expect 3 data build field.jsonl -o bad tokenizer=tok.json --json
 has out '"kind": "format"'
 has out 'field.jsonl:2'
+expect 2 data build two.jsonl -o bad tokeniser=tok.json
+has err "did you mean 'tokenizer'"
+expect 2 data build two.jsonl -o bad --tokenizer tok.json
+has err "a key is given as tokenizer=VALUE"
 expect 2 data build two.jsonl -o bad tokenizer=tok.json vlid=0.1
 has err "did you mean 'valid'"
 expect 2 data build two.jsonl -o bad tokenizer=tok.json valid=1

@@ -45,6 +45,10 @@ for page in README.md CONTRIBUTING.md $(cd "$root" && ls docs/*.md docs/results/
     done || exit 1
 done
 
+# The number of presets that the README tells of.
+sizes=$(athanor config presets | tail -n +2 | wc -l)
+grep -q " $sizes published sizes" "$root/README.md" || fail "README.md does not tell of $sizes published sizes"
+
 # --help of every command: status 0, usage, and the options that all have.
 athanor --help >help
 sed -n '/^commands:/,/^$/p' help | sed -n 's/^  \([a-z]\+\( [a-z]\+\)\?\) .*/\1/p' >commands

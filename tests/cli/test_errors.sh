@@ -153,6 +153,9 @@ train_refused 2 "hidden_size 33 is not a multiple" model.num_attention_heads c.y
 train_refused 2 "train.seq_len is 65, the model's positions end at 64" train.seq_len c.yaml train.seq_len=65
 train_refused 2 "model.vocab_size is 8" model.vocab_size c.yaml model.vocab_size=8
 train_refused 2 "model_type 'lama'" model.model_type c.yaml model.model_type=lama
+has out "did you mean llama?"
+train_refused 2 "model_type 'mamba'" model.model_type c.yaml model.model_type=mamba
+has out "there are llama, gpt2"
 train_refused 2 "global_batch_size" train.micro_batch_size c.yaml train.micro_batch_size=3
 train_refused 4 "MiB are allowed" train.memory_limit c.yaml train.memory_limit=1M
 
@@ -167,6 +170,11 @@ told "model.use_cache (command line) does nothing"
 [ "$(grep -c warning err)" = 4 ] || fail "not four warnings"
 expect 0 train slip.yaml run=slip2 train.steps=2 optim.schedule.warmup_steps=3 --json
 told "optim.schedule.warmup_steps (3, command line) are more than the 2 steps"
+expect 0 train c.yaml run=idle train.steps=8 optim.schedule.kind=linear optim.schedule.warmup_steps=0 optim.schedule.decay_steps=5 \
+    optim.schedule.min_lr=0
+told "optim.schedule.decay_steps (5, command line) end 3 steps before the schedule: optim.lr is 0 in these"
+expect 0 train c.yaml run=floor train.steps=8 optim.schedule.kind=linear optim.schedule.warmup_steps=0 optim.schedule.decay_steps=5
+lacks err warning
 expect 0 train c.yaml run=quiet
 lacks err warning
 
@@ -272,7 +280,7 @@ hot=(run=nan optim.lr=1e6 optim.clip_norm=0 checkpoint.every=1 eval.every=0 samp
 expect 5 train c.yaml "${hot[@]}"
 grep -qE "step [0-9]+: op [a-z_]+ \(.+\) wrote a NaN or Inf into [a-z ]+ at row [0-9]+" err ||
     fail "step, op and tensor are not named"
-has err "hint: lower optim.lr"
+has err "hint: give --fork NEW a lower optim.lr (now 1e+06)"
 cp err err0
 event alarm nan/metrics.jsonl >alarm || fail "no alarm event"
 at=$(grep -oE 'step [0-9]+: op' err | grep -o '[0-9]*')

@@ -268,6 +268,8 @@ printf '{"text": "fire"}\n{"turns": [{"user": "fire"}]}\n' >mixed.jsonl
 expect 3 eval $m --tasks mixed.jsonl;                 has err "mixed.jsonl:2"
 expect 2 eval $m;                                     has err "eval needs --tasks"
 expect 2 eval $m --tasks gone;                        has err "there is no task gone"
+expect 2 eval $m --tasks arc_esay;                    has err "did you mean arc_easy?"
+expect 2 eval $m --tasks mmlu;                        has err "did you mean mmlu_SUBJECT?"
 expect 2 eval $m --tasks cloze,cloze;                 has err "two tasks have the name words"
 expect 2 eval nowhere --tasks cloze;                  has err "there is no model at nowhere"
 expect 2 eval "$root/tests/golden/models/mistral" --tasks cloze; has err "no tokenizer"

@@ -237,6 +237,7 @@ expect 2 generate run --prompt "$(text_of first)$whole"; has err "the context ho
 expect 2 generate run;                                 has err "--prompt TEXT"
 expect 2 generate run --prompt a --ids 1;              has err "one of"
 expect 2 generate absent --prompt a;                   has err "there is no model at absent"
+expect 2 generate smollm2-135m --prompt a;             has err "smollm2-135m is a preset, which has sizes and no weights"
 expect 2 generate "$m" --prompt a;                     has err "no tokenizer.json"
 expect 2 generate run --prompt the --top-p 2;          has err "--top-p"
 expect 2 generate run --prompt the --positions 0:1;    has err "--positions"; has err "--logits"

@@ -26,6 +26,8 @@ has out athanor_ledger.json
 # A run from weights names its base by digest, also when it goes on and the base is gone.
 expect 0 export run -o base --to hf --license mit
 grep -q '^license: "mit"' base/README.md || fail "the license was not taken"
+grep -qE '^- validation at step 8: loss [0-9.]+ nats per token, [0-9.]+ bits per byte$' base/README.md ||
+    fail "the card does not tell the validation loss"
 hash=$(field xxh3 base/athanor_ledger.json)
 expect 0 train tiny.yaml run=tuned 'model={from: base}' train.steps=4 --json
 tuned=tuned/checkpoints/step-4/athanor_ledger.json

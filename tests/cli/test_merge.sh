@@ -83,6 +83,8 @@ expect 0 generate shards --ids 1,2,3 --max-new 2 --json
 expect 2 merge merge.yaml -o never models.0.weigth=1
 has err "did you mean weight?"
 expect 2 merge merge.yaml -o never --allow everything
+printf 'models: [{model: third}, {model: other}]\n' >none.yaml
+expect 2 merge none.yaml -o no; has err "method is missing"; has err "use linear, soup, slerp"
 printf 'method: linear\nmodels: [{model: third, weight: 1}, {model: other, weight: -1}]\n' >cancel.yaml
 expect 5 merge cancel.yaml -o never
 has err "whose sum is not 0"

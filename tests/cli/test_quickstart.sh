@@ -54,7 +54,10 @@ eval "$generate --max-new 4" >written || fail "the proposed command failed: $gen
 
 # Folders and standard input are texts, too.
 mkdir folder && head -c 30000 text.txt >folder/a.txt
-"$athanor" quickstart - -o run2 --seconds 1 --json <text.txt >out 2>err || fail "$(cat err)"
+"$athanor" quickstart - -o 'run 2' --seconds 1 --json <text.txt >out 2>err || fail "$(cat err)"
+generate=$(sed -n 's/^  let it write  *//p' err)
+eval "$generate --max-new 4" >written || fail "the proposed command failed: $generate"
+if grep -q 'TEXT=' err; then fail "a text of one's own is proposed beside one"; fi
 "$athanor" quickstart folder -o run3 --seconds 1 --json >out 2>err || fail "$(cat err)"
 
 # Without a text: a damaged cache and a download with another SHA-256 are not used, and the Bible

@@ -63,6 +63,9 @@ for model in gemma2 minicpm; do
     echo 'train: {steps: 2, seq_len: 16, global_batch_size: 2, micro_batch_size: 1, precision: fp32, deterministic: true}' >>from.yaml
     expect 0 train from.yaml run=from-one
     expect 0 launch --ranks 2 -- train from.yaml parallel.zero=3
+    expect 0 launch --ranks 2 -- train from.yaml parallel.zero=3
+    [ "$(grep -c "already has its" err)" = 1 ] || fail "not rank 0 alone speaks"
+    expect 0 launch --ranks 2 -- train from.yaml parallel.zero=3 --fresh
     lacks err "layout is not checked"
     losses() { results step "$1" | grep -o '"loss": [^,]*'; }
     [ "$(losses from-one)" = "$(losses from-$model)" ] || fail "two ranks go on from $model otherwise"

@@ -92,6 +92,9 @@ expect 2 train teach.yaml run=runs/short train.seq_len=16
 has err "chats.jsonl:1: too many conversations are longer than a sequence"
 has err "(truncated)"
 expect 0 train teach.yaml run=runs/short train.seq_len=16 data.max_truncated=1
+has err "41 of 41 conversations and answers are cut before their first trained token"
+expect 0 train teach.yaml run=runs/enough
+lacks err "before their first trained token"
 
 # What the template writes behind an answer is what stands before a text without a context, in the run as in its checkpoint.
 scores() { grep -oE '"[a-z_]+,[a-z-]+": [^,}]+' "$1"; }

@@ -45,6 +45,8 @@ expect_status 2 "$athanor" tok train empty.txt -o no.json
 expect_status 2 "$athanor" tok train in
 expect_status 2 "$athanor" tok train in -o no.json --kind words
 expect_status 2 "$athanor" tok train in -o no.json --vocab-size 100
+"$athanor" tok train in -o fewer.json --vocab-size 30000 2>err || fail "a text with fewer tokens"
+grep -q "30000 tokens were asked for, and this text gives [0-9]*: take more text" err || fail "fewer tokens than were asked for"
 expect_status 2 "$athanor" tok train in -o no.json --pattern words
 expect_status 2 "$athanor" tok decode tok.json
 expect_status 2 "$athanor" tok decode tok.json --ids 1,x

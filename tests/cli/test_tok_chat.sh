@@ -42,6 +42,11 @@ grep -qF $'\x1b[32mab.\x1b[0m' out || fail "no colour"
 expect 3 tok chat folder/tokenizer.json none.json
 expect 3 tok chat text.txt messages.json
 has err 'there is no chat template'
+mkdir -p a-run/checkpoints
+expect 3 tok chat a-run plain.json
+has err 'it is a run: give one of its checkpoints, a-run/checkpoints/step-N'
+expect 3 tok encode a-run plain.json
+has err 'it is a run: give one of its checkpoints, a-run/checkpoints/step-N'
 echo '{"a": 1}' >wrong.json
 expect 3 tok chat folder wrong.json
 has err 'messages'

@@ -149,6 +149,14 @@ static void test_summary(void **state) {
     assert_string_equal(summarize(a, *state, "").state, "new");
     assert_string_equal(summarize(a, *state, START STEP(1) STEP(2) STEP(3) END(3)).state,
                         "finished");
+    /* Steps without an event of their own (train.log_every), and a fork that has nothing to do. */
+    assert_int_equal(summarize(a, *state, START STEP(1) CHECKPOINT(2)).steps, 2);
+    s = summarize(a, *state, START STEP(1) END(2));
+    assert_int_equal(s.steps, 2);
+    assert_string_equal(s.state, "stopped");
+    s = summarize(a, *state, "{\"event\": \"start\", \"params\": 7, \"step\": 3}\n" END(3));
+    assert_string_equal(s.state, "finished");
+    s = summarize(a, *state, START STEP(1) VALID(1) STEP(2));
     static const char ALARM[] = START STEP(1) "{\"event\": \"alarm\", \"step\": 1}\n" END(1);
     static const char RECOVERED[] = START STEP(1) "{\"event\": \"alarm\", \"step\": 1}\n" STEP(2);
     assert_string_equal(summarize(a, *state, ALARM).state, "failed");

@@ -135,6 +135,7 @@ static void test_whole_report(void **state) {
     assert_int_equal(count_of(html, "<script"), 1);
     assert_non_null(strstr(html, "<b>&lt;/b&gt;</b>"));
     assert_non_null(strstr(html, "10.0 % less than planned"));
+    assert_non_null(strstr(html, "athanor generate "));
     assert_int_equal(count_of(html, "<svg class=\"chart\""), 6);
     assert_non_null(strstr(html, "class=\"state finished\""));
     free(html);
@@ -167,6 +168,21 @@ static void test_plan_is_shown_by_class(void **state) {
     assert_non_null(strstr(html, "class=\"m1\" style=\"width:10.00%\""));
     assert_non_null(strstr(html, "class=\"m6\" style=\"width:20.00%\""));
     assert_non_null(strstr(html, "100.0 % more than planned"));
+    free(html);
+    strbuf_free(&metrics);
+}
+
+/* The program itself, a bound of which small runs leave most, is in no comparison. */
+static void test_memory_is_compared_alike(void **state) {
+    strbuf metrics = {0};
+    put_start(&metrics);
+    strbuf_puts(&metrics, "{\"event\": \"end\", \"steps\": 0, \"peak_rss_bytes\": 27000000, "
+                          "\"peak_anon_bytes\": 11000000, \"planned_peak_bytes\": 6000000, "
+                          "\"touched_peak_bytes\": 5000000}\n");
+    char *html = report_of(*state, metrics.data);
+    expect_well_formed(html);
+    assert_non_null(
+        strstr(html, "Without the program itself 6.00 MB were planned, and 5.00 MB used."));
     free(html);
     strbuf_free(&metrics);
 }
@@ -459,6 +475,7 @@ int main(void) {
         T(test_whole_report),
         T(test_time_of_a_fork),
         T(test_plan_is_shown_by_class),
+        T(test_memory_is_compared_alike),
         T(test_small_and_broken_runs),
         T(test_stages_and_spikes),
         T(test_many_alarms_are_folded),

@@ -86,21 +86,25 @@ static void report(const cli_args *args, const open_model *m, const wish *w, con
 
 /* ---- the command ---- */
 
-static status check_room(const open_model *m, const wish *w, err *e) {
+/* What nobody asked for is as long as the model's context allows. */
+static status fit(const cli_args *args, const open_model *m, wish *w, err *e) {
     int64_t most = model_max_tokens(&m->config);
+    if (!cli_has(args, "new") && w->new_tok > most / 4) w->new_tok = most / 4;
+    int64_t left = most - w->new_tok - w->streams;
+    if (!cli_has(args, "prompt-tokens") && w->prompt > left && left > 0) w->prompt = left;
     if (w->prompt + w->new_tok + w->streams <= most) return ST_OK;
     err_set(e, ST_USAGE, "%ld + %ld tokens are more than the model's context of %ld",
             (long)w->prompt, (long)w->new_tok, (long)most);
     return err_hint(e, "lower --prompt-tokens or --new");
 }
 
-static status measure(const cli_args *args, open_model *m, const wish *w, err *e) {
+static status measure(const cli_args *args, open_model *m, wish *w, err *e) {
     timing t;
     int64_t start = clock_now_ns();
     TRY(open_model_read_on(m, args->inputs[0], NULL, cli_value(args, "device"), (int)w->threads,
                            e));
     TRY(open_model_set_formats(m, cli_value(args, "cache"), cli_value(args, "precision"), e));
-    TRY(check_room(m, w, e));
+    TRY(fit(args, m, w, e));
     if (w->streams)
         return bench_streams(args, m,
                              &(bench_streams_wish){.prompt = w->prompt,
@@ -129,8 +133,8 @@ static status cmd_bench_generate(const cli_args *args, err *e) {
 }
 
 static const cli_option options[] = {
-    {"prompt-tokens", "N", "tokens of the prompt (1024)"},
-    {"new", "N", "tokens made after it, one at a time (128)"},
+    {"prompt-tokens", "N", "tokens of the prompt (1024, or what the context has)"},
+    {"new", "N", "tokens made after it, one at a time (128, or a quarter of the context)"},
     {"repeat", "N", "measured rounds after one unmeasured (3)"},
     CLI_OPTION_DEVICE,
     {"threads", "N", "threads (all cores)"},

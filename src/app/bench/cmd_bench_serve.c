@@ -13,6 +13,7 @@
 #include "app/bench/bench_row.h"
 #include "app/bench/serve_load.h"
 #include "app/frame/child.h"
+#include "app/frame/progress.h"
 #include "app/frame/cli.h"
 #include "base/arena.h"
 #include "base/file.h"
@@ -156,7 +157,7 @@ static void warm_up(serve_bench *b) {
 }
 
 static void run_rounds(serve_bench *b) {
-    bool live = isatty(STDERR_FILENO);
+    bool live = progress_is_live(stderr);
     warm_up(b);
     for (int load = 0; load < b->n_loads; load++)
         for (int i = 0; i < b->n_rounds; i++) {

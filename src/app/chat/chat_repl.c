@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "app/chat/chat.h"
+#include "app/frame/progress.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -31,9 +32,7 @@ static const char *style(const screen *s, const char *code) {
 }
 
 static void screen_init(screen *s) {
-    const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
-    bool plain = !term || strcmp(term, "dumb") == 0 || (no && *no);
-    *s = (screen){.colours = isatty(STDOUT_FILENO) && !plain};
+    *s = (screen){.colours = progress_has_colours(stdout)};
 }
 
 /* ---- Ctrl-C ---- */
@@ -341,7 +340,8 @@ static const command commands[] = {
     {"/save", "FILE", "writes the messages as JSON", run_save},
     {"/tokens", "", "tokens in use, and speed", run_tokens},
     {"/set", "KEY=VALUE",
-     "temperature, top_k, top_p, min_p, repetition_penalty, no_repeat_ngram, seed, max_new, think",
+     "temperature, top_k, top_p, min_p, repetition_penalty,\n"
+     "                   no_repeat_ngram, seed, max_new, think",
      run_set},
     {"/exit", "", "ends, as Ctrl-D does", run_exit},
 };
@@ -353,8 +353,9 @@ static void run_help(repl *r, const char *argument) {
         snprintf(head, sizeof head, "%s %s", commands[i].name, commands[i].argument);
         note(&r->screen, "  %-16s %s", head, commands[i].help);
     }
-    note(&r->screen, "A line that ends with \\ goes on in the next; \"\"\" alone on a line "
-                     "begins and ends a text of several lines, or one that begins with /.");
+    note(&r->screen,
+         "A line that ends with \\ goes on in the next; \"\"\" alone on a line begins and\n"
+         "ends a text of several lines, or one that begins with /.");
     note(&r->screen, "Ctrl-C stops an answer; twice, or Ctrl-D, ends the program.");
 }
 

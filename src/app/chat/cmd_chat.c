@@ -7,6 +7,7 @@
 #include "app/chat/chat.h"
 #include "app/frame/cli_ids.h"
 #include "base/json.h"
+#include "base/log.h"
 
 enum { DEFAULT_CTX = 8192 };
 
@@ -47,6 +48,15 @@ static status load(chat *c, const cli_args *args, err *e) {
 }
 
 /* All that can be wrong with options and files is found before the weights are read. */
+/* temperature=0 is a variable of the template, too, as nobody else takes it: it would be passed over. */
+static void warn_of_unused(const chat *c) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(c->talk.variables, name,
+                        value) if (!chat_template_mentions(c->template, name))
+        log_warn("the chat template of %s has no variable '%s': it changes nothing", c->name, name);
+}
+
 static status open_chat(chat *c, const cli_args *args, err *e) {
     generation_settings settings = {0};
     c->name = args->inputs[0];
@@ -64,6 +74,7 @@ static status open_chat(chat *c, const cli_args *args, err *e) {
     cli_put_overrides(args, c->talk.variables);
     conversation_set_system(&c->talk, cli_value(args, "system"));
     status st = chat_read_options(c, args, &settings, e);
+    if (st == ST_OK) warn_of_unused(c);
     generation_settings_free(&settings);
     return st == ST_OK ? load(c, args, e) : st;
 }

@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app/frame/cli.h"
 #include "app/frame/cli_ids.h"
@@ -12,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/strbuf.h"
 #include "base/text.h"
 #include "data/build/build.h"
 
@@ -135,21 +135,22 @@ static status read_build_options(const cli_args *args, arena *a, data_build_opti
     return ST_OK;
 }
 
-/* One line that is written over: below 80 columns, or it would wrap. */
 static void show_progress(const data_progress *p) {
     double done = (double)(p->bytes_done - p->bytes_begun), mb = (double)p->bytes_done * 1e-6;
     double rate = p->seconds > 0 ? done / p->seconds : 0;
-    fprintf(stderr, "\r\033[K%.1f MB", mb);
+    strbuf line = {0};
+    strbuf_printf(&line, "%.1f MB", mb);
     if (p->bytes_total)
-        fprintf(stderr, " (%.0f%%)", 100.0 * (double)p->bytes_done / (double)p->bytes_total);
-    fprintf(stderr, "  %" PRIu64 " documents  %.2fM tokens  %.1f MB/s", p->documents,
-            (double)p->tokens * 1e-6, rate * 1e-6);
+        strbuf_printf(&line, " (%.0f%%)", 100.0 * (double)p->bytes_done / (double)p->bytes_total);
+    strbuf_printf(&line, "  %" PRIu64 " documents  %.2fM tokens  %.1f MB/s", p->documents,
+                  (double)p->tokens * 1e-6, rate * 1e-6);
     if (p->bytes_total > p->bytes_done && rate > 0) {
         char left[24];
         progress_format_duration((double)(p->bytes_total - p->bytes_done) / rate, left);
-        fprintf(stderr, "  eta %s", left);
+        strbuf_printf(&line, "  eta %s", left);
     }
-    fflush(stderr);
+    progress_show(stderr, line.data);
+    strbuf_free(&line);
 }
 
 /* Appends the shards of one folder, as read back from it. */
@@ -217,26 +218,29 @@ static void print_result(const char *out, const data_build_result *r) {
     print_report(&r->report);
 }
 
+status data_get_tokenizer(const cli_args *args, const char **out, err *e) {
+    *out = cli_override(args, "tokenizer");
+    if (*out) return ST_OK;
+    err_at(e, ST_USAGE, "tokenizer", "data build needs tokenizer");
+    return err_hint(e, "give tokenizer=FILE; train one with `athanor tok train IN -o tok.json`");
+}
+
 static status build(const cli_args *args, arena *a, err *e) {
     data_build_options opt = {0};
-    const char *tokenizer = cli_override(args, "tokenizer");
+    const char *tokenizer;
     bool chat;
-    if (!tokenizer) {
-        err_at(e, ST_USAGE, "tokenizer", "data build needs tokenizer");
-        return err_hint(e,
-                        "give tokenizer=FILE; train one with `athanor tok train IN -o tok.json`");
-    }
     TRY(data_build_is_chat(args, &chat, e));
-    if (chat) return data_build_chat(args, tokenizer, e);
+    if (chat) return data_build_chat(args, e);
     TRY(read_build_options(args, a, &opt, e));
+    TRY(data_get_tokenizer(args, &tokenizer, e));
     if (args->json) log_set_quiet(true);
-    bool live = !args->json && isatty(STDERR_FILENO);
+    bool live = !args->json && progress_is_live(stderr);
     if (live) opt.progress = show_progress;
     tok *t;
     TRY(tok_load(&t, tokenizer, e));
     data_build_result r;
     status st = data_build(args->inputs, args->n_inputs, args->output, t, &opt, &r, e);
-    if (live) fputs("\r\033[K", stderr);
+    if (live) progress_clear(stderr);
     cli_warn_of_lost_bytes(t);
     tok_free(t);
     TRY(st);

@@ -1,10 +1,10 @@
 /* athanor data show: what is in token shards, or in a step of a run (data_show_step.c). */
 #include <inttypes.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "app/data/data_view.h"
 #include "app/frame/cli.h"
+#include "app/frame/progress.h"
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -202,7 +202,7 @@ static void print_set(const shards *s, const json_t *documents, int64_t from) {
 
 static status read_look(const cli_args *args, int64_t limit, data_look *look, err *e) {
     *look = (data_look){.html = cli_value(args, "html"), .json = args->json};
-    look->style.color = isatty(STDOUT_FILENO);
+    look->style.color = progress_has_colours(stdout);
     look->style.tokens = cli_has(args, "tokens");
     TRY(cli_int(args, "from", 0, 0, INT64_MAX, &look->from, e));
     return cli_int(args, "limit", limit, 0, INT32_MAX, &look->limit, e);

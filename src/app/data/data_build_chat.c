@@ -4,12 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app/data/data_view.h"
 #include "app/frame/cli_ids.h"
+#include "app/frame/progress.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/strbuf.h"
 #include "base/text.h"
 #include "data/chat/chat.h"
 
@@ -179,9 +180,11 @@ static void print_result(const char *out, const chat_build_result *r) {
 }
 
 static void show_progress(uint64_t samples, uint64_t tokens, double seconds) {
-    fprintf(stderr, "\r\033[K%" PRIu64 " samples  %.2fM tokens  %.0f samples/s", samples,
-            (double)tokens * 1e-6, seconds > 0 ? (double)samples / seconds : 0);
-    fflush(stderr);
+    strbuf line = {0};
+    strbuf_printf(&line, "%" PRIu64 " samples  %.2fM tokens  %.0f samples/s", samples,
+                  (double)tokens * 1e-6, seconds > 0 ? (double)samples / seconds : 0);
+    progress_show(stderr, line.data);
+    strbuf_free(&line);
 }
 
 static status build(const cli_args *args, const char *tokenizer, const chat_build_options *opt,
@@ -190,7 +193,7 @@ static status build(const cli_args *args, const char *tokenizer, const chat_buil
     tok *t;
     TRY(tok_load(&t, tokenizer, e));
     status st = chat_build(args->inputs, args->n_inputs, args->output, tokenizer, t, opt, &r, e);
-    if (opt->progress) fputs("\r\033[K", stderr);
+    if (opt->progress) progress_clear(stderr);
     cli_warn_of_lost_bytes(t);
     tok_free(t);
     TRY(st);
@@ -202,12 +205,14 @@ static status build(const cli_args *args, const char *tokenizer, const chat_buil
     return ST_OK;
 }
 
-status data_build_chat(const cli_args *args, const char *tokenizer, err *e) {
+status data_build_chat(const cli_args *args, err *e) {
+    const char *tokenizer = NULL;
     chat_build_options opt = {0};
     json_t *variables = NULL;
     status st = data_chat_options(args, &opt, &variables, e);
+    if (st == ST_OK) st = data_get_tokenizer(args, &tokenizer, e);
     if (args->json) log_set_quiet(true);
-    if (!args->json && isatty(STDERR_FILENO)) opt.progress = show_progress;
+    if (!args->json && progress_is_live(stderr)) opt.progress = show_progress;
     if (st == ST_OK) st = build(args, tokenizer, &opt, e);
     json_decref(variables);
     return st;

@@ -50,13 +50,17 @@ status data_show_chats(const cli_args *args, data_look *look, err *e) ATH_MUST_U
  * look->render their text, where what is not learned stands out. */
 status data_show_step(const char *run, int64_t step, const data_look *look, err *e) ATH_MUST_USE;
 
+/* cmd_data_build.c: the file of tokenizer=FILE, without which nothing is built. Asked for behind the other keys: one
+ * of them may be this one, misspelt. */
+status data_get_tokenizer(const cli_args *args, const char **out, err *e) ATH_MUST_USE;
+
 /* cmd_data_build.c: the value of key=WORD as its place in `words`; *out stays without the key. */
 status data_get_word(const cli_args *args, const char *key, const char *const *words, int n,
                      int *out, err *e) ATH_MUST_USE;
 
 /* data_build_chat.c: whether `data build` has conversations before it, by --chat or by the inputs. */
 status data_build_is_chat(const cli_args *args, bool *out, err *e) ATH_MUST_USE;
-status data_build_chat(const cli_args *args, const char *tokenizer, err *e) ATH_MUST_USE;
+status data_build_chat(const cli_args *args, err *e) ATH_MUST_USE;
 /* Its keys and options; *variables, which opt refers to, is the caller's. */
 status data_chat_options(const cli_args *args, chat_build_options *opt, json_t **variables,
                          err *e) ATH_MUST_USE;

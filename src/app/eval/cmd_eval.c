@@ -3,16 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "app/eval/eval_view.h"
 #include "app/frame/cli.h"
+#include "app/frame/progress.h"
 #include "app/train/train_signals.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/strbuf.h"
 #include "eval/adapters.h"
 #include "eval/run.h"
+#include "io/model_source.h"
 #include "op/machine.h"
 #include "run/folder.h"
 #include "train/setup.h"
@@ -27,7 +29,11 @@ typedef struct evaluation {
     int64_t threads, most_tok, shown; /* shown: documents of each task that are printed */
     score_stats stats;
     const char *precision; /* in which the model has computed */
-    bool live;             /* standard error is a terminal */
+    bool live;             /* standard error can show a live line */
+    struct {
+        const eval_task *task;
+        int64_t first, began_ns; /* how many were done when it was first shown */
+    } shows;
 } evaluation;
 
 /* ---- tasks ---- */
@@ -106,10 +112,24 @@ static status check_lock(const evaluation *v, const config *run, const char *mod
 /* ---- running ---- */
 
 static void show_progress(void *ctx, const eval_task *t, int64_t done, int64_t all) {
-    const evaluation *v = ctx;
+    evaluation *v = ctx;
     if (!v->live) return;
-    fprintf(stderr, "\r%s: %ld of %ld%s", t->name, (long)done, (long)all, done < all ? "" : "\n");
-    fflush(stderr);
+    if (v->shows.task != t) {
+        v->shows.task = t;
+        v->shows.first = done;
+        v->shows.began_ns = clock_now_ns();
+    }
+    strbuf line = {0};
+    strbuf_printf(&line, "%s: %ld of %ld", t->name, (long)done, (long)all);
+    double rate = (double)(done - v->shows.first) / clock_since_s(v->shows.began_ns);
+    if (done < all && done > v->shows.first) {
+        char eta[24];
+        progress_format_duration((double)(all - done) / rate, eta);
+        strbuf_printf(&line, "  %.3g a second  eta %s", rate, eta);
+    }
+    progress_show(stderr, line.data);
+    if (done >= all) fputc('\n', stderr);
+    strbuf_free(&line);
 }
 
 /* The files of a folder, or a file, with their sizes and times. */
@@ -193,6 +213,7 @@ static status run_model(void *ctx, const char *path, err *e) {
                         .progress = show_progress,
                         .ctx = v};
     for (int i = 0; i < v->n; i++) eval_task_reset(&v->task[i]);
+    v->shows.task = NULL; /* another model has another rate */
     const char *base = cli_value(v->args, "base");
     char *run = run_of(v, path);
     config *c = NULL;
@@ -274,8 +295,10 @@ static status evaluate(evaluation *v, json_t *out, err *e) {
     TRY(cli_int(v->args, "max-length", 0, 2, INT32_MAX, &v->most_tok, e));
     TRY(cli_int(v->args, "show", 0, 1, INT32_MAX, &v->shown, e));
     if (other && !file_exists(other)) { /* said before an evaluation of hours, not behind it */
-        err_at(e, ST_USAGE, "--against", "there is no model at %s", other);
-        return err_hint(e, "give a Hugging Face folder, a run folder, an adapter or a GGUF file");
+        status st = model_source_missing(
+            other, "give a Hugging Face folder, a run folder, an adapter or a GGUF file", e);
+        err_where(e, "--against");
+        return st;
     }
     if (formats) TRY(eval_formats_check(formats, e));
     TRY(open_tasks(v, e));
@@ -295,7 +318,7 @@ static status cmd_eval(const cli_args *args, err *e) {
     json_t *out = args->json ? json_object() : NULL;
     v->a = arena_new("eval");
     v->args = args;
-    v->live = isatty(STDERR_FILENO) && !args->json;
+    v->live = progress_is_live(stderr) && !args->json;
     status st = evaluate(v, out, e);
     if (st == ST_OK && out) cli_print_json(json_incref(out));
     json_decref(out);

@@ -139,7 +139,13 @@ static bool print_group_help(const char *word) {
     return any;
 }
 
-/* --help and --version, before anything else is looked at; false when neither is asked for. */
+/* Whether argv[i] is one more word of a command's name, known or not. */
+static bool is_name(int argc, char **argv, int i) {
+    return i < argc && argv[i][0] != '-';
+}
+
+/* --help and --version, before anything else is looked at; false when neither is asked for, or the help of a command
+ * that is not there. */
 static bool answer_help(const cli_command *command, int argc, char **argv) {
     if (strcmp(argv[1], "--version") == 0) {
         printf("athanor %s\n", ATHANOR_VERSION);
@@ -150,8 +156,10 @@ static bool answer_help(const cli_command *command, int argc, char **argv) {
         return false;
     if (command)
         print_command_help(command);
-    else if (!print_group_help(argv[1]))
+    else if (!is_name(argc, argv, 1))
         print_help();
+    else
+        return !is_name(argc, argv, 2) && print_group_help(argv[1]);
     return true;
 }
 
@@ -183,7 +191,7 @@ static status unknown_command(int argc, char **argv, err *e) {
     const char *words[MOST_WORDS], *first = argv[1];
     int n = words_after(first, words);
     bool second = n > 0;
-    if (second && argc < 3) {
+    if (second && !is_name(argc, argv, 2)) {
         err_set(e, ST_USAGE, "'athanor %s' needs one more word", first);
         return err_hint(e, "athanor %s --help lists them", first);
     }

@@ -37,7 +37,10 @@ static status unknown_option(const cli_command *c, const char *word, err *e) {
     int near = word[1] == '-' ? text_nearest(word + 2, names, n) : -1;
     err_set(e, ST_USAGE, "'athanor %s' has no option '%s'", c->name, word);
     if (near >= 0) return err_hint(e, "did you mean '--%s'?", names[near]);
-    return err_hint(e, "athanor %s --help lists its options", c->name);
+    if (!c->takes_keys || word[1] != '-' || !isalpha((unsigned char)word[2]))
+        return err_hint(e, "athanor %s --help lists its options", c->name);
+    return err_hint(e, "athanor %s --help lists its options; a key is given as %.*s=VALUE", c->name,
+                    (int)strcspn(word + 2, "="), word + 2);
 }
 
 static status add_override(cli_args *args, const char *pair, err *e) {

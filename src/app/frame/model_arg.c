@@ -55,8 +55,19 @@ static bool names_file(const char *input) {
     return strchr(input, '/') || strcmp(input, "-") == 0 || file_exists(input);
 }
 
+/* Defaults alone would be a Llama of 7B, which nobody asked for. */
+static status load_config(const char *input, const cli_args *args, config **out, err *e) {
+    TRY(config_load(out, input, args->overrides, args->n_overrides, e));
+    if (json_object_size((*out)->model) > 0) return ST_OK;
+    config_free(*out);
+    *out = NULL;
+    err_at(e, ST_USAGE, input, "%s says nothing of a model", input);
+    return err_hint(
+        e, "name a preset: `model: {preset: smollm2-135m}`, or add model.preset=smollm2-135m");
+}
+
 static status load_file(const char *input, const cli_args *args, config **out, err *e) {
-    if (names_file(input)) return config_load(out, input, args->overrides, args->n_overrides, e);
+    if (names_file(input)) return load_config(input, args, out, e);
     const char *near = preset_nearest(input);
     err_at(e, ST_USAGE, input, "there is no preset, folder or config '%s'", input);
     return err_hint(e, near ? "nearest preset: %s" : "athanor config presets shows their names",

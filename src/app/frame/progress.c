@@ -1,19 +1,64 @@
 #include "app/frame/progress.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "app/frame/cli.h"
 #include "base/clock.h"
+#include "base/strbuf.h"
 #include "base/text.h"
 #include "run/metrics.h"
 #include "run/record.h"
 #include "run/scores.h"
 
+/* ---- a live line ---- */
+
+bool progress_is_live(FILE *out) {
+    const char *term = getenv("TERM");
+    return isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
+}
+
+bool progress_has_colours(FILE *out) {
+    const char *no = getenv("NO_COLOR");
+    return progress_is_live(out) && !(no && *no);
+}
+
+/* Of a terminal; 0: nothing says. */
+static int columns_of(FILE *out) {
+    struct winsize size;
+    return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/* The bytes of the characters that fit; the last column stays free, since some terminals wrap there. */
+static int fitting_bytes(const char *line, int columns) {
+    int at = 0;
+    for (int n = 0; line[at]; at++) {
+        bool begins = ((unsigned char)line[at] & 0xc0) != 0x80;
+        if (begins && ++n >= columns && columns > 0) break;
+    }
+    return at;
+}
+
+void progress_show(FILE *out, const char *line) {
+    fprintf(out, "\r\033[K%.*s", fitting_bytes(line, columns_of(out)), line);
+    fflush(out);
+}
+
+void progress_clear(FILE *out) {
+    fputs("\r\033[K", out);
+    fflush(out);
+}
+
+/* ---- the events of a run ---- */
+
 void progress_init(progress *p, FILE *out) {
-    *p = (progress){.out = out, .live = isatty(fileno(out)), .began_ns = clock_now_ns()};
+    *p = (progress){.out = out,
+                    .live = progress_is_live(out),
+                    .colours = progress_has_colours(out),
+                    .began_ns = clock_now_ns()};
 }
 
 void progress_format_duration(double seconds, char out[24]) {
@@ -26,69 +71,79 @@ void progress_format_duration(double seconds, char out[24]) {
         snprintf(out, 24, "%ldh%02ldm", s / 3600, s / 60 % 60);
 }
 
-/* An escape sequence, where there is a terminal. */
+/* An escape sequence, where there may be colours. */
 static const char *style(const progress *p, const char *code) {
-    return p->live ? code : "";
+    return p->colours ? code : "";
 }
 
 /* Clears the live line, so that a lasting one can be printed. */
 static void settle(progress *p) {
-    if (p->line_open) fputs("\r\033[K", p->out);
+    if (p->line_open) progress_clear(p->out);
     p->line_open = false;
 }
 
-/* A terminal line that wraps cannot be cleared with one return: 80 columns get the short form. */
-static bool is_narrow(const progress *p) {
-    struct winsize size;
-    return p->live && ioctl(fileno(p->out), TIOCGWINSZ, &size) == 0 && size.ws_col < 120;
+/* The width of the bar: below 120 columns the line has its short form, below 60 no bar. */
+static int bar_width(const progress *p) {
+    int columns = columns_of(p->out);
+    return !p->live ? 0 : columns == 0 || columns >= 120 ? 20 : columns >= 60 ? 12 : 0;
 }
 
-static void show_bar(FILE *out, double share, int width) {
+static void put_bar(strbuf *line, double share, int width) {
     int full = (int)(share * width);
-    for (int i = 0; i < width; i++) fputs(i < full ? "━" : i == full ? "╸" : " ", out);
+    for (int i = 0; i < width; i++) strbuf_puts(line, i < full ? "━" : i == full ? "╸" : " ");
 }
 
 /* Of preferences. */
-static void put_margin(const progress *p, const json_t *o) {
+static void put_margin(strbuf *line, const json_t *o) {
     double margin = metrics_num(o, "margin"), accuracy = metrics_num(o, "accuracy");
-    if (isfinite(margin)) fprintf(p->out, "  margin %.3f", margin);
-    if (isfinite(accuracy)) fprintf(p->out, "  %.0f%% right", 100 * accuracy);
+    if (isfinite(margin)) strbuf_printf(line, "  margin %.3f", margin);
+    if (isfinite(accuracy)) strbuf_printf(line, "  %.0f%% right", 100 * accuracy);
 }
 
 /* The load of the busiest expert, as a multiple of the mean. */
-static void put_experts(const progress *p, const json_t *o) {
+static void put_experts(strbuf *line, const json_t *o) {
     double load = metrics_num(o, "expert_load");
     int64_t dead = metrics_int(o, "dead_experts", 0);
-    if (isfinite(load)) fprintf(p->out, "  load %.1fx", load);
-    if (dead > 0) fprintf(p->out, " (%ld dead)", (long)dead);
+    if (isfinite(load)) strbuf_printf(line, "  load %.1fx", load);
+    if (dead > 0) strbuf_printf(line, " (%ld dead)", (long)dead);
+}
+
+static void put_step(const progress *p, const json_t *o, bool narrow, strbuf *line) {
+    int64_t step = metrics_int(o, "step", 0);
+    double done = (double)(step - p->first_step), left = (double)(p->total_steps - step);
+    double norm = metrics_num(o, "grad_norm"), scale = metrics_num(o, "loss_scale");
+    char eta[24];
+    progress_format_duration(done > 0 ? clock_since_s(p->began_ns) / done * left : 0, eta);
+    strbuf_printf(line, " step %ld/%ld  loss %.4f", (long)step, (long)p->total_steps,
+                  metrics_num(o, "loss"));
+    if (!isfinite(norm) && isfinite(scale))
+        strbuf_printf(line, "  overflow at loss scale %g: left out", scale);
+    else if (!narrow)
+        strbuf_printf(line, "  norm %.2f  lr %.2e", norm, metrics_num(o, "lr"));
+    put_margin(line, o);
+    put_experts(line, o);
+    strbuf_printf(line, "  %.0f tok/s", metrics_num(o, "tok_per_s"));
+    if (!narrow)
+        strbuf_printf(line, "  mfu %.0f%%  %.0f ms", 100 * metrics_num(o, "mfu"),
+                      metrics_num(o, "step_ms"));
+    strbuf_printf(line, "  eta %s", eta);
 }
 
 static void on_step(progress *p, const json_t *o) {
     int64_t step = metrics_int(o, "step", 0), now = clock_now_ns();
-    bool last = step == p->total_steps, narrow = is_narrow(p);
+    bool last = step == p->total_steps;
+    int bar = bar_width(p);
     if (p->live && !last && now - p->shown_ns < 100000000) return; /* ten times a second */
     p->shown_ns = now;
-    double done = (double)(step - p->first_step), left = (double)(p->total_steps - step);
-    char eta[24];
-    progress_format_duration(done > 0 ? clock_since_s(p->began_ns) / done * left : 0, eta);
-    settle(p);
-    if (p->live) show_bar(p->out, (double)step / (double)p->total_steps, narrow ? 12 : 20);
-    fprintf(p->out, " step %ld/%ld  loss %.4f", (long)step, (long)p->total_steps,
-            metrics_num(o, "loss"));
-    double norm = metrics_num(o, "grad_norm"), scale = metrics_num(o, "loss_scale");
-    if (!isfinite(norm) && isfinite(scale))
-        fprintf(p->out, "  overflow at loss scale %g: left out", scale);
-    else if (!narrow)
-        fprintf(p->out, "  norm %.2f  lr %.2e", norm, metrics_num(o, "lr"));
-    put_margin(p, o);
-    put_experts(p, o);
-    fprintf(p->out, "  %.0f tok/s", metrics_num(o, "tok_per_s"));
-    if (!narrow)
-        fprintf(p->out, "  mfu %.0f%%  %.0f ms", 100 * metrics_num(o, "mfu"),
-                metrics_num(o, "step_ms"));
-    fprintf(p->out, "  eta %s", eta);
+    strbuf line = {0};
+    put_bar(&line, (double)step / (double)p->total_steps, bar);
+    put_step(p, o, p->live && bar < 20, &line);
+    if (p->live)
+        progress_show(p->out, line.data);
+    else
+        fprintf(p->out, "%s\n", line.data);
     p->line_open = p->live;
-    if (!p->live) fputc('\n', p->out);
+    strbuf_free(&line);
 }
 
 /* What was chosen for this machine, when it was measured just now. */
@@ -161,8 +216,10 @@ static void on_valid(progress *p, const json_t *o) {
             metrics_num(o, "val_loss"));
     double bpb = metrics_num(o, "val_bpb");
     if (isfinite(bpb)) fprintf(p->out, "  %.3f bits per byte", bpb);
-    put_margin(p, o);
-    fputc('\n', p->out);
+    strbuf margin = {0};
+    put_margin(&margin, o);
+    fprintf(p->out, "%s\n", strbuf_cstr(&margin));
+    strbuf_free(&margin);
 }
 
 /* The main score of the task, with its standard error. */
@@ -215,10 +272,11 @@ void progress_task(void *ctx, const char *task, int64_t done, int64_t all) {
     int64_t now = clock_now_ns();
     if (!p->live || now - p->shown_ns < 100000000) return;
     p->shown_ns = now;
-    settle(p);
-    fprintf(p->out, " evaluating %s: %ld of %ld", task, (long)done, (long)all);
+    strbuf line = {0};
+    strbuf_printf(&line, " evaluating %s: %ld of %ld", task, (long)done, (long)all);
+    progress_show(p->out, line.data);
     p->line_open = true;
-    fflush(p->out);
+    strbuf_free(&line);
 }
 
 void progress_end(progress *p) {

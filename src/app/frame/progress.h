@@ -9,9 +9,22 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* ---- a live line: it is written over until progress_clear ---- */
+
+/* Whether out is a terminal on which a line can be written over: TERM=dumb is none. */
+bool progress_is_live(FILE *out);
+/* Whether it may have colours, too: NO_COLOR says no (no-color.org). */
+bool progress_has_colours(FILE *out);
+/* Cut to the width of the terminal, since a line that wraps cannot be cleared. */
+void progress_show(FILE *out, const char *line);
+void progress_clear(FILE *out);
+
+/* ---- the events of a run ---- */
+
 typedef struct progress {
     FILE *out;
-    bool live;      /* out is a terminal */
+    bool live; /* progress_is_live(out) */
+    bool colours;
     bool line_open; /* the live line is on screen */
     int64_t total_steps, first_step;
     int64_t began_ns, shown_ns;

@@ -6,12 +6,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "app/frame/progress.h"
 #include "app/quickstart/quickstart.h"
 #include "app/train/train_signals.h"
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "run/metrics.h"
 #include "run/report/report.h"
+#include "run/report/report_data.h"
 
 void quick_stage(const quick *q, const char *name, int64_t began_ns, const char *fmt, ...) {
     char text[512];
@@ -19,7 +21,7 @@ void quick_stage(const quick *q, const char *name, int64_t began_ns, const char 
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    bool color = isatty(fileno(q->out));
+    bool color = progress_has_colours(q->out);
     fprintf(q->out, "%s✓%s %-9s  %s  %s%.1f s%s\n", color ? "\033[32m" : "", color ? "\033[0m" : "",
             name, text, color ? "\033[2m" : "", clock_since_s(began_ns), color ? "\033[0m" : "");
     fflush(q->out);
@@ -132,7 +134,7 @@ static void print_lines(FILE *out, const char *text, int lines, int width) {
 }
 
 static void print_samples(const quick *q, const quick_watch *w) {
-    bool color = isatty(fileno(q->out));
+    bool color = progress_has_colours(q->out);
     fputs("\nIt writes (the prompt, then its own words):\n", q->out);
     for (int i = 0; i < QUICK_PROMPTS; i++) {
         const char *text = json_string_value(json_object_get(w->sample[i], "text"));
@@ -161,9 +163,12 @@ static void print_curve(const quick *q, const quick_watch *w) {
 
 /* Commands as this user can type them: the program under the name it was started by. */
 static void print_next(const quick *q, const quick_watch *w) {
-    const char *program = program_invocation_name, *run = q->run, *prompt = q->corpus.prompts[0];
+    const char *program = program_invocation_name, *prompt = q->corpus.prompts[0];
     int first_line = (int)strcspn(prompt, "\n\"$`\\");
-    fprintf(q->out, "\nThe report: %s/report.html\n\nWhat to try next:\n", run);
+    strbuf word = {0};
+    report_put_shell_word(&word, q->run);
+    const char *run = word.data;
+    fprintf(q->out, "\nThe report: %s/report.html\n\nWhat to try next:\n", q->run);
     fprintf(q->out, "  let it write        %s generate %s --prompt \"%.*s\"\n", program, run,
             first_line, prompt);
     fprintf(q->out, "  train it longer     %s train %s/quickstart.yaml train.steps=%lld\n", program,
@@ -171,7 +176,8 @@ static void print_next(const quick *q, const quick_watch *w) {
     fprintf(q->out, "  check every byte    %s verify checkpoint %s/checkpoints/step-%lld\n",
             program, run, (long long)w->at_step);
     fprintf(q->out, "  plan a larger one   %s plan smollm2-135m\n", program);
-    fprintf(q->out, "  use your own text   make quickstart TEXT=my.txt\n");
+    if (*q->corpus.why) fprintf(q->out, "  use your own text   make quickstart TEXT=my.txt\n");
+    strbuf_free(&word);
 }
 
 void quick_print_result(const quick *q, const quick_watch *w) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "app/frame/child.h"
+#include "app/frame/progress.h"
 #include "app/recipe/recipe.h"
 #include "app/train/train_signals.h"
 #include "base/clock.h"
@@ -337,7 +338,7 @@ status recipe_command(recipe *r, const char *const *args, json_t **last, err *e)
 
 static void print_stage(const recipe *r, const recipe_stage *k, const char *mark, double seconds) {
     char time[24];
-    bool color = isatty(fileno(r->out));
+    bool color = progress_has_colours(r->out);
     progress_format_duration(seconds, time);
     fprintf(r->out, "%s%s%s %-9s  %s  %s\n", color ? "\033[32m" : "", mark, color ? "\033[0m" : "",
             k->name, k->what, time);
@@ -348,7 +349,7 @@ static status run_stage(recipe *r, const recipe_stage *k, err *e) {
     int64_t began = clock_now_ns();
     json_t *result = json_object();
     r->commands = json_array();
-    if (isatty(fileno(r->out))) fprintf(r->out, "  %-9s  %s ...\r", k->name, k->what);
+    if (progress_is_live(r->out)) fprintf(r->out, "  %-9s  %s ...\r", k->name, k->what);
     fflush(r->out);
     status st = k->run(r, result, e);
     if (st == ST_OK) {

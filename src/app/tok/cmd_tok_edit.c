@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app/frame/cli.h"
 #include "app/frame/cli_ids.h"
+#include "app/frame/progress.h"
 #include "app/tok/doc_feed.h"
 #include "base/arena.h"
 #include "base/file.h"
@@ -156,7 +156,7 @@ static status read_corpus(const cli_args *args, const tok *const *toks, int n_to
     const feed_doc *docs;
     doc_feed *feed;
     reader_options opt = {.field = cli_value(args, "field")};
-    bool show = !args->json && isatty(STDERR_FILENO);
+    bool show = !args->json && progress_is_live(stderr);
     TRY(doc_feed_open(&feed, args->inputs + 1, args->n_inputs - 1, &opt, show, e));
     *out = tok_report_new(toks, n_toks, false);
     int row = tok_report_row(*out), n = 1;

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app/frame/cli.h"
+#include "app/frame/progress.h"
 #include "app/tok/doc_feed.h"
 #include "app/tok/tok_view.h"
 #include "base/arena.h"
@@ -195,7 +195,7 @@ static status print(const job *j, err *e) {
     if (st == ST_OK && j->args->json) {
         cli_print_json(tok_view_json(v, cli_has(j->args, "lists")));
     } else if (st == ST_OK) {
-        tok_view_table(&text, v, isatty(STDOUT_FILENO));
+        tok_view_table(&text, v, progress_has_colours(stdout));
         fwrite(text.data + 1, 1, text.len - 1, stdout); /* without the first empty line */
     }
     strbuf_free(&text);
@@ -214,7 +214,7 @@ static status run_job(job *j, err *e) {
     j->view.group = opt.label ? opt.label : "script";
     j->report = tok_report_new(j->toks, j->view.n_toks, true);
     make_rows(j);
-    bool show = !args->json && isatty(STDERR_FILENO);
+    bool show = !args->json && progress_is_live(stderr);
     TRY(doc_feed_open(&feed, j->files, j->n_files, &opt, show, e));
     status st = measure(j, feed, e);
     doc_feed_close(feed);

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app/frame/cli.h"
 #include "app/frame/cli_ids.h"
@@ -12,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/strbuf.h"
 #include "data/text/reader.h"
 #include "tok/tok.h"
 
@@ -99,11 +99,13 @@ static void show_line(train_view *v, double fraction, double read_mb) {
     double seconds = clock_since_s(v->began_ns);
     char eta[24] = "?";
     if (fraction > 0) progress_format_duration(seconds / fraction * (1 - fraction), eta);
-    fprintf(stderr, "\r\033[K%s", v->what);
-    if (fraction > 0) fprintf(stderr, "  %.0f %%", 100 * fraction);
-    if (read_mb > 0) fprintf(stderr, "  %.1f MB/s", read_mb / seconds);
-    if (fraction > 0) fprintf(stderr, "  eta %s", eta);
-    fflush(stderr);
+    strbuf line = {0};
+    strbuf_puts(&line, v->what);
+    if (fraction > 0) strbuf_printf(&line, "  %.0f %%", 100 * fraction);
+    if (read_mb > 0) strbuf_printf(&line, "  %.1f MB/s", read_mb / seconds);
+    if (fraction > 0) strbuf_printf(&line, "  eta %s", eta);
+    progress_show(stderr, line.data);
+    strbuf_free(&line);
 }
 
 static void on_progress(void *ctx, double fraction, const char *what) {
@@ -149,7 +151,7 @@ static status read_and_train(const cli_args *args, tok_trainer *tr, train_view *
         st = cli_check_tok_apart(args->output, reader_file(v->r, i), e);
     if (st == ST_OK) st = add_documents(tr, v, e);
     if (st == ST_OK) st = tok_trainer_finish(tr, out, e);
-    if (v->live) fputs("\r\033[K", stderr);
+    if (v->live) progress_clear(stderr);
     reader_warn_of_broken_text(reader_get_report(v->r));
     reader_warn_of_bad_records(reader_get_report(v->r));
     reader_close(v->r);
@@ -162,13 +164,22 @@ static status save(const tok *t, const char *path, arena *a, err *e) {
     return file_is_dir(path) ? tok_save_dir(t, path, 0, e) : tok_save_file(t, path, e);
 }
 
+/* Fewer tokens than were asked for are no error, but the model gets another size by it. */
+static void warn_of_fewer(const cli_args *args, const tok_train_options *opt, const tok *t) {
+    int32_t got = tok_vocab_size(t);
+    bool listed = opt->kind == TOK_CHAR || opt->kind == TOK_BYTE; /* nothing was chosen */
+    if (!cli_has(args, "vocab-size") || listed || got >= opt->vocab_size) return;
+    log_warn("%d tokens were asked for, and this text gives %d: take more text",
+             (int)opt->vocab_size, (int)got);
+}
+
 static status run_train(const cli_args *args, err *e) {
     if (!args->output) {
         err_set(e, ST_USAGE, "tok train needs a place for its result");
         return err_hint(e, "add -o tok.json");
     }
     arena *a = arena_new("tok train");
-    train_view view = {.live = isatty(STDERR_FILENO) && !args->json};
+    train_view view = {.live = progress_is_live(stderr) && !args->json};
     tok_train_options opt = {.progress = on_progress, .progress_ctx = &view};
     tok_trainer *tr = NULL;
     tok *t = NULL;
@@ -178,6 +189,7 @@ static status run_train(const cli_args *args, err *e) {
     TRY_GOTO(st, tok_trainer_new(&tr, &opt, e), out);
     TRY_GOTO(st, read_and_train(args, tr, &view, &t, e), out);
     TRY_GOTO(st, save(t, args->output, a, e), out);
+    warn_of_fewer(args, &opt, t);
     double seconds = clock_since_s(start);
     if (args->json) {
         cli_print_json(json_pack("{s:i, s:o}", "vocab_size", (int)tok_vocab_size(t), "seconds",

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/frame/progress.h"
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/strbuf.h"
 #include "base/utf8.h"
 
 enum { BATCH_BYTES = 8 << 20, BATCH_DOCS = 4096, NEAR_BYTES = 64 << 10 };
@@ -46,7 +48,7 @@ status doc_feed_open(doc_feed **out, const char *const *inputs, int n, const rea
 }
 
 static void clear_line(doc_feed *f) {
-    if (f->line_open) fputs("\r\033[K", stderr);
+    if (f->line_open) progress_clear(stderr);
     f->line_open = false;
 }
 
@@ -69,11 +71,13 @@ static void show_progress(doc_feed *f) {
         done += reader_bytes_done(f->reader[i]);
         total += reader_bytes_total(f->reader[i]);
     }
-    fprintf(stderr, "\r%.1f MB", (double)done * 1e-6);
-    if (total) fprintf(stderr, " (%.0f %%)", 100.0 * (double)done / (double)total);
-    fprintf(stderr, "  %" PRIu64 " documents  %.1f MB/s   ", f->n_docs,
-            (double)done * 1e-6 / clock_since_s(f->start_ns));
-    fflush(stderr);
+    strbuf line = {0};
+    strbuf_printf(&line, "%.1f MB", (double)done * 1e-6);
+    if (total) strbuf_printf(&line, " (%.0f %%)", 100.0 * (double)done / (double)total);
+    strbuf_printf(&line, "  %" PRIu64 " documents  %.1f MB/s", f->n_docs,
+                  (double)done * 1e-6 / clock_since_s(f->start_ns));
+    progress_show(stderr, line.data);
+    strbuf_free(&line);
     f->line_open = true;
 }
 

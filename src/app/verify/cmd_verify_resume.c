@@ -14,9 +14,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app/frame/cli.h"
+#include "app/frame/progress.h"
 #include "app/verify/resume_runs.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -208,7 +208,7 @@ static void report(const resume_runs *r, const cli_args *args, double seconds) {
                               "an undisturbed run",
                               r->steps, text_s(r->steps), r->struck, text_s(r->struck), r->in_saves,
                               r->stops);
-    if (r->live) fputs("\r\033[K", stderr);
+    if (r->live) progress_clear(stderr);
     if (args->json)
         cli_print_json(result_json(r, detail, seconds));
     else
@@ -261,7 +261,7 @@ static status init_trial(resume_runs *r, const cli_args *args, const char *run, 
     r->save_every = r->steps > SAVES ? r->steps / SAVES : 1;
     r->kills = (int)kills;
     r->key = rng_key_named((uint64_t)seed, "verify resume");
-    r->live = !args->json && isatty(STDERR_FILENO);
+    r->live = !args->json && progress_is_live(stderr);
     r->step = ARENA_ARRAY(r->a, json_t *, r->steps);
     r->valid = ARENA_ARRAY(r->a, json_t *, r->steps);
     return ST_OK;

@@ -10,9 +10,11 @@
 #include <time.h>
 
 #include "app/frame/child.h"
+#include "app/frame/progress.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/strbuf.h"
 #include "base/text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "run/metrics.h"
@@ -28,14 +30,16 @@ static uint32_t draw(resume_runs *r, uint32_t n) {
 
 static void show(const resume_runs *r, const char *what, int64_t step) {
     if (!r->live) return;
-    fprintf(stderr, "\r\033[K%s: step %" PRId64 " of %" PRId64, what, step, r->steps);
-    if (r->struck) fprintf(stderr, ", interruption %d of %d", r->struck, r->kills);
-    fflush(stderr);
+    strbuf line = {0};
+    strbuf_printf(&line, "%s: step %" PRId64 " of %" PRId64, what, step, r->steps);
+    if (r->struck) strbuf_printf(&line, ", interruption %d of %d", r->struck, r->kills);
+    progress_show(stderr, line.data);
+    strbuf_free(&line);
 }
 
 /* A lasting line of progress. */
 static void tell(const resume_runs *r, const char *line) {
-    if (r->live) fputs("\r\033[K", stderr);
+    if (r->live) progress_clear(stderr);
     log_info("%s", line);
 }
 

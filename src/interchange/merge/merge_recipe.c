@@ -323,14 +323,19 @@ static status check_models(merge_recipe *r, err *e) {
 /* ---- the rest ---- */
 
 static status read_method(merge_recipe *r, err *e) {
+    static const char METHODS[] =
+        "use linear, soup, slerp, task_arithmetic, ties, dare_linear or dare_ties";
     const char *word = json_string_value(either(r, "method", "merge_method"));
-    if (!word) return wrong(r, "method", "is missing", e);
+    if (!word) {
+        (void)wrong(r, "method", "is missing", e);
+        return err_hint(e, "a config of a merge has method and models: %s", METHODS);
+    }
     for (int i = 0; i < MERGE_METHOD_COUNT; i++) {
         r->method = (merge_method)i;
         if (strcmp(merge_method_words[i], word) == 0) return ST_OK;
     }
     err_set(e, ST_USAGE, "there is no method of merging %s", word);
-    err_hint(e, "use linear, soup, slerp, task_arithmetic, ties, dare_linear or dare_ties");
+    err_hint(e, "%s", METHODS);
     return err_where(e, "%s", origin(r, "method"));
 }
 

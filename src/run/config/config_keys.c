@@ -63,8 +63,20 @@ static status unknown_key(const config *c, const char *prefix, const char *path,
     return err_where(e, "%s", where);
 }
 
-static status not_an_object(const config *c, const char *path, err *e) {
-    return config_error(c, e, path, "'%s' must be an object of keys and values", path);
+/* The key by which a group is mostly chosen: what a single word in its place was meant for. */
+static const char *main_key(const config *c, const char *group) {
+    static const char *const words[] = {"kind", "name"};
+    if (strcmp(group, "model") == 0) return "preset";
+    for (int i = 0; i < ARRAY_LEN(words); i++)
+        if (config_find_option(arena_printf(c->memory, "%s.%s", group, words[i]))) return words[i];
+    return NULL;
+}
+
+/* `group` as it is declared; `path` may be that of a stage's. */
+static status not_an_object(const config *c, const char *path, const char *group, err *e) {
+    const char *key = main_key(c, group);
+    config_error(c, e, path, "'%s' must be an object of keys and values", path);
+    return key ? err_hint(e, "write `%s: {%s: ...}`", last_segment(group), key) : ST_USAGE;
 }
 
 /* The members that items of a list declare, as a list of words. */
@@ -92,7 +104,7 @@ static status check_item(const config *c, const char *owner, const char *prefix,
     if (!on_the_way)
         return config_error(c, e, shown, "unknown key '%s'; known: %s", shown,
                             item_words(c, owner));
-    if (!json_is_object(value)) return not_an_object(c, shown, e);
+    if (!json_is_object(value)) return not_an_object(c, shown, "", e);
     json_object_foreach((json_t *)value, key, member)
         TRY(check_item(c, owner, prefix, arena_printf(c->memory, "%s.%s", path, key), member, e));
     return ST_OK;
@@ -116,7 +128,13 @@ static status check_stage_key(const config *c, const option *o, const char *pref
     if (!strcmp(key, "data") || !strcmp(key, "train") || !strcmp(key, "optim"))
         return check_member(c, value, prefix, key, e);
     const char *path = arena_printf(c->memory, "%s%s", prefix, key);
-    return refuse_in_stage(c, path, path, e);
+    if (config_is_group(key) || config_find_option(key) || strcmp(key, "model") == 0)
+        return refuse_in_stage(c, path, path, e);
+    static const char *const keys[] = {"name", "until", "data", "train", "optim", "model"};
+    int near = text_nearest(key, keys, ARRAY_LEN(keys));
+    config_error(c, e, path, "unknown key '%s'; a stage has name, until, data, train, optim, model",
+                 path);
+    return near >= 0 ? err_hint(e, "did you mean '%s%s'?", prefix, keys[near]) : ST_USAGE;
 }
 
 /* One element of data.train or stages. */
@@ -136,7 +154,7 @@ static status check_elements(const config *c, const option *o, const char *outer
     json_t *element;
     json_array_foreach(list, i, element) {
         const char *path = arena_printf(c->memory, "%s%s.%zu", outer, o->path, i);
-        if (!json_is_object(element)) return not_an_object(c, path, e);
+        if (!json_is_object(element)) return not_an_object(c, path, "", e);
         TRY(check_element(c, o, arena_printf(c->memory, "%s.", path), element, e));
     }
     return ST_OK;
@@ -165,7 +183,7 @@ static status check_member(const config *c, const json_t *value, const char *pre
     if (o && (o->type == OPTION_SOURCES || o->type == OPTION_STAGES))
         return check_elements(c, o, prefix, value, e);
     if (o || (json_is_null(value) && !section)) return ST_OK;
-    if (!json_is_object(value)) return not_an_object(c, shown, e);
+    if (!json_is_object(value)) return not_an_object(c, shown, path, e);
     return model ? ST_OK : check_object(c, value, prefix, path, e);
 }
 

@@ -116,13 +116,15 @@ static bool read_text(config *c, const json_t *value, const char **out) {
     return true;
 }
 
-/* After a wrong word in a choice the nearest right one is the hint. */
+/* After a wrong word in a choice the nearest right one is the hint; but one letter of three is no ground to take a gpu
+ * for a cpu. */
 static status wrong_choice(config *c, const option *o, const char *path, const json_t *value,
                            err *e) {
     wrong_value(c, o, path, value, e);
     int n = 0;
     while (o->set[n]) n++;
-    int nearest = json_is_string(value) ? text_nearest(json_string_value(value), o->set, n) : -1;
+    const char *word = json_string_value(value);
+    int nearest = word && strlen(word) > 3 ? text_nearest(word, o->set, n) : -1;
     if (nearest >= 0) err_hint(e, "did you mean '%s'?", o->set[nearest]);
     return ST_USAGE;
 }

@@ -42,9 +42,11 @@ static void put_trained(strbuf *out, const report_data *d) {
     report_put_seconds(out, d->train_s);
 }
 
-/* Losses of preferences are of samples, and have no unit. */
+/* Losses of preferences and of heads of labels are of samples, and have no unit. */
 static const char *unit_of_loss(const report_data *d) {
-    return has_any(d, COLUMN_REWARD_CHOSEN) ? "" : "nats per token";
+    const char *objective = metrics_text(json_object_get(d->config, "train"), "objective");
+    bool head = strcmp(objective, "classify") == 0 || strcmp(objective, "reward") == 0;
+    return head || has_any(d, COLUMN_REWARD_CHOSEN) ? "" : "nats per token";
 }
 
 static void put_outcome(strbuf *out, const report_data *d) {
@@ -193,7 +195,7 @@ static void put_loss(strbuf *out, const report_data *d) {
                         true,
                         NULL};
     svg_chart c = {
-        .title = has_any(d, COLUMN_REWARD_CHOSEN) ? "Loss" : "Loss, nats per token",
+        .title = *unit_of_loss(d) ? "Loss, nats per token" : "Loss",
         .x_label = "step",
         .series = {series_of(d, d->steps.column[COLUMN_LOSS], "training, each step", "raw"),
                    series_of(d, d->steps.smooth[COLUMN_LOSS], "training, smoothed", "smooth"),
@@ -440,7 +442,19 @@ static void put_bar_start(strbuf *out, const char *name, double bytes) {
     strbuf_puts(out, "</b><div>");
 }
 
-static void put_memory_verdict(strbuf *out, double planned, double actual) {
+/* What the program itself takes is a bound, of which small runs leave most. So where the run has told what it touched of
+ * the memory that was planned for it, that is compared. */
+static void put_memory_verdict(strbuf *out, const report_data *d, double planned, double actual) {
+    double said = metrics_num(d->end, "planned_peak_bytes");
+    double touched = metrics_num(d->end, "touched_peak_bytes");
+    if (said > 0 && touched > 0) {
+        strbuf_puts(out, "<p>Without the program itself ");
+        report_put_bytes(out, said);
+        strbuf_puts(out, " were planned, and ");
+        report_put_bytes(out, touched);
+        strbuf_puts(out, " used.</p>\n");
+        return;
+    }
     if (!(planned > 0 && actual > 0)) return;
     double difference = 100 * (actual - planned) / planned;
     strbuf_printf(out, "<p>The process used %.1f %% %s than planned.</p>\n", fabs(difference),
@@ -469,7 +483,7 @@ static void put_memory(strbuf *out, const report_data *d) {
                       100 * actual / scale);
     }
     if (memory) put_class_legend(out, memory);
-    put_memory_verdict(out, planned, actual);
+    put_memory_verdict(out, d, planned, actual);
     strbuf_puts(out, "</section>\n");
 }
 
@@ -498,6 +512,19 @@ static void put_command(strbuf *out, const char *why, const char *before, const 
     strbuf_printf(out, "%s</code></dd>\n", after);
 }
 
+/* What the model was taught to do. */
+static void put_use(strbuf *out, const report_data *d) {
+    const json_t *train = json_object_get(d->config, "train");
+    const char *objective = metrics_text(train, "objective"), *path = d->summary.path;
+    if (strcmp(objective, "classify") == 0 || strcmp(objective, "reward") == 0)
+        put_command(out, "Let it judge", "athanor classify ", path, " --text &quot;...&quot;");
+    else if (*objective && strcmp(objective, "lm") != 0)
+        put_command(out, "Talk with it", "athanor chat ", path, "");
+    else
+        put_command(out, "Let it write", "athanor generate ", path,
+                    " --prompt &quot;Once upon a time&quot;");
+}
+
 static void put_next(strbuf *out, const report_data *d) {
     const run_summary *s = &d->summary;
     char more[64] = "/config.json";
@@ -505,9 +532,7 @@ static void put_next(strbuf *out, const report_data *d) {
     if (strcmp(s->state, "finished") == 0)
         snprintf(more, sizeof more, "/config.json train.steps=%lld", (long long)done * 2);
     strbuf_puts(out, "<section class=\"next\">\n<h2>How to go on</h2>\n<dl>\n");
-    if (s->steps > 0)
-        put_command(out, "Let it write", "athanor generate ", s->path,
-                    " --prompt &quot;Once upon a time&quot;");
+    if (s->steps > 0) put_use(out, d);
     put_command(out, s->steps > 0 ? "Train further from the newest checkpoint" : "Train it",
                 "athanor train ", s->path, more);
     put_command(out, "See its numbers again", "athanor runs show ", s->path, "");

@@ -115,8 +115,11 @@ static status add_file(chat_template *t, const char *name, const char *path, err
     size_t len;
     if (strcmp(path, "chatml") == 0) return add(t, name, chatml, sizeof chatml - 1, path, e);
     if (strcmp(path, "plain") == 0) return add(t, name, plain, sizeof plain - 1, path, e);
-    TRY(file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e));
-    status st = add(t, name, text, len, path, e);
+    status st = file_read_part(path, FILE_PART_MAX_BYTES, &text, &len, e);
+    if (st != ST_OK && !strchr(path, '/') && !file_exists(path))
+        return err_hint(e, "give a file; chatml and plain are built in");
+    TRY(st);
+    st = add(t, name, text, len, path, e);
     free(text);
     return st;
 }
@@ -232,11 +235,12 @@ status chat_template_load_open(chat_template **out, const char *path, const tok 
                                const char *file, err *e) {
     TRY(chat_template_find(out, path, open, file, e));
     if (*out) return ST_OK;
-    err_set(e, ST_FORMAT, "%s: there is no chat template", path);
-    err_hint(e, "put one beside the tokenizer as chat_template.jinja, or give --template FILE or "
-                "--template chatml (in a config: data.template); a base model has none and "
-                "continues text: athanor generate");
-    return err_where(e, "%s", path);
+    err_at(e, ST_FORMAT, path, "%s: there is no chat template", path);
+    if (tok_hint_run(path, e)) return ST_FORMAT;
+    return err_hint(
+        e, "put one beside the tokenizer as chat_template.jinja, or give --template FILE or "
+           "--template chatml (in a config: data.template); a base model has none and "
+           "continues text: athanor generate");
 }
 
 status chat_template_load_other(chat_template **out, const char *path, const char *file, err *e) {

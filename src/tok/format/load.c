@@ -134,12 +134,21 @@ static status read_file(tok_input *in, tok **out) {
     return tok_config_apply(in, f, *out);
 }
 
+bool tok_hint_run(const char *path, err *e) {
+    char checkpoints[4096];
+    int n = snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", path);
+    if (n >= (int)sizeof checkpoints || !file_is_dir(checkpoints)) return false;
+    (void)err_hint(e, "it is a run: give one of its checkpoints, %s/step-N", checkpoints);
+    return true;
+}
+
 static status find_in_folder(arena *mem, const char *dir, const char **path, err *e) {
     for (int i = 0; i < ARRAY_LEN(NAMES); i++) {
         *path = path_join(mem, dir, NAMES[i]);
         if (file_exists(*path)) return ST_OK;
     }
     err_at(e, ST_FORMAT, dir, "%s: the folder holds no tokenizer", dir);
+    if (tok_hint_run(dir, e)) return ST_FORMAT;
     return err_hint(
         e, "known names are tokenizer.json, tokenizer.model, spiece.model, tiktoken.model, "
            "vocab.json with merges.txt, vocab.txt, tokenizer.bin");

@@ -2,6 +2,7 @@
 #include "train/course/chat_source.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -57,8 +58,10 @@ static status not_built(const char *path, err *e) {
 static status build_chat(const making *m, const char *dir, err *e) {
     chat_build_result r;
     TRY(chat_build(&m->path, 1, dir, m->c->tokenizer, m->d->tok, m->chat, &r, e));
-    log_info("%s: %" PRIu64 " conversation%s, %" PRIu64 " tokens, as shards in %s", m->path,
-             r.train.documents, text_s(r.train.documents), r.train.tokens, dir);
+    /* A pair is one, though its answers are two documents. */
+    json_int_t n = json_integer_value(json_object_get(r.report, "samples"));
+    log_info("%s: %" JSON_INTEGER_FORMAT " conversation%s, %" PRIu64 " tokens, as shards in %s",
+             m->path, n, text_s(n), r.train.tokens, dir);
     json_decref(r.report);
     return ST_OK;
 }
@@ -187,4 +190,38 @@ status chat_source_check(const config *c, const loader *l, err *e) {
     }
     arena_free(a);
     return st;
+}
+
+/* Conversations that have more than the T + 1 tokens of a row, and none of these is trained. */
+static status count_untaught(const shards *s, int T, uint64_t *n, err *e) {
+    uint8_t *marks = xmalloc((size_t)T + 1);
+    uint64_t first = 0, end = 0;
+    status st = ST_OK;
+    for (uint64_t doc = 0; st == ST_OK && doc < s->totals.documents; doc++, first = end) {
+        st = shards_bounds(s, doc, 1, &end, NULL, e);
+        if (st != ST_OK || end - first <= (uint64_t)T + 1) continue;
+        st = shards_copy_marks(s, first, T + 1, marks, e);
+        bool taught = false;
+        for (int i = 0; st == ST_OK && i <= T && !taught; i++) taught = marks[i] & MARK_TRAINED;
+        *n += st == ST_OK && !taught;
+    }
+    free(marks);
+    return st;
+}
+
+status chat_source_warn(const loader *l, err *e) {
+    if (loader_source_len(l)) return ST_OK; /* sources are cut by themselves */
+    for (int i = 0; i < loader_n_sources(l); i++) {
+        packing_totals t = loader_source_packing_totals(l, i);
+        const shards *s = loader_source_shards(l, i);
+        uint64_t n = 0;
+        if (!s->chat.marks || t.documents_cut == 0) continue;
+        TRY(count_untaught(s, loader_seq_len(l), &n, e));
+        if (n)
+            log_warn("%s: %" PRIu64 " of %" PRIu64
+                     " conversations and answers are cut before their first "
+                     "trained token, and teach nothing: raise train.seq_len, or leave them out",
+                     s->dir, n, t.documents);
+    }
+    return ST_OK;
 }

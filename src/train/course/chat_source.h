@@ -17,5 +17,7 @@ status chat_source_find(const stage_data *d, const config *c, const char *path, 
                         arena *a, const char **out, err *e) ATH_MUST_USE;
 /* ST_USAGE: of some source more conversations are cut than data.max_truncated, which names the first. */
 status chat_source_check(const config *c, const loader *l, err *e) ATH_MUST_USE;
+/* Tells of conversations that are cut before their first trained token: they teach nothing. */
+status chat_source_warn(const loader *l, err *e) ATH_MUST_USE;
 
 #endif

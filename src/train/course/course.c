@@ -295,6 +295,13 @@ static bool decays(const lr_schedule *s) {
     return has_decay && s->decay_steps > 0;
 }
 
+/* Steps at the end in which the rate is 0. wsd decays at its end. */
+static int64_t idle_steps(const lr_schedule *s) {
+    bool stays = s->kind == SCHEDULE_LINEAR || s->kind == SCHEDULE_COSINE;
+    int64_t left = s->total_steps - s->warmup_steps - s->decay_steps;
+    return stays && decays(s) && s->min_lr == 0 && left > 0 ? left : 0;
+}
+
 void course_warn(const course *k) {
     for (int i = 0; i < k->n_stages; i++) {
         const course_stage *s = &k->stage[i];
@@ -314,6 +321,10 @@ void course_warn(const course *k) {
                      sc->warmup_steps,
                      sc->kind == SCHEDULE_WSD ? "the decay begins before optim.lr is reached"
                                               : "optim.schedule.min_lr is not reached");
+        else if (idle_steps(sc) > 0)
+            log_warn("optim.schedule.decay_steps (%" PRId64 ", %s) end %" PRId64
+                     " steps before the schedule: optim.lr is 0 in these, and nothing is learned",
+                     decay, config_where(s->c, "optim.schedule.decay_steps"), idle_steps(sc));
     }
 }
 

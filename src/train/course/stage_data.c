@@ -174,7 +174,9 @@ static status open_sources(const stage_data *d, const config *c, int stage, deal
     if (st == ST_OK) st = open_marked(d, c, &lc, out, e);
     free(sources);
     arena_free(paths);
-    return st == ST_OK ? chat_source_check(c, *out, e) : st;
+    if (st == ST_OK) st = chat_source_check(c, *out, e);
+    if (st == ST_OK && d->speaks && lc.shuffle) st = chat_source_warn(*out, e);
+    return st;
 }
 
 static bool same_hash(const json_t *o, uint64_t hash) {

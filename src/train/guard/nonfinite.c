@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/held.h"
 #include "train/events.h"
 #include "train/guard/react.h"
@@ -58,6 +59,14 @@ static bool visit(void *ctx, const prog_event *ev) {
     return true;
 }
 
+static bool has_checkpoint(session *s) {
+    int64_t *steps;
+    int n = 0;
+    if (s->saving.job) return true;     /* it is written while the run ends */
+    if (!s->setup.c->run) return false; /* a trial */
+    return checkpoint_list(s->setup.a, s->setup.c->run, &steps, &n, NULL) == ST_OK && n > 0;
+}
+
 static status not_finite(session *s, const char *text, err *e) {
     int64_t step = s->at.step + 1;
     if (s->setup.plan->spec.compute == DT_F16)
@@ -65,11 +74,11 @@ static status not_finite(session *s, const char *text, err *e) {
                             s->scale.scale, text);
     TRY(events_nonfinite(s, text, e));
     err_at(e, ST_NONFINITE, s->setup.c->run, "step %ld: %s", (long)step, text);
-    return err_hint(
-        e,
-        "lower optim.lr (now %g) or lengthen optim.schedule.warmup_steps, then start again: "
-        "the newest checkpoint is unharmed",
-        s->stage.now->optim.lr);
+    /* A run keeps to its rate, so it is a fork or a fresh one that gets another. */
+    bool saved = has_checkpoint(s);
+    return err_hint(e, "give %s a lower optim.lr (now %g) or longer optim.schedule.warmup_steps%s",
+                    saved ? "--fork NEW" : "--fresh", s->stage.now->optim.lr,
+                    saved ? ": it goes on from the newest checkpoint, which is unharmed" : "");
 }
 
 /* The first element of a span of p whose number is not finite, by its place in the whole. */

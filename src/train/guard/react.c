@@ -46,7 +46,8 @@ static status give_up(const session *s, err *e) {
            "its last checkpoint",
            s->at.step + 1, s->watch.rewinds);
     return err_hint(e,
-                    "lower optim.lr (now %g), look at the documents that metrics.jsonl names, or "
+                    "look at the documents that metrics.jsonl names, give --fork NEW a lower "
+                    "optim.lr (now %g), or "
                     "raise guard.max_rewinds",
                     s->stage.now->optim.lr);
 }

@@ -1,0 +1,36 @@
+# What a run shows on a terminal: one live line that never wraps, and plain lines where none can be written over.
+# $1 is the program; 77 where there is no expect.
+. "$(dirname "$0")/lib.sh"
+type -P expect >/dev/null || { echo "skipped: expect is not installed"; exit 77; }
+export OMP_NUM_THREADS=1
+make_data
+write_config c.yaml
+
+# on_terminal COLUMNS TERM RUN: trains on such a terminal; what it shows is in out.
+on_terminal() {
+    last="training on a $2 of $1 columns"
+    TERM=$2 command expect -f "$root/tests/cli/terminal.exp" -- sh -c \
+        "stty columns $1 && exec '$athanor' train c.yaml run=$3 train.steps=3 train.log_every=1" >out 2>err </dev/null ||
+        fail "exit $?"
+}
+# The live lines, without what clears the one before.
+live_lines() { tr '\r' '\n' <out | grep -a $'\033\[K' | sed $'s/.*\033\[K//' | grep 'step [0-9]*/'; }
+
+on_terminal 36 xterm narrow
+live_lines >lines
+[ -s lines ] || fail "there is no live line"
+awk 'length($0) > 35 { bad = 1 } END { exit bad }' lines || fail "a line wraps: $(cat lines)"
+on_terminal 100 xterm wide
+live_lines | grep -q 'step 3/3 .* eta 0s' || fail "the line is cut where there is room"
+
+on_terminal 80 dumb dumb
+[ "$(grep -c '^ step [123]/3 .* eta ' out)" = 3 ] || fail "a dumb terminal is not told of each step"
+lacks out $'\033['
+
+# NO_COLOR: the live line stays, colours go.
+on_terminal 100 xterm coloured
+has out $'\033[2m'
+NO_COLOR=1 on_terminal 100 xterm plain
+live_lines | grep -q 'step 3/3' || fail "no live line under NO_COLOR"
+lacks out $'\033[2m'
+finish
