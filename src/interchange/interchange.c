@@ -226,7 +226,7 @@ static status write_origins(const model_source *s, const staged *to, const inter
                             const interchange_report *r, err *e) {
     json_t *ledger;
     TRY(make_ledger(s, to, opt, r, &ledger, e));
-    status st = ledger_write(opt->gguf ? to->path : to->temp, ledger, e);
+    status st = ledger_write(opt->gguf ? to->path : to->temp, !opt->gguf, ledger, e);
     if (st == ST_OK && !opt->gguf) st = write_card(s, to, opt, r, ledger, e);
     json_decref(ledger);
     return st;

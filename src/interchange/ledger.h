@@ -36,7 +36,8 @@ void ledger_add_parent(json_t *ledger, json_t *parent); /* takes it over */
 /* Of a folder: DIR/athanor_ledger.json; of a file: FILE.ledger.json. NULL where there is none that can be
  * read. The caller owns it. */
 json_t *ledger_read(const char *model);
-status ledger_write(const char *model, const json_t *ledger, err *e) ATH_MUST_USE;
+/* To the same place; of a file, which need not be there yet, also where a folder stands in its place. */
+status ledger_write(const char *model, bool folder, const json_t *ledger, err *e) ATH_MUST_USE;
 
 /* Appends what a model card says of it: sources, stages, parents and theirs. */
 void ledger_describe(const json_t *ledger, strbuf *out);

@@ -106,6 +106,12 @@ mkdir precious && echo x >precious/thesis.tex
 cp "$m/config.json" precious # does not make it a model
 expect 2 export "$m" -o precious --to hf --force
 [ -e precious/thesis.tex ] || fail "a folder that is no model was replaced"
+cp -r whole folder && mkdir empty
+expect 0 export "$m" -o folder --to gguf --force # a file in place of a folder
+[ -f folder ] && [ -s folder.ledger.json ] || fail "no file in place of a folder"
+expect 2 export "$m" -o empty --to gguf
+has err "exists already"
+[ -z "$(ls -A empty)" ] || fail "something is in the folder"
 
 # Training goes on from what was imported.
 printf 'model: {from: in/llama-gqa-tied}\ntrain: {seq_len: 16}\n' >from.yaml

@@ -325,10 +325,11 @@ static const char *plain_path(arena *a, const char *path) {
     return arena_strndup(a, path, n);
 }
 
-/* Whether the result's place is free, or may be replaced; and the folder that it lies in. */
-static status claim_place(staged *s, arena *a, const char *path, bool force, err *e) {
+/* Whether the result's place is free, or may be replaced; and the folder that it lies in. An empty folder is
+ * free for a folder. */
+static status claim_place(staged *s, arena *a, const char *path, bool folder, bool force, err *e) {
     s->path = path = plain_path(a, path);
-    if (is_taken(path) && !is_empty_folder(a, path)) {
+    if (is_taken(path) && !(folder && is_empty_folder(a, path))) {
         const char *other;
         if (!force) return refuse_existing(path, e);
         if (!is_model(a, path, &other)) return refuse_other(path, other, e);
@@ -341,7 +342,7 @@ static status claim_place(staged *s, arena *a, const char *path, bool force, err
 
 status staged_begin(staged *s, arena *a, const char *path, bool folder, bool force, err *e) {
     *s = (staged){0};
-    TRY(claim_place(s, a, path, force, e));
+    TRY(claim_place(s, a, path, folder, force, e));
     s->temp = hidden_name(a, s->path, arena_printf(a, ".tmp-%ld-", (long)getpid()));
     TRY(file_remove_tree(s->temp, e));
     return folder ? file_make_dirs(s->temp, e) : ST_OK;
@@ -349,14 +350,15 @@ status staged_begin(staged *s, arena *a, const char *path, bool folder, bool for
 
 status staged_resume(staged *s, arena *a, const char *path, bool force, err *e) {
     *s = (staged){0};
-    TRY(claim_place(s, a, path, force, e));
+    TRY(claim_place(s, a, path, true, force, e));
     s->temp = hidden_name(a, s->path, ".part-");
     return file_make_dirs(s->temp, e);
 }
 
 status staged_commit(const staged *s, err *e) {
     if (file_is_dir(s->temp)) TRY(file_sync_dir(s->temp, e));
-    bool swap = s->replace && file_is_dir(s->temp); /* a file is replaced by renaming */
+    /* a file is replaced by renaming, a folder is not */
+    bool swap = s->replace && (file_is_dir(s->temp) || file_is_dir(s->path));
     TRY((swap ? file_swap : file_rename)(s->temp, s->path, e));
     TRY(file_sync_parent(s->path, e));
     return swap ? file_remove_tree(s->temp, e) : ST_OK;
