@@ -113,6 +113,20 @@ expect 2 export "$m" -o empty --to gguf
 has err "exists already"
 [ -z "$(ls -A empty)" ] || fail "something is in the folder"
 
+# The tokenizer of a folder has one of many names.
+tok=$root/tests/golden/tok/formats
+for name in tokenizer.model spiece.model sentencepiece.bpe.model; do
+    rm -rf named && cp -r "$m" named && cp "$tok/unigram.model" "named/$name"
+    expect 0 import named -o "from-$name"
+    cmp "from-$name/$name" "$tok/unigram.model" || fail "$name is not copied"
+    [ -s "from-$name/tokenizer.json" ] || fail "no tokenizer.json of $name"
+done
+cp "$tok/ours.tiktoken" named/tiktoken.model && rm named/sentencepiece.bpe.model
+expect 3 import named -o never
+has err "put the tokenizer.json beside it that \`athanor tok convert\` makes so"
+expect 0 tok convert named/tiktoken.model --pattern cl100k -o named/tokenizer.json
+expect 0 import named -o from-tiktoken
+
 # Training goes on from what was imported.
 printf 'model: {from: in/llama-gqa-tied}\ntrain: {seq_len: 16}\n' >from.yaml
 expect 0 plan from.yaml --json

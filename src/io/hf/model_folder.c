@@ -107,6 +107,10 @@ static const char *const tokenizer_files[] = {"tokenizer.json",
                                               "merges.txt",
                                               "vocab.txt",
                                               "tokenizer.model",
+                                              "spiece.model",
+                                              "sentencepiece.bpe.model",
+                                              "tiktoken.model",
+                                              "qwen.tiktoken",
                                               "chat_template.jinja"};
 
 static status copy_tokenizer(const model_source *s, arena *a, const char *dir, err *e) {
