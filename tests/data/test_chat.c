@@ -2,6 +2,10 @@
  * each hard stop. */
 #include "data_test.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "base/json.h"
 #include "data/chat/chat.h"
 #include "data/chat/records.h"
@@ -633,6 +637,21 @@ static void test_roles(void **state) {
     tok_free(t);
 }
 
+static void test_pipes_are_not_looked_at(void **state) {
+    static const char record[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n";
+    const char *file = put_text(*state, "a.jsonl", record), *pipe = in_scene(*state, "b.jsonl");
+    char got[sizeof record];
+    assert_true(chat_is(&file, 1));
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    int fd = open(pipe, O_RDWR | O_NONBLOCK); /* so that nobody waits */
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, record, sizeof record), sizeof record);
+    assert_false(chat_is(&pipe, 1));
+    assert_int_equal(read(fd, got, sizeof got), sizeof got);
+    assert_memory_equal(got, record, sizeof got);
+    close(fd);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, scene_open, scene_close)
 
 int main(void) {
@@ -642,6 +661,7 @@ int main(void) {
         cmocka_unit_test(test_tool_calls),
         cmocka_unit_test(test_preferences),
         cmocka_unit_test(test_labels),
+        TEST(test_pipes_are_not_looked_at),
         cmocka_unit_test(test_roles),
         cmocka_unit_test(test_roles_of_short_texts),
         TEST(test_planted_sets_are_stopped),
