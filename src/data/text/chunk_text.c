@@ -146,6 +146,7 @@ static bool copy_text(chunk *c, size_t *repaired, size_t *bytes) {
     strbuf utf8 = {0}; /* of one window */
     const char *p;
     *repaired = *bytes = 0;
+    c->copied = true;
     if (converts) charset_converter_open(&cv, c->charset);
     for (size_t at = 0, n; (n = window(c, at, &p)) > 0; at += n) {
         bool last = at + n == c->len;
@@ -206,6 +207,7 @@ static bool prepare(chunk *c) {
 
 bool chunk_prepare_text(chunk *c) {
     strbuf_free(&c->text);
+    c->copied = false;
     bool good = prepare(c);
     free(c->window);
     c->window = NULL;
