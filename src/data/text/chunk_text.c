@@ -20,7 +20,7 @@
 #include "base/utf8.h"
 #include "data/text/charset.h"
 
-enum { WINDOW_BYTES = CHARSET_SAMPLE_BYTES, CONTEXT_BYTES = 64 };
+enum { WINDOW_BYTES = CHARSET_SAMPLE_BYTES };
 
 /* ---- long files ---- */
 
@@ -121,7 +121,7 @@ static const char *detect(chunk *c, size_t good) {
     const char *p;
     if (window(c, good, &p) == 0) return NULL;
     size_t from = *p ? ascii_prefix(c) : 0;
-    from -= from < CONTEXT_BYTES ? from : CONTEXT_BYTES;
+    from -= from < CHARSET_CONTEXT_BYTES ? from : CHARSET_CONTEXT_BYTES;
     size_t n = window(c, from, &p);
     return n > 0 ? charset_detect(p, n) : NULL;
 }
