@@ -127,8 +127,10 @@ static status next_part(pipeline *p, job *j, err *e) {
     return ST_OK;
 }
 
+/* Labelled texts are encoded whole, each with what the tokenizer adds around it. */
 static bool is_long(const pipeline *p, const chunk *c) {
     size_t parts = reader_is_text_only(p->r) ? LONG_TEXT : LONG_RECORDS;
+    if (p->o->rules.labels.are_wanted && !chunk_is_partial(c)) return false;
     return p->cut.skip > 0 || chunk_is_partial(c) || chunk_bytes(c) > parts * p->o->part_bytes;
 }
 
