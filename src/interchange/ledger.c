@@ -68,28 +68,27 @@ json_t *ledger_digest(const json_t *files) {
     return digest;
 }
 
-static char *ledger_path(arena *a, const char *model, bool folder) {
-    return folder ? path_join(a, model, LEDGER_FILE) : arena_printf(a, "%s.ledger.json", model);
+static char *ledger_path(arena *a, const char *model) {
+    return file_is_dir(model) ? path_join(a, model, LEDGER_FILE)
+                              : arena_printf(a, "%s" LEDGER_BESIDE, model);
 }
 
 json_t *ledger_read(const char *model) {
     arena *a = arena_new("ledger");
     json_t *v = NULL;
-    if (json_read_file(&v, ledger_path(a, model, file_is_dir(model)), LEDGER_MOST_BYTES, NULL) !=
-        ST_OK)
-        v = NULL;
+    if (json_read_file(&v, ledger_path(a, model), LEDGER_MOST_BYTES, NULL) != ST_OK) v = NULL;
     arena_free(a);
     if (!v || json_is_object(v)) return v;
     json_decref(v);
     return NULL;
 }
 
-status ledger_write(const char *model, bool folder, const json_t *ledger, err *e) {
+status ledger_write(const char *model, const json_t *ledger, err *e) {
     arena *a = arena_new("ledger");
     strbuf text = {0};
     json_format(&text, ledger, 2);
     strbuf_putc(&text, '\n');
-    status st = file_write_atomic(ledger_path(a, model, folder), text.data, text.len, e);
+    status st = file_write_atomic(ledger_path(a, model), text.data, text.len, e);
     strbuf_free(&text);
     arena_free(a);
     return st;

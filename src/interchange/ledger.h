@@ -23,6 +23,7 @@
 #include "base/strbuf.h"
 
 #define LEDGER_FILE "athanor_ledger.json"
+#define LEDGER_BESIDE ".ledger.json" /* behind the name of a model that is one file */
 
 /* With format, kind and program; no parents yet. The caller owns it. */
 json_t *ledger_new(const char *kind);
@@ -36,8 +37,7 @@ void ledger_add_parent(json_t *ledger, json_t *parent); /* takes it over */
 /* Of a folder: DIR/athanor_ledger.json; of a file: FILE.ledger.json. NULL where there is none that can be
  * read. The caller owns it. */
 json_t *ledger_read(const char *model);
-/* To the same place; of a file, which need not be there yet, also where a folder stands in its place. */
-status ledger_write(const char *model, bool folder, const json_t *ledger, err *e) ATH_MUST_USE;
+status ledger_write(const char *model, const json_t *ledger, err *e) ATH_MUST_USE;
 
 /* Appends what a model card says of it: sources, stages, parents and theirs. */
 void ledger_describe(const json_t *ledger, strbuf *out);

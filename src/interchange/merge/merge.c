@@ -368,7 +368,7 @@ static status finish(merging *m, err *e) {
                                   (json_int_t)m->r->params, "format", m->r->format, "files",
                                   files));
     json_object_set(json_object_get(m->ledger, "merge"), "layers", m->r->layers);
-    TRY(ledger_write(dir, true, m->ledger, e));
+    TRY(ledger_write(dir, m->ledger, e));
     TRY(write_card(m, e));
     return merge_output_commit(&m->to, e);
 }

@@ -359,19 +359,39 @@ status staged_resume(staged *s, arena *a, const char *path, bool force, err *e) 
     return file_make_dirs(s->temp, e);
 }
 
+void staged_add_beside(staged *s, arena *a, const char *suffix) {
+    s->beside = arena_printf(a, "%s%s", s->path, suffix);
+    s->beside_temp = arena_printf(a, "%s%s", s->temp, suffix);
+}
+
+/* Both get their names, or none does. *old: what stood there has the hidden name now. */
+static status take_places(const staged *s, bool swap, bool *old, err *e) {
+    *old = s->beside && is_taken(s->beside);
+    if (s->beside) TRY((*old ? file_swap : file_rename)(s->beside_temp, s->beside, e));
+    status st = (swap ? file_swap : file_rename)(s->temp, s->path, e);
+    if (st == ST_OK || !s->beside) return st;
+    err undone = {0};
+    if ((*old ? file_swap : file_rename)(s->beside, s->beside_temp, &undone) != ST_OK)
+        err_context(e, "%s is that of what was not written: %s", s->beside, undone.message);
+    return st;
+}
+
 status staged_commit(const staged *s, err *e) {
+    bool old;
     if (file_is_dir(s->temp)) TRY(file_sync_dir(s->temp, e));
     /* a file is replaced by renaming, a folder is not */
     bool swap = s->replace && (file_is_dir(s->temp) || file_is_dir(s->path));
-    TRY((swap ? file_swap : file_rename)(s->temp, s->path, e));
+    TRY(take_places(s, swap, &old, e));
     TRY(file_sync_parent(s->path, e));
+    if (old) TRY(file_remove_tree(s->beside_temp, e));
     return swap ? file_remove_tree(s->temp, e) : ST_OK;
 }
 
 void staged_abandon(const staged *s, err *why) {
     err ignored;
     if (!s->temp) return;
-    status st = file_remove_tree(s->temp, &ignored);
-    (void)st; /* the failure that led here is told */
+    status st = file_remove_tree(s->temp, &ignored); /* the failure that led here is told */
+    if (s->beside) st = file_remove_tree(s->beside_temp, &ignored);
+    (void)st;
     err_rename(why, s->temp, s->path);
 }
