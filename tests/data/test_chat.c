@@ -637,6 +637,30 @@ static void test_roles(void **state) {
     tok_free(t);
 }
 
+/* Such as hashes, in columns that nobody reads. Elsewhere they are an error. */
+static void test_integers_without_a_sign(void **state) {
+    const char *good =
+        put_text(*state, "a.jsonl",
+                 "{\"id\": 18446744073709551615, \"at\": {\"n\": 1}, \"x\": -9223372036854775808,\n"
+                 " \"a\\\"b\": 18446744073709551614, \"messages\": []}\n");
+    const char *bad =
+        put_text(*state, "b.jsonl", "{\"messages\": [{\"n\": 18446744073709551615}]}\n");
+    records *r;
+    chat_record rec;
+    err why = {0};
+    assert_ok(records_open(&r, &good, 1, e));
+    assert_ok(records_next(r, &rec, e));
+    assert_int_equal(json_integer_value(json_object_get(rec.value, "id")), 0);
+    assert_true(json_integer_value(json_object_get(rec.value, "x")) == 0);
+    assert_int_equal(json_array_size(json_object_get(rec.value, "messages")), 0);
+    json_decref(rec.value);
+    records_close(r);
+    assert_ok(records_open(&r, &bad, 1, e));
+    assert_int_equal(records_next(r, &rec, &why), ST_FORMAT);
+    assert_non_null(strstr(why.message, "too big"));
+    records_close(r);
+}
+
 static void test_pipes_are_not_looked_at(void **state) {
     static const char record[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n";
     const char *file = put_text(*state, "a.jsonl", record), *pipe = in_scene(*state, "b.jsonl");
@@ -661,6 +685,7 @@ int main(void) {
         cmocka_unit_test(test_tool_calls),
         cmocka_unit_test(test_preferences),
         cmocka_unit_test(test_labels),
+        TEST(test_integers_without_a_sign),
         TEST(test_pipes_are_not_looked_at),
         cmocka_unit_test(test_roles),
         cmocka_unit_test(test_roles_of_short_texts),
