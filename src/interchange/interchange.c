@@ -238,12 +238,12 @@ static status write_card(const model_source *s, const staged *to, const intercha
     return st;
 }
 
-/* The ledger, and of a folder the card; that of a file is written before the file gets its name. */
+/* The ledger, and of a folder the card. */
 static status write_origins(const model_source *s, const staged *to, const interchange_options *opt,
                             const interchange_report *r, err *e) {
     json_t *ledger;
     TRY(make_ledger(s, to, opt, r, &ledger, e));
-    status st = ledger_write(opt->gguf ? to->path : to->temp, ledger, e);
+    status st = ledger_write(to->temp, ledger, e);
     if (st == ST_OK && !opt->gguf) st = write_card(s, to, opt, r, ledger, e);
     json_decref(ledger);
     return st;
@@ -337,6 +337,7 @@ status interchange_run(const char *source, const char *result, const interchange
             strbuf_puts(&out->notes, "There is no tokenizer: llama.cpp will take and give ids "
                                      "alone.\n");
         st = staged_begin(&to, s.a, result, !opt->gguf, opt->force, e);
+        if (st == ST_OK && opt->gguf) staged_add_beside(&to, s.a, LEDGER_BESIDE);
     }
     if (st == ST_OK) {
         st = write_and_verify(written, &s, &to, opt, &t, out, e);

@@ -70,7 +70,7 @@ json_t *ledger_digest(const json_t *files) {
 
 static char *ledger_path(arena *a, const char *model) {
     return file_is_dir(model) ? path_join(a, model, LEDGER_FILE)
-                              : arena_printf(a, "%s.ledger.json", model);
+                              : arena_printf(a, "%s" LEDGER_BESIDE, model);
 }
 
 json_t *ledger_read(const char *model) {

@@ -23,6 +23,7 @@
 #include "base/strbuf.h"
 
 #define LEDGER_FILE "athanor_ledger.json"
+#define LEDGER_BESIDE ".ledger.json" /* behind the name of a model that is one file */
 
 /* With format, kind and program; no parents yet. The caller owns it. */
 json_t *ledger_new(const char *kind);

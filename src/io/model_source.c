@@ -102,16 +102,9 @@ static void note_lost_tokens(model_source *s) {
 
 /* Any of the forms of tokenizers that folders hold. */
 static status read_folder_tokenizer(model_source *s, err *e) {
-    static const char *const files[] = {"tokenizer.json", "tokenizer.model", "vocab.json",
-                                        "vocab.txt"};
-    for (int i = 0; i < ARRAY_LEN(files); i++) {
-        char *path = path_join(s->a, s->path, files[i]);
-        if (!file_exists(path)) continue;
-        bool pair = strcmp(files[i], "vocab.json") == 0; /* with merges.txt: the folder */
-        TRY(tok_load_with(&s->tok, pair ? s->path : path, &(tok_load_options){0}, e));
-        note_lost_tokens(s);
-        return ST_OK;
-    }
+    if (!tok_is_in_folder(s->path)) return ST_OK;
+    TRY(tok_load_with(&s->tok, s->path, &(tok_load_options){0}, e));
+    note_lost_tokens(s);
     return ST_OK;
 }
 

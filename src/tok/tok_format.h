@@ -53,6 +53,8 @@ bool tok_hint_run(const char *path, err *e);
 
 /* As tok_load. The format is recognised by content and name. */
 status tok_load_with(tok **out, const char *path, const tok_load_options *opt, err *e) ATH_MUST_USE;
+/* Whether a folder holds a file that tok_load_with reads for it. */
+bool tok_is_in_folder(const char *dir);
 /* The format that a tok was read from. */
 tok_format tok_format_of(const tok *t);
 

@@ -106,6 +106,40 @@ mkdir precious && echo x >precious/thesis.tex
 cp "$m/config.json" precious # does not make it a model
 expect 2 export "$m" -o precious --to hf --force
 [ -e precious/thesis.tex ] || fail "a folder that is no model was replaced"
+cp -r whole folder && mkdir empty
+expect 0 export "$m" -o folder --to gguf --force # a file in place of a folder
+[ -f folder ] && [ -s folder.ledger.json ] || fail "no file in place of a folder"
+expect 2 export "$m" -o empty --to gguf
+has err "exists already"
+[ -z "$(ls -A empty)" ] || fail "something is in the folder"
+
+# The tokenizer of a folder has one of many names.
+tok=$root/tests/golden/tok/formats
+for name in tokenizer.model spiece.model sentencepiece.bpe.model; do
+    rm -rf named && cp -r "$m" named && cp "$tok/unigram.model" "named/$name"
+    expect 0 import named -o "from-$name"
+    cmp "from-$name/$name" "$tok/unigram.model" || fail "$name is not copied"
+    [ -s "from-$name/tokenizer.json" ] || fail "no tokenizer.json of $name"
+done
+cp "$tok/ours.tiktoken" named/tiktoken.model && rm named/sentencepiece.bpe.model
+expect 3 import named -o never
+has err "put the tokenizer.json beside it that \`athanor tok convert\` makes so"
+expect 0 tok convert named/tiktoken.model --pattern cl100k -o named/tokenizer.json
+expect 0 import named -o from-tiktoken
+
+# A file and its ledger get their names together, or neither does.
+cp model.gguf kept.gguf && cp model.gguf.ledger.json kept.gguf.ledger.json
+before=$(cat kept.gguf kept.gguf.ledger.json | cksum)
+for n in 1 2 3; do
+    last="export with a failure of renaming $n"
+    ATHANOR_FAULT=rename:$n "$athanor" export "$golden/qwen3-tied" -o fresh.gguf --to gguf --no-verify >out 2>err && fail "no error"
+    ATHANOR_FAULT=rename:$n "$athanor" export "$golden/qwen3-tied" -o kept.gguf --to gguf --force --no-verify >out 2>err && fail "no error"
+    [ "$(cat kept.gguf kept.gguf.ledger.json | cksum)" = "$before" ] || fail "the old file and another ledger"
+    [ -z "$(ls -A | grep -e fresh -e '^\.tmp')" ] || fail "something is left"
+done
+expect 0 export "$golden/qwen3-tied" -o kept.gguf --to gguf --force --no-verify
+grep -q '"model_type": "qwen3"' kept.gguf.ledger.json || fail "the ledger of the old file"
+[ -z "$(ls -A | grep '^\.tmp')" ] || fail "something is left"
 
 # Training goes on from what was imported.
 printf 'model: {from: in/llama-gqa-tied}\ntrain: {seq_len: 16}\n' >from.yaml

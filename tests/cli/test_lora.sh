@@ -58,6 +58,14 @@ expect 0 generate merged $ask
 # From other folders, and with its base model moved.
 (cd / && "$athanor" generate "$work/lora" $ask) >elsewhere || fail "not found from elsewhere"
 cmp elsewhere adapted || fail "from elsewhere it differs"
+# A base model is named from the folder that the adapter is in, however that is written.
+mkdir -p beside/adapter && cp $at/adapter_* $at/tokenizer.json beside/adapter && ln -s ../base beside/model
+sed -i 's/\("base_model_name_or_path": \)"[^"]*"/\1"model"/' beside/adapter/adapter_config.json
+for name in beside/adapter beside/adapter/ beside/adapter//. beside/adapter/../adapter; do
+    expect 0 generate $name $ask
+    cmp out adapted || fail "by the name $name it differs"
+done
+(cd beside/adapter && "$athanor" generate . $ask) >elsewhere || fail "not found from inside"
 mv base moved
 expect 2 generate lora $ask
 has out "is no folder here"

@@ -41,6 +41,27 @@ static void expect_text(const char *dir, const tok *t, const char *text) {
     shards_close(s);
 }
 
+/* How a text is cut for threads changes neither its label nor what the tokenizer adds. */
+static void test_labels_whatever_the_parts(void **state) {
+    scene *sc = *state;
+    tok *t = make_tok(TOK_BPE, "some words to learn from, some more words");
+    strbuf text = {0};
+    for (int i = 0; i < 40; i++)
+        strbuf_printf(&text, "{\"text\":\"words %d and more words\",\"label\":%d}\n", i * 7919,
+                      i % 3);
+    const char *in = put_text(sc, "a.jsonl", strbuf_cstr(&text));
+    data_build_options opt = {
+        .reader = {.label = "label"}, .labels = {.are_wanted = true, .classes = 3}, .threads = 1};
+    build(in, in_scene(sc, "want"), t, &opt);
+    opt.part_bytes = 20;
+    build(in, in_scene(sc, "got"), t, &opt);
+    expect_same_tree(in_scene(sc, "want"), in_scene(sc, "got"));
+    const char *plain = put_text(sc, "b.txt", "a text\nof two lines\n");
+    expect_build_error(plain, in_scene(sc, "none"), t, &opt, ST_USAGE, "it has no label");
+    strbuf_free(&text);
+    tok_free(t);
+}
+
 /* What a build that is gone on with had found by then. */
 static void test_state_of_a_build(void **state) {
     const char *path = in_scene(*state, "state.json");
@@ -396,6 +417,7 @@ static void test_document_limit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_one_set, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_labels_whatever_the_parts, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_state_of_a_build, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_tail_cut_as_nanogpt, scene_open, scene_close),
         cmocka_unit_test(test_split_points),

@@ -115,6 +115,21 @@ static const char *small_corpus(scene *sc) {
     return dir;
 }
 
+/* Files that are cut into parts, which they are among texts alone. */
+static const char *long_texts(scene *sc) {
+    const char *dir = in_scene(sc, "texts");
+    assert_ok(file_make_dirs(dir, e));
+    strbuf text = {0};
+    for (int f = 0; f < 2; f++) {
+        strbuf_truncate(&text, 0);
+        for (int i = 0; i < 30; i++)
+            strbuf_printf(&text, "Line %d of a long one, which goes on.\n", i * 7919 + f);
+        put_text(sc, arena_printf(sc->mem, "texts/%d.txt", f), strbuf_cstr(&text));
+    }
+    strbuf_free(&text);
+    return dir;
+}
+
 static const char *old_corpus(scene *sc) {
     return put_text(sc, "old.txt", "the old set\nhas these lines\nof text\n");
 }
@@ -159,10 +174,9 @@ typedef struct trial {
     uint64_t old_tokens, new_tokens;
 } trial;
 
-static trial make_trial(scene *sc, bool append) {
+static trial make_trial(scene *sc, const char *in, bool append) {
     trial t = {.old = {.in = old_corpus(sc), .threads = 1}, .want = in_scene(sc, "want")};
-    t.new = (recipe){
-        .in = small_corpus(sc), .append = append, .threads = 1, .part_bytes = 400, .save_bytes = 1};
+    t.new = (recipe){.in = in, .append = append, .threads = 1, .part_bytes = 400, .save_bytes = 1};
     t.old.out = t.new.out = t.want;
     data_build_result r = build_ok(&t.old);
     t.old_tokens = tokens_of(&r);
@@ -191,8 +205,8 @@ static int first_operation(bool append) {
 
 /* ---- killed ---- */
 
-static void kill_everywhere(scene *sc, bool append) {
-    trial t = make_trial(sc, append);
+static void kill_everywhere(scene *sc, const char *in, bool append) {
+    trial t = make_trial(sc, in, append);
     int kills = 0, resumed = 0, exchanging = 0, n;
     for (n = first_operation(append);; n += STRIDE) {
         begin_trial(&t);
@@ -227,11 +241,15 @@ static void kill_everywhere(scene *sc, bool append) {
 }
 
 static void test_kill_everywhere(void **state) {
-    kill_everywhere(*state, false);
+    kill_everywhere(*state, small_corpus(*state), false);
+}
+
+static void test_kill_everywhere_in_long_texts(void **state) {
+    kill_everywhere(*state, long_texts(*state), false);
 }
 
 static void test_kill_everywhere_appending(void **state) {
-    kill_everywhere(*state, true);
+    kill_everywhere(*state, small_corpus(*state), true);
 }
 
 static void test_kill_at_random(void **state) {
@@ -276,7 +294,7 @@ static void test_kill_at_random(void **state) {
 static void fail_everywhere(scene *sc, bool append) {
     static const char *const KINDS[] = {"create", "write", "fsync", "rename",
                                         "remove", "mkdir", "read"};
-    trial t = make_trial(sc, append);
+    trial t = make_trial(sc, small_corpus(sc), append);
     for (int k = 0; k < ARRAY_LEN(KINDS); k++)
         for (int n = first_operation(append);; n += STRIDE) {
             data_build_result r;
@@ -365,6 +383,8 @@ int main(int argc, char **argv) {
     if (argc == 2) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_kill_everywhere, scene_open_fast, scene_close),
+        cmocka_unit_test_setup_teardown(test_kill_everywhere_in_long_texts, scene_open_fast,
+                                        scene_close),
         cmocka_unit_test_setup_teardown(test_kill_everywhere_appending, scene_open_fast,
                                         scene_close),
         cmocka_unit_test_setup_teardown(test_kill_at_random, scene_open_fast, scene_close),

@@ -2,6 +2,10 @@
  * each hard stop. */
 #include "data_test.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "base/json.h"
 #include "data/chat/chat.h"
 #include "data/chat/records.h"
@@ -633,6 +637,45 @@ static void test_roles(void **state) {
     tok_free(t);
 }
 
+/* Such as hashes, in columns that nobody reads. Elsewhere they are an error. */
+static void test_integers_without_a_sign(void **state) {
+    const char *good =
+        put_text(*state, "a.jsonl",
+                 "{\"id\": 18446744073709551615, \"at\": {\"n\": 1}, \"x\": -9223372036854775808,\n"
+                 " \"a\\\"b\": 18446744073709551614, \"messages\": []}\n");
+    const char *bad =
+        put_text(*state, "b.jsonl", "{\"messages\": [{\"n\": 18446744073709551615}]}\n");
+    records *r;
+    chat_record rec;
+    err why = {0};
+    assert_ok(records_open(&r, &good, 1, e));
+    assert_ok(records_next(r, &rec, e));
+    assert_int_equal(json_integer_value(json_object_get(rec.value, "id")), 0);
+    assert_true(json_integer_value(json_object_get(rec.value, "x")) == 0);
+    assert_int_equal(json_array_size(json_object_get(rec.value, "messages")), 0);
+    json_decref(rec.value);
+    records_close(r);
+    assert_ok(records_open(&r, &bad, 1, e));
+    assert_int_equal(records_next(r, &rec, &why), ST_FORMAT);
+    assert_non_null(strstr(why.message, "too big"));
+    records_close(r);
+}
+
+static void test_pipes_are_not_looked_at(void **state) {
+    static const char record[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n";
+    const char *file = put_text(*state, "a.jsonl", record), *pipe = in_scene(*state, "b.jsonl");
+    char got[sizeof record];
+    assert_true(chat_is(&file, 1));
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    int fd = open(pipe, O_RDWR | O_NONBLOCK); /* so that nobody waits */
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, record, sizeof record), sizeof record);
+    assert_false(chat_is(&pipe, 1));
+    assert_int_equal(read(fd, got, sizeof got), sizeof got);
+    assert_memory_equal(got, record, sizeof got);
+    close(fd);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, scene_open, scene_close)
 
 int main(void) {
@@ -642,6 +685,8 @@ int main(void) {
         cmocka_unit_test(test_tool_calls),
         cmocka_unit_test(test_preferences),
         cmocka_unit_test(test_labels),
+        TEST(test_integers_without_a_sign),
+        TEST(test_pipes_are_not_looked_at),
         cmocka_unit_test(test_roles),
         cmocka_unit_test(test_roles_of_short_texts),
         TEST(test_planted_sets_are_stopped),

@@ -129,6 +129,47 @@ static void test_records(void **state) {
     strbuf_free(&b);
 }
 
+/* The first byte that is not ASCII is the last one that was read. */
+static void test_first_at_the_end_of_a_sample(void **state) {
+    strbuf b = {0};
+    for (int first = CHARSET_SAMPLE_BYTES - 2; first < CHARSET_SAMPLE_BYTES + 1; first++) {
+        strbuf_clear(&b);
+        strbuf_printf(&b, "{\"text\":\"%0*d", first - 9 - 3, 0);
+        assert_int_equal(b.len, first - 3); /* "Un " */
+        encode(&b, "", FRENCH, "WINDOWS-1252");
+        strbuf_truncate(&b, b.len - 1);
+        strbuf_puts(&b, "\"}\n");
+        assert_int_equal((uint8_t)b.data[first], 0xe9);
+        const char *in = put_bytes(*state, "a.jsonl", b.data, b.len);
+        reader *r;
+        document d;
+        bool more;
+        assert_ok(reader_open(&r, &in, 1, &(reader_options){.max_bad = 0}, e));
+        assert_ok(reader_next(r, &d, &more, e));
+        assert_memory_equal(d.text + d.len - 4, "\xe2\x82\xac.", 4);
+        assert_ok(reader_next(r, &d, &more, e));
+        assert_string_equal(reader_get_report(r)->charset[0].name, "WINDOWS-1252");
+        reader_close(r);
+    }
+    strbuf_free(&b);
+}
+
+/* iconv takes the mark of "UTF-16" away: nothing is left, and not the mark's bytes. */
+static void test_mark_alone(void **state) {
+    const char *in[] = {put_bytes(*state, "a.txt", "\xff\xfe", 2),
+                        put_bytes(*state, "b.txt", "\xff\xfeh\0i\0", 6)};
+    reader *r;
+    document d;
+    bool more;
+    assert_ok(reader_open(&r, in, 2, &(reader_options){.charset = "utf-16"}, e));
+    assert_ok(reader_next(r, &d, &more, e));
+    assert_int_equal(d.len, 2);
+    assert_memory_equal(d.text, "hi", 2);
+    assert_ok(reader_next(r, &d, &more, e));
+    assert_false(more);
+    reader_close(r);
+}
+
 static void test_named(void **state) {
     strbuf b = {0};
     encode(&b, "", RUSSIAN, "KOI8-R");
@@ -222,6 +263,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_text, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_records, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_first_at_the_end_of_a_sample, scene_open, scene_close),
+        cmocka_unit_test_setup_teardown(test_mark_alone, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_named, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_broken_utf8, scene_open, scene_close),
         cmocka_unit_test_setup_teardown(test_broken_utf16, scene_open, scene_close),

@@ -513,6 +513,40 @@ static void test_damaged_linear(void **state) {
     golden_close(&g);
 }
 
+/* Old converters wrote rotary frequencies, which follow from the metadata. */
+static void test_tensors_that_repeat(void **state) {
+    (void)state;
+    char path[256];
+    path_in_tmp(path);
+    golden g;
+    golden_open(&g, "llama-gqa-tied", (plan_spec){.compute = DT_F32});
+    MUST(write_golden(&g, QUANT_F32, path, E));
+    gguf_reader *r;
+    MUST(gguf_open(&r, path, E));
+    char more[300];
+    snprintf(more, sizeof more, "%s.more", path);
+    const change none = {0};
+    gguf_pairs pairs = changed_pairs(gguf_get_meta(r), &none);
+    gguf_tensor *tensors = xcalloc((size_t)gguf_count(r) + 1, sizeof *tensors);
+    const float freqs[3] = {1, 1, 1};
+    int n = changed_tensors(r, &none, tensors);
+    tensors[n] = (gguf_tensor){.name = "blk.0.attn_rot_embd.freqs",
+                               .type = QUANT_F32,
+                               .rank = 1,
+                               .dims = {ARRAY_LEN(freqs)},
+                               .data = freqs};
+    MUST(gguf_write(more, &pairs, tensors, n + 1, E));
+    gguf_model m;
+    MUST(gguf_model_open(&m, more, E));
+    gguf_model_close(&m);
+    gguf_pairs_free(&pairs);
+    free(tensors);
+    gguf_close(r);
+    unlink(more);
+    unlink(path);
+    golden_close(&g);
+}
+
 /* A model that says more layers than there are tensors is refused before they are declared. */
 static void test_layers_without_tensors(void **state) {
     static const change many = {.key = "llama.block_count", .number = 4000, .where = FILE_ITSELF};
@@ -536,6 +570,7 @@ int main(void) {
                                        cmocka_unit_test(test_latents_without_positions),
                                        cmocka_unit_test(test_rotated_in_part),
                                        cmocka_unit_test(test_damaged_files),
+                                       cmocka_unit_test(test_tensors_that_repeat),
                                        cmocka_unit_test(test_layers_without_tensors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,6 +96,10 @@ static void encode_part(job *j, const job_rules *rules) {
     bool first = p->from == p->range_from, last = p->to == p->range_to;
     const char *text = p->doc.text + p->from;
     size_t n = p->to - p->from;
+    document labelled =
+        p->doc; /* a file of text: it has no label, which is an error where one is wanted */
+    take_label(j, rules, &labelled);
+    if (j->st != ST_OK) return;
     if (first && last)
         j->st = tok_encode(rules->tok, text, n, 0, &j->ids, &j->e);
     else

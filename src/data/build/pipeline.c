@@ -66,7 +66,7 @@ static status begin_document(pipeline *p, err *e) {
     cutter *c = &p->cut;
     const job_rules *rules = &p->o->rules;
     size_t from, to;
-    c->at = c->loaded = c->skip < c->doc.len ? c->skip : 0;
+    c->at = c->loaded = c->skip <= c->doc.len ? c->skip : 0;
     c->skip = 0;
     data_split_range(c->doc.len, rules->valid_fraction, &from, &to);
     TRY(chunk_need(c->c, c->doc.text + from, to - from, e));
@@ -100,10 +100,11 @@ static status find_end(pipeline *p, size_t range_to, size_t *to, err *e) {
     }
 }
 
-/* The next part of the cutter's chunk; at its end a job that ends it. */
+/* The next part of the cutter's chunk; at its end a job that ends it. Of a document that an earlier
+ * build has written to its end there is none. */
 static status next_part(pipeline *p, job *j, err *e) {
     cutter *c = &p->cut;
-    if (c->at == c->doc.len) {
+    while (c->at == c->doc.len) {
         if (!chunk_next(c->c, &c->doc)) {
             j->chunk[j->n_chunks++] = c->c;
             j->ends_parts = true;
@@ -126,8 +127,10 @@ static status next_part(pipeline *p, job *j, err *e) {
     return ST_OK;
 }
 
+/* Labelled texts are encoded whole, each with what the tokenizer adds around it. */
 static bool is_long(const pipeline *p, const chunk *c) {
     size_t parts = reader_is_text_only(p->r) ? LONG_TEXT : LONG_RECORDS;
+    if (p->o->rules.labels.are_wanted && !chunk_is_partial(c)) return false;
     return p->cut.skip > 0 || chunk_is_partial(c) || chunk_bytes(c) > parts * p->o->part_bytes;
 }
 

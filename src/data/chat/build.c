@@ -515,7 +515,8 @@ bool chat_is(const char *const *inputs, int n) {
     chat_record first = {0};
     if (n == 0 || strcmp(inputs[0], "-") == 0) return false;
     if (records_open(&r, inputs, n, NULL) != ST_OK) return false;
-    bool is = records_next(r, &first, NULL) == ST_OK && first.value &&
+    bool stays = records_fingerprint(r) != 0; /* a look at a pipe would take its beginning */
+    bool is = stays && records_next(r, &first, NULL) == ST_OK && first.value &&
               !json_is_string(json_object_get(first.value, "text")) && chat_form_of(first.value);
     json_decref(first.value);
     records_close(r);

@@ -41,7 +41,8 @@ typedef struct chat_build_result {
 } chat_build_result;
 
 /* Whether these inputs are conversations: JSON or Parquet whose first record has one of the forms, and
- * no text of its own in "text". Errors of reading are left to who reads. */
+ * no text of its own in "text". Errors of reading are left to who reads. Pipes are not looked at, and so not taken for
+ * conversations. */
 bool chat_is(const char *const *inputs, int n);
 /* Whether all are files of JSON or Parquet, by their names. */
 bool chat_may_be(const char *const *inputs, int n);

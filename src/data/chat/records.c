@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "data/chat/sample.h"
 #include "data/parquet/parquet.h"
 #include "data/text/reader_int.h"
 #include "data/text/stream.h"
@@ -22,6 +23,7 @@ struct records {
     stream *stream;
     parquet *parquet;
     parquet_rows *rows;
+    strbuf row; /* of Parquet, as JSON */
     char *buf;
     size_t at, n, cap; /* what is not used yet is buf[at..n) */
     uint64_t offset;   /* of buf[at] in the file */
@@ -66,6 +68,7 @@ void records_close(records *r) {
     close_file(r);
     input_list_free(&r->inputs);
     arena_free(r->mem);
+    strbuf_free(&r->row);
     free(r->buf);
     free(r);
 }
@@ -188,6 +191,45 @@ static status load_object(records *r, size_t *len, err *e) {
 
 /* ---- records ---- */
 
+/* Whether a number is a whole one that may be beyond 64 bits with a sign; *n: its length. */
+static bool is_large(const char *s, const char *end, size_t *n) {
+    const char *p = s + (*s == '-');
+    size_t digits = 0;
+    while (p + digits < end && p[digits] >= '0' && p[digits] <= '9') digits++;
+    *n = (size_t)(p - s) + digits;
+    return digits > 18 && (p + digits == end || !strchr(".eE", p[digits]));
+}
+
+/* Ids of 64 bits without a sign, which jansson does not take: in columns that nobody reads they become 0. */
+static void clear_large_integers(char *text, size_t len) {
+    char key[64] = "";
+    size_t n, depth = 0;
+    for (size_t i = 0; i < len; i += n) {
+        n = 1;
+        if (text[i] == '"') {
+            while (i + n < len && text[i + n] != '"') n += text[i + n] == '\\' ? 2 : 1;
+            n += i + n < len;
+            bool fits = depth == 1 && n - 1 < sizeof key;
+            if (depth == 1) snprintf(key, sizeof key, "%.*s", fits ? (int)n - 2 : 0, text + i + 1);
+        } else if (text[i] == '{' || text[i] == '[') {
+            depth++;
+        } else if (text[i] == '}' || text[i] == ']') {
+            depth--;
+        } else if (depth == 1 && (text[i] == '-' || (text[i] >= '0' && text[i] <= '9'))) {
+            if (!is_large(text + i, text + len, &n) || chat_column_is_read(key)) continue;
+            memset(text + i, ' ', n);
+            text[i] = '0';
+        }
+    }
+}
+
+static json_t *parse(char *text, size_t len, json_error_t *why) {
+    json_t *value = json_loadb(text, len, JSON_ALLOW_NUL, why);
+    if (value || json_error_code(why) != json_error_numeric_overflow) return value;
+    clear_large_integers(text, len);
+    return json_loadb(text, len, JSON_ALLOW_NUL, why);
+}
+
 static status next_json(records *r, chat_record *out, err *e) {
     bool more;
     size_t len;
@@ -198,7 +240,7 @@ static status next_json(records *r, chat_record *out, err *e) {
     out->line = r->line;
     out->offset = r->offset;
     out->bytes = len;
-    out->value = json_loadb(r->buf + r->at, len, JSON_ALLOW_NUL, &je);
+    out->value = parse(r->buf + r->at, len, &je);
     if (!out->value) {
         r->line += (uint32_t)(je.line > 0 ? je.line - 1 : 0);
         char what[256];
@@ -210,9 +252,17 @@ static status next_json(records *r, chat_record *out, err *e) {
 }
 
 static status next_row(records *r, chat_record *out, err *e) {
-    TRY(parquet_rows_next_json(r->rows, &out->value, e));
-    if (out->value) out->line = ++r->line;
-    return ST_OK;
+    bool more;
+    json_error_t why;
+    strbuf_clear(&r->row);
+    TRY(parquet_rows_next(r->rows, &r->row, &more, e));
+    if (!more) return ST_OK;
+    out->line = ++r->line;
+    out->value = parse(r->row.data, r->row.len, &why);
+    if (out->value) return ST_OK;
+    const char *path = r->inputs.file[r->file].path;
+    return err_at(e, ST_FORMAT, path, "row %u of %s cannot be read: %s", (unsigned)r->line, path,
+                  why.text);
 }
 
 status records_next(records *r, chat_record *out, err *e) {

@@ -25,7 +25,8 @@ typedef struct records records;
 /* ST_USAGE: no file, or one of another kind; ST_FAILED: an input that cannot be read. */
 status records_open(records **out, const char *const *inputs, int n, err *e) ATH_MUST_USE;
 void records_close(records *r); /* NULL is fine */
-/* out->value NULL at the end. ST_FORMAT: what is not JSON, or not an object, with file and line. */
+/* out->value NULL at the end. Integers beyond 64 bits with a sign, as hashes are, become 0 in columns that are not read.
+ * ST_FORMAT: what is not JSON, or not an object, or has such integers elsewhere, with file and line. */
 status records_next(records *r, chat_record *out, err *e) ATH_MUST_USE;
 const char *records_file(const records *r, int i);
 /* Changes when a file's name, size or time does; 0 for standard input. */

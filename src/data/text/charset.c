@@ -180,16 +180,19 @@ const char *charset_detect(const char *text, size_t n) {
     return chinese && (pairs >= 4 || !name) ? "GB18030" : name;
 }
 
-bool charset_is_open(const char *p, size_t n) {
+size_t charset_open_prefix(const char *p, size_t n) {
     const uint64_t high = UINT64_C(0x8080808080808080);
     size_t i = 0;
     for (uint64_t w; i + 8 <= n; i += 8) { /* a byte below 9 borrows, one above 127 is marked */
         memcpy(&w, p + i, 8);
-        if ((w | (w - high / 128 * LEAST_OPEN)) & high) return false;
+        if ((w | (w - high / 128 * LEAST_OPEN)) & high) break;
     }
-    for (; i < n; i++)
-        if ((p[i] & 0x80) || p[i] < LEAST_OPEN) return false;
-    return true;
+    while (i < n && !(p[i] & 0x80) && p[i] >= LEAST_OPEN) i++;
+    return i;
+}
+
+bool charset_is_open(const char *p, size_t n) {
+    return charset_open_prefix(p, n) == n;
 }
 
 /* ---- conversion ---- */

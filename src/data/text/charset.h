@@ -14,7 +14,8 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
-enum { CHARSET_SAMPLE_BYTES = 1 << 20 };
+/* Of a sample, and of it before the first byte that is not ASCII. */
+enum { CHARSET_SAMPLE_BYTES = 1 << 20, CHARSET_CONTEXT_BYTES = 64 };
 
 /* The name, as iconv knows it; NULL: unknown. The best sample begins a few words before the first
  * byte that is not ASCII, or at the start of the file. */
@@ -22,6 +23,7 @@ const char *charset_detect(const char *p, size_t n);
 /* ASCII only, and no control below the tab, as UTF-16 has them: every charset told apart above
  * would read the same from this. */
 bool charset_is_open(const char *p, size_t n);
+size_t charset_open_prefix(const char *p, size_t n); /* how many bytes of it are so */
 bool charset_is_utf8(const char *name);
 /* ST_USAGE: iconv does not know the name. */
 status charset_check(const char *name, err *e) ATH_MUST_USE;

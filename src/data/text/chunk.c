@@ -260,8 +260,8 @@ static bool next_text(chunk *c, document *doc) {
     if (c->len == 0) return false;
     c->records++;
     if (!chunk_prepare_text(c)) return false;
-    *doc = (document){.text = c->text.data ? c->text.data : c->data,
-                      .len = c->text.data ? c->text.len : c->len,
+    *doc = (document){.text = c->copied ? strbuf_cstr(&c->text) : c->data,
+                      .len = c->copied ? c->text.len : c->len,
                       .source = c->source,
                       .score = NAN};
     size_t n_mark = doc->len < 3 ? doc->len : 3;

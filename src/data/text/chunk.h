@@ -38,7 +38,8 @@ struct chunk {
     /* chunk_next */
     size_t at;
     uint32_t line; /* of the record at `at` */
-    strbuf text;   /* what of a document does not lie in data; of a text file: all, if converted */
+    strbuf text;   /* what of a document does not lie in data; of a text file: all, if copied */
+    bool copied;
     uint32_t n_lines;
     uint64_t records, documents, bad;
     uint64_t replaced;   /* broken characters of a text file, which became U+FFFD */

@@ -20,7 +20,7 @@
 #include "base/utf8.h"
 #include "data/text/charset.h"
 
-enum { WINDOW_BYTES = CHARSET_SAMPLE_BYTES, CONTEXT_BYTES = 64 };
+enum { WINDOW_BYTES = CHARSET_SAMPLE_BYTES };
 
 /* ---- long files ---- */
 
@@ -121,7 +121,7 @@ static const char *detect(chunk *c, size_t good) {
     const char *p;
     if (window(c, good, &p) == 0) return NULL;
     size_t from = *p ? ascii_prefix(c) : 0;
-    from -= from < CONTEXT_BYTES ? from : CONTEXT_BYTES;
+    from -= from < CHARSET_CONTEXT_BYTES ? from : CHARSET_CONTEXT_BYTES;
     size_t n = window(c, from, &p);
     return n > 0 ? charset_detect(p, n) : NULL;
 }
@@ -146,6 +146,7 @@ static bool copy_text(chunk *c, size_t *repaired, size_t *bytes) {
     strbuf utf8 = {0}; /* of one window */
     const char *p;
     *repaired = *bytes = 0;
+    c->copied = true;
     if (converts) charset_converter_open(&cv, c->charset);
     for (size_t at = 0, n; (n = window(c, at, &p)) > 0; at += n) {
         bool last = at + n == c->len;
@@ -206,6 +207,7 @@ static bool prepare(chunk *c) {
 
 bool chunk_prepare_text(chunk *c) {
     strbuf_free(&c->text);
+    c->copied = false;
     bool good = prepare(c);
     free(c->window);
     c->window = NULL;

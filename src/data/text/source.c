@@ -63,13 +63,16 @@ static status append_raw(source *s, strbuf *to, size_t n, err *e) {
     return ST_OK;
 }
 
-/* A sample that is not all ASCII decides; what was read then goes the way of its charset. Bytes
- * that nothing explains go on as they are: their records are bad. */
+/* A sample that is not all ASCII decides, from a few words before the first other byte on: were that the last
+ * byte, nothing would tell the charset. What was read then goes the way of its charset. Bytes that nothing
+ * explains go on as they are: their records are bad. */
 static status judge(source *s, err *e) {
     TRY(append_raw(s, &s->ready, CHARSET_SAMPLE_BYTES, e));
-    if (charset_is_open(strbuf_cstr(&s->ready), s->ready.len)) return ST_OK;
-    const char *name = charset_detect(s->ready.data, s->ready.len);
-    decide(s, name);
+    size_t from = charset_open_prefix(strbuf_cstr(&s->ready), s->ready.len);
+    if (from == s->ready.len) return ST_OK;
+    from -= from < CHARSET_CONTEXT_BYTES ? from : CHARSET_CONTEXT_BYTES;
+    TRY(append_raw(s, &s->ready, from, e));
+    decide(s, charset_detect(s->ready.data + from, s->ready.len - from));
     if (s->converting) {
         strbuf empty = s->raw;
         s->raw = s->ready;

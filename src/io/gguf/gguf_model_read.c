@@ -98,8 +98,9 @@ static bool is_extra(const char *name) {
     for (int i = 0; i < ARRAY_LEN(names); i++)
         if (strcmp(names[i], name) == 0) return true;
     if (strstr(name, ".cross_attn_rel_b.")) return true; /* T5: nothing reads it */
-    size_t n = strlen(name);
-    return n > 19 && strcmp(name + n - 19, ".attn_rot_embd.freqs") == 0;
+    static const char freqs[] = ".attn_rot_embd.freqs";
+    size_t n = strlen(name), m = sizeof freqs - 1;
+    return n > m && strcmp(name + n - m, freqs) == 0;
 }
 
 /* Of a module that predicts further tokens, which stands behind the layers; the config has found that there are some. */

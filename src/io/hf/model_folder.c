@@ -107,6 +107,10 @@ static const char *const tokenizer_files[] = {"tokenizer.json",
                                               "merges.txt",
                                               "vocab.txt",
                                               "tokenizer.model",
+                                              "spiece.model",
+                                              "sentencepiece.bpe.model",
+                                              "tiktoken.model",
+                                              "qwen.tiktoken",
                                               "chat_template.jinja"};
 
 static status copy_tokenizer(const model_source *s, arena *a, const char *dir, err *e) {
@@ -325,10 +329,11 @@ static const char *plain_path(arena *a, const char *path) {
     return arena_strndup(a, path, n);
 }
 
-/* Whether the result's place is free, or may be replaced; and the folder that it lies in. */
-static status claim_place(staged *s, arena *a, const char *path, bool force, err *e) {
+/* Whether the result's place is free, or may be replaced; and the folder that it lies in. An empty folder is
+ * free for a folder. */
+static status claim_place(staged *s, arena *a, const char *path, bool folder, bool force, err *e) {
     s->path = path = plain_path(a, path);
-    if (is_taken(path) && !is_empty_folder(a, path)) {
+    if (is_taken(path) && !(folder && is_empty_folder(a, path))) {
         const char *other;
         if (!force) return refuse_existing(path, e);
         if (!is_model(a, path, &other)) return refuse_other(path, other, e);
@@ -341,7 +346,7 @@ static status claim_place(staged *s, arena *a, const char *path, bool force, err
 
 status staged_begin(staged *s, arena *a, const char *path, bool folder, bool force, err *e) {
     *s = (staged){0};
-    TRY(claim_place(s, a, path, force, e));
+    TRY(claim_place(s, a, path, folder, force, e));
     s->temp = hidden_name(a, s->path, arena_printf(a, ".tmp-%ld-", (long)getpid()));
     TRY(file_remove_tree(s->temp, e));
     return folder ? file_make_dirs(s->temp, e) : ST_OK;
@@ -349,23 +354,44 @@ status staged_begin(staged *s, arena *a, const char *path, bool folder, bool for
 
 status staged_resume(staged *s, arena *a, const char *path, bool force, err *e) {
     *s = (staged){0};
-    TRY(claim_place(s, a, path, force, e));
+    TRY(claim_place(s, a, path, true, force, e));
     s->temp = hidden_name(a, s->path, ".part-");
     return file_make_dirs(s->temp, e);
 }
 
+void staged_add_beside(staged *s, arena *a, const char *suffix) {
+    s->beside = arena_printf(a, "%s%s", s->path, suffix);
+    s->beside_temp = arena_printf(a, "%s%s", s->temp, suffix);
+}
+
+/* Both get their names, or none does. *old: what stood there has the hidden name now. */
+static status take_places(const staged *s, bool swap, bool *old, err *e) {
+    *old = s->beside && is_taken(s->beside);
+    if (s->beside) TRY((*old ? file_swap : file_rename)(s->beside_temp, s->beside, e));
+    status st = (swap ? file_swap : file_rename)(s->temp, s->path, e);
+    if (st == ST_OK || !s->beside) return st;
+    err undone = {0};
+    if ((*old ? file_swap : file_rename)(s->beside, s->beside_temp, &undone) != ST_OK)
+        err_context(e, "%s is that of what was not written: %s", s->beside, undone.message);
+    return st;
+}
+
 status staged_commit(const staged *s, err *e) {
+    bool old;
     if (file_is_dir(s->temp)) TRY(file_sync_dir(s->temp, e));
-    bool swap = s->replace && file_is_dir(s->temp); /* a file is replaced by renaming */
-    TRY((swap ? file_swap : file_rename)(s->temp, s->path, e));
+    /* a file is replaced by renaming, a folder is not */
+    bool swap = s->replace && (file_is_dir(s->temp) || file_is_dir(s->path));
+    TRY(take_places(s, swap, &old, e));
     TRY(file_sync_parent(s->path, e));
+    if (old) TRY(file_remove_tree(s->beside_temp, e));
     return swap ? file_remove_tree(s->temp, e) : ST_OK;
 }
 
 void staged_abandon(const staged *s, err *why) {
     err ignored;
     if (!s->temp) return;
-    status st = file_remove_tree(s->temp, &ignored);
-    (void)st; /* the failure that led here is told */
+    status st = file_remove_tree(s->temp, &ignored); /* the failure that led here is told */
+    if (s->beside) st = file_remove_tree(s->beside_temp, &ignored);
+    (void)st;
     err_rename(why, s->temp, s->path);
 }

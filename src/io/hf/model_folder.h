@@ -49,7 +49,8 @@ status shards_write_index(const char *dir, const st_tensor *tensors, const shard
 /* A folder or file that is written under a hidden name beside the place where it will stand. */
 typedef struct staged {
     const char *path, *temp;
-    bool replace; /* what stands there goes when the new one is complete */
+    bool replace;                     /* what stands there goes when the new one is complete */
+    const char *beside, *beside_temp; /* a file beside it that gets its name with it; NULL: none */
 } staged;
 /* ST_USAGE: something stands there and force is false, or it is no model that could be replaced. */
 status staged_begin(staged *s, arena *a, const char *path, bool folder, bool force,
@@ -57,6 +58,8 @@ status staged_begin(staged *s, arena *a, const char *path, bool folder, bool for
 /* The same for a folder that may take several starts of the program: DIR/.part-NAME, in which what an
  * earlier start wrote is still there. */
 status staged_resume(staged *s, arena *a, const char *path, bool force, err *e) ATH_MUST_USE;
+/* A file NAME with that suffix goes with a result that is a file: it is to be written as s->beside_temp. */
+void staged_add_beside(staged *s, arena *a, const char *suffix);
 status staged_commit(const staged *s, err *e) ATH_MUST_USE;
 void staged_abandon(const staged *s, err *why); /* the error then names the result */
 

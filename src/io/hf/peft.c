@@ -204,12 +204,20 @@ void peft_close(peft_adapter *p) {
 
 /* ---- the base model ---- */
 
+/* The folder that a folder is in, by its name; "." and ".." do not say it. */
+static const char *folder_above(arena *a, const char *dir) {
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/') n--;
+    dir = arena_strndup(a, dir, n);
+    const char *last = path_base(dir);
+    if (strcmp(last, ".") == 0 || strcmp(last, "..") == 0) return path_join(a, dir, "..");
+    return last > dir ? arena_strndup(a, dir, (size_t)(last - dir)) : ".";
+}
+
 status peft_find_base(peft_adapter *p, const char *hint, const char **base, err *e) {
     *base = p->base;
     if (p->base && file_exists(p->base)) return ST_OK;
-    const char *slash = strrchr(p->dir, '/');
-    const char *parent = slash ? arena_printf(p->a, "%.*s", (int)(slash - p->dir), p->dir) : ".";
-    *base = p->base ? path_join(p->a, parent, p->base) : NULL;
+    *base = p->base ? path_join(p->a, folder_above(p->a, p->dir), p->base) : NULL;
     if (*base && p->base[0] != '/' && file_exists(*base)) return ST_OK;
     if (p->base)
         err_set(e, ST_USAGE, "the base model %s of the adapter %s is no folder here", p->base,

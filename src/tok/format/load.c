@@ -142,11 +142,25 @@ bool tok_hint_run(const char *path, err *e) {
     return true;
 }
 
-static status find_in_folder(arena *mem, const char *dir, const char **path, err *e) {
+/* NULL: there is none. */
+static const char *main_file_of(arena *mem, const char *dir) {
     for (int i = 0; i < ARRAY_LEN(NAMES); i++) {
-        *path = path_join(mem, dir, NAMES[i]);
-        if (file_exists(*path)) return ST_OK;
+        const char *path = path_join(mem, dir, NAMES[i]);
+        if (file_exists(path)) return path;
     }
+    return NULL;
+}
+
+bool tok_is_in_folder(const char *dir) {
+    arena *mem = arena_new("tokenizer");
+    bool is = main_file_of(mem, dir) != NULL;
+    arena_free(mem);
+    return is;
+}
+
+static status find_in_folder(arena *mem, const char *dir, const char **path, err *e) {
+    *path = main_file_of(mem, dir);
+    if (*path) return ST_OK;
     err_at(e, ST_FORMAT, dir, "%s: the folder holds no tokenizer", dir);
     if (tok_hint_run(dir, e)) return ST_FORMAT;
     return err_hint(

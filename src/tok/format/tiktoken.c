@@ -348,7 +348,10 @@ static status find_pattern(tok_input *in, const known_ranks *known, const pretok
     const char *name = in->opt.pattern ? in->opt.pattern : known ? known->pattern : NULL;
     if (!name) {
         format_bad(in, "tiktoken ranks do not say how text is cut, and the file has no known name");
-        return err_hint(in->e, "add --pattern NAME, such as cl100k or o200k, and --special A,B");
+        return err_hint(
+            in->e,
+            "add --pattern NAME, such as cl100k or o200k, and --special A,B; for commands "
+            "without these, put the tokenizer.json beside it that `athanor tok convert` makes so");
     }
     *named = pretok_by_name(name);
     if (*named) return ST_OK;
