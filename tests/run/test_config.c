@@ -418,6 +418,12 @@ static void test_schema(void **state) {
     assert_string_equal(json_string_value(json_object_get(schema, "$schema")),
                         "https://json-schema.org/draft/2020-12/schema");
     check_against_schema(schema, value);
+    /* Only the last stage may leave out `until`, which a schema cannot say. */
+    const json_t *stages = json_object_get(json_object_get(schema, "properties"), "stages");
+    const json_t *list = json_array_get(json_object_get(stages, "anyOf"), 0);
+    const json_t *required = json_object_get(json_object_get(list, "items"), "required");
+    assert_int_equal(json_array_size(required), 1);
+    assert_string_equal(json_string_value(json_array_get(required, 0)), "name");
     json_decref(schema);
     json_decref(value);
     config_free(c);

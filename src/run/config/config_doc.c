@@ -72,7 +72,7 @@ static json_t *stage_schema(const option *o) {
     json_t *element = element_schema(o->path);
     for (int i = 0; i < ARRAY_LEN(sections); i++)
         set_property(element, sections[i], type_schema("object"));
-    json_object_set_new(element, "required", json_pack("[s, s]", "name", "until"));
+    json_object_set_new(element, "required", json_pack("[s]", "name")); /* the last has no end */
     return element;
 }
 
