@@ -291,6 +291,22 @@ static void test_diff(void **state) {
     config_free(b);
 }
 
+/* A stage's values are compared as what they mean, as those of the run are. */
+static void test_diff_of_stages(void **state) {
+    (void)state;
+    static const char A[] = "stages: [{name: a, train: {global_batch_size: 1Ki}, optim: {lr: 1}, "
+                            "data: {train: x}}]\n";
+    static const char B[] =
+        "stages: [{name: a, train: {global_batch_size: 1024}, optim: {lr: 1.0}, "
+        "data: {train: [{path: x, weight: 1}]}}]\n";
+    config *a = must_load(A, NULL, NULL), *b = must_load(B, NULL, NULL);
+    json_t *diff = config_diff(a, b);
+    assert_int_equal(json_array_size(diff), 0);
+    json_decref(diff);
+    config_free(a);
+    config_free(b);
+}
+
 static void test_free_keys(void **state) {
     (void)state;
     static const char *const may[] = {"run",
@@ -441,6 +457,7 @@ int main(void) {
         cmocka_unit_test(test_where),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_diff),
+        cmocka_unit_test(test_diff_of_stages),
         cmocka_unit_test(test_free_keys),
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_supported),
