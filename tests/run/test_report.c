@@ -155,6 +155,18 @@ static void test_time_of_a_fork(void **state) {
     strbuf_free(&metrics);
 }
 
+/* One that was cut off has not said its end: it was trained for what its own lines say. */
+static void test_time_of_a_fork_that_was_killed(void **state) {
+    strbuf metrics = {0};
+    strbuf_puts(&metrics, "{\"event\": \"start\", \"step\": 1000, \"params\": 2900000}\n");
+    strbuf_puts(&metrics, "{\"event\": \"start\", \"step\": 1008, \"params\": 2900000}\n");
+    put_step(&metrics, 1010, "1.5");
+    char *html = report_of(*state, metrics.data);
+    assert_non_null(strstr(html, " for 0.1 s"));
+    free(html);
+    strbuf_free(&metrics);
+}
+
 /* What is said to make a run longer is taken by it: an end of the last stage comes before train.steps. */
 static void test_longer(void **state) {
     static const struct {
@@ -489,6 +501,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(test_whole_report),
         T(test_time_of_a_fork),
+        T(test_time_of_a_fork_that_was_killed),
         T(test_longer),
         T(test_plan_is_shown_by_class),
         T(test_small_and_broken_runs),
