@@ -431,6 +431,10 @@ static void test_terminal_curve(void **state) {
     report_terminal_curve(&out, falling, 4, 12, 2);
     assert_string_equal(out.data, "     4 │⠙⢦⡀⠀\n     1 │⠀⠀⠙⢦\n");
     strbuf_clear(&out);
+    const double diverged[] = {4, NAN, NAN}; /* what is a number has its dot */
+    report_terminal_curve(&out, diverged, 3, 12, 1);
+    assert_string_equal(out.data, "     4 │⠄⠀⠀⠀\n");
+    strbuf_clear(&out);
     report_terminal_curve(&out, none, 1, 40, 4);
     report_terminal_curve(&out, none, 0, 40, 4);
     assert_int_equal(out.len, 0);
