@@ -427,6 +427,15 @@ static void check_against_schema(const json_t *schema, const json_t *value) {
     }
 }
 
+/* The schema of a key. */
+static const json_t *schema_at(const json_t *schema, const char *path) {
+    for (size_t n; *path; path += n + (path[n] == '.')) {
+        n = strcspn(path, ".");
+        schema = json_object_getn(json_object_get(schema, "properties"), path, n);
+    }
+    return schema;
+}
+
 static void test_schema(void **state) {
     (void)state;
     config *c = must_load("", NULL, NULL);
@@ -434,6 +443,15 @@ static void test_schema(void **state) {
     assert_string_equal(json_string_value(json_object_get(schema, "$schema")),
                         "https://json-schema.org/draft/2020-12/schema");
     check_against_schema(schema, value);
+    /* A group without keys is null, as the run takes it. */
+    const json_t *precision = schema_at(schema, "train.precision");
+    const json_t *full = json_array_get(json_object_get(precision, "anyOf"), 1);
+    const json_t *groups[] = {full, schema_at(schema, "train"),
+                              schema_at(schema, "optim.schedule")};
+    for (int i = 0; i < ARRAY_LEN(groups); i++)
+        assert_string_equal(
+            json_string_value(json_array_get(json_object_get(groups[i], "type"), 1)), "null");
+    config_free(must_load("train:\noptim: {schedule: }\n", NULL, NULL));
     /* Only the last stage may leave out `until`, which a schema cannot say. */
     const json_t *stages = json_object_get(json_object_get(schema, "properties"), "stages");
     const json_t *list = json_array_get(json_object_get(stages, "anyOf"), 0);
