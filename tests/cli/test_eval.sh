@@ -246,6 +246,8 @@ has out '"overlapping": 0'
 printf '{"turns": [{"user": "every ember keeps its own light."}]}\n{"turns": [{"user": "iron"}]}\n' >turns.jsonl
 expect 0 eval overlap planted --tasks turns.jsonl --ngram 24 --tokenizer char.json
 has out "turns: 1 of 2 documents"
+expect 2 eval overlap planted --tasks seen.jsonl,seen.jsonl --ngram 24 --tokenizer char.json --json
+has out "two tasks have the name seen"
 expect 2 eval overlap planted --tokenizer char.json;  has err "needs --tasks"
 
 # A run may keep test splits for the end.
