@@ -237,6 +237,13 @@ static status obey_limit(const generation *w, float *logits, err *e) {
     return ST_OK;
 }
 
+/* Whether each token is one that the request forbids: a NaN is none of these. */
+static bool all_forbidden(const generation *w, const float *logits) {
+    int32_t i = 0;
+    while (i < w->limits.n_ids && logits[i] == -INFINITY) i++;
+    return w->rq->sample.no_repeat_ngram > 0 && i == w->limits.n_ids;
+}
+
 /* A pick overwrites the logits, which are kept before where their probabilities are wanted. */
 static status pick(const generation *w, float *logits, int32_t *id, err *e) {
     const generate_request *rq = w->rq;
@@ -246,7 +253,10 @@ static status pick(const generation *w, float *logits, int32_t *id, err *e) {
     TRY(obey_limit(w, logits, e));
     if (w->result->n_new < rq->min_new && !rq->limit) forbid_ends(w, logits);
     *id = sampler_pick(w->sampler, logits, (uint64_t)w->seq.n, w->seq.id, w->seq.n, rq->n_prompt);
-    return ST_OK;
+    if (*id >= 0 || !all_forbidden(w, logits)) return ST_OK;
+    err_set(e, ST_USAGE, "after %ld tokens each that could follow would repeat %d of them in a row",
+            (long)w->seq.n, rq->sample.no_repeat_ngram);
+    return err_hint(e, "raise no_repeat_ngram, or ask for fewer tokens");
 }
 
 bool generation_rule(const generation *w, int64_t n, pick_rule *rule) {

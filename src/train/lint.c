@@ -67,7 +67,7 @@ static void format_time(double s, char out[32]) {
 
 /* Slurm says when the job will be ended, be it by its time limit or by the end of its reservation. */
 static status check_time(const lint_run *k, const present *at, err *e) {
-    int64_t end = 0, done = k->fresh || at->step < 0 ? 0 : at->step;
+    int64_t end = 0, done = k->fresh || at->step < 0 ? k->forked_at : at->step;
     char needs[32], has[32];
     TRY(env_int("SLURM_JOB_END_TIME", 0, INT64_MAX / 2, &end, e));
     double step_s = end ? step_seconds(k, at) : 0, left = (double)(end - (int64_t)time(NULL));
@@ -95,7 +95,7 @@ static int64_t common_multiple(int64_t a, int64_t b) {
 
 /* Checkpoints that are there at most: kept ones and the one that is being written. */
 static int64_t most_checkpoints(const lint_run *k) {
-    int64_t steps = k->course->total_steps, every = k->c->checkpoint.every;
+    int64_t steps = k->course->total_steps - k->forked_at, every = k->c->checkpoint.every;
     int64_t always = k->c->checkpoint.keep_every, saves = every ? (steps + every - 1) / every : 1;
     int64_t kept = k->c->checkpoint.keep + k->c->checkpoint.keep_best;
     if (always && every) kept += steps / common_multiple(always, every);
@@ -298,19 +298,5 @@ status lint_check(const lint_run *k, err *e) {
         warn_of_batches(k);
     }
     arena_free(a);
-    return st;
-}
-
-status lint_config(const config *c, const plan *p, dev_kind kind, bool fresh, err *e) {
-    course *k;
-    int ranks = 0;
-    if (!c->run || !(c->train.steps || c->train.tokens))
-        return ST_OK; /* no run, or of no known length */
-    for (int i = 0; i < p->n_classes; i++) ranks += p->classes[i].ranks;
-    TRY(course_new(&k, c, 0, NULL, e));
-    status st = lint_check(
-        &(lint_run){.c = c, .course = k, .plan = p, .ranks = ranks, .kind = kind, .fresh = fresh},
-        e);
-    course_free(k);
     return st;
 }

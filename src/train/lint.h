@@ -17,10 +17,9 @@ typedef struct lint_run {
     dev_kind kind;
     uint64_t sequences; /* in one pass over the data of the first stage; 0: not known */
     bool fresh;         /* --fresh */
+    int64_t forked_at;  /* steps of the run that this one is a fork of; 0: none */
 } lint_run;
 
 status lint_check(const lint_run *k, err *e) ATH_MUST_USE;
-/* The same of a plan that was made without a run: train --dry-run. */
-status lint_config(const config *c, const plan *p, dev_kind kind, bool fresh, err *e) ATH_MUST_USE;
 
 #endif

@@ -354,7 +354,8 @@ static status look_ahead(const session *s, err *e) {
                     .ranks = peers_ranks(&u->peers),
                     .kind = dev_get_kind(u->dev),
                     .sequences = s->stage.train ? loader_sequences(s->stage.train) : 0,
-                    .fresh = s->opt->fresh},
+                    .fresh = s->opt->fresh,
+                    .forked_at = stage_data_origin(s->data.record).step},
         e);
 }
 
@@ -459,15 +460,16 @@ static status plan_ranks(setup *u, plan **out, err *e) {
     return st;
 }
 
-/* s: with its config and options; it is closed. */
-static status plan_session(session *s, dev *meta, plan **out, course **of, err *e) {
+/* s: with its config and options; it is closed. origin: of a fork. */
+static status plan_session(session *s, const course_origin *origin, dev *meta, plan **out,
+                           course **of, err *e) {
     setup *u = &s->setup;
     u->dev = meta;
     status st = config_check_supported(u->c, e);
     if (st == ST_OK) st = peers_place(&u->peers, u->c, e);
     if (st == ST_OK) st = session_open(s, e);
     if (st == ST_OK && u->tok) st = samples_encode(u, e);
-    if (st == ST_OK) st = session_open_course(s, sequences_if_there(s), NULL, e);
+    if (st == ST_OK) st = session_open_course(s, sequences_if_there(s), origin, e);
     if (st == ST_OK) st = check_fork(s, e);
     if (st == ST_OK) u->knows_reference = reference_is_kept(u);
     if (st == ST_OK) st = evaluation_open(u, e);
@@ -485,8 +487,14 @@ static status plan_session(session *s, dev *meta, plan **out, course **of, err *
 
 status train_plan_course(config *c, dev *meta, plan **out, course **of, err *e) {
     static const train_options none = {0};
+    json_t *record = NULL;
+    *out = NULL;
+    *of = NULL;
+    if (c->run && run_is_run(c->run)) TRY(stage_data_read(&record, c->run, e));
+    course_origin origin = stage_data_origin(record);
     session s = {.opt = &none, .setup = {.c = c, .a = arena_new("plan")}};
-    return plan_session(&s, meta, out, of, e);
+    json_decref(record);
+    return plan_session(&s, &origin, meta, out, of, e);
 }
 
 status train_plan(config *c, dev *meta, plan **out, err *e) {
@@ -497,29 +505,47 @@ status train_plan(config *c, dev *meta, plan **out, err *e) {
 }
 
 /* Whether the run in the folder can go on with these keys; its data are looked at when it does. */
-static status check_run(const config *c, err *e) {
+static status check_run(const config *c, course_origin *origin, err *e) {
     json_t *record;
     TRY(stage_data_read(&record, c->run, e));
     int begun = stage_data_begun(record);
+    *origin = stage_data_origin(record);
     json_decref(record);
     return run_check(c->run, c, begun ? begun - 1 : 0, e);
 }
 
+/* What look_ahead finds, without the data. Where the run or its length is not known there is nothing to find. */
+static status look_at_plan(const config *c, const train_options *opt, const course *k,
+                           const plan *p, dev_kind kind, int64_t forked_at, err *e) {
+    int ranks = 0;
+    if (!c->run || !k->knows_length) return ST_OK;
+    for (int i = 0; i < p->n_classes; i++) ranks += p->classes[i].ranks;
+    return lint_check(&(lint_run){.c = c,
+                                  .course = k,
+                                  .plan = p,
+                                  .ranks = ranks,
+                                  .kind = kind,
+                                  .fresh = opt->fresh,
+                                  .forked_at = forked_at},
+                      e);
+}
+
 status train_plan_start(config *c, const train_options *opt, dev *meta, plan **out, err *e) {
     session s = {.opt = opt, .setup = {.c = c, .a = arena_new("plan")}};
-    course_origin origin;
+    course_origin origin = {0};
     course *k = NULL;
     *out = NULL;
     status st = keep_resolved(c, &s.setup.choice, opt, true, e);
     if (st == ST_OK && opt->fork) st = find_fork(&s, &origin, e);
-    if (st == ST_OK && c->run && !opt->fresh && !opt->fork) st = check_run(c, e);
+    if (st == ST_OK && c->run && !opt->fresh && !opt->fork) st = check_run(c, &origin, e);
     if (st != ST_OK) {
         session_close(&s);
         return st;
     }
     json_decref(s.data.record);
     s.data.record = NULL;
-    st = plan_session(&s, meta, out, &k, e);
+    st = plan_session(&s, &origin, meta, out, &k, e);
+    if (st == ST_OK) st = look_at_plan(c, opt, k, *out, dev_get_kind(meta), origin.step, e);
     course_free(k);
     return st;
 }

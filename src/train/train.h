@@ -57,7 +57,7 @@ status train_plan_course(config *c, dev *meta, plan **out, course **of, err *e) 
 status train_plan_trial(config *c, dev *meta, plan **out, err *e) ATH_MUST_USE;
 
 /* The same of the run that such a start would begin or go on with: `train --dry-run`. What has to be kept of the run in
- * the folder is kept, and keys that may not change are refused; nothing is written. With opt->fork c->run becomes the new
+ * the folder is kept, keys that may not change are refused, and it is looked ahead (lint.h); nothing is written. With opt->fork c->run becomes the new
  * folder. */
 status train_plan_start(config *c, const train_options *opt, dev *meta, plan **out,
                         err *e) ATH_MUST_USE;

@@ -34,6 +34,7 @@ expect 2 config print tiny.yaml -x;     has err "no option '-x'"
 expect 2 config print tiny.yaml -o x;   has err "takes no -o"
 expect 2 config schema a=b;    has err "takes no key=value"
 expect 2 config schema --markdown --json;  has out "--markdown and --json exclude each other"
+expect 2 config schema x.yaml;    has err "has no use for 'x.yaml'"
 
 # Keys that do nothing are told, with their lines: of another schedule, without a validation set, of
 # a stage that comes later. Defaults, what is switched off, and a file's keys after an override are not.

@@ -82,6 +82,8 @@ lacks out '#0  '
 lacks out '#3  '
 has out '│'
 has out '«<|endoftext|>»'
+expect 0 data show set --limit 3 --html set.html --json
+[ "$(head -c 1 out)" = "{" ] || fail "standard output is not JSON alone"
 expect 0 data show set --limit 3 --html set.html
 has out 'set.html: 3 samples'
 has set.html '<h2><a href="#s2">sample 2</a></h2>'
@@ -90,6 +92,8 @@ expect 0 data show --run run --step 3 --tokens
 has out '--- docs.jsonl:'
 has out '[['
 has out '│'
+expect 0 data show --run run --step 3 --html step.html --json
+[ "$(head -c 1 out)" = "{" ] || fail "standard output is not JSON alone"
 expect 0 data show --run run --step 3 --html step.html
 has out 'step.html: 8 samples'
 has step.html 'How documents lie in the rows'

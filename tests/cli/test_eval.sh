@@ -45,6 +45,15 @@ expect 0 eval $m --tasks many.jsonl --samples again.jsonl --json
 cmp whole.jsonl again.jsonl || fail "an evaluation that goes on gives other scores"
 [ "$(field rows out)" -lt "$(field rows whole.out)" ] || fail "nothing of what was computed was used"
 
+# Samples that cannot be written take nothing of it with them.
+mkdir taken
+expect 1 eval $m --tasks many.jsonl --samples taken
+[ -s taken.part ] || fail "what was computed is gone"
+rmdir taken
+expect 0 eval $m --tasks many.jsonl --samples taken --json
+cmp whole.jsonl taken && [ ! -e taken.part ] || fail "it did not go on"
+[ "$(field rows out)" = 0 ] || fail "something was computed again"
+
 # JSONL, one document with three choices.
 printf '{"context": "the fire", "choices": [" feeds", "s", " and"], "gold": 2}\n' >one.jsonl
 expect 0 eval $m --tasks one.jsonl --samples one.out --json
@@ -237,6 +246,8 @@ has out '"overlapping": 0'
 printf '{"turns": [{"user": "every ember keeps its own light."}]}\n{"turns": [{"user": "iron"}]}\n' >turns.jsonl
 expect 0 eval overlap planted --tasks turns.jsonl --ngram 24 --tokenizer char.json
 has out "turns: 1 of 2 documents"
+expect 2 eval overlap planted --tasks seen.jsonl,seen.jsonl --ngram 24 --tokenizer char.json --json
+has out "two tasks have the name seen"
 expect 2 eval overlap planted --tokenizer char.json;  has err "needs --tasks"
 
 # A run may keep test splits for the end.

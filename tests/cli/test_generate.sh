@@ -75,6 +75,11 @@ printf '\377\377\377\177' | # the embedding of token 50, and its row of the head
 expect 5 generate bad --ids 1,2,3,4,5 --max-new 2 --json --logprobs
 has out "the logits after token 5 are not finite"
 expect 5 generate bad --ids 1,2,3,4,5 --max-new 2 --beams 2
+# Weights are sound where the request itself leaves no token.
+sed 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 200/' "$m/config.json" >bad/config.json
+cp "$m/model.safetensors" bad/
+expect 2 generate bad --ids 1,2,3,4,5 --no-repeat-ngram 1 --max-new 120
+has err "after 97 tokens each that could follow would repeat 1 of them in a row"
 
 # A folder is computed with as it is stored: the same logits as from its weights in fp32, bit for bit.
 for format in bf16 f16; do

@@ -53,6 +53,17 @@ SLURM_JOB_END_TIME=soon expect 2 train c.yaml train.steps=12
 has err SLURM_JOB_END_TIME
 unset SLURM_JOB_END_TIME
 
+# A fork that ends by tokens has the steps before it, and those that its own batch takes for what is left.
+fork() {
+    expect 0 train c.yaml "$@" train.tokens=$((24 * 8 * 32)) train.global_batch_size=16 checkpoint.every=19
+    has err "checkpoint.every (command line) is 19 and the run has 18 steps"
+}
+fork --fork fork --dry-run
+fork --fork fork
+fork run=fork --dry-run
+expect 0 plan c.yaml run=fork train.tokens=$((24 * 8 * 32)) train.global_batch_size=16 optim.schedule.warmup_steps=19
+has err "are more than the 18 steps of the schedule"
+
 # What is removed.
 expect 0 train c.yaml --fresh --dry-run
 has err "--fresh removes run with its"

@@ -24,7 +24,7 @@ check --kind unigram --vocab-size 350 --byte-fallback
 check --kind wordpiece --vocab-size 120
 check --kind bpe --vocab-size 400 --ram 192Mi
 
-expect 0 tok train text.txt -o tok.json --kind unigram --vocab-size 90
+expect 0 tok train text.txt -o tok.json --kind unigram --vocab-size 80
 [ ! -s err ] || fail "progress where there is no terminal"
 has tok.json '"Unigram"'
 

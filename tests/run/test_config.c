@@ -119,6 +119,11 @@ static void test_errors(void **state) {
          "t.yaml:1", "called config.json"},
         {"model_type: llama\n", "unknown key 'model_type' (t.yaml:1)", "t.yaml:1", "under model:"},
         {"qqqqqqqq: 3\n", "unknown key 'qqqqqqqq' (t.yaml:1)", "t.yaml:1", "schema"},
+        {"run: x\ntrain.steps: 3\n", "the key 'train.steps' has a dot", "t.yaml:2",
+         "write 'train:', and 'steps: ...' indented"},
+        {"optim: {schedule.kind: wsd}\n", "the key 'schedule.kind' has a dot", "t.yaml:1", ""},
+        {"stages: [{name: a, optim: {schedule.kind: wsd}}]\n", "the key 'schedule.kind' has a dot",
+         "t.yaml:1 (stages.0.optim.schedule.kind)", ""},
         {"train:\n  steps: many\n", "'train.steps' must be an integer of at least 1, not \"many\"",
          "t.yaml:2 (train.steps)", ""},
         {"train: {steps: 1.5}\n", "'train.steps' must be an integer", "t.yaml:1", ""},
@@ -291,6 +296,22 @@ static void test_diff(void **state) {
     config_free(b);
 }
 
+/* A stage's values are compared as what they mean, as those of the run are. */
+static void test_diff_of_stages(void **state) {
+    (void)state;
+    static const char A[] = "stages: [{name: a, train: {global_batch_size: 1Ki}, optim: {lr: 1}, "
+                            "data: {train: x}}]\n";
+    static const char B[] =
+        "stages: [{name: a, train: {global_batch_size: 1024}, optim: {lr: 1.0}, "
+        "data: {train: [{path: x, weight: 1}]}}]\n";
+    config *a = must_load(A, NULL, NULL), *b = must_load(B, NULL, NULL);
+    json_t *diff = config_diff(a, b);
+    assert_int_equal(json_array_size(diff), 0);
+    json_decref(diff);
+    config_free(a);
+    config_free(b);
+}
+
 static void test_free_keys(void **state) {
     (void)state;
     static const char *const may[] = {"run",
@@ -411,6 +432,15 @@ static void check_against_schema(const json_t *schema, const json_t *value) {
     }
 }
 
+/* The schema of a key. */
+static const json_t *schema_at(const json_t *schema, const char *path) {
+    for (size_t n; *path; path += n + (path[n] == '.')) {
+        n = strcspn(path, ".");
+        schema = json_object_getn(json_object_get(schema, "properties"), path, n);
+    }
+    return schema;
+}
+
 static void test_schema(void **state) {
     (void)state;
     config *c = must_load("", NULL, NULL);
@@ -418,6 +448,21 @@ static void test_schema(void **state) {
     assert_string_equal(json_string_value(json_object_get(schema, "$schema")),
                         "https://json-schema.org/draft/2020-12/schema");
     check_against_schema(schema, value);
+    /* A group without keys is null, as the run takes it. */
+    const json_t *precision = schema_at(schema, "train.precision");
+    const json_t *full = json_array_get(json_object_get(precision, "anyOf"), 1);
+    const json_t *groups[] = {full, schema_at(schema, "train"),
+                              schema_at(schema, "optim.schedule")};
+    for (int i = 0; i < ARRAY_LEN(groups); i++)
+        assert_string_equal(
+            json_string_value(json_array_get(json_object_get(groups[i], "type"), 1)), "null");
+    config_free(must_load("train:\noptim: {schedule: }\n", NULL, NULL));
+    /* Only the last stage may leave out `until`, which a schema cannot say. */
+    const json_t *stages = json_object_get(json_object_get(schema, "properties"), "stages");
+    const json_t *list = json_array_get(json_object_get(stages, "anyOf"), 0);
+    const json_t *required = json_object_get(json_object_get(list, "items"), "required");
+    assert_int_equal(json_array_size(required), 1);
+    assert_string_equal(json_string_value(json_array_get(required, 0)), "name");
     json_decref(schema);
     json_decref(value);
     config_free(c);
@@ -435,6 +480,7 @@ int main(void) {
         cmocka_unit_test(test_where),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_diff),
+        cmocka_unit_test(test_diff_of_stages),
         cmocka_unit_test(test_free_keys),
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_supported),

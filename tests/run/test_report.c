@@ -156,6 +156,49 @@ static void test_time_of_a_fork(void **state) {
     strbuf_free(&metrics);
 }
 
+/* One that was cut off has not said its end: it was trained for what its own lines say. */
+static void test_time_of_a_fork_that_was_killed(void **state) {
+    strbuf metrics = {0};
+    strbuf_puts(&metrics, "{\"event\": \"start\", \"step\": 1000, \"params\": 2900000}\n");
+    strbuf_puts(&metrics, "{\"event\": \"start\", \"step\": 1008, \"params\": 2900000}\n");
+    put_step(&metrics, 1010, "1.5");
+    char *html = report_of(*state, metrics.data);
+    assert_non_null(strstr(html, " for 0.1 s"));
+    free(html);
+    strbuf_free(&metrics);
+}
+
+/* What is said to make a run longer is taken by it: an end of the last stage comes before train.steps. */
+static void test_longer(void **state) {
+    static const struct {
+        const char *train, *stages, *more;
+    } cases[] = {
+        {"\"steps\": 40", "", "config.json train.steps=80<"},
+        {"\"tokens\": 4000", "", "config.json train.steps=80<"},
+        {"\"steps\": 40", "{\"name\": \"a\", \"until\": {\"steps\": 3}}, {\"name\": \"b\"}",
+         "config.json train.steps=80<"},
+        {"\"steps\": null", "{\"name\": \"a\"}, {\"name\": \"b\", \"until\": {\"steps\": 40}}",
+         "config.json stages.1.until.steps=80<"},
+        {"\"steps\": 40", "{\"name\": \"a\", \"until\": {\"tokens\": 4000}}",
+         "config.json stages.0.until.tokens=8000 train.steps=null<"},
+    };
+    strbuf metrics = {0};
+    put_run(&metrics, 40);
+    for (int i = 0; i < ARRAY_LEN(cases); i++) {
+        strbuf config = {0};
+        strbuf_printf(&config, "{\"run\": \"r\", \"model\": {}, \"train\": {%s}, \"stages\": [%s]}",
+                      cases[i].train, cases[i].stages);
+        put_file(*state, "config.json", config.data);
+        strbuf_free(&config);
+        put_file(*state, "metrics.jsonl", metrics.data);
+        OK(report_write(*state, NULL, NULL));
+        char *html = get_file(*state, "report.html");
+        if (!strstr(html, cases[i].more)) fail_msg("case %d lacks %s", i, cases[i].more);
+        free(html);
+    }
+    strbuf_free(&metrics);
+}
+
 static void test_plan_is_shown_by_class(void **state) {
     put_file(*state, "plan.json",
              "{\"memory\": {\"peak_bytes\": 60, \"baseline_bytes\": 40, \"param_bytes\": 20, "
@@ -404,6 +447,10 @@ static void test_terminal_curve(void **state) {
     report_terminal_curve(&out, falling, 4, 12, 2);
     assert_string_equal(out.data, "     4 │⠙⢦⡀⠀\n     1 │⠀⠀⠙⢦\n");
     strbuf_clear(&out);
+    const double diverged[] = {4, NAN, NAN}; /* what is a number has its dot */
+    report_terminal_curve(&out, diverged, 3, 12, 1);
+    assert_string_equal(out.data, "     4 │⠄⠀⠀⠀\n");
+    strbuf_clear(&out);
     report_terminal_curve(&out, none, 1, 40, 4);
     report_terminal_curve(&out, none, 0, 40, 4);
     assert_int_equal(out.len, 0);
@@ -474,6 +521,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(test_whole_report),
         T(test_time_of_a_fork),
+        T(test_time_of_a_fork_that_was_killed),
+        T(test_longer),
         T(test_plan_is_shown_by_class),
         T(test_memory_is_compared_alike),
         T(test_small_and_broken_runs),

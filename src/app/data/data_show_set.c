@@ -27,12 +27,12 @@ const char *data_title(arena *a, const shard_place *p, const char *file) {
     return p->line ? arena_printf(a, "%s:%u", name, (unsigned)p->line) : name;
 }
 
-status data_write_page(const inspection *x, const char *path, err *e) {
+status data_write_page(const inspection *x, const data_look *look, err *e) {
     strbuf page = {0};
     inspect_page(&page, x);
-    status st = file_write_atomic(path, page.data, page.len, e);
+    status st = file_write_atomic(look->html, page.data, page.len, e);
     strbuf_free(&page);
-    if (st == ST_OK) printf("%s: %d sample%s\n", path, x->n, text_s(x->n));
+    if (st == ST_OK && !look->json) printf("%s: %d sample%s\n", look->html, x->n, text_s(x->n));
     return st;
 }
 
@@ -219,7 +219,7 @@ static status show(set_view *v, err *e) {
     if (v->s->chat.marks) TRY(count_set(v, e));
     TRY(read_samples(v, e));
     x->about = about(v);
-    if (v->look->html) TRY(data_write_page(x, v->look->html, e));
+    if (v->look->html) TRY(data_write_page(x, v->look, e));
     if (v->look->json)
         print_json(v);
     else if (!v->look->html)

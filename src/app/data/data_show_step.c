@@ -424,7 +424,7 @@ static status write_page(step_view *v, int64_t left_out, err *e) {
     v->x.about = about(v);
     v->x.step = true;
     v->x.left_out = (uint64_t)left_out;
-    return data_write_page(&v->x, v->look->html, e);
+    return data_write_page(&v->x, v->look, e);
 }
 
 static status make_rows(step_view *v, err *e) {

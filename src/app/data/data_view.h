@@ -39,8 +39,8 @@ status data_find_document(const shards *s, arena *a, uint64_t number, uint64_t *
 const char *data_title(arena *a, const shard_place *p, const char *file);
 /* What document number `which` of a sample is in it, of a set of pairs or of answers with labels. */
 inspect_label data_label(const shards *s, int which, const uint8_t *marks, int64_t n);
-/* Writes the page of an inspection, and says so. */
-status data_write_page(const inspection *x, const char *path, err *e) ATH_MUST_USE;
+/* Writes the page of an inspection to look->html, and says so where standard output is not for JSON. */
+status data_write_page(const inspection *x, const data_look *look, err *e) ATH_MUST_USE;
 
 /* data_show_chats.c: samples of conversations (args->inputs[0]) of which no set was made yet: one is
  * made for the look, with every hard stop accepted, and removed. */

@@ -34,6 +34,7 @@ typedef struct evaluation {
         const eval_task *task;
         int64_t first, began_ns; /* how many were done when it was first shown */
     } shows;
+    bool keeps_samples; /* of the model at hand: of another one differences alone are wanted */
 } evaluation;
 
 /* ---- tasks ---- */
@@ -158,7 +159,21 @@ static uint64_t fingerprint(const evaluation *v, const open_model *m, const char
     return hash;
 }
 
-/* With --samples an evaluation that was stopped goes on: what it had computed is in OUT.part. */
+static status write_samples(const evaluation *v, const char *path, err *e) {
+    strbuf out = {0};
+    for (int t = 0; t < v->n; t++)
+        for (int32_t i = 0; i < v->task[t].n; i++) {
+            json_t *o = eval_sample_json(&v->task[t], &v->task[t].doc[i]);
+            json_format(&out, o, 0);
+            strbuf_putc(&out, '\n');
+            json_decref(o);
+        }
+    status st = file_write_atomic(path, strbuf_cstr(&out), out.len, e);
+    strbuf_free(&out);
+    return st;
+}
+
+/* With --samples an evaluation that was stopped goes on: what it had computed is in OUT.part, until OUT is there. */
 static status run_tasks(evaluation *v, open_model *m, const char *path, eval_options *opt, err *e) {
     const char *samples = cli_value(v->args, "samples");
     eval_journal journal = {0};
@@ -169,6 +184,7 @@ static status run_tasks(evaluation *v, open_model *m, const char *path, eval_opt
         opt->journal = &journal;
     }
     if (st == ST_OK) st = eval_run(m, v->task, v->n, opt, &v->stats, e);
+    if (st == ST_OK && samples && v->keeps_samples) st = write_samples(v, samples, e);
     if (samples) eval_journal_close(&journal, st == ST_OK);
     if (st == ST_STOPPED && samples) err_hint(e, "the same command goes on where this one ended");
     return st;
@@ -235,20 +251,6 @@ static status run_model(void *ctx, const char *path, err *e) {
 
 /* ---- results ---- */
 
-static status write_samples(const evaluation *v, const char *path, err *e) {
-    strbuf out = {0};
-    for (int t = 0; t < v->n; t++)
-        for (int32_t i = 0; i < v->task[t].n; i++) {
-            json_t *o = eval_sample_json(&v->task[t], &v->task[t].doc[i]);
-            json_format(&out, o, 0);
-            strbuf_putc(&out, '\n');
-            json_decref(o);
-        }
-    status st = file_write_atomic(path, strbuf_cstr(&out), out.len, e);
-    strbuf_free(&out);
-    return st;
-}
-
 static void report(const evaluation *v, json_t *out) {
     if (out) {
         json_object_set_new(out, "results", eval_results_json(v->task, v->n));
@@ -289,7 +291,7 @@ static status compare_formats(evaluation *v, const char *names, json_t *out, err
 }
 
 static status evaluate(evaluation *v, json_t *out, err *e) {
-    const char *samples = cli_value(v->args, "samples"), *other = cli_value(v->args, "against");
+    const char *other = cli_value(v->args, "against");
     const char *formats = cli_value(v->args, "formats");
     TRY(cli_int(v->args, "threads", 0, 1, 1024, &v->threads, e));
     TRY(cli_int(v->args, "max-length", 0, 2, INT32_MAX, &v->most_tok, e));
@@ -304,8 +306,9 @@ static status evaluate(evaluation *v, json_t *out, err *e) {
     TRY(open_tasks(v, e));
     train_catch_signals();
     int64_t began = clock_now_ns();
+    v->keeps_samples = true;
     TRY(run_model(v, v->args->inputs[0], e));
-    if (samples) TRY(write_samples(v, samples, e));
+    v->keeps_samples = false;
     report(v, out);
     if (other) TRY(compare_with(v, other, out, e));
     if (formats) TRY(compare_formats(v, formats, out, e));

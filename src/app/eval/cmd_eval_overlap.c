@@ -73,6 +73,8 @@ static status search_task(const search *x, const char *name, err *e) {
     overlap o = {0};
     eval_source from = {.data = cli_value(x->args, "data"), .no_alone = true};
     status st = eval_task_open(&t, name, &from, e);
+    if (st == ST_OK && json_object_get(x->out, t.name))
+        st = err_set(e, ST_USAGE, "two tasks have the name %s", t.name);
     if (st == ST_OK) st = overlap_find(&o, &t, x->tok, x->shards, (int)x->ngram, e);
     if (st == ST_OK) st = tell(x, &t, &o, e);
     overlap_free(&o);

@@ -31,7 +31,10 @@ static json_t *full_schema(void) {
 }
 
 static status print_schema(const cli_args *args, err *e) {
-    (void)e;
+    if (args->n_inputs > 0) {
+        err_set(e, ST_USAGE, "'athanor config schema' has no use for '%s'", args->inputs[0]);
+        return err_hint(e, "the schema is that of all configs");
+    }
     if (cli_has(args, "markdown")) {
         char *text = config_reference_markdown();
         fputs(text, stdout);

@@ -9,7 +9,6 @@
 #include "app/train/train_signals.h"
 #include "base/log.h"
 #include "run/config/config_device.h"
-#include "train/lint.h"
 #include "train/train.h"
 
 static void print_event_json(void *ctx, const json_t *event) {
@@ -34,7 +33,6 @@ static status dry_run(const cli_args *args, config *c, err *e) {
     plan *p = NULL;
     train_options opt = {.fork = cli_value(args, "fork"), .fresh = cli_has(args, "fresh")};
     status st = train_plan_start(c, &opt, meta, &p, e);
-    if (st == ST_OK) st = lint_config(c, p, dev_get_kind(meta), cli_has(args, "fresh"), e);
     if (p && args->json) cli_print_json(plan_json(p, c->train.memory_limit));
     if (p && !args->json) plan_print(p);
     plan_free(p);

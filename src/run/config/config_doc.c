@@ -72,7 +72,7 @@ static json_t *stage_schema(const option *o) {
     json_t *element = element_schema(o->path);
     for (int i = 0; i < ARRAY_LEN(sections); i++)
         set_property(element, sections[i], type_schema("object"));
-    json_object_set_new(element, "required", json_pack("[s, s]", "name", "until"));
+    json_object_set_new(element, "required", json_pack("[s]", "name")); /* the last has no end */
     return element;
 }
 
@@ -114,6 +114,20 @@ static json_t *option_schema(const option *o) {
     return schema;
 }
 
+/* A group without keys (`train:`) is null, and has its defaults. */
+static void widen_groups(json_t *root) {
+    for (int i = 0; i < config_n_groups; i++) {
+        json_t *group = root;
+        char key[64];
+        for (const char *p = config_groups[i]; *p; p += *p == '.') {
+            snprintf(key, sizeof key, "%.*s", (int)strcspn(p, "."), p);
+            group = sub_object(group, key);
+            p += strcspn(p, ".");
+        }
+        json_object_set_new(group, "type", json_pack("[s, s]", "object", "null"));
+    }
+}
+
 /* train.precision also takes one word. */
 static void widen_precision(json_t *root) {
     json_t *train = json_object_get(sub_object(root, "train"), "properties");
@@ -121,8 +135,7 @@ static void widen_precision(json_t *root) {
     char member[64];
     snprintf(member, sizeof member, "%s.%s", config_short_group, config_short_member);
     json_t *word = words_schema(config_find_option(member)->set);
-    json_object_set_new(train, "precision",
-                        json_pack("{s:[o, o, {s:s}]}", "anyOf", word, full, "type", "null"));
+    json_object_set_new(train, "precision", json_pack("{s:[o, o]}", "anyOf", word, full));
 }
 
 json_t *config_schema(void) {
@@ -133,6 +146,7 @@ json_t *config_schema(void) {
                            "preset, or model_type and the names of Hugging Face config.json"));
     for (int i = 0; i < config_n_options; i++)
         set_property(root, config_options[i].path, option_schema(&config_options[i]));
+    widen_groups(root);
     widen_precision(root);
     json_t *out = json_pack("{s:s, s:s}", "$schema", "https://json-schema.org/draft/2020-12/schema",
                             "title", "athanor config");

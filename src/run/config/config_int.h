@@ -67,6 +67,8 @@ void config_describe(const option *o, char *out, size_t size);
 /* Reads one value into the field of `o` in the struct at `base`. `path` names the value. */
 status config_read_value(config *c, const option *o, void *base, const char *path,
                          const json_t *value, err *e) ATH_MUST_USE;
+/* Writes the value of an option of the struct at `base` to its place in a tree. */
+void config_write_value(const option *o, const void *base, json_t *tree);
 /* The default of an option as JSON. The caller owns it. */
 json_t *config_fallback(const option *o);
 /* Errors at the first key of the raw tree that no row knows, or that should hold an object. */

@@ -91,12 +91,15 @@ static void shorten_precision(json_t *root, const config *c) {
                    json_string(config_precision_name(c->train.precision.compute)));
 }
 
+void config_write_value(const option *o, const void *base, json_t *tree) {
+    set_dotted(tree, o->path, member_json(o, base));
+}
+
 json_t *config_to_json(const config *c) {
     json_t *root = json_object();
     json_object_set_new(root, "run", json_null()); /* holds its place before the model */
     json_object_set_new(root, "model", json_deep_copy(c->model));
-    for (int i = 0; i < config_n_options; i++)
-        set_dotted(root, config_options[i].path, member_json(&config_options[i], c));
+    for (int i = 0; i < config_n_options; i++) config_write_value(&config_options[i], c, root);
     shorten_precision(root, c);
     return root;
 }

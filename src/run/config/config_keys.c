@@ -160,6 +160,16 @@ static status check_elements(const config *c, const option *o, const char *outer
     return ST_OK;
 }
 
+/* `train.steps: 5` in a file: values are looked for in groups, so this one would be passed over. */
+static status dotted_key(const config *c, const char *prefix, const char *path, const char *key,
+                         err *e) {
+    const char *dot = strchr(key, '.');
+    config_error(c, e, arena_printf(c->memory, "%s%s", prefix, path),
+                 "the key '%s' has a dot, and in a file each group stands by itself", key);
+    return err_hint(e, "write '%.*s:', and '%s: ...' indented in the line below", (int)(dot - key),
+                    key, dot + 1);
+}
+
 static status check_object(const config *c, const json_t *node, const char *prefix,
                            const char *path, err *e) {
     const char *key;
@@ -167,6 +177,7 @@ static status check_object(const config *c, const json_t *node, const char *pref
     json_object_foreach((json_t *)node, key, value) {
         const char *below = arena_printf(c->memory, "%s%s%s", path, *path ? "." : "", key);
         TRY(check_member(c, value, prefix, below, e));
+        if (strchr(key, '.')) return dotted_key(c, prefix, below, key, e);
     }
     return ST_OK;
 }

@@ -85,10 +85,14 @@ static status read_source(config *c, const option *o, config_source *source, con
     return config_error(c, e, path, "'%s' has no path; write {path: SHARDS, weight: 1}", path);
 }
 
-/* The rest of a stage: each option it changes is read into a scratch config, which checks it. */
+/* The rest of a stage: each option it changes is read into a scratch config, which checks it, and is kept as all
+ * values are written, so that 1Ki and 1024 do not differ. */
 static status read_changes(config *c, config_stage *stage, const char *path, const json_t *value,
                            err *e) {
     config scratch = {.memory = c->memory, .origins = c->origins};
+    stage->changes = json_deep_copy(value);
+    json_object_del(stage->changes, "name");
+    json_object_del(stage->changes, "until");
     for (int i = 0; i < config_n_options; i++) {
         const option *o = &config_options[i];
         const json_t *change = config_walk(value, o->path);
@@ -96,10 +100,8 @@ static status read_changes(config *c, config_stage *stage, const char *path, con
         char key[600];
         snprintf(key, sizeof key, "%s.%s", path, o->path);
         TRY(config_read_value(&scratch, o, &scratch, key, change, e));
+        config_write_value(o, &scratch, stage->changes);
     }
-    stage->changes = json_deep_copy(value);
-    json_object_del(stage->changes, "name");
-    json_object_del(stage->changes, "until");
     return ST_OK;
 }
 

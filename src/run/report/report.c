@@ -525,16 +525,37 @@ static void put_use(strbuf *out, const report_data *d) {
                     " --prompt &quot;Once upon a time&quot;");
 }
 
+/* Keys for twice the length: where the last stage has an end, that is moved, and the run has no other. */
+static void put_longer(strbuf *out, const report_data *d) {
+    const run_summary *s = &d->summary;
+    static const char *const units[] = {"steps", "tokens"};
+    const json_t *train = json_object_get(d->config, "train"),
+                 *stages = json_object_get(d->config, "stages");
+    size_t n = json_array_size(stages);
+    const json_t *until = json_object_get(json_array_get(stages, n ? n - 1 : 0), "until");
+    bool has_end = false;
+    for (int i = 0; i < ARRAY_LEN(units); i++) {
+        int64_t end = metrics_int(until, units[i], 0);
+        if (end <= 0) continue;
+        has_end = true;
+        strbuf_printf(out, " stages.%zu.until.%s=%lld", n - 1, units[i], (long long)end * 2);
+    }
+    for (int i = 0; has_end && i < ARRAY_LEN(units); i++)
+        if (metrics_int(train, units[i], 0) > 0) strbuf_printf(out, " train.%s=null", units[i]);
+    int64_t done = s->planned_steps > s->steps ? s->planned_steps : s->steps;
+    if (!has_end) strbuf_printf(out, " train.steps=%lld", (long long)done * 2);
+}
+
 static void put_next(strbuf *out, const report_data *d) {
     const run_summary *s = &d->summary;
-    char more[64] = "/config.json";
-    int64_t done = s->planned_steps > s->steps ? s->planned_steps : s->steps;
-    if (strcmp(s->state, "finished") == 0)
-        snprintf(more, sizeof more, "/config.json train.steps=%lld", (long long)done * 2);
+    strbuf more = {0};
+    strbuf_puts(&more, "/config.json");
+    if (strcmp(s->state, "finished") == 0) put_longer(&more, d);
     strbuf_puts(out, "<section class=\"next\">\n<h2>How to go on</h2>\n<dl>\n");
     if (s->steps > 0) put_use(out, d);
     put_command(out, s->steps > 0 ? "Train further from the newest checkpoint" : "Train it",
-                "athanor train ", s->path, more);
+                "athanor train ", s->path, strbuf_cstr(&more));
+    strbuf_free(&more);
     put_command(out, "See its numbers again", "athanor runs show ", s->path, "");
     put_command(out, "Renew this page", "athanor runs report ", s->path, "");
     strbuf_puts(out, "</dl>\n");

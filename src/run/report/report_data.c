@@ -24,13 +24,14 @@ static int64_t steps_before(const double *steps, int64_t n, double step) {
     return n;
 }
 
-/* A step line stands for all steps since the one before it (train.log_every). */
+/* A step line stands for all steps since the one before it (train.log_every), the first for those since the run
+ * began, or the fork. */
 static void take_step(report_data *d, const json_t *event) {
     report_table *t = &d->steps;
     double step = metrics_num(event, "step"), ms = metrics_num(event, "step_ms");
     if (!isfinite(step)) return;
     t->n = steps_before(t->column[COLUMN_STEP], t->n, step);
-    double before = t->n ? t->column[COLUMN_STEP][t->n - 1] : 0;
+    double before = t->n ? t->column[COLUMN_STEP][t->n - 1] : (double)d->began;
     if (isfinite(ms) && step > before) d->train_s += ms * 1e-3 * (step - before);
     table_grow(t);
     const double row[COLUMN_COUNT] = {
@@ -99,6 +100,7 @@ static status take_event(void *user, const json_t *event, err *e) {
     } else if (metrics_is(event, "checkpoint")) {
         d->last_checkpoint = metrics_int(event, "step", d->last_checkpoint);
     } else if (metrics_is(event, "start")) {
+        if (!d->start) d->began = metrics_int(event, "step", 0);
         replace(&d->start, event);
     } else if (metrics_is(event, "end")) {
         replace(&d->end, event);

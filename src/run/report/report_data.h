@@ -42,9 +42,10 @@ typedef struct report_data {
     json_t *samples, *alarms, *stages, *evals, *experts; /* lists of events */
     const char *reference;                               /* name of another run; NULL: none */
     json_t *reference_evals;                             /* its events */
-    int64_t last_checkpoint;                             /* step; -1: none */
-    double train_s;                                      /* of all steps */
-    double mean_tok_per_s;                               /* NaN: not known */
+    int64_t began;           /* steps before the first start: of a fork */
+    int64_t last_checkpoint; /* step; -1: none */
+    double train_s;          /* of all steps */
+    double mean_tok_per_s;   /* NaN: not known */
     report_table steps;
     report_table valid;            /* only step, loss, margin and accuracy */
     svg_mark marks[SVG_MAX_MARKS]; /* for the curves: stages, then alarms */

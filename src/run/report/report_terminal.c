@@ -30,8 +30,9 @@ static double column_mean(const double *values, int64_t n, int column, int colum
     int64_t count = 0;
     if (n <= columns) {
         double at = columns > 1 ? (double)column * (double)(n - 1) / (columns - 1) : 0;
-        int64_t i = (int64_t)at < n - 1 ? (int64_t)at : n - 1, next = i < n - 1 ? i + 1 : i;
-        return values[i] + (at - (double)i) * (values[next] - values[i]);
+        int64_t i = (int64_t)at < n - 1 ? (int64_t)at : n - 1;
+        if (at == (double)i || i == n - 1) return values[i]; /* the next one may be no number */
+        return values[i] + (at - (double)i) * (values[i + 1] - values[i]);
     }
     for (int64_t i = from; i < to; i++) {
         if (!isfinite(values[i])) continue;

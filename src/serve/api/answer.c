@@ -324,7 +324,7 @@ static void on_end(void *ctx, status st, const generate_result *result, const er
         if (t->reader) answer_reader_end(t->reader);
         tell(t, answer_finish(t));
     } else if (st != ST_STOPPED && a->fault.e.code == ST_OK) {
-        a->fault = (api_fault){.http = 500, .e = *e};
+        a->fault = (api_fault){.http = st == ST_USAGE ? 400 : 500, .e = *e};
         cancel_texts(a);
     }
     end_if_last(a);

@@ -91,7 +91,13 @@ static const field_row fields[] = {
     REFUSE("functions", API_CHAT, "give tools instead"),
     REFUSE("function_call", API_CHAT, "give tool_choice instead"),
     REFUSE("grammar", BOTH, "give a JSON Schema as response_format instead"),
+    REFUSE("json_schema", BOTH, "give the schema as response_format instead"),
     REFUSE("guided_json", BOTH, "give the schema as response_format instead"),
+    REFUSE("guided_regex", BOTH, "give a JSON Schema with a pattern as response_format instead"),
+    REFUSE("guided_choice", BOTH, "give a JSON Schema with an enum as response_format instead"),
+    REFUSE("guided_grammar", BOTH, "give a JSON Schema as response_format instead"),
+    REFUSE("structured_outputs", BOTH, "give a JSON Schema as response_format instead"),
+    REFUSE("allowed_token_ids", BOTH, "give a logit_bias of 100 to these tokens instead"),
 };
 
 api_params api_params_default(void) {
