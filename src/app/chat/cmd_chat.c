@@ -47,7 +47,6 @@ static status load(chat *c, const cli_args *args, err *e) {
     return ST_OK;
 }
 
-/* All that can be wrong with options and files is found before the weights are read. */
 /* temperature=0 is a variable of the template, too, as nobody else takes it: it would be passed over. */
 static void warn_of_unused(const chat *c) {
     const char *name;
@@ -57,6 +56,7 @@ static void warn_of_unused(const chat *c) {
         log_warn("the chat template of %s has no variable '%s': it changes nothing", c->name, name);
 }
 
+/* All that can be wrong with options and files is found before the weights are read. */
 static status open_chat(chat *c, const cli_args *args, err *e) {
     generation_settings settings = {0};
     c->name = args->inputs[0];

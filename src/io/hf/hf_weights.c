@@ -38,17 +38,19 @@ static bool is_passed_over(const char *name) {
     return begins_in(name, "mtp. decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.");
 }
 
+static bool ends_in(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
 /* Buffers that files may hold beside the parameters. */
 static bool is_buffer(const char *name) {
     static const char *const ends[] = {
         ".attn.bias",          ".attn.masked_bias", ".attention.bias", ".attention.masked_bias",
         "rotary_emb.inv_freq", "position_ids",      "cos_cached",      "sin_cached",
         ".input_scale",        ".k_scale",          ".v_scale",        ".input_scale_ub"};
-    size_t n = strlen(name);
-    for (int i = 0; i < ARRAY_LEN(ends); i++) {
-        size_t m = strlen(ends[i]);
-        if (n >= m && strcmp(name + n - m, ends[i]) == 0) return true;
-    }
+    for (int i = 0; i < ARRAY_LEN(ends); i++)
+        if (ends_in(name, ends[i])) return true;
     return false;
 }
 
@@ -107,19 +109,13 @@ static status check_shape(const param *p, const hf_weight *w, int64_t vocab, err
 
 /* ---- finding ---- */
 
-static bool ends_in(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 /* With whatever prefix. */
 static bool is_head(const char *name) {
     static const char *const heads[] = {"lm_head.weight", "embed_out.weight"};
     size_t n = strlen(name);
     for (int i = 0; i < ARRAY_LEN(heads); i++) {
         size_t m = strlen(heads[i]);
-        bool ends = n >= m && strcmp(name + n - m, heads[i]) == 0;
-        if (ends && (n == m || name[n - m - 1] == '.')) return true;
+        if (ends_in(name, heads[i]) && (n == m || name[n - m - 1] == '.')) return true;
     }
     return false;
 }

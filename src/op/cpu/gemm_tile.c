@@ -3,7 +3,7 @@
  * block x column group], chunk of k, panel of B, panel of A, register tile of TILE_M x TILE_N.
  *
  * FLOPs 2mnk, at 93-95 % of the multiply-add loop on Zen 4. A block of A (ROW_BLOCK x K_BLOCK) and
- * a panel of B stay in 512 KB of second-level cache. The register tile keeps 24 (AVX-512), 12
+ * a panel of B stay in 512 KB of second-level cache. The register tile keeps 24 (AVX-512, NEON), 12
  * (AVX2) or 8 accumulators. While a tile is made, the panel of B and the rows of A that come next are
  * fetched (ahead.h), and the lines that the tile goes to. k is cut only into equal blocks that depend
  * on the shape, never on threads. A C of 16 bits has one block, whose sums wait in a buffer from one
