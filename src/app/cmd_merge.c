@@ -47,8 +47,12 @@ static status read_config(const cli_args *args, json_t **recipe, json_t **origin
 static void show_progress(void *ctx, int done, int tensors) {
     (void)ctx;
     if (!progress_is_live(stderr)) return;
-    fprintf(stderr, "\r%d of %d tensors%s", done, tensors, done == tensors ? "\r\033[K" : "");
-    fflush(stderr);
+    char line[64];
+    snprintf(line, sizeof line, "%d of %d tensors", done, tensors);
+    if (done < tensors)
+        progress_show(stderr, line);
+    else
+        progress_clear(stderr);
 }
 
 static json_t *report_json(const merge_report *r, const char *path) {
