@@ -9,10 +9,15 @@ MPI_PACKAGES := libopenmpi-dev openmpi-bin
 CLUSTER_PACKAGES := slurm-wlm munge iproute2
 SOURCES = $(shell find $(wildcard src include tests bench) -name '*.[ch]' -o -name '*.cu')
 
-.PHONY: build configure deps deps-test deps-mpi deps-cluster deps-cuda cuda deps-web web quickstart test bench format check clean help
+PREFIX ?= /usr/local
+
+.PHONY: build install configure deps deps-test deps-mpi deps-cluster deps-cuda cuda deps-web web quickstart test bench format check clean help
 
 build: configure ## build build/athanor (default)
 	@cmake --build --preset release --target athanor
+
+install: build ## copy the program to PREFIX (/usr/local): make install [PREFIX=$HOME/.local]
+	@cmake --install build --prefix "$(abspath $(PREFIX))"
 
 configure: deps
 	@test -f build/build.ninja || cmake --preset release
