@@ -161,4 +161,13 @@ has out '"tokens": 3'
 has out '"document": null'
 expect 0 data show train.bin format=nanogpt dtype=u16
 has out '7 tokens'
+
+# No terminal obeys what is in the data.
+printf '{"text": "red \\u001b[31m and \\u009b32m", "id": "\\u001b]0;title\\u0007"}\n' >hostile.jsonl
+expect 0 data build hostile.jsonl -o hostile tokenizer=tok.json id=id
+expect 0 train c.yaml run=obeyed data.train=hostile train.steps=1 train.seq_len=8 eval.every=0 sample.every=0
+for args in "hostile" "--run obeyed --step 1" "--run obeyed --step 1 --render"; do
+    expect 0 data show $args
+    ! LC_ALL=C grep -q "$(printf '[\033\007\302\233]')" out || fail "a control character"
+done
 finish

@@ -1,6 +1,7 @@
 /* athanor data show: what is in token shards, or in a step of a run (data_show_step.c). */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "app/data/data_view.h"
 #include "app/frame/cli.h"
@@ -9,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/strbuf.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "data/shard/shards.h"
@@ -146,9 +148,11 @@ json_t *data_set_json(const shards *s, json_t *documents) {
 
 /* A text of the data on one line, which no terminal obeys. */
 static void print_plain(const json_t *text) {
-    const char *s = json_string_value(text);
-    for (size_t i = 0; i < json_string_length(text); i++)
-        putchar((unsigned char)s[i] < ' ' || s[i] == 0x7f ? ' ' : s[i]);
+    strbuf line = {0};
+    strbuf_append_visible(&line, json_string_value(text), json_string_length(text));
+    for (size_t i = 0; i < line.len; i++)
+        putchar(strchr("\n\t", line.data[i]) ? ' ' : line.data[i]);
+    strbuf_free(&line);
 }
 
 static void print_documents(const json_t *documents, int64_t from) {

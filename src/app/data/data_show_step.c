@@ -67,12 +67,15 @@ static void set_masked(row_writer *w, bool masked) {
 }
 
 static void append_clean(row_writer *w, const char *text, size_t len) {
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c == '\n')
+    for (const char *end = text + len, *line_end; text < end; text = line_end) {
+        line_end = memchr(text, '\n', (size_t)(end - text));
+        if (line_end == text) {
             strbuf_printf(w->out, "\n%s", w->margin);
-        else
-            strbuf_putc(w->out, (c < ' ' && c != '\t') || c == 0x7f ? '.' : text[i]);
+            line_end++;
+            continue;
+        }
+        if (!line_end) line_end = end;
+        strbuf_append_visible(w->out, text, (size_t)(line_end - text));
     }
 }
 
@@ -86,8 +89,7 @@ static void flush_piece(row_writer *w, bool masked) {
 static void begin_document(row_writer *w, const loader_span *span, bool first) {
     set_masked(w, false);
     if (!first) strbuf_printf(w->out, "\n%s", w->margin);
-    strbuf_printf(w->out, "--- %s", span->place.source[0] ? span->place.source : span->shard);
-    if (span->place.line) strbuf_printf(w->out, ":%u", span->place.line);
+    strbuf_printf(w->out, "--- %s", data_title(w->v->a, &span->place, span->shard));
     strbuf_printf(w->out, " ---\n%s", w->margin);
 }
 
@@ -316,18 +318,18 @@ static void print_head(const step_view *v) {
            d->first_sample + (uint64_t)d->n_samples - 1);
 }
 
-static void print_document(const loader_span *span) {
+static void print_document(const step_view *v, const loader_span *span) {
     const shard_place *p = &span->place;
     int64_t n = (int64_t)(span->end_tok - span->first_tok);
     printf("  %5d..%-5" PRId64, span->row_first, span->row_first + n);
-    if (p->source[0]) printf("  %s", p->source);
+    if (p->source[0]) printf("  %s", inspect_visible(v->a, p->source));
     if (p->line) printf(":%" PRIu32, p->line);
     printf("  %s", span->shard);
     if (p->document != UINT64_MAX) printf(" #%" PRIu64, p->document);
     printf("  tokens %" PRIu64 "..%" PRIu64, span->first_tok, span->end_tok);
     if (span->first_tok > p->first_tok || span->end_tok < p->end_tok)
         printf(" of %" PRIu64 "..%" PRIu64, p->first_tok, p->end_tok);
-    if (p->id) printf("  id %s", p->id);
+    if (p->id) printf("  id %s", inspect_visible(v->a, p->id));
     if (!isnan(p->score)) printf("  score %g", (double)p->score);
     putchar('\n');
 }
@@ -351,7 +353,7 @@ static status print_inspected(step_view *v, const sample_view *s, err *e) {
 static status print_row(step_view *v, const sample_view *s, int n, err *e) {
     printf("\nrow %d  sample %" PRIu64 "  %s  epoch %" PRIu64 "\n", s->row, s->sample, s->set,
            s->place.epoch);
-    for (int i = 0; i < n; i++) print_document(&s->spans[i]);
+    for (int i = 0; i < n; i++) print_document(v, &s->spans[i]);
     if (!v->look->render) return ST_OK;
     if (is_inspected(v, s)) return print_inspected(v, s, e);
     strbuf text = {0};
