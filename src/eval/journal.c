@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -69,9 +68,8 @@ status eval_journal_flush(eval_journal *j, err *e) {
     return err_errno(e, j->path, "cannot write %s", j->path);
 }
 
-void eval_journal_close(eval_journal *j, bool done) {
+void eval_journal_close(eval_journal *j) {
     if (j->out) fclose(j->out);
-    if (j->out && done) unlink(j->path);
     json_decref(j->known);
     *j = (eval_journal){0};
 }

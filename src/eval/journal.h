@@ -36,7 +36,7 @@ const json_t *eval_journal_find(const eval_journal *j, const char *key);
 void eval_journal_put(eval_journal *j, const char *key, const char *what, json_t *value);
 /* Writes what was put. ST_FAILED: the disk is full, say. */
 status eval_journal_flush(eval_journal *j, err *e) ATH_MUST_USE;
-/* Closes; with `done` the file is removed. */
-void eval_journal_close(eval_journal *j, bool done);
+/* The file stays. */
+void eval_journal_close(eval_journal *j);
 
 #endif

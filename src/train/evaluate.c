@@ -237,7 +237,7 @@ static status compute(evaluating *v, int i, err *e) {
     for (int64_t k = 0; k < end->n; k++) generation_add_end(&m.end, end->id[k]);
     if (st == ST_OK) st = eval_run(&m, &u->tasks.list[i], 1, &opt, &unused, e);
     open_model_close(&m);
-    eval_journal_close(&j, false);
+    eval_journal_close(&j);
     return st;
 }
 

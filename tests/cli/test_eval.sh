@@ -54,6 +54,14 @@ expect 0 eval $m --tasks many.jsonl --samples taken --json
 cmp whole.jsonl taken && [ ! -e taken.part ] || fail "it did not go on"
 [ "$(field rows out)" = 0 ] || fail "something was computed again"
 
+# What the first of two models has computed is kept until the second has ended, too.
+cp -r $m broken
+truncate -s 100 broken/*.safetensors
+expect 3 eval $m --tasks many.jsonl --samples two.jsonl --against broken
+expect 0 eval $m --tasks many.jsonl --samples two.jsonl --against $m --json
+[ "$(field rows out)" = 0 ] || fail "the first model was computed again"
+cmp whole.jsonl two.jsonl && [ ! -e two.jsonl.part ] || fail "what was kept of two models"
+
 # JSONL, one document with three choices.
 printf '{"context": "the fire", "choices": [" feeds", "s", " and"], "gold": 2}\n' >one.jsonl
 expect 0 eval $m --tasks one.jsonl --samples one.out --json

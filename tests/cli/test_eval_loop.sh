@@ -119,6 +119,11 @@ expect 0 eval table run
 expect 0 eval table run killed --metric bits_per_byte,none --quality
 has out "rank stability"
 has out "killed/step-8 "
+cp -r killed fewer
+rm fewer/eval/step-4.json
+expect 0 eval table run fewer --metric bits_per_byte,none
+expect 2 eval table run fewer --metric bits_per_byte,none --quality
+has err "fewer has 2 evaluated checkpoints, run 3"
 expect 2 eval table set
 expect 0 runs report run --reference bf16
 for what in "texts: bits_per_byte" 'class="chance">chance' 'class="other">bf16' 'class="bars task"'; do has run/report.html "$what"; done

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "app/eval/eval_view.h"
 #include "app/frame/cli.h"
@@ -173,19 +174,24 @@ static status write_samples(const evaluation *v, const char *path, err *e) {
     return st;
 }
 
-/* With --samples an evaluation that was stopped goes on: what it had computed is in OUT.part, until OUT is there. */
+/* With --samples an evaluation that was stopped goes on: what it had computed is in OUT.part, of all models, until
+ * the command has ended. */
+static const char *part_of(const evaluation *v) {
+    const char *samples = cli_value(v->args, "samples");
+    return samples ? arena_printf(v->a, "%s.part", samples) : NULL;
+}
+
 static status run_tasks(evaluation *v, open_model *m, const char *path, eval_options *opt, err *e) {
     const char *samples = cli_value(v->args, "samples");
     eval_journal journal = {0};
     status st = ST_OK;
     if (samples) {
-        st = eval_journal_open(&journal, arena_printf(v->a, "%s.part", samples),
-                               fingerprint(v, m, path), e);
+        st = eval_journal_open(&journal, part_of(v), fingerprint(v, m, path), e);
         opt->journal = &journal;
     }
     if (st == ST_OK) st = eval_run(m, v->task, v->n, opt, &v->stats, e);
     if (st == ST_OK && samples && v->keeps_samples) st = write_samples(v, samples, e);
-    if (samples) eval_journal_close(&journal, st == ST_OK);
+    if (samples) eval_journal_close(&journal);
     if (st == ST_STOPPED && samples) err_hint(e, "the same command goes on where this one ended");
     return st;
 }
@@ -312,6 +318,7 @@ static status evaluate(evaluation *v, json_t *out, err *e) {
     report(v, out);
     if (other) TRY(compare_with(v, other, out, e));
     if (formats) TRY(compare_formats(v, formats, out, e));
+    if (part_of(v)) unlink(part_of(v));
     if (out) json_object_set_new(out, "seconds", json_f64(clock_since_s(began)));
     return ST_OK;
 }

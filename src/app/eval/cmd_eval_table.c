@@ -72,7 +72,7 @@ static int by_step(const void *a, const void *b) {
 }
 
 /* The checkpoints of a run that it has evaluated itself, in their order. */
-static status add_run(table *t, const char *run, err *e) {
+static status add_run(table *t, const char *run, int *rows, err *e) {
     char **name, *dir = path_join(t->a, run, "eval");
     int n = 0, before = t->rows;
     if (file_is_dir(dir)) TRY(file_list_dir(t->a, dir, &name, &n, e));
@@ -81,17 +81,24 @@ static status add_run(table *t, const char *run, err *e) {
         if (step_of(name[i]) >= 0)
             add_row(t, path_join(t->a, dir, name[i]),
                     arena_printf(t->a, "%s/step-%ld", path_base(run), (long)step_of(name[i])));
-    if (t->rows > before) return ST_OK;
+    *rows = t->rows - before;
+    if (*rows) return ST_OK;
     err_at(e, ST_USAGE, run, "%s has no checkpoint that was evaluated", run);
     return err_hint(e, "a run evaluates its checkpoints by the tasks of eval.tasks");
 }
 
 static status list_rows(table *t, const cli_args *args, err *e) {
-    for (int i = 0; i < args->n_inputs; i++) {
+    bool judge = cli_has(args, "quality"); /* then it matters where each run begins */
+    for (int i = 0, rows = 0; i < args->n_inputs; i++) {
+        int before = rows;
         if (file_is_dir(args->inputs[i]))
-            TRY(add_run(t, args->inputs[i], e));
+            TRY(add_run(t, args->inputs[i], &rows, e));
         else
             add_row(t, args->inputs[i], path_base(args->inputs[i]));
+        if (!judge || !before || rows == before) continue;
+        err_at(e, ST_USAGE, args->inputs[i], "%s has %d evaluated checkpoints, %s %d",
+               args->inputs[i], rows, args->inputs[i - 1], before);
+        return err_hint(e, "give the RESULTS.json of as many checkpoints of each, and --runs N");
     }
     return ST_OK;
 }
