@@ -75,4 +75,10 @@ expect 0 import tied -o imported --json
 has out "a head of its own"
 expect 3 train from.yaml model.from=tied tokenizer=char.json run=refused model.tie_word_embeddings=true train.steps=2
 has err "leave tie_word_embeddings out"
+
+# Whatever a folder is called.
+for name in 'say "no"' 'new\nline' "it's" 1e3 '{a: b}'; do
+    cp -r first "$name"
+    expect 0 plan "$name"
+done
 finish

@@ -1,33 +1,38 @@
 #include "app/frame/model_arg.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/strbuf.h"
 #include "model/layer.h"
 #include "model/presets.h"
 #include "run/folder.h"
 
-/* The override that says what `input` is: model.preset=... or model.from=...; false: a config, as a
+/* A text as YAML takes it, whatever is in it. */
+static const char *quoted(arena *a, const char *text) {
+    strbuf out = {0};
+    json_t *value = json_cstr(text);
+    json_format(&out, value, 0);
+    json_decref(value);
+    const char *copy = arena_strdup(a, strbuf_cstr(&out));
+    strbuf_free(&out);
+    return copy;
+}
+
+/* The override that says what `input` is: model.preset=... or model.from=...; NULL: a config, as a
  * run's config.json is. */
-static bool model_override(const char *input, char *key, size_t size) {
-    const char *name = path_base(input);
-    char folder[4096];
-    if (preset_json(input)) {
-        snprintf(key, size, "model.preset=%s", input);
-        return true;
+static const char *model_override(arena *a, const char *input) {
+    const char *name = path_base(input), *folder = input;
+    if (preset_json(input)) return arena_printf(a, "model.preset=%s", input);
+    if (!file_is_dir(input)) {
+        if (strcmp(name, "config.json") != 0) return NULL;
+        folder = name == input ? "." : arena_printf(a, "%.*s", (int)(name - input), input);
+        if (run_is_run(folder)) return NULL;
     }
-    if (file_is_dir(input))
-        snprintf(folder, sizeof folder, "%s", input);
-    else if (strcmp(name, "config.json") == 0)
-        snprintf(folder, sizeof folder, "%.*s", (int)(name - input > 1 ? name - input - 1 : 1),
-                 name - input > 0 ? input : ".");
-    else
-        return false;
-    snprintf(key, size, "model.from=\"%s\"", folder);
-    return file_is_dir(input) || !run_is_run(folder);
+    return arena_printf(a, "model.from=%s", quoted(a, folder));
 }
 
 static bool is_given(const config *c, const char *key) {
@@ -74,9 +79,8 @@ static status load_file(const char *input, const cli_args *args, config **out, e
                     near);
 }
 
-status model_arg_load(const char *input, const cli_args *args, config **out, err *e) {
-    char key[4200];
-    if (!model_override(input, key, sizeof key)) return load_file(input, args, out, e);
+/* The model of a preset or a folder, and what fits it. */
+static status load_model(const char *key, const cli_args *args, config **out, err *e) {
     const char **overrides = xcalloc((size_t)args->n_overrides + 1, sizeof *overrides);
     overrides[0] = key;
     for (int i = 0; i < args->n_overrides; i++) overrides[i + 1] = args->overrides[i];
@@ -85,5 +89,13 @@ status model_arg_load(const char *input, const cli_args *args, config **out, err
     if (st != ST_OK) return st;
     st = fit_model(*out, e);
     if (st != ST_OK) config_free(*out);
+    return st;
+}
+
+status model_arg_load(const char *input, const cli_args *args, config **out, err *e) {
+    arena *a = arena_new("model argument");
+    const char *key = model_override(a, input);
+    status st = key ? load_model(key, args, out, e) : load_file(input, args, out, e);
+    arena_free(a);
     return st;
 }
