@@ -129,7 +129,8 @@ static void print_alarm(const json_t *alarm) {
         strbuf_puts(&text, "\n      ");
         record_put_document(&text, json_array_get(documents, i));
     }
-    puts(text.data);
+    strbuf_putc(&text, '\n');
+    cli_print_text(stdout, text.data, text.len); /* ids of documents are what the data says */
     strbuf_free(&text);
 }
 
