@@ -3,12 +3,16 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include "comm/world.h"
 
 enum { LENGTH = 256 };
+/* Between two looks at what the wire has under way. */
+enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000 };
 
 typedef struct job {
     comm *c;
@@ -18,6 +22,8 @@ typedef struct job {
 
 struct queue {
     pthread_t thread;
+    wire *moving; /* it needs somebody who moves what was posted; NULL: it does not */
+    int64_t nap_ns;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t work, progress;
     bool stop;
@@ -32,6 +38,29 @@ static void run_next(queue *q) {
     pthread_mutex_lock(&q->lock);
     q->done++;
     pthread_cond_broadcast(&q->progress);
+    q->nap_ns = NAP_LEAST_NS;
+}
+
+static void nap(queue *q) {
+    int64_t until = clock_now_ns() + q->nap_ns;
+    const struct timespec at = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
+    pthread_cond_timedwait(&q->work, &q->lock, &at);
+    if (q->nap_ns < NAP_MOST_NS) q->nap_ns += q->nap_ns / 4;
+}
+
+/* A peer may still wait for the last pieces of a collective that has ended here. */
+static void await_work(queue *q) {
+    bool under_way = false;
+    if (q->moving) {
+        pthread_mutex_unlock(&q->lock);
+        under_way = q->moving->class->progress(q->moving);
+        pthread_mutex_lock(&q->lock);
+        if (q->done < q->added || q->stop) return;
+    }
+    if (under_way)
+        nap(q);
+    else
+        pthread_cond_wait(&q->work, &q->lock);
 }
 
 static void *run(void *arg) {
@@ -41,7 +70,7 @@ static void *run(void *arg) {
         if (q->done < q->added)
             run_next(q);
         else
-            pthread_cond_wait(&q->work, &q->lock);
+            await_work(q);
     }
     pthread_mutex_unlock(&q->lock);
     return NULL;
@@ -64,11 +93,21 @@ static void bind_to_share(pthread_t thread, int rank, int ranks) {
     (void)!pthread_setaffinity_np(thread, sizeof own, &own);
 }
 
+/* Of the clock of clock_now_ns. */
+static void init_timed(pthread_cond_t *c) {
+    pthread_condattr_t how;
+    pthread_condattr_init(&how);
+    pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &how);
+    pthread_condattr_destroy(&how);
+}
+
 /* Signals are for the thread that trains. */
-queue *queue_new(int rank, int ranks) {
+queue *queue_new(wire *over, int rank, int ranks) {
     queue *q = xcalloc(1, sizeof *q);
+    if (over && over->class->progress) q->moving = over;
     pthread_mutex_init(&q->lock, NULL);
-    pthread_cond_init(&q->work, NULL);
+    init_timed(&q->work);
     pthread_cond_init(&q->progress, NULL);
     CHECK(thread_start(&q->thread, run, q), "no thread for the side stream: %s", strerror(errno));
     if (ranks > 1) bind_to_share(q->thread, rank, ranks);

@@ -181,7 +181,7 @@ static bool run_on_device_alone(const comm *c, const comm_call *call) {
 static queue *queue_of(comm_world *w) {
     if (w->queue) return w->queue;
     bool one_machine = w->wire && !w->wire->class->one_thread;
-    return w->queue = one_machine ? queue_new(w->rank, w->size) : queue_new(0, 1);
+    return w->queue = one_machine ? queue_new(w->wire, w->rank, w->size) : queue_new(w->wire, 0, 1);
 }
 
 void comm_run(comm *c, const comm_call *call) {

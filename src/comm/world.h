@@ -5,10 +5,10 @@
 #include "comm/meet/rendezvous.h"
 #include "comm/wire/wire.h"
 
-/* queue.c: the side stream, one thread that runs collectives in the order they were started. rank, ranks: of those that share this
- * machine; 0 of 1: unknown, or alone. */
+/* queue.c: the side stream, one thread that runs collectives in the order they were started, and moves what the wire has under
+ * way between them. over NULL: there is none. rank, ranks: of those that share this machine; 0 of 1: unknown, or alone. */
 typedef struct queue queue;
-queue *queue_new(int rank, int ranks);
+queue *queue_new(wire *over, int rank, int ranks);
 /* Runs all calls that were added, then ends the thread. NULL is fine. */
 void queue_free(queue *q);
 /* Adds a call, which comes after the work of its device before `after`; waits while the queue is full. */

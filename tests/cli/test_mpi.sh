@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ranks under mpirun: every collective, a rank that hangs, a program without its plugin. Skipped
-# where there is no MPI, or the tests were built without it.
+# Ranks under mpirun: every collective, a rank that hangs, one that goes on when it has sent, a program without its plugin.
+# Skipped where there is no MPI, or the tests were built without it.
 . "$(dirname "$0")/lib.sh"
 build=$(dirname "$athanor")
 ranks=$build/test_comm_collectives
@@ -25,6 +25,7 @@ done
 run 6 3 "$ranks" hang
 has err 'rank 1 holds up the others: rank '
 has err 'where each rank is'
+OMPI_MCA_btl=tcp,self run 0 2 "$ranks" send # as between hosts
 
 # Without the plugin beside it the program says what is missing.
 mkdir alone

@@ -420,12 +420,30 @@ static int hang(comm_world *w) {
     return 0;
 }
 
+/* What a rank has sent comes while that rank is in no collective: it waits for a file that the other one makes then. */
+static int send_and_go_on(comm_world *w) {
+    static const char RECEIVED[] = "received";
+    static const int64_t BYTES = 4 << 20;
+    comm *c = everyone(w);
+    char *data = xcalloc(1, (size_t)BYTES);
+    comm_barrier(c);
+    comm_run(c, &(comm_call){.kind = COMM_SEND, .out = data, .n = BYTES, .dt = DT_U8});
+    if (comm_world_rank(w) == 1) fclose(fopen(RECEIVED, "w"));
+    for (int i = 0; i < 2000 && access(RECEIVED, F_OK) != 0; i++) usleep(10000);
+    CHECK(access(RECEIVED, F_OK) == 0, "what was sent does not come");
+    comm_barrier(c);
+    comm_close(w);
+    free(data);
+    return 0;
+}
+
 /* Started as a rank by somebody else: tests/cli/test_mpi.sh. */
 static int run_as_rank(const char *scene) {
     comm_world *w;
     err e = {0};
     CHECK(comm_open_environment(&w, &e) == ST_OK, "%s", e.message);
     if (strcmp(scene, "hang") == 0) return hang(w);
+    if (strcmp(scene, "send") == 0) return send_and_go_on(w);
     rank_tries_small(w, NULL);
     rank_tries_large(w, NULL);
     rank_mixes_streams(w, NULL);

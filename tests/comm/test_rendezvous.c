@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -194,6 +195,40 @@ static void test_missing(void **state) {
     expect_said(&m, 0, ST_RANK, "ranks 1, 3 of 4 have not come to 127.0.0.1, port ");
     expect_said(&m, 2, ST_RANK, "ranks 1, 3 of 4 have not come to 127.0.0.1, port ");
     assert_true(m.results[2].seconds < 16); /* rather than its own 20 */
+}
+
+/* A process that may open so many more files. */
+static void limit_files(int more) {
+    int next = dup(STDERR_FILENO);
+    close(next);
+    const struct rlimit l = {.rlim_cur = (rlim_t)(next + more), .rlim_max = (rlim_t)(next + more)};
+    CHECK(next >= 0 && setrlimit(RLIMIT_NOFILE, &l) == 0, "no limit of open files");
+}
+
+static void exchange_with_30_files(const rendezvous_plan *plan, result *out) {
+    limit_files(30);
+    exchange_twice(plan, out);
+}
+
+/* Rank 0 may listen, and have one connection. */
+static void exchange_with_2_files(const rendezvous_plan *plan, result *out) {
+    if (plan->rank == 0) limit_files(2);
+    exchange_twice(plan, out);
+}
+
+/* A few open files are enough for a few ranks; where they are not, that is said. */
+static void test_few_files(void **state) {
+    (void)state;
+    meeting m = new_meeting(4, "127.0.0.1");
+    m.act = exchange_with_30_files;
+    run_meeting(&m, 4);
+    for (int r = 0; r < 4; r++) expect_said(&m, r, ST_OK, "");
+    m = new_meeting(4, "127.0.0.1");
+    m.act = exchange_with_2_files;
+    for (int r = 0; r < 4; r++) m.plans[r].timeout_s = 3;
+    run_meeting(&m, 4);
+    expect_said(&m, 0, ST_RANK, " of 4 have not come to 127.0.0.1, port ");
+    assert_non_null(strstr(m.results[0].said.hint, "ulimit -n"));
 }
 
 static void test_no_rank_0(void **state) {
@@ -680,17 +715,18 @@ static void test_rank_list(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exchange),     cmocka_unit_test(test_late),
-        cmocka_unit_test(test_missing),      cmocka_unit_test(test_no_rank_0),
-        cmocka_unit_test(test_left),         cmocka_unit_test(test_left_early),
-        cmocka_unit_test(test_users),        cmocka_unit_test(test_signal),
-        cmocka_unit_test(test_misfits),      cmocka_unit_test(test_places),
-        cmocka_unit_test(test_strangers),    cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_false_rank_0), cmocka_unit_test(test_world),
-        cmocka_unit_test(test_tokens),       cmocka_unit_test(test_unproven_rank_0),
-        cmocka_unit_test(test_plain_words),  cmocka_unit_test(test_crowd),
-        cmocka_unit_test(test_death),        cmocka_unit_test(test_machines),
-        cmocka_unit_test(test_rank_list),    cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_exchange),        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_missing),         cmocka_unit_test(test_few_files),
+        cmocka_unit_test(test_no_rank_0),       cmocka_unit_test(test_left),
+        cmocka_unit_test(test_left_early),      cmocka_unit_test(test_users),
+        cmocka_unit_test(test_signal),          cmocka_unit_test(test_misfits),
+        cmocka_unit_test(test_places),          cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_nonsense),        cmocka_unit_test(test_false_rank_0),
+        cmocka_unit_test(test_world),           cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_unproven_rank_0), cmocka_unit_test(test_plain_words),
+        cmocka_unit_test(test_crowd),           cmocka_unit_test(test_death),
+        cmocka_unit_test(test_machines),        cmocka_unit_test(test_rank_list),
+        cmocka_unit_test(test_stuck),
     };
     return cmocka_run_group_tests(tests, start_stuck, NULL);
 }

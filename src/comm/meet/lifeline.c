@@ -43,7 +43,7 @@ static void end_soon(const lifeline *l) {
 
 static void watch(lifeline *l, struct pollfd *fds) {
     for (;;) {
-        if (poll(fds, (nfds_t)l->size + 1, -1) < 0) continue;
+        if (tcp_poll(fds, l->size + 1, -1) < 0) continue;
         if (fds[l->size].revents) return;
         for (int r = 0; r < l->size; r++) {
             if (!fds[r].revents) continue;

@@ -12,7 +12,6 @@
 #include "comm/meet/rendezvous.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -45,7 +44,8 @@ typedef struct reception {
     int *sockets; /* of the ranks that have come; -1: not yet */
     int listener, missing, refused;
     int64_t deadline_ns, notice_ns;
-    bool full; /* nobody is let in for a moment */
+    bool full;           /* nobody is let in for a moment */
+    bool short_of_files; /* somebody was not let in since this process may not open more */
     guest guests[GUESTS];
     struct pollfd *polls; /* listener, guests, ranks */
 } reception;
@@ -180,6 +180,7 @@ static void let_in(reception *c) {
         int fd = tcp_accept(c->listener);
         if (fd < 0) { /* nobody, or this process has no more descriptors */
             c->full = errno == EMFILE || errno == ENFILE;
+            c->short_of_files = c->short_of_files || c->full;
             return;
         }
         drop(g);
@@ -205,6 +206,9 @@ static status name_missing(const reception *c, err *e) {
     err_set(e, ST_RANK, "%s of %d %s not come to %s, port %d, within %g s", who.data, p->size,
             c->missing == 1 ? "has" : "have", p->at.host, p->at.port, p->timeout_s);
     strbuf_free(&who);
+    if (c->short_of_files)
+        return err_hint(e, "rank 0 may not have more files open, and needs one for each rank: "
+                           "raise its ulimit -n");
     return err_hint(e, "what they said may tell why; ATHANOR_TIMEOUT is how many seconds ranks "
                        "wait");
 }
@@ -234,7 +238,7 @@ static status wait_for_somebody(reception *c, err *e) {
         p[1 + i] = (struct pollfd){.fd = c->guests[i].fd, .events = POLLIN};
     for (int i = 0; i < size; i++) /* their blobs may have come already: only their end counts */
         p[1 + GUESTS + i] = (struct pollfd){.fd = c->sockets[i], .events = POLLRDHUP};
-    int n = poll(p, (nfds_t)(1 + GUESTS + size), patience_ms(c));
+    int n = tcp_poll(p, 1 + GUESTS + size, patience_ms(c));
     if (n < 0) return rendezvous_name_loss(c->plan, 0, e);
     c->full = false;
     notice(c);

@@ -1,6 +1,7 @@
 /* The wire over MPI: an outbox of slots that are sent to one or more peers, a room to receive in
  * per peer. Waiting is testing with naps between, so that failures and timeouts are seen and no
- * core is kept busy.
+ * core is kept busy. Between hosts MPI moves a large piece only while its sender calls it, so the side
+ * stream goes on testing when it has nothing else to do.
  *
  * The board lies in memory of the node: of ranks of other nodes it knows only the host. A failure
  * reaches them when this rank ends, which makes the launcher of MPI end all. */
@@ -138,6 +139,17 @@ static const void *mpi_await(wire *base, int stream, int peer, int64_t bytes, ui
     return NULL;
 }
 
+static bool mpi_progress(wire *base) {
+    mpi_wire *w = (mpi_wire *)base;
+    bool under_way = false;
+    for (int i = 0; i < w->n_slots; i++) {
+        slot *s = &w->slots[i];
+        while (s->n_sent > 0 && w->mpi->is_done(s->sent[s->n_sent - 1].request, NULL)) s->n_sent--;
+        under_way = under_way || s->n_sent > 0;
+    }
+    return under_way && !board_failed(base->board);
+}
+
 /* What is under way is finished first, unless the world has failed: then MPI cannot end in order,
  * and its launcher takes all ranks down. */
 static void mpi_close(wire *base) {
@@ -164,6 +176,7 @@ static const wire_class OVER_MPI = {.one_thread = true,
                                     .reserve = mpi_reserve,
                                     .post = mpi_post,
                                     .await = mpi_await,
+                                    .progress = mpi_progress,
                                     .close = mpi_close};
 
 /* Where there are several hosts, every rank is told of with the name of its own. */

@@ -35,6 +35,8 @@ typedef struct wire_class {
     /* NULL: pieces are copies, which nobody waits for. */
     void (*release)(wire *w, int stream, int peer);
     void (*settle)(wire *w, int stream, int peer);
+    /* Moves what was posted, while no other call does. False: all of it has gone. NULL: it needs nobody. */
+    bool (*progress)(wire *w);
     void (*close)(wire *w);
 } wire_class;
 
