@@ -6,6 +6,7 @@
  *
  * With a cache, a sequence has a state of fixed size: the last rows that went into the convolution, and S of all heads. Where a
  * program takes rows of any sequences (pages), there is one for each of those that run at a time. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -68,6 +69,12 @@ void model_linear_state_parts(const linear_layer *a, dtype dt, int64_t bytes[2])
     bytes[1] = a->Hv * a->Dk * a->Dv * (int64_t)dtype_bytes(dt == DT_F64 ? DT_F64 : DT_F32);
 }
 
+/* Rows that pad a sequence have o = 0. Without any eps they would be NaN, and attention multiplies the
+ * values of keys that nobody sees by 0. */
+static float norm_eps(const model_rec *r) {
+    return fmaxf((float)r->mc->norm_eps, FLT_MIN);
+}
+
 val model_linear_attention(model_rec *r, int l, const layer_spec *k, val x) {
     const linear_layer *a = &k->linear;
     int64_t keys = 2 * a->Hk * a->Dk, values = a->Hv * a->Dv;
@@ -80,8 +87,8 @@ val model_linear_attention(model_rec *r, int l, const layer_spec *k, val x) {
                                   weight_of(r, PART_LINEAR_DT_BIAS, k->stored, ""));
     val o = walk(r, l, a, qk, graph_view(r->g, mixed, keys, values), gates);
     graph_name(r->g, o, "layers.%d.delta", l);
-    o = graph_rmsnorm(r->g, o, weight_of(r, PART_LINEAR_NORM, k->stored, ".weight"),
-                      (float)r->mc->norm_eps, false, (int)a->Dv);
+    o = graph_rmsnorm(r->g, o, weight_of(r, PART_LINEAR_NORM, k->stored, ".weight"), norm_eps(r),
+                      false, (int)a->Dv);
     o = graph_gated(r->g, graph_view(r->g, in, keys + values, values), o, ACT_SILU);
     return model_out_product(r, PART_LINEAR_OUT, k->stored, o);
 }

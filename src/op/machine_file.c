@@ -15,8 +15,7 @@
 
 enum { MOST_MACHINES = 64 }; /* of which the oldest goes */
 enum { PATH_BYTES = 4096 };
-#define CANNOT_WRITE "set ATHANOR_MACHINE_FILE to a file that can be written"
-#define DAMAGED "delete it: what it held is measured again"
+#define OTHER_FILE "set ATHANOR_MACHINE_FILE to a file that can be read and written"
 
 bool machine_is_off(void) {
     const char *file = getenv("ATHANOR_MACHINE_FILE");
@@ -44,6 +43,13 @@ status machine_no_place(err *e) {
 
 void machine_free(machine_facts *f) {
     gemm_choices_free(&f->products);
+}
+
+/* What to do where a file could not be read: a damaged one goes, but not a folder, or what somebody else owns. */
+static status cannot_read(const char *path, status st, err *e) {
+    bool damaged = access(path, R_OK) == 0 && !file_is_dir(path);
+    err_hint(e, damaged ? "delete it: what it held is measured again" : OTHER_FILE);
+    return st;
 }
 
 /* ---- one machine ---- */
@@ -178,8 +184,7 @@ status machine_read(machine_facts *f, const dev *d, err *e) {
     json_decref(list);
     if (st == ST_OK) return ST_OK;
     clear(f, d);
-    err_hint(e, DAMAGED);
-    return st;
+    return cannot_read(path, st, e);
 }
 
 /* Its folder is made. */
@@ -279,14 +284,11 @@ static void put_facts(json_t *list, const machine_facts *f, bool anew) {
 static status change(const char *path, const machine_facts *f, bool anew, err *e) {
     json_t *list;
     status st = read_list(&list, path, e);
-    if (st != ST_OK) {
-        err_hint(e, DAMAGED);
-        return st;
-    }
+    if (st != ST_OK) return cannot_read(path, st, e);
     put_facts(list, f, anew);
     st = write_list(list, path, e);
     json_decref(list);
-    if (st != ST_OK) err_hint(e, CANNOT_WRITE);
+    if (st != ST_OK) err_hint(e, OTHER_FILE);
     return st;
 }
 
@@ -295,7 +297,7 @@ static status write_facts(const machine_facts *f, bool anew, err *e) {
     if (!machine_path(path, sizeof path)) return machine_no_place(e);
     status st = make_folder(path, e);
     if (st != ST_OK) {
-        err_hint(e, CANNOT_WRITE);
+        err_hint(e, OTHER_FILE);
         return st;
     }
     int held = lock(path);

@@ -341,6 +341,22 @@ static void test_damaged_files(void **state) {
     dev_close(d);
 }
 
+/* A folder in its place is nothing to delete. */
+static void test_no_file(void **state) {
+    (void)state;
+    dev *d = open_dev(2);
+    machine_facts f;
+    err e = {0};
+    assert_int_equal(file_make_dirs(PATH, NULL), ST_OK);
+    assert_int_equal(machine_read(&f, d, &e), ST_FORMAT);
+    assert_non_null(strstr(e.hint, "ATHANOR_MACHINE_FILE"));
+    assert_int_equal(machine_write(&f, &e), ST_FORMAT);
+    assert_non_null(strstr(e.hint, "ATHANOR_MACHINE_FILE"));
+    machine_free(&f);
+    assert_int_equal(file_remove_tree(PATH, NULL), ST_OK);
+    dev_close(d);
+}
+
 /* Any byte may be another: the file is read, or refused. What cannot be read is not written over. */
 static void test_any_damage(void **state) {
     (void)state;
@@ -506,6 +522,7 @@ int main(void) {
                                        cmocka_unit_test(test_two_writers),
                                        cmocka_unit_test(test_without_lock),
                                        cmocka_unit_test(test_damaged_files),
+                                       cmocka_unit_test(test_no_file),
                                        cmocka_unit_test(test_any_damage),
                                        cmocka_unit_test(test_threshold),
                                        cmocka_unit_test(test_many_products),

@@ -104,8 +104,8 @@ static inline void golden_wait(const golden *g) {
     MUST(dev_check(g->dev, E));
 }
 
-/* `spec` gives compute, recompute, document_mask; shapes come from the golden ids. */
-static inline void golden_open(golden *g, const char *name, plan_spec spec) {
+/* The config, which may be changed before golden_build. */
+static inline void golden_read(golden *g, const char *name) {
     *g = (golden){.a = arena_new("golden"), .loss_scale = 1};
     snprintf(g->dir, sizeof g->dir, "%s/golden/models/%s", TEST_DIR, name);
     g->dev = golden_device();
@@ -114,6 +114,10 @@ static inline void golden_open(golden *g, const char *name, plan_spec spec) {
     MUST(model_config_read_file(g->a, config, &g->mc, E));
     MUST(hf_settle_ahead(&g->mc, g->dir, E)); /* transformers names modules that it does not have */
     json_decref(config);
+}
+
+/* `spec` gives compute, recompute, document_mask; shapes come from the golden ids. */
+static inline void golden_build(golden *g, plan_spec spec) {
     char path[640];
     snprintf(path, sizeof path, "%s/golden.safetensors", g->dir);
     MUST(st_open(&g->file, path, E));
@@ -130,6 +134,11 @@ static inline void golden_open(golden *g, const char *name, plan_spec spec) {
     MUST(plan_commit(g->p, E));
     MUST(hf_load_weights(g->p->store, g->dir, E));
     golden_wait(g);
+}
+
+static inline void golden_open(golden *g, const char *name, plan_spec spec) {
+    golden_read(g, name);
+    golden_build(g, spec);
 }
 
 static inline void golden_close(golden *g) {
