@@ -86,9 +86,10 @@ static bool is_one_of(const char *s, const char *const *words) {
 static json_t *integer_or_real(const char *digits, int base, bool negative) {
     char *end;
     unsigned long long n = strtoull(digits, &end, base);
-    if (*end || end == digits) return NULL;
+    bool twice = base == 16 && (digits[1] | 32) == 'x'; /* strtoull passes a 0x of its own */
+    if (*end || end == digits || twice) return NULL;
     if (n <= INT64_MAX) return json_integer(negative ? -(json_int_t)n : (json_int_t)n);
-    return json_real((negative ? -1.0 : 1.0) * strtod(digits, NULL));
+    return json_real((negative ? -1.0 : 1.0) * (double)n);
 }
 
 /* A number of the core schema, or NULL when the text is none (or is beyond a double). */

@@ -137,7 +137,8 @@ uint64_t tok_hash(const tok *t);
 /* BPE: byte-level over the alphabet of all 256 bytes, so nothing is ever unknown; with pattern
  * "sentencepiece" over characters, with a token for every byte of those that are not in the
  * vocabulary. Its merges, and the tokens of WordPiece, are those of Hugging Face's BpeTrainer and
- * WordPieceTrainer (highest count, then smallest pair of ids). Unigram: Kudo 2018
+ * WordPieceTrainer (highest count, then smallest pair of ids), but that no token becomes longer than
+ * a file may hold, and none of WordPiece longer than the words that it looks at. Unigram: Kudo 2018
  * (arXiv:1804.10959). Characters: sorted, after the special tokens; others are an error in
  * encoding, unless "<unk>" is among the special tokens. */
 typedef enum tok_kind { TOK_BPE, TOK_UNIGRAM, TOK_WORDPIECE, TOK_CHAR, TOK_BYTE } tok_kind;

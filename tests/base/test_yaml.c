@@ -37,6 +37,9 @@ static void test_typing(void **state) {
     expect_json("[3e-4, 3.0e-4, .5, 1., -1E3]", "[0.0003, 0.0003, 0.5, 1.0, -1000.0]");
     expect_json("[9223372036854775807, 9223372036854775808]",
                 "[9223372036854775807, 9.223372036854776e+18]");
+    expect_json("[0x7FFFFFFFFFFFFFFF, 0x8000000000000000, 0xFFFFFFFFFFFFFFFF, 0x0x5]",
+                "[9223372036854775807, 9.223372036854776e+18, 1.8446744073709552e+19, "
+                "\"0x0x5\"]");
     expect_json("[true, False, TRUE]", "[true, false, true]");
     expect_json("[null, ~, Null]", "[null, null, null]");
     expect_json("a:\nb: ~", "{\"a\": null, \"b\": null}");

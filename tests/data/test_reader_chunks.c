@@ -48,7 +48,8 @@ static uint64_t hash_by_documents(const char *in, const reader_options *opt) {
     return h;
 }
 
-/* Reads `n` chunks at most; all of them stay open at once, as they would among threads. */
+/* Reads `n` chunks at most; all of them stay open at once, as they would among threads. What follows is
+ * read, too, and lost. */
 static uint64_t hash_chunks(reader *r, int n, uint64_t h, reader_position *at, int *read) {
     *read = 0;
     chunk *c[64];
@@ -56,6 +57,10 @@ static uint64_t hash_chunks(reader *r, int n, uint64_t h, reader_position *at, i
         assert_ok(reader_next_chunk(r, &c[*read], e));
         if (!c[*read]) break;
         ++*read;
+    }
+    for (chunk *ahead = *read > 0 ? c[0] : NULL; ahead;) {
+        assert_ok(reader_next_chunk(r, &ahead, e));
+        chunk_free(ahead);
     }
     for (int i = 0; i < *read; i++) {
         document d;
@@ -69,7 +74,7 @@ static uint64_t hash_chunks(reader *r, int n, uint64_t h, reader_position *at, i
 static void expect_same_at_every_stop(const char *in, const reader_options *opt) {
     uint64_t expect = hash_by_documents(in, opt);
     reader_position at = {0};
-    reader_report first = {0};
+    reader_report first = {0}, found;
     for (int stop = 64; stop >= 0; stop = stop == 64 ? 4 : stop - 1) {
         int n;
         reader *r = open_one(in, opt);
@@ -79,14 +84,17 @@ static void expect_same_at_every_stop(const char *in, const reader_options *opt)
             first = *reader_get_report(r);
             assert_in_range(n, 3, 63);
         } else {
+            found = stop > 0 ? *reader_get_report(r) : (reader_report){0};
             reader_close(r);
             r = open_one(in, opt);
-            assert_ok(reader_seek(r, &at, NULL, e));
+            assert_ok(reader_seek(r, &at, &found, e));
             h = hash_chunks(r, 64, h, &at, &n);
         }
         assert_true(h == expect);
         assert_ok(reader_finish(r, e));
         const reader_report *p = reader_get_report(r);
+        if (stop == 64) memcpy(first.charset, p->charset, sizeof p->charset);
+        assert_memory_equal(p->charset, first.charset, sizeof p->charset);
         assert_int_equal(p->documents, first.documents);
         assert_int_equal(p->records, first.records);
         assert_int_equal(p->bad, first.bad);
@@ -163,13 +171,15 @@ static void test_across_files(void **state) {
         assert_ok(reader_open(&r, in, 4, NULL, e));
         hash_chunks(r, stop, 0, &at, &n);
         assert_int_equal(at.documents, stop < 3 ? stop : 2);
+        reader_report found = *reader_get_report(r);
         reader_close(r);
         assert_ok(reader_open(&r, in, 4, NULL, e));
-        assert_ok(reader_seek(r, &at, NULL, e));
+        assert_ok(reader_seek(r, &at, &found, e));
         hash_chunks(r, 64, 0, &at, &n);
         assert_int_equal(at.documents, 3);
         assert_int_equal(at.file, 4);
         assert_ok(reader_finish(r, e));
+        assert_int_equal(reader_get_report(r)->charset[0].files, 3);
         reader_close(r);
     }
 }

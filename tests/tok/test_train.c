@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "tok/tok_test.h"
 #include "tok/train/train.h"
 
@@ -338,6 +339,28 @@ static void test_wordpiece(void **state) {
     free(corpus);
 }
 
+/* The characters of the longest token that long runs of one character give. */
+static int32_t longest_of_run(tok_kind kind, char c) {
+    static char text[200000];
+    memset(text, c, sizeof(text));
+    tok *t = train_on((tok_train_options){.kind = kind, .vocab_size = 500}, text, sizeof(text));
+    int32_t longest = 0;
+    for (int32_t i = 0; i < tok_vocab_size(t); i++) {
+        int32_t n = 0;
+        for (const char *s = t->token[i].text; *s; s++) n += !utf8_continues(*s);
+        longest = n > longest ? n : longest;
+    }
+    tok_free(t);
+    return longest;
+}
+
+/* Tokens stay as long as a file may hold them, and WordPiece's as long as words that it looks at. */
+static void test_long_runs(void **state) {
+    (void)state;
+    assert_in_range(longest_of_run(TOK_BPE, ' '), 1000, TOK_MAX_TOKEN_BYTES / 2);
+    assert_in_range(longest_of_run(TOK_WORDPIECE, 'a'), 50, WORDPIECE_MAX_CHARS + strlen("##"));
+}
+
 /* Every named pattern trains, and what it trains gives text back. */
 static void test_patterns(void **state) {
     (void)state;
@@ -401,7 +424,8 @@ int main(void) {
         cmocka_unit_test(test_unigram_length), cmocka_unit_test(test_threads),
         cmocka_unit_test(test_sections),       cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_unigram),        cmocka_unit_test(test_wordpiece),
-        cmocka_unit_test(test_patterns),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_long_runs),      cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,8 +160,12 @@ static char *merge_random(uint64_t seed, int64_t ram_bytes, int n_threads) {
     tok_draft d = {.mem = arena_new("test")};
     for (uint32_t c = 'a'; c < 'h'; c++) tok_draft_add_char(&d, c);
     tok_train_options opt = {0};
-    bpe_job job = {
-        .draft = &d, .n_tokens = 900, .min_frequency = 2, .ram_bytes = ram_bytes, .opt = &opt};
+    bpe_job job = {.draft = &d,
+                   .n_tokens = 900,
+                   .longest = 1000,
+                   .min_frequency = 2,
+                   .ram_bytes = ram_bytes,
+                   .opt = &opt};
     int64_t n;
     word_ref *list = words_sorted(&words, &n);
     bpe_text text;

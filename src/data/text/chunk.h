@@ -22,7 +22,7 @@ struct chunk {
     const record_fields *fields;
     csv_dialect dialect;
     const csv_columns *columns;
-    const char *source, *charset; /* NULL: to be found out (text), or known to the reader */
+    const char *source, *charset; /* NULL: to be found out (text), or none (Parquet) */
     uint32_t file, first_line;
     uint64_t offset;
     const char *data; /* in `own` or `space` */

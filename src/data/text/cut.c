@@ -160,10 +160,7 @@ static status open_records(reader *r, err *e) {
 }
 
 void reader_close_file(reader *r) {
-    if (r->source) {
-        r->disk_bytes += source_disk_bytes(r->source);
-        reader_report_charset(&r->report, source_charset(r->source), 1);
-    }
+    if (r->source) r->disk_bytes += source_disk_bytes(r->source);
     source_close(r->source);
     r->source = NULL;
     if (r->parquet) r->disk_bytes += r->inputs.file[r->at].bytes;
@@ -229,7 +226,7 @@ static status next_records(reader *r, chunk **out, err *e) {
     chunk *c = new_chunk(r);
     c->offset = r->offset;
     c->line = c->first_line = r->line + 1;
-    c->charset = r->source ? source_charset(r->source) : "UTF-8";
+    c->charset = r->source ? source_charset(r->source) : NULL;
     give_carry(r, c, whole);
     c->n_lines = r->line + 1 - c->first_line;
     *out = c;

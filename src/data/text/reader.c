@@ -108,7 +108,10 @@ status reader_seek(reader *r, const reader_position *at, const reader_report *fo
     r->tally.records = r->tally.bad = 0;
     r->tally.whole = at->offset == 0;
     bool inside = r->at < r->inputs.n && at->offset > 0;
-    return inside ? reader_skip_to(r, at->offset, at->line, e) : ST_OK;
+    r->tally.charset = NULL;
+    if (inside) TRY(reader_skip_to(r, at->offset, at->line, e));
+    if (r->source) r->tally.charset = source_charset(r->source);
+    return ST_OK;
 }
 
 /* ---- questions ---- */

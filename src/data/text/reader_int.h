@@ -78,6 +78,7 @@ struct reader {
         bool whole; /* counted from its beginning */
         uint32_t line;
         const char *why, *hint; /* of its first bad record */
+        const char *charset;    /* so far; NULL: none, as in Parquet, or counted already */
     } tally;                    /* of one file of records */
 
     chunk *current; /* of reader_next */

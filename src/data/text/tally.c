@@ -145,6 +145,13 @@ static status check_file(const reader *r, err *e) {
     return all ? whole_file_bad(r, e) : ST_OK;
 }
 
+/* Reading is ahead of what is done, and may have to go back to this file: so its charset is counted when
+ * all of the file is done. */
+static void count_charset(reader *r) {
+    if (r->tally.charset) reader_report_charset(&r->report, r->tally.charset, 1);
+    r->tally.charset = NULL;
+}
+
 /* Of text files each is a single record: one that is bad among many is a matter of the share. */
 static status tally_file(reader *r, const chunk *c, err *e) {
     if (c->format == READER_TEXT) return ST_OK;
@@ -190,7 +197,9 @@ status reader_done(reader *r, chunk *c, reader_position *after, err *e) {
     p->documents += c->documents;
     p->bad += c->bad;
     for (int i = 0; i < c->n_samples; i++) add_sample(r, c, &c->sample[i]);
-    if (c->format == READER_TEXT && c->charset) reader_report_charset(&r->report, c->charset, 1);
+    if (c->file != r->tally.file) count_charset(r);
+    if (c->format == READER_TEXT && c->charset) reader_report_charset(p, c->charset, 1);
+    if (c->format != READER_TEXT) r->tally.charset = c->charset;
     if (c->replaced && c->documents)
         reader_report_replaced(p, c->source, c->replaced_at, c->replaced, 1);
     if (after) *after = position_after(r, c);
@@ -199,6 +208,7 @@ status reader_done(reader *r, chunk *c, reader_position *after, err *e) {
 }
 
 status reader_finish(reader *r, err *e) {
+    count_charset(r);
     TRY(check_file(r, e));
     TRY(check_share(r, true, e));
     return r->report.documents > 0 ? ST_OK : no_text(r, e);

@@ -168,12 +168,13 @@ typedef struct bpe_job {
     tok_draft *draft;   /* holds the alphabet; gets the merged tokens */
     const char *prefix; /* that a token has unless it begins a word ("##"); NULL: none */
     int32_t n_tokens;   /* to have in the end */
+    int32_t longest;    /* in characters, prefix aside: pairs that would be longer stay apart */
     int64_t min_frequency;
     int64_t ram_bytes; /* for all that training holds, the text included */
     const tok_train_options *opt;
 } bpe_job;
-/* The merges of Hugging Face's BpeTrainer: highest count first, then the smaller pair of ids. The
- * result does not depend on the number of threads. Uses up the text. */
+/* The merges of Hugging Face's BpeTrainer: highest count first, then the smaller pair of ids
+ * (`longest` is its max_token_length). The result does not depend on the number of threads. Uses up the text. */
 void bpe_merge(bpe_text *t, const bpe_job *job);
 
 #endif

@@ -40,11 +40,12 @@ static void add_byte_alphabet(tok_draft *d, int32_t id_of_byte[256]) {
     }
 }
 
+/* The characters of the alphabet have at most two bytes. */
 static status train_bytes(tok_trainer *tr, const word_ref *words, int64_t n, tok_draft *d) {
     int32_t id_of_byte[256];
     tok_draft_add_special(d, &tr->opt);
     add_byte_alphabet(d, id_of_byte);
-    bpe_job job = {.draft = d, .n_tokens = tr->opt.vocab_size};
+    bpe_job job = {.draft = d, .n_tokens = tr->opt.vocab_size, .longest = TOK_MAX_TOKEN_BYTES / 2};
     return merge_words(tr, words, n, spell_bytes, id_of_byte, job);
 }
 
@@ -100,7 +101,9 @@ static status train_pieces(tok_trainer *tr, const word_ref *words, int64_t n, to
         tok_draft_add_char(&inner, chars[i].cp);
     }
     n_chars = inner.n_token;
-    bpe_job job = {.draft = &inner, .n_tokens = tr->opt.vocab_size - reserved};
+    bpe_job job = {.draft = &inner,
+                   .n_tokens = tr->opt.vocab_size - reserved,
+                   .longest = TOK_MAX_TOKEN_BYTES / 4};
     status st = job.n_tokens < n_chars
                     ? tok_train_too_small(&tr->opt, reserved + n_chars, "characters", e)
                     : merge_words(tr, words, n, spell_characters, id, job);
@@ -176,7 +179,10 @@ static status train_wordpiece(tok_trainer *tr, const word_ref *words, int64_t n,
     wordpiece_alphabet a;
     tok_draft_add_special(d, &tr->opt);
     add_wordpiece_alphabet(d, words, n, tr->opt.coverage, &a);
-    bpe_job job = {.draft = d, .n_tokens = tr->opt.vocab_size, .prefix = WORDPIECE_PREFIX};
+    bpe_job job = {.draft = d,
+                   .n_tokens = tr->opt.vocab_size,
+                   .longest = WORDPIECE_MAX_CHARS,
+                   .prefix = WORDPIECE_PREFIX};
     status st = d->n_token > tr->opt.vocab_size
                     ? tok_train_too_small(&tr->opt, d->n_token, "characters", e)
                     : merge_words(tr, words, n, spell_wordpiece, &a, job);

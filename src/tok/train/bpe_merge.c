@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tok/train/bpe.h"
 
 enum {
@@ -252,11 +253,26 @@ static void take_gains(merger *m, const int32_t abc[3]) {
 
 /* ---- one merge: tokens and ranks ---- */
 
+/* A token without the prefix. */
+static const char *bare(const merger *m, int32_t id) {
+    const char *s = m->draft->token[id], *prefix = m->job->prefix;
+    return prefix && strncmp(s, prefix, strlen(prefix)) == 0 ? s + strlen(prefix) : s;
+}
+
+static int32_t n_chars(const char *s) {
+    int32_t n = 0;
+    for (; *s; s++) n += !utf8_continues(*s);
+    return n;
+}
+
+static bool too_long(const merger *m, uint64_t pair) {
+    return n_chars(bare(m, (int32_t)(pair >> 32))) + n_chars(bare(m, (int32_t)(uint32_t)pair)) >
+           m->job->longest;
+}
+
 /* The id of a + b, which may exist already by another way of cutting it. */
 static int32_t merged_id(merger *m, int32_t a, int32_t b) {
-    const char *x = m->draft->token[a], *y = m->draft->token[b], *prefix = m->job->prefix;
-    if (prefix && strncmp(y, prefix, strlen(prefix)) == 0) y += strlen(prefix);
-    char *text = arena_printf(m->draft->mem, "%s%s", x, y);
+    char *text = arena_printf(m->draft->mem, "%s%s", m->draft->token[a], bare(m, b));
     int32_t id = str_map_get(&m->strings, text, strlen(text));
     if (id >= 0) return id;
     tok_draft_add(m->draft, text);
@@ -308,6 +324,7 @@ static void merge_until_full(merger *m) {
             continue;
         }
         if (now < least) break;
+        if (too_long(m, top.pair)) continue;
         merge_top(m, &top);
         if (d->n_merges % 64 == 0) {
             tok_train_report(m->job->opt, (double)(d->n_token - start) / total, "merges");

@@ -141,8 +141,8 @@ static json_t *model(const tok_train_options *o, train_form form, const tok_draf
     }
     if (form == FORM_WORDPIECE) {
         return json_pack("{s:s, s:s, s:s, s:i, s:o}", "type", "WordPiece", "unk_token", "[UNK]",
-                         "continuing_subword_prefix", "##", "max_input_chars_per_word", 100,
-                         "vocab", vocabulary(d));
+                         "continuing_subword_prefix", "##", "max_input_chars_per_word",
+                         WORDPIECE_MAX_CHARS, "vocab", vocabulary(d));
     }
     bool pieces = form == FORM_PIECE_BPE;
     tree_bpe_options bpe = {.unk = special_id(o, "<unk>") >= 0 ? "<unk>" : NULL,

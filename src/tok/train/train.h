@@ -18,6 +18,9 @@ typedef enum train_form {
     FORM_BYTE,
 } train_form;
 
+/* Longer words are the unknown token (max_input_chars_per_word), so no token need be longer. */
+enum { WORDPIECE_MAX_CHARS = 100 };
+
 struct tok_trainer {
     tok_train_options opt; /* complete; special and pattern point into mem */
     train_form form;
