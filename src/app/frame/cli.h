@@ -31,6 +31,8 @@ typedef struct cli_option {
 } cli_option;
 
 /* Of commands that open a model: what open_model_read_on takes. */
+#define CLI_OPTION_THREADS                                                                         \
+    { "threads", "N", "of the processor (all cores)" }
 #define CLI_OPTION_DEVICE                                                                          \
     { "device", "WORD", "cpu, cuda, or auto: cuda where there is a GPU (cpu)" }
 
@@ -88,6 +90,8 @@ status cli_int(const cli_args *args, const char *name, int64_t fallback, int64_t
                int64_t *out, err *e) ATH_MUST_USE;
 status cli_num(const cli_args *args, const char *name, double fallback, double lo, double hi,
                double *out, err *e) ATH_MUST_USE;
+/* --threads; 0 when it was not given: all cores. */
+status cli_threads(const cli_args *args, int *out, err *e) ATH_MUST_USE;
 /* --max-shard-size: "5GB", "500MB", or a number with the usual suffixes; 5 GB when it was not given. */
 status cli_shard_bytes(const cli_args *args, uint64_t *out, err *e) ATH_MUST_USE;
 /* The value of an override by key, the last one given; NULL when absent. */

@@ -255,6 +255,13 @@ status cli_num(const cli_args *args, const char *name, double fallback, double l
     return err_where(e, "command line (--%s)", name);
 }
 
+status cli_threads(const cli_args *args, int *out, err *e) {
+    int64_t threads;
+    TRY(cli_int(args, "threads", 0, 1, 1024, &threads, e));
+    *out = (int)threads;
+    return ST_OK;
+}
+
 status cli_shard_bytes(const cli_args *args, uint64_t *out, err *e) {
     const char *text = cli_value(args, "max-shard-size");
     char number[64];
