@@ -5,8 +5,8 @@
  *
  *     athanor COMMAND INPUT... [-o OUT] [key.path=value...] [--option value] [--json]
  *
- * where --key.path=value is key.path=value, and everything after "--" is an input. cli_main finds the
- * command and parses its words: what the command's tables do not allow is refused here. Then it calls
+ * where --key.path=value is key.path=value, and everything after "--" is an input; "athanor help
+ * COMMAND" is "athanor COMMAND --help". cli_main finds the command and parses its words: what the command's tables do not allow is refused here. Then it calls
  * `run`, prints the error that comes back, if any, and returns its status as the exit status. What a
  * command prints goes to standard output; with --json that is JSON and nothing else. */
 #ifndef APP_CLI_H
@@ -62,6 +62,7 @@ typedef struct cli_command {
     int min_inputs, max_inputs; /* 0, 0: exactly one; max_inputs < 0: no bound */
     bool takes_output;          /* -o OUT may be given */
     bool needs_output;          /* -o OUT must be given */
+    bool prints_output;         /* without -o the result goes to standard output, as with -o - */
     bool takes_keys;            /* key.path=value */
     const char *about;          /* more text for --help; NULL for none */
     char *(*details)(void);     /* the same where it is computed, on the heap */
