@@ -287,11 +287,12 @@ int cli_main(int argc, char **argv) {
     }
     turn_help(argc, argv);
     const cli_command *command = find_command(argc, argv, &words);
+    bool json = cli_has_word(command, argc - 1, argv + 1, "--json");
+    arena_end_in_json(json);
     status st = answer_help(command, argc, argv) ? flush_output(&e)
                                                  : run_command(command, words, argc, argv, &e);
     if (st == ST_OK || !e.message[0]) return (int)st; /* the command has said it itself */
     e.code = st;
-    bool json = cli_has_word(command, argc - 1, argv + 1, "--json");
     ranks_end_early(st, &e, json);
     cli_report(&e, json);
     return (int)st;
