@@ -221,7 +221,10 @@ static status check_head(const work *w, err *e) {
 static status run_work(work *w, const cli_args *args, err *e) {
     const model_config *mc = &w->model.config;
     int64_t longest;
-    TRY(open_model_read_on(&w->model, args->inputs[0], NULL, cli_value(args, "device"), 0, e));
+    int threads;
+    TRY(cli_threads(args, &threads, e));
+    TRY(open_model_read_on(&w->model, args->inputs[0], NULL, cli_value(args, "device"), threads,
+                           e));
     TRY(check_head(w, e));
     TRY(open_model_set_precision(&w->model, cli_value(args, "precision"), e));
     bool numbers = model_problem(mc) == PROBLEM_REGRESSION;
@@ -251,6 +254,7 @@ static const cli_option options[] = {
     {"label", "NAME", "of FILE: the field with its label, if it has one (label)"},
     {"precision", "P", "auto, fp32, bf16 or fp16"},
     CLI_OPTION_DEVICE,
+    CLI_OPTION_THREADS,
     {0}};
 static const cli_rule rules[] = {{"text", CLI_EXCLUDES, "ids", NULL},
                                  {"field", CLI_EXCLUDES, "text|ids", NULL},

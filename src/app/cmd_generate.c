@@ -404,7 +404,7 @@ static status load_writer(const cli_args *args, open_model *m, drafting *d, int 
     const char *draft = cli_value(args, "draft");
     if (draft) {
         open_model_set_engine(m, room, 1, 0);
-        TRY(drafting_open(d, m, draft, 0, e));
+        TRY(drafting_open(d, m, draft, dev_threads(m->dev), e));
     }
     TRY(open_model_load(m, draft ? 0 : room, logits_T, e));
     if (draft) {
@@ -476,13 +476,19 @@ static status set_formats(const cli_args *args, open_model *m, err *e) {
     return open_model_set_formats(m, cli_value(args, "cache"), precision, e);
 }
 
+static status read_model(const cli_args *args, open_model *m, err *e) {
+    int threads;
+    TRY(cli_threads(args, &threads, e));
+    TRY(open_model_read_on(m, args->inputs[0], cli_value(args, "base"), cli_value(args, "device"),
+                           threads, e));
+    return set_formats(args, m, e);
+}
+
 static status cmd_generate(const cli_args *args, err *e) {
     open_model m = {0};
     prompts p = {0};
     logit_rows rows = {0};
-    status st = open_model_read_on(&m, args->inputs[0], cli_value(args, "base"),
-                                   cli_value(args, "device"), 0, e);
-    if (st == ST_OK) st = set_formats(args, &m, e);
+    status st = read_model(args, &m, e);
     if (st == ST_OK) st = read_prompts(args, &m, &p, e);
     if (st == ST_OK) st = check_ids(args, &m, &p, e);
     if (st == ST_OK) st = read_rows(args, &m, &p, &rows, e);
@@ -518,6 +524,7 @@ static const cli_option options[] = {
     {"precision", "FORMAT",
      "auto, fp32, bf16 or fp16: what the model computes in (auto; with --logits fp32)"},
     CLI_OPTION_DEVICE,
+    CLI_OPTION_THREADS,
     {"draft", "WORD|MODEL",
      "try tokens in advance by auto, mtp, ngram or a smaller model; the text is that of "
      "none (without --draft)"},

@@ -5,6 +5,7 @@
  * Reading order: block_new, arena_alloc, then the helpers, then the heap wrappers. */
 #include "base/arena.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +26,24 @@ struct arena {
     size_t bytes_used;
 };
 
+static atomic_bool ends_in_json;
+
+void arena_end_in_json(bool json) {
+    atomic_store(&ends_in_json, json);
+}
+
+/* Tags are names, which JSON takes as they are. */
 _Noreturn static void out_of_memory(const char *who, size_t bytes) {
-    fprintf(stderr, "athanor: error: out of memory: %s needs %zu more bytes\n", who, bytes);
+    const char *hint =
+        "use a machine with more memory, or less of it: athanor plan says what a run needs";
+    if (atomic_load(&ends_in_json))
+        printf("{\"error\": {\"kind\": \"%s\", \"message\": \"out of memory: %s needs %zu more "
+               "bytes\", "
+               "\"hint\": \"%s\", \"where\": \"%s\"}}\n",
+               status_kind(ST_MEMORY), who, bytes, hint, who);
+    else
+        fprintf(stderr, "athanor: error: out of memory: %s needs %zu more bytes\n  hint: %s\n", who,
+                bytes, hint);
     exit(ST_MEMORY);
 }
 

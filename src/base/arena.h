@@ -7,12 +7,16 @@
 #define BASE_ARENA_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
 
 typedef struct arena arena;
+
+/* That sentence is one JSON object on standard output, as of other errors under --json. */
+void arena_end_in_json(bool json);
 
 arena *arena_new(const char *tag);
 void arena_free(arena *a); /* NULL is fine */

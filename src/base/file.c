@@ -176,7 +176,33 @@ status file_sync(const char *path, err *e) {
     return s;
 }
 
+/* What this process has open under the names /dev/stdout, /dev/stderr and /dev/fd/N; -1 for any other name. */
+static int open_descriptor(const char *path) {
+    char tail;
+    int fd;
+    if (strcmp(path, "/dev/stdout") == 0) return STDOUT_FILENO;
+    if (strcmp(path, "/dev/stderr") == 0) return STDERR_FILENO;
+    return sscanf(path, "/dev/fd/%d%c", &fd, &tail) == 1 ? fd : -1;
+}
+
+/* A pipe or a device takes bytes and keeps its name: a file that is put in its place would destroy it. */
+static bool is_stream(const char *path) {
+    struct stat st;
+    if (open_descriptor(path) >= 0) return true;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static status write_stream(const char *path, const void *data, size_t len, err *e) {
+    int known = open_descriptor(path);
+    int fd = known < 0 ? file_sys_update(path) : fcntl(known, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) return err_errno(e, path, "cannot open %s", path);
+    status s = write_full(fd, path, data, len, e);
+    if (close(fd) != 0 && s == ST_OK) s = err_errno(e, path, "cannot close %s", path);
+    return s;
+}
+
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) {
+    if (is_stream(path)) return write_stream(path, data, len, e);
     arena *a = arena_new("file name");
     char *temp = arena_printf(a, "%s.tmp-%ld", path,
                               (long)gettid()); /* threads may write one file at once */
@@ -217,9 +243,19 @@ void file_map_close(file_map *m) {
     *m = (file_map){0};
 }
 
+status file_create(const char *path, int *fd, err *e) {
+    *fd = -1;
+    if (is_stream(path)) {
+        err_at(e, ST_USAGE, path, "%s is a device or a pipe, and a file is to be made here", path);
+        return err_hint(e, "give the name of a file");
+    }
+    *fd = file_sys_create(path);
+    return *fd >= 0 ? ST_OK : err_errno(e, path, "cannot create %s", path);
+}
+
 status file_out_open(file_out *f, const char *path, err *e) {
-    *f = (file_out){.fd = file_sys_create(path)};
-    if (f->fd < 0) return err_errno(e, path, "cannot create %s", path);
+    *f = (file_out){.fd = -1};
+    TRY(file_create(path, &f->fd, e));
     f->path = xstrdup(path);
     f->buf = xmalloc(OUT_BUFFER_BYTES);
     f->hash = hash_begin();

@@ -30,8 +30,11 @@ status file_open_part(const char *path, int *fd, int64_t *bytes, err *e) ATH_MUS
 /* Reads n bytes of an open file from a position on; fewer only at its end. -1 with errno. */
 ssize_t file_read_at(int fd, void *p, size_t n, uint64_t offset);
 /* Writes path.tmp-THREAD, fsyncs it, renames it over path, fsyncs the folder. On failure the old file
- * stands, and the error names `path`. */
+ * stands, and the error names `path`. Where `path` is a pipe or a device (/dev/null, /dev/stdout) it gets the bytes. */
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) ATH_MUST_USE;
+/* A file for writing by pieces, empty, close-on-exec. ST_USAGE where `path` is a pipe or a device, which who removes a file
+ * that could not be written to its end would remove. */
+status file_create(const char *path, int *fd, err *e) ATH_MUST_USE;
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 /* The folder in which `path` is or would be made: itself, or the nearest one above it that is there. In the arena. */

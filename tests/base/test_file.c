@@ -221,6 +221,43 @@ static void test_failed_write_leaves_old_file(void **state) {
     assert_string_equal(e.where, nowhere);
 }
 
+static void assert_reads(int fd, const char *text) {
+    char got[64] = "";
+    assert_int_equal(read(fd, got, sizeof got - 1), strlen(text));
+    assert_string_equal(got, text);
+}
+
+/* A file in place of a device would destroy it, for all other programs too. */
+static void test_devices_and_pipes_are_written_into(void **state) {
+    fixture *f = *state;
+    struct stat st;
+    int ends[2];
+    char *fifo = path_join(f->a, f->dir, "fifo"), *null = path_join(f->a, f->dir, "null");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    int reader = open(fifo, O_RDONLY | O_NONBLOCK);
+    write_file(fifo, "text");
+    assert_reads(reader, "text");
+    assert_int_equal(lstat(fifo, &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
+    assert_int_equal(symlink("/dev/null", null), 0);
+    write_file(null, "text");
+    assert_int_equal(lstat(null, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(pipe(ends), 0);
+    write_file(arena_printf(f->a, "/dev/fd/%d", ends[1]), "more");
+    assert_reads(ends[0], "more");
+    err e = {0};
+    file_out out;
+    assert_int_equal(file_out_open(&out, fifo, &e), ST_USAGE); /* which might remove it later */
+    assert_int_equal(file_out_open(&out, null, &e), ST_USAGE);
+    close(reader);
+    close(ends[0]);
+    close(ends[1]);
+    assert_int_equal(file_write_atomic(arena_printf(f->a, "/dev/fd/%d", ends[1]), "x", 1, &e),
+                     ST_FAILED);
+    assert_non_null(strstr(e.message, "/dev/fd/"));
+}
+
 static void test_folders(void **state) {
     fixture *f = *state;
     err e = {0};
@@ -318,22 +355,24 @@ static void test_stream_hashes_what_it_writes(void **state) {
     free(bytes);
 }
 
-/* /dev/full: every write fails with "no space left". */
 static void test_stream_names_a_full_disk(void **state) {
-    (void)state;
+    fixture *f = *state;
     static const uint8_t BLOCK[1 << 20];
+    char *path = path_join(f->a, f->dir, "full");
     file_out out;
     err e = {0};
-    assert_int_equal(file_out_open(&out, "/dev/full", &e), ST_OK);
+    assert_int_equal(file_out_open(&out, path, &e), ST_OK);
+    assert_true(file_fault_arm("write:1"));
     assert_int_equal(file_out_write(&out, BLOCK, sizeof BLOCK, &e), ST_FAILED);
-    assert_non_null(strstr(e.message, "/dev/full"));
+    assert_non_null(strstr(e.message, path));
     assert_non_null(strstr(e.message, "No space left"));
-    assert_int_equal(file_out_close(&out, NULL, &e),
-                     ST_FAILED); /* abandoned, it would be removed */
-    assert_int_equal(file_out_open(&out, "/dev/full", &e), ST_OK);
+    file_out_abandon(&out);
+    assert_int_equal(file_out_open(&out, path, &e), ST_OK);
     assert_int_equal(file_out_write(&out, "x", 1, &e), ST_OK); /* still in the buffer */
+    assert_true(file_fault_arm("write:1"));
     assert_int_equal(file_out_close(&out, NULL, &e), ST_FAILED);
     assert_non_null(strstr(e.message, "No space left"));
+    file_fault_arm(NULL);
 }
 
 static void test_stream_abandon_removes_the_file(void **state) {
@@ -399,6 +438,7 @@ int main(void) {
         CASE(test_json_file),
         CASE(test_read_unknown_size),
         CASE(test_failed_write_leaves_old_file),
+        CASE(test_devices_and_pipes_are_written_into),
         CASE(test_folders),
         CASE(test_make_dirs_synced),
         CASE(test_remove_tree_spares_link_targets),

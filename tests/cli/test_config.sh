@@ -27,6 +27,24 @@ expect 2 config;               has err "needs one more word"
 expect 2 config --json;        has out "needs one more word"
 expect 2 confg --help;         has err "unknown command 'confg'"; lacks out "usage"
 expect 2 config prnt --help;   has err "did you mean 'athanor config print'?"
+expect 0 help;                 has out "athanor help [COMMAND]"; has out "config print"
+expect 0 help config print;    has out "usage: athanor config print CONFIG"
+expect 0 help config;          has out "config why"; lacks out "plan search"
+expect 2 help config prnt;     has err "did you mean 'athanor config print'?"
+for asked in --help --version "train --help"; do # all of it, or an error: the last one is longer than a buffer
+    [ -e /dev/full ] || continue
+    last="$asked > /dev/full"
+    "$athanor" $asked >/dev/full 2>err && fail "full disk"
+    has err "cannot write standard output"
+done
+
+# "-" is no file's name where something is written.
+expect 0 plan cluster h100-8;  cp out printed
+expect 0 plan cluster h100-8 -o -;  cmp out printed || fail "-o - is not what is printed without"
+expect 2 plan fit rows.csv -o -;    has err "-o of 'athanor plan fit' cannot be standard output"
+expect 2 generate m --ids 1 --logits=-;  has err "--logits of 'athanor generate' cannot be"
+[ ! -e ./- ] || fail "there is a file of the name -"
+
 expect 2 config print;         has err "needs an input"
 expect 2 config print a b;     has err "no use for 'b'"
 expect 2 config print tiny.yaml --jsn;  has err "did you mean '--json'?"

@@ -44,6 +44,13 @@ if ! ls /usr/lib*/*/libcuda.so.1 /usr/lib*/libcuda.so.1 >/dev/null 2>&1; then
 fi
 refused 2 "must be one of auto, cpu, cuda" device plan c.yaml device=gpu
 
+# Memory that runs out in the middle of anything.
+for n in 1 100 1000; do
+    export ATHANOR_FAULT=alloc:$n
+    refused 4 "out of memory: " . config print c.yaml
+    unset ATHANOR_FAULT
+done
+
 # A run that has lost its config.json is compared with what its newest checkpoint says.
 mv good/config.json kept.json
 refused 2 "optim.weight_decay was 0.1, is now 0.2" good/checkpoints train c.yaml run=good optim.weight_decay=0.2

@@ -37,6 +37,11 @@ expect 0 generate "$m" --ids 1,2,3 --max-new 30 --temperature 0 --no-repeat-ngra
 expect 2 generate "$m" --ids 1,2 --beams 2 --temperature 1
 expect 2 generate "$m" --ids 1,2 --length-penalty 2
 
+# Threads change no token.
+expect 0 generate "$m" --ids 1,2,3 --max-new 8 --temperature 0 --json --threads 2
+[ "$(ids_of ids out)" = "$greedy" ] || fail "two threads write otherwise"
+expect 2 generate "$m" --ids 1,2 --threads 0;  has err "--threads must be an integer from 1"
+
 # Logits of a prompt as .npy: [T,V] in fp32; positions select rows.
 m=$golden/llama-gqa-tied
 expect 0 generate "$m" --ids 1,2,3,4,5 --logits all.npy --json

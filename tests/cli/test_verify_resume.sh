@@ -19,6 +19,7 @@ has out '"steps": 30, "interruptions": 12'
 [ "$(field by_sigterm out)" -ge 1 ] || fail "no SIGTERM"
 
 # What is kept can be looked at: the last checkpoint of both runs is whole.
+expect 2 verify resume c.yaml --kills 0;  has err "--kills must be an integer from 1" # it would prove nothing
 expect 0 verify resume c.yaml --steps 10 --kills 1 --keep train.steps=1000
 expect 0 verify checkpoint run-verify/a
 expect 0 verify checkpoint run-verify/b

@@ -280,6 +280,21 @@ static void test_round_trip(void **state) {
     free(yaml);
 }
 
+/* Other readers of YAML end a line at U+2028, refuse DEL, and take Yes for true and 1e-08 for a text. */
+static void test_yaml_for_other_readers(void **state) {
+    (void)state;
+    config *c = must_load("run: \"a\\u2028\\x7f\\u0085\\ufeff\\u00fc\"\ntokenizer: \"Yes\"\n"
+                          "optim: {eps: 1e-8, betas: [0.9, 1e-7]}\n",
+                          NULL, NULL);
+    char *yaml = config_to_yaml(c);
+    assert_non_null(strstr(yaml, "run: \"a\\u2028\\u007f\\u0085\\ufeff\xc3\xbc\" "));
+    assert_non_null(strstr(yaml, "tokenizer: \"Yes\" "));
+    assert_non_null(strstr(yaml, "eps: 1.0e-08 "));
+    assert_non_null(strstr(yaml, "betas: [0.9, 1.0e-07] "));
+    free(yaml);
+    config_free(c);
+}
+
 static void test_diff(void **state) {
     (void)state;
     config *a = must_load(FULL, NULL, NULL), *b = must_load(FULL, "optim.lr=2", "model.x=1");
@@ -479,6 +494,7 @@ int main(void) {
         cmocka_unit_test(test_length_of_the_run),
         cmocka_unit_test(test_where),
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_yaml_for_other_readers),
         cmocka_unit_test(test_diff),
         cmocka_unit_test(test_diff_of_stages),
         cmocka_unit_test(test_free_keys),

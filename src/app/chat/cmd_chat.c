@@ -40,7 +40,7 @@ static status load(chat *c, const cli_args *args, err *e) {
         return ST_OK;
     }
     open_model_set_engine(&c->model, (int)ctx, 1, 0);
-    TRY(drafting_open(&c->draft, &c->model, draft, 0, e));
+    TRY(drafting_open(&c->draft, &c->model, draft, dev_threads(c->model.dev), e));
     TRY(open_model_load(&c->model, 0, 0, e));
     c->talk.engine = c->engine = open_model_engine(&c->model);
     drafting_begin(&c->draft, c->engine);
@@ -59,10 +59,12 @@ static void warn_of_unused(const chat *c) {
 /* All that can be wrong with options and files is found before the weights are read. */
 static status open_chat(chat *c, const cli_args *args, err *e) {
     generation_settings settings = {0};
+    int threads;
     c->name = args->inputs[0];
     c->json = args->json;
+    TRY(cli_threads(args, &threads, e));
     TRY(open_model_read_on(&c->model, c->name, cli_value(args, "base"), cli_value(args, "device"),
-                           0, e));
+                           threads, e));
     TRY(open_model_set_formats(&c->model, cli_value(args, "cache"), cli_value(args, "precision"),
                                e));
     TRY(check_tokenizer(c, e));
@@ -175,6 +177,7 @@ static const cli_option options[] = {
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"precision", "FORMAT", "auto, fp32, bf16 or fp16: what the model computes in (auto)"},
     CLI_OPTION_DEVICE,
+    CLI_OPTION_THREADS,
     {"draft", "WORD|MODEL",
      "try tokens in advance by auto, mtp, ngram or a smaller model; answers are those of none "
      "(without --draft)"},

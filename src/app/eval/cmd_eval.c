@@ -27,7 +27,8 @@ typedef struct evaluation {
     const cli_args *args;
     eval_task task[MOST_TASKS];
     int n;
-    int64_t threads, most_tok, shown; /* shown: documents of each task that are printed */
+    int threads;
+    int64_t most_tok, shown; /* shown: documents of each task that are printed */
     score_stats stats;
     const char *precision; /* in which the model has computed */
     bool live;             /* standard error can show a live line */
@@ -242,7 +243,7 @@ static status run_model(void *ctx, const char *path, err *e) {
     status st = run ? run_load_config(&c, run, e) : ST_OK;
     if (st == ST_OK) st = check_lock(v, c, path, e);
     if (st == ST_OK)
-        st = open_model_read_on(&m, path, base, cli_value(v->args, "device"), (int)v->threads, e);
+        st = open_model_read_on(&m, path, base, cli_value(v->args, "device"), v->threads, e);
     if (st == ST_OK) st = open_model_set_precision(&m, precision_of(v, c, &m), e);
     if (st == ST_OK) multiply_as(c, &m);
     if (st == ST_OK) st = open_template(v, &m, path, &template, e);
@@ -299,7 +300,7 @@ static status compare_formats(evaluation *v, const char *names, json_t *out, err
 static status evaluate(evaluation *v, json_t *out, err *e) {
     const char *other = cli_value(v->args, "against");
     const char *formats = cli_value(v->args, "formats");
-    TRY(cli_int(v->args, "threads", 0, 1, 1024, &v->threads, e));
+    TRY(cli_threads(v->args, &v->threads, e));
     TRY(cli_int(v->args, "max-length", 0, 2, INT32_MAX, &v->most_tok, e));
     TRY(cli_int(v->args, "show", 0, 1, INT32_MAX, &v->shown, e));
     if (other && !file_exists(other)) { /* said before an evaluation of hours, not behind it */
@@ -360,7 +361,7 @@ static const cli_option options[] = {
     {"base", "FOLDER", "an adapter's base model (where the adapter says)"},
     {"precision", "FORMAT", "auto, fp32, bf16 or fp16: what the model computes in (auto)"},
     CLI_OPTION_DEVICE,
-    {"threads", "N", "threads (all cores)"},
+    CLI_OPTION_THREADS,
     {0}};
 
 static const cli_rule rules[] = {{"system", CLI_NEEDS, "chat", "add --chat, or leave --system out"},

@@ -96,7 +96,7 @@ static void print_row(const cli_command *c) {
 static void print_help(void) {
     printf("athanor %s: trains language models, from text to a model that writes\n\n"
            "usage: athanor COMMAND INPUT... [-o OUT] [key.path=value...] [--option value] "
-           "[--json]\n\ncommands:\n",
+           "[--json]\n       athanor help [COMMAND]\n\ncommands:\n",
            ATHANOR_VERSION);
     for (int i = 0; i < ARRAY_LEN(commands); i++) print_row(commands[i]);
     printf("\nathanor COMMAND --help says more about each. Exit status: 0 done, 1 failed, 2 wrong "
@@ -137,6 +137,13 @@ static bool print_group_help(const char *word) {
         print_row(commands[i]);
     }
     return any;
+}
+
+/* "athanor help COMMAND" as "athanor COMMAND --help"; a word fewer, and one more. */
+static void turn_help(int argc, char **argv) {
+    if (argc < 2 || strcmp(argv[1], "help") != 0) return;
+    for (int i = 1; i + 1 < argc; i++) argv[i] = argv[i + 1];
+    argv[argc - 1] = "--help";
 }
 
 /* Whether argv[i] is one more word of a command's name, known or not. */
@@ -249,6 +256,13 @@ static status check_environment(err *e) {
     return comm_check_environment(e);
 }
 
+static status flush_output(err *e) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return ST_OK;
+    err_at(e, ST_FAILED, "standard output",
+           "cannot write standard output"); /* errno may be long gone */
+    return err_hint(e, "its disk may be full, or its reader gone");
+}
+
 static status run_command(const cli_command *command, int words, int argc, char **argv, err *e) {
     if (!command) return unknown_command(argc, argv, e);
     cli_args args;
@@ -260,12 +274,8 @@ static status run_command(const cli_command *command, int words, int argc, char 
     if (st == ST_OK) st = check_environment(e);
     if (st == ST_OK) st = command->run(&args, e);
     cli_args_free(&args);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && st == ST_OK) {
-        st = err_set(e, ST_FAILED, "cannot write standard output"); /* errno may be long gone */
-        err_where(e, "standard output");
-        err_hint(e, "its disk may be full, or its reader gone");
-    }
-    return st;
+    status written = flush_output(st == ST_OK ? e : NULL);
+    return st == ST_OK ? written : st;
 }
 
 int cli_main(int argc, char **argv) {
@@ -275,12 +285,14 @@ int cli_main(int argc, char **argv) {
         print_help();
         return ST_USAGE;
     }
+    turn_help(argc, argv);
     const cli_command *command = find_command(argc, argv, &words);
-    if (answer_help(command, argc, argv)) return fflush(stdout) == 0 ? ST_OK : ST_FAILED;
-    status st = run_command(command, words, argc, argv, &e);
+    bool json = cli_has_word(command, argc - 1, argv + 1, "--json");
+    arena_end_in_json(json);
+    status st = answer_help(command, argc, argv) ? flush_output(&e)
+                                                 : run_command(command, words, argc, argv, &e);
     if (st == ST_OK || !e.message[0]) return (int)st; /* the command has said it itself */
     e.code = st;
-    bool json = cli_has_word(command, argc - 1, argv + 1, "--json");
     ranks_end_early(st, &e, json);
     cli_report(&e, json);
     return (int)st;

@@ -5,8 +5,8 @@
  *
  *     athanor COMMAND INPUT... [-o OUT] [key.path=value...] [--option value] [--json]
  *
- * where --key.path=value is key.path=value, and everything after "--" is an input. cli_main finds the
- * command and parses its words: what the command's tables do not allow is refused here. Then it calls
+ * where --key.path=value is key.path=value, and everything after "--" is an input; "athanor help
+ * COMMAND" is "athanor COMMAND --help". cli_main finds the command and parses its words: what the command's tables do not allow is refused here. Then it calls
  * `run`, prints the error that comes back, if any, and returns its status as the exit status. What a
  * command prints goes to standard output; with --json that is JSON and nothing else. */
 #ifndef APP_CLI_H
@@ -31,6 +31,8 @@ typedef struct cli_option {
 } cli_option;
 
 /* Of commands that open a model: what open_model_read_on takes. */
+#define CLI_OPTION_THREADS                                                                         \
+    { "threads", "N", "of the processor (all cores)" }
 #define CLI_OPTION_DEVICE                                                                          \
     { "device", "WORD", "cpu, cuda, or auto: cuda where there is a GPU (cpu)" }
 
@@ -60,6 +62,7 @@ typedef struct cli_command {
     int min_inputs, max_inputs; /* 0, 0: exactly one; max_inputs < 0: no bound */
     bool takes_output;          /* -o OUT may be given */
     bool needs_output;          /* -o OUT must be given */
+    bool prints_output;         /* without -o the result goes to standard output, as with -o - */
     bool takes_keys;            /* key.path=value */
     const char *about;          /* more text for --help; NULL for none */
     char *(*details)(void);     /* the same where it is computed, on the heap */
@@ -88,6 +91,8 @@ status cli_int(const cli_args *args, const char *name, int64_t fallback, int64_t
                int64_t *out, err *e) ATH_MUST_USE;
 status cli_num(const cli_args *args, const char *name, double fallback, double lo, double hi,
                double *out, err *e) ATH_MUST_USE;
+/* --threads; 0 when it was not given: all cores. */
+status cli_threads(const cli_args *args, int *out, err *e) ATH_MUST_USE;
 /* --max-shard-size: "5GB", "500MB", or a number with the usual suffixes; 5 GB when it was not given. */
 status cli_shard_bytes(const cli_args *args, uint64_t *out, err *e) ATH_MUST_USE;
 /* The value of an override by key, the last one given; NULL when absent. */

@@ -111,6 +111,23 @@ static status parse_output(cli_args *args, word_list *w, err *e) {
     return take_value(w, "-o", &args->output, e);
 }
 
+/* "-" is no name of a file that is written. What is printed without -o is printed with -o -, too; elsewhere standard
+ * output has other lines, or the result is a folder. */
+static status check_output(cli_args *args, err *e) {
+    const cli_command *c = args->command;
+    const char *option = args->output && strcmp(args->output, "-") == 0 ? "-o" : NULL;
+    if (option && c->prints_output) args->output = option = NULL;
+    for (int i = 0; !option && c->options && c->options[i].name; i++) {
+        const char *what = c->options[i].value, *value = args->values[i];
+        bool is_output = what && strncmp(what, "OUT", 3) == 0;
+        if (is_output && value && strcmp(value, "-") == 0) option = c->options[i].name;
+    }
+    if (!option) return ST_OK;
+    const char *dashes = *option == '-' ? "" : "--";
+    err_set(e, ST_USAGE, "%s%s of 'athanor %s' cannot be standard output", dashes, option, c->name);
+    return err_hint(e, "give it a name; ./- is a file of the name -");
+}
+
 static status parse_words(cli_args *args, word_list *w, err *e) {
     bool only_inputs = false;
     while (w->next < w->argc) {
@@ -212,6 +229,7 @@ status cli_parse(cli_args *args, const cli_command *command, int argc, char **ar
     args->inputs = xcalloc((size_t)argc + 1, sizeof *args->inputs);
     args->overrides = xcalloc((size_t)argc + 1, sizeof *args->overrides);
     status st = parse_words(args, &w, e);
+    if (st == ST_OK) st = check_output(args, e);
     if (st == ST_OK) st = check_inputs(args, e);
     if (st == ST_OK) st = check_rules(args, e);
     if (st == ST_OK || !e) return st;
@@ -253,6 +271,13 @@ status cli_num(const cli_args *args, const char *name, double fallback, double l
     if (!text || (text_parse_number(text, out) && *out >= lo && *out <= hi)) return ST_OK;
     err_set(e, ST_USAGE, "--%s must be a number from %g to %g, not '%s'", name, lo, hi, text);
     return err_where(e, "command line (--%s)", name);
+}
+
+status cli_threads(const cli_args *args, int *out, err *e) {
+    int64_t threads;
+    TRY(cli_int(args, "threads", 0, 1, 1024, &threads, e));
+    *out = (int)threads;
+    return ST_OK;
 }
 
 status cli_shard_bytes(const cli_args *args, uint64_t *out, err *e) {

@@ -40,4 +40,5 @@ const cli_command command_plan_cluster = {.name = "plan cluster",
                                           .usage = "NAME [-o FILE]",
                                           .run = cmd_plan_cluster,
                                           .takes_output = true,
+                                          .prints_output = true,
                                           .details = list_presets};

@@ -640,5 +640,6 @@ const cli_command command_plan_nanotron = {
     .usage = "NANOTRON.yaml [-o CONFIG.yaml]",
     .run = cmd_plan_nanotron,
     .takes_output = true,
+    .prints_output = true,
     .about = "Model, layout, batch, rate and optimizer are taken over: athanor plan CONFIG.yaml "
              "cluster=h100-64 then plans it.\n"};

@@ -112,16 +112,15 @@ static status read_models(const cli_args *args, arena *a, serve_options *o, err 
 }
 
 static status read_serve_options(const cli_args *args, arena *a, serve_options *o, err *e) {
-    int64_t ctx, streams, waiting, threads;
+    int64_t ctx, streams, waiting;
     TRY(cli_int(args, "ctx", 0, 16, INT32_MAX, &ctx, e));
     TRY(cli_int(args, "streams", 0, 1, 256, &streams, e));
     TRY(cli_int(args, "waiting", 0, 1, 1000000, &waiting, e));
-    TRY(cli_int(args, "threads", 0, 1, 1024, &threads, e));
+    TRY(cli_threads(args, &o->threads, e));
     TRY(cli_int(args, "memory", 0, 1 << 20, (int64_t)1 << 50, &o->cache_bytes, e));
     o->ctx = (int)ctx;
     o->streams = (int)streams;
     o->waiting = (int)waiting;
-    o->threads = (int)threads;
     o->cache = cli_value(args, "cache");
     o->precision = cli_value(args, "precision");
     o->device = cli_value(args, "device");
@@ -207,7 +206,7 @@ static const cli_option options[] = {
     {"cache", "auto|f32|f16", "what keys and values are kept in (auto: f16 for quantised weights)"},
     {"precision", "auto|fp32|bf16", "in which numbers to compute (auto: as the weights)"},
     CLI_OPTION_DEVICE,
-    {"threads", "N", "of the processor (all cores)"},
+    CLI_OPTION_THREADS,
     {"plan", NULL, "no model, but the planner as a page (`make web` builds it)"},
     {"plan-page", "FILE", "the same, with this page"},
     {"quiet", NULL, "no line for each request"},

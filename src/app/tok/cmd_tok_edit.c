@@ -415,7 +415,8 @@ const cli_command command_tok_add = {
 static const cli_option prune_option_table[] = {
     {"keep", "N", "at most so many tokens, the most frequent ones"},
     {"min-count", "K", "tokens that the corpus has K times or more"},
-    {"map", "FILE", "JSON {\"rows\": [...]}: the old row of each new id, for embedding matrices"},
+    {"map", "OUT.json",
+     "JSON {\"rows\": [...]}: the old row of each new id, for embedding matrices"},
     {"field", "NAME", "the field of a JSONL object that holds the text (default text)"},
     {NULL, NULL, NULL},
 };

@@ -243,7 +243,7 @@ static status run_report(const cli_args *args, err *e) {
 static const cli_option report_option_table[] = {
     {"by", "FIELD", "groups documents by a field of their JSONL object, such as lang"},
     {"field", "NAME", "the field of a JSONL object that holds the text (default text)"},
-    {"svg", "FILE", "also draws fertility and bytes per token"},
+    {"svg", "OUT.svg", "also draws fertility and bytes per token"},
     {"lists", NULL, "with --json: the ids that are unused, unreachable, parts of characters"},
     {NULL, NULL, NULL},
 };

@@ -246,8 +246,8 @@ static status run_trial(resume_runs *r, const cli_args *args, const config *c, c
 static status init_trial(resume_runs *r, const cli_args *args, const char *run, const course *whole,
                          err *e) {
     int64_t kills, seed, steps;
-    int64_t least = LEAST_STAGE_STEPS * whole->n_stages; /* some for every stage */
-    TRY(cli_int(args, "kills", DEFAULT_KILLS, 0, 10000, &kills, e));
+    int64_t least = LEAST_STAGE_STEPS * whole->n_stages;             /* some for every stage */
+    TRY(cli_int(args, "kills", DEFAULT_KILLS, 1, 10000, &kills, e)); /* none would prove nothing */
     TRY(cli_int(args, "seed", 0, 0, INT64_MAX, &seed, e));
     TRY(cli_int(args, "steps", DEFAULT_STEPS > least ? DEFAULT_STEPS : least, least, 1000000000,
                 &steps, e));

@@ -411,7 +411,7 @@ status resume_runs_do(resume_runs *r, err *e) {
     do {
         TRY(round_b(r, e));
     } while (!r->broken && r->struck < r->kills && r->rounds <= r->kills + 2);
-    if (r->broken || r->struck > 0 || r->kills == 0) return ST_OK;
+    if (r->broken || r->struck > 0) return ST_OK;
     err_set(e, ST_FAILED, "no interruption met the run: its %" PRId64 " steps are too short",
             r->steps);
     return err_hint(e, "give more steps: --steps %" PRId64, 10 * r->steps);

@@ -135,12 +135,9 @@ static status write_header(int fd, const char *path, const strbuf *header, uint6
 status st_create(const char *path, const st_tensor *tensors, int64_t n, err *e) {
     strbuf header = {0};
     uint64_t data_bytes = build_header(&header, tensors, n);
-    int fd = file_sys_create(path);
-    status st = ST_OK;
-    if (fd < 0)
-        st = err_errno(e, path, "cannot create %s", path);
-    else
-        st = write_header(fd, path, &header, header.len + data_bytes, e);
+    int fd;
+    status st = file_create(path, &fd, e);
+    if (st == ST_OK) st = write_header(fd, path, &header, header.len + data_bytes, e);
     if (fd >= 0 && close(fd) != 0 && st == ST_OK) st = err_errno(e, path, "cannot close %s", path);
     if (fd >= 0 && st != ST_OK) file_sys_unlinkat(AT_FDCWD, path, 0); /* no half file stays */
     strbuf_free(&header);

@@ -5,9 +5,11 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/json.h"
 #include "base/strbuf.h"
+#include "base/utf8.h"
 
 static const char NUMBER_WITH_SUFFIX[] = "^[+-]?[0-9.]+([eE][+-]?[0-9]+)?([kKMBGT]|[kKMGT]i)?$";
 
@@ -183,22 +185,90 @@ char *config_help(void) {
 
 /* A text that YAML reads back as itself without quotes. */
 static bool is_plain_text(const char *s) {
-    static const char *const typed[] = {"true",  "false", "null", "True", "False", "Null", "TRUE",
-                                        "FALSE", "NULL",  "yes",  "no",   "on",    "off"};
+    static const char *const typed[] = {"true", "false", "null", "yes", "no",
+                                        "on",   "off",   "y",    "n"};
     if (!isalpha((unsigned char)*s)) return false;
     for (int i = 0; i < ARRAY_LEN(typed); i++)
-        if (strcmp(s, typed[i]) == 0) return false;
+        if (strcasecmp(s, typed[i]) == 0) return false;
     return s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-")] == 0;
 }
 
-static void yaml_word(strbuf *out, const char *s) {
-    if (is_plain_text(s)) {
-        strbuf_puts(out, s);
-        return;
+/* A character that stands for itself in YAML: U+0085, U+2028 and U+2029 end a line there, other controls and U+FEFF are
+ * refused or left out. */
+static bool is_yaml_character(uint32_t c) {
+    bool control = c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029;
+    return !control && c != 0xfeff && c != 0xfffe && c != 0xffff;
+}
+
+/* With a backslash before each byte of `marked`. */
+static void yaml_text(strbuf *out, const char *s, const char *marked) {
+    strbuf text = {0};
+    utf8_append(&text, s, strlen(s)); /* names of files may be no UTF-8 */
+    for (size_t i = 0, n; i < text.len; i += n) {
+        const char *at = text.data + i;
+        uint32_t c = utf8_next(at, &n);
+        if (!is_yaml_character(c))
+            strbuf_printf(out, "\\u%04x", (unsigned)c);
+        else
+            strbuf_printf(out, "%s%.*s", strchr(marked, *at) ? "\\" : "", (int)n, at);
     }
-    json_t *text = json_string(s);
-    json_format(out, text, 0);
-    json_decref(text);
+    strbuf_free(&text);
+}
+
+/* In double quotes, whose escapes are those of JSON. */
+static void yaml_quoted(strbuf *out, const char *s) {
+    strbuf_putc(out, '"');
+    yaml_text(out, s, "\"\\");
+    strbuf_putc(out, '"');
+}
+
+static void yaml_word(strbuf *out, const char *s) {
+    if (is_plain_text(s))
+        strbuf_puts(out, s);
+    else
+        yaml_quoted(out, s);
+}
+
+/* 1e-08 is a text to readers of YAML 1.1, 1.0e-08 a number to all. */
+static void yaml_real(strbuf *out, const json_t *value) {
+    strbuf text = {0};
+    json_format(&text, value, 0);
+    const char *s = strbuf_cstr(&text);
+    size_t n = strcspn(s, "e");
+    bool needs_point = s[n] && !memchr(s, '.', n);
+    strbuf_printf(out, "%.*s%s%s", (int)n, s, needs_point ? ".0" : "", s + n);
+    strbuf_free(&text);
+}
+
+/* On one line. */
+static void yaml_value(strbuf *out, const json_t *value) {
+    const char *key, *between = "";
+    size_t i;
+    json_t *item;
+    switch (json_typeof(value)) {
+        case JSON_STRING: yaml_quoted(out, json_string_value(value)); return;
+        case JSON_REAL: yaml_real(out, value); return;
+        case JSON_ARRAY:
+            strbuf_putc(out, '[');
+            json_array_foreach(value, i, item) {
+                strbuf_puts(out, i ? ", " : "");
+                yaml_value(out, item);
+            }
+            strbuf_putc(out, ']');
+            return;
+        case JSON_OBJECT:
+            strbuf_putc(out, '{');
+            json_object_foreach((json_t *)value, key, item) {
+                strbuf_puts(out, between);
+                yaml_quoted(out, key);
+                strbuf_puts(out, ": ");
+                yaml_value(out, item);
+                between = ", ";
+            }
+            strbuf_putc(out, '}');
+            return;
+        default: json_format(out, value, 0); return;
+    }
 }
 
 static void yaml_line(const config *c, strbuf *out, const char *path, int level, const char *key,
@@ -210,8 +280,10 @@ static void yaml_line(const config *c, strbuf *out, const char *path, int level,
     if (json_is_string(value))
         yaml_word(&line, json_string_value(value));
     else
-        json_format(&line, value, 0);
-    strbuf_printf(out, "%-48s # %s\n", strbuf_cstr(&line), config_where(c, path));
+        yaml_value(&line, value);
+    strbuf_printf(out, "%-48s # ", strbuf_cstr(&line));
+    yaml_text(out, config_where(c, path), "");
+    strbuf_putc(out, '\n');
     strbuf_free(&line);
 }
 
