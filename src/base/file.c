@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,16 @@ ssize_t file_read_at(int fd, void *p, size_t n, uint64_t offset) {
         done += (size_t)got;
     }
     return (ssize_t)done;
+}
+
+int file_poll(struct pollfd *all, int n, int patience_ms) {
+    struct pollfd live[n];
+    int n_live = 0, k = 0;
+    for (int i = 0; i < n; i++)
+        if (all[i].fd >= 0) live[n_live++] = all[i];
+    int found = poll(live, (nfds_t)n_live, patience_ms);
+    for (int i = 0; i < n; i++) all[i].revents = all[i].fd >= 0 ? live[k++].revents : 0;
+    return found;
 }
 
 static status write_full(int fd, const char *path, const uint8_t *p, size_t n, err *e) {

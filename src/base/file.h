@@ -29,6 +29,10 @@ status file_read_part(const char *path, int64_t most_bytes, char **data, size_t 
 status file_open_part(const char *path, int *fd, int64_t *bytes, err *e) ATH_MUST_USE;
 /* Reads n bytes of an open file from a position on; fewer only at its end. -1 with errno. */
 ssize_t file_read_at(int fd, void *p, size_t n, uint64_t offset);
+/* poll, where entries without a descriptor cost nothing: the system counts them as open files, of which a process may have
+ * few (ulimit -n), and refuses to wait. */
+struct pollfd;
+int file_poll(struct pollfd *all, int n, int patience_ms);
 /* Writes path.tmp-THREAD, fsyncs it, renames it over path, fsyncs the folder. On failure the old file
  * stands, and the error names `path`. Where `path` is a pipe or a device (/dev/null, /dev/stdout) it gets the bytes. */
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) ATH_MUST_USE;

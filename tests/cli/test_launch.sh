@@ -41,6 +41,15 @@ has err 'each of 2 ranks reads the config, and standard input can be read once'
     exit $failures
 ) || fail "a limit of files"
 
+# So is one of open files, also where there are more ranks than it allows.
+(
+    ulimit -n 12
+    expect 1 launch --ranks 20 -- --version
+    has err 'error: cannot make a pipe for rank '
+    has err 'hint: ulimit -n'
+    exit $failures
+) || fail "a limit of open files"
+
 # Wrong use.
 expect 2 launch -- config print c.yaml
 has err 'how many ranks?'

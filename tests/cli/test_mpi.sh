@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ranks under mpirun: every collective, a rank that hangs, one that goes on when it has sent, a program without its plugin.
-# Skipped where there is no MPI, or the tests were built without it.
+# Ranks under mpirun: every collective, a rank that hangs, one that goes on when it has sent, threads, a program without its
+# plugin. Skipped where there is no MPI, or the tests were built without it.
 . "$(dirname "$0")/lib.sh"
 build=$(dirname "$athanor")
 ranks=$build/test_comm_collectives
@@ -26,6 +26,11 @@ run 6 3 "$ranks" hang
 has err 'rank 1 holds up the others: rank '
 has err 'where each rank is'
 OMPI_MCA_btl=tcp,self run 0 2 "$ranks" send # as between hosts
+
+# Ranks that may run on the same processors share them.
+two=$(taskset -pc $$ | sed 's/.*: //' | tr ',-' '\n\n' | sed -n '1p;$p' | sort -u | paste -sd,)
+OMPI_MCA_hwloc_base_binding_policy=none run 0 2 taskset -c "$two" env -u OMP_NUM_THREADS "$ranks" threads
+[ "$(grep -cx 'threads of a rank: 1' out)" = 2 ] || fail "two ranks on processors $two do not have one thread each"
 
 # Without the plugin beside it the program says what is missing.
 mkdir alone

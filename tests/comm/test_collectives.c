@@ -2,6 +2,7 @@
  * threads and on processes, in place and not, whatever the size. */
 #include "comm_test.h"
 #include "comm/world.h"
+#include "dev/dev_int.h"
 
 /* Deterministic values: small integers and fractions of many magnitudes, so that the order of a sum
  * shows in its bits. */
@@ -437,6 +438,12 @@ static int send_and_go_on(comm_world *w) {
     return 0;
 }
 
+static int tell_threads(comm_world *w) {
+    printf("threads of a rank: %d\n", dev_default_threads());
+    comm_close(w);
+    return 0;
+}
+
 /* Started as a rank by somebody else: tests/cli/test_mpi.sh. */
 static int run_as_rank(const char *scene) {
     comm_world *w;
@@ -444,6 +451,7 @@ static int run_as_rank(const char *scene) {
     CHECK(comm_open_environment(&w, &e) == ST_OK, "%s", e.message);
     if (strcmp(scene, "hang") == 0) return hang(w);
     if (strcmp(scene, "send") == 0) return send_and_go_on(w);
+    if (strcmp(scene, "threads") == 0) return tell_threads(w);
     rank_tries_small(w, NULL);
     rank_tries_large(w, NULL);
     rank_mixes_streams(w, NULL);

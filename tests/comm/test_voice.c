@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include "comm/board/board.h"
+
 enum { RANKS = 3 };
 
 typedef struct scene {
@@ -83,6 +85,27 @@ static void test_one_is_gone(void **state) {
     assert_false(s.speaks[2]);
 }
 
+/* The last words on a host that has only the first two of the ranks. */
+static void expect_last_words(status first, status second, status want) {
+    board *b = xcalloc(1, board_bytes(RANKS));
+    const status ended[] = {first, second};
+    for (int r = 0; r < 2; r++) {
+        err why = {0};
+        board_enter(b, r, RANKS);
+        err_set(&why, ended[r], "it ends");
+        voice_mark(b, r, &why);
+    }
+    for (int r = 0; r < RANKS; r++) board_leave(b, r);
+    assert_int_equal(voice_last_words(b, 0), want);
+    free(b);
+}
+
+static void test_other_hosts(void **state) {
+    (void)state;
+    expect_last_words(ST_FORMAT, ST_FORMAT, ST_FORMAT);
+    expect_last_words(ST_FORMAT, ST_RANK, ST_RANK);
+}
+
 static void test_alone(void **state) {
     (void)state;
     comm_world *w = comm_open_self();
@@ -95,11 +118,9 @@ static void test_alone(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_found_the_same),
-        cmocka_unit_test(test_one_failed),
-        cmocka_unit_test(test_two_failed),
-        cmocka_unit_test(test_one_is_gone),
-        cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_all_found_the_same), cmocka_unit_test(test_one_failed),
+        cmocka_unit_test(test_two_failed),         cmocka_unit_test(test_one_is_gone),
+        cmocka_unit_test(test_other_hosts),        cmocka_unit_test(test_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,7 @@
 #include "app/ranks/spares.h"
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/strbuf.h"
@@ -282,7 +283,7 @@ static void wait_for_something(launcher *l, struct pollfd *fds) {
     for (int r = 0; r < n; r++) fds[r] = (struct pollfd){.fd = l->ranks[r].fd, .events = POLLIN};
     fds[n] = (struct pollfd){.fd = l->signals, .events = POLLIN};
     int patience_ms = l->steps > 0 ? 100 : -1;
-    if (poll(fds, (nfds_t)n + 1, patience_ms) < 0) return;
+    if (file_poll(fds, n + 1, patience_ms) < 0) return;
     for (int r = 0; r < n; r++)
         if (fds[r].revents) hear(&l->ranks[r], r);
     if (fds[n].revents) take_signals(l);

@@ -105,8 +105,8 @@ void board_report(const board *b, strbuf *out);
 void voice_mark(board *b, int rank, const err *why);
 /* Waits shortly until all ranks have a reason of their own. */
 void voice_await_others(board *b);
-/* This rank has left a world that failed: waits until the others have said their last words, two
- * seconds at most. The status that all ended with, or ST_RANK. */
+/* This rank has left a world that failed: waits until the others have said their last words, five
+ * seconds at most. The status that all ranks of this host ended with, or ST_RANK. */
 status voice_last_words(board *b, int rank);
 
 #endif

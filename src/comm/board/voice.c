@@ -66,8 +66,9 @@ static bool all_have_left(const board *b) {
 status voice_last_words(board *b, int rank) {
     wait_until(all_have_left, b, PATIENCE_S);
     int mine = status_of(atomic_load(&b->seats[rank].reason));
-    for (int r = 0; r < b->ranks; r++)
-        if (status_of(atomic_load(&b->seats[r].reason)) != mine) return ST_RANK;
+    for (int r = 0; r < b->ranks; r++) /* of ranks on other hosts the board knows no reason */
+        if (atomic_load(&b->seats[r].here) && status_of(atomic_load(&b->seats[r].reason)) != mine)
+            return ST_RANK;
     return mine ? (status)mine : ST_RANK;
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "comm/world.h"
@@ -43,7 +44,7 @@ static void end_soon(const lifeline *l) {
 
 static void watch(lifeline *l, struct pollfd *fds) {
     for (;;) {
-        if (tcp_poll(fds, l->size + 1, -1) < 0) continue;
+        if (file_poll(fds, l->size + 1, -1) < 0) continue;
         if (fds[l->size].revents) return;
         for (int r = 0; r < l->size; r++) {
             if (!fds[r].revents) continue;

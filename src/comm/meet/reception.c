@@ -12,6 +12,7 @@
 #include "comm/meet/rendezvous.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,6 +20,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "comm/meet/frame.h"
 #include "comm/meet/greeting.h"
@@ -238,7 +240,7 @@ static status wait_for_somebody(reception *c, err *e) {
         p[1 + i] = (struct pollfd){.fd = c->guests[i].fd, .events = POLLIN};
     for (int i = 0; i < size; i++) /* their blobs may have come already: only their end counts */
         p[1 + GUESTS + i] = (struct pollfd){.fd = c->sockets[i], .events = POLLRDHUP};
-    int n = tcp_poll(p, 1 + GUESTS + size, patience_ms(c));
+    int n = file_poll(p, 1 + GUESTS + size, patience_ms(c));
     if (n < 0) return rendezvous_name_loss(c->plan, 0, e);
     c->full = false;
     notice(c);

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -27,16 +28,6 @@ bool tcp_await(int fd, short events, int64_t deadline_ns) {
     int n = poll(&p, 1, tcp_left_ms(deadline_ns));
     if (n == 0) errno = ETIMEDOUT;
     return n > 0;
-}
-
-int tcp_poll(struct pollfd *all, int n, int patience_ms) {
-    struct pollfd open[n];
-    int n_open = 0, k = 0;
-    for (int i = 0; i < n; i++)
-        if (all[i].fd >= 0) open[n_open++] = all[i];
-    int found = poll(open, (nfds_t)n_open, patience_ms);
-    for (int i = 0; i < n; i++) all[i].revents = all[i].fd >= 0 ? open[k++].revents : 0;
-    return found;
 }
 
 /* Whether a transfer that did nothing may be tried again. */

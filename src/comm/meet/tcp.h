@@ -3,7 +3,6 @@
 #ifndef COMM_TCP_H
 #define COMM_TCP_H
 
-#include <poll.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -25,9 +24,6 @@ int tcp_connect(tcp_place to, int64_t deadline_ns, const char **why);
 
 /* Waits for these events of poll on fd; fd -1: only until the deadline. */
 bool tcp_await(int fd, short events, int64_t deadline_ns);
-/* poll, where entries without a descriptor cost nothing: the system counts them as open files, of which a process may have
- * few (ulimit -n). */
-int tcp_poll(struct pollfd *all, int n, int patience_ms);
 /* Sends or receives all of the bytes. False: errno says why; ECONNRESET: the other side has
  * ended. */
 bool tcp_send(int fd, const void *data, size_t bytes, int64_t deadline_ns);
