@@ -30,15 +30,27 @@ const machine_layer *machine_find(const machine_facts *f, const machine_layer *l
 }
 
 /* Sums over the layers, each counted once, however much of the work it is: layers of a model do not differ so much that
- * weights would change what is faster. */
-static machine_layer sum_of(const machine_facts *f, const machine_layer *layers, int n) {
-    machine_layer sum = {0};
+ * weights would change what is faster. Small products are always ours, so that oneDNN's sum has ours of these. */
+typedef struct layer_sums {
+    machine_layer all, common; /* common: of products that both have */
+} layer_sums;
+
+static void add_product(layer_sums *sum, int a, int p, const double ms[GEMM_IMPLS]) {
+    double *all = sum->all.ms[a][p], *common = sum->common.ms[a][p];
+    bool both = ms[GEMM_ONEDNN] > 0;
+    for (int k = 0; k < GEMM_IMPLS; k++) {
+        all[k] += ms[both ? k : GEMM_OWN];
+        if (both) common[k] += ms[k];
+    }
+}
+
+static layer_sums sum_of(const machine_facts *f, const machine_layer *layers, int n) {
+    layer_sums sum = {0};
     for (int i = 0; i < n; i++) {
         const machine_layer *l = machine_find(f, &layers[i]);
         if (!l) continue;
         for (int a = 0; a < ARITHS; a++)
-            for (int p = 0; p < GEMM_LAYOUTS; p++)
-                for (int k = 0; k < GEMM_IMPLS; k++) sum.ms[a][p][k] += l->ms[a][p][k];
+            for (int p = 0; p < GEMM_LAYOUTS; p++) add_product(&sum, a, p, l->ms[a][p]);
     }
     return sum;
 }
@@ -49,14 +61,14 @@ static gemm_impl faster(const double ms[GEMM_IMPLS]) {
 }
 
 /* Time of an arithmetic with the faster implementation of each layout; 0: the machine has no such. */
-static double time_of(const machine_layer *sum, machine_arith a, bool own,
+static double time_of(const layer_sums *sum, machine_arith a, bool own,
                       gemm_impl by[GEMM_LAYOUTS]) {
     double ms = 0;
     bool has = true;
     for (int p = 0; p < GEMM_LAYOUTS; p++) {
-        by[p] = own ? GEMM_OWN : faster(sum->ms[a][p]);
-        has = has && sum->ms[a][p][GEMM_OWN] > 0;
-        ms += sum->ms[a][p][by[p]];
+        by[p] = own ? GEMM_OWN : faster(sum->common.ms[a][p]);
+        has = has && sum->all.ms[a][p][GEMM_OWN] > 0;
+        ms += sum->all.ms[a][p][by[p]];
     }
     return has ? ms : 0;
 }
@@ -79,7 +91,7 @@ static machine_arith unmeasured(cpu_isa isa, unsigned allowed) {
 
 machine_choice machine_choose(const machine_facts *f, const machine_layer *layers, int n,
                               unsigned allowed) {
-    machine_layer sum = sum_of(f, layers, n);
+    layer_sums sum = sum_of(f, layers, n);
     machine_choice c = {.how = unmeasured(f->isa, allowed)};
     gemm_impl by[ARITHS][GEMM_LAYOUTS];
     for (int a = 0; a < ARITHS; a++)

@@ -877,6 +877,13 @@ static void cases_EXPERT_LINEAR(case_list *l) {
         c->in[2] = (slot){BORDERS, 1, s[1] + 1, s[0] * s[2] - behind, 0};
         c->attr = (op_attr){.experts = {.n = s[1], .by_row = i % 2}};
     }
+    /* Many by row, but few for all threads where the gradients are packed. */
+    op_case *c = case_add(l, OP_EXPERT_LINEAR);
+    LABEL(c, "expert_linear, 157 rows of one of two experts");
+    c->in[0] = (slot){ACTIVATION, 160, 102, 0, 0};
+    c->in[1] = (slot){MATRIX, 2 * 17, 102, 0, 0};
+    c->in[2] = (slot){BORDERS, 1, 3, 157, 0};
+    c->attr = (op_attr){.experts = {.n = 2, .by_row = true}};
 }
 
 static void cases_EXPERT_SUM(case_list *l) {

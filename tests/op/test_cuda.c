@@ -73,6 +73,22 @@ static void test_dropout_draws(void **state) {
     backend_close(&b), dev_close(b.host);
 }
 
+/* What is no number stays none, so that a run sees it. */
+static void test_activations_keep_nan(void **state) {
+    (void)state;
+    backend b = {.reference = false};
+    cuda_open(&b);
+    alignas(64) float x[FLOATS] = {[3] = NAN}, y[FLOATS];
+    op_run run = run_on(b.devs[0], false);
+    for (int k = ACT_GELU_TANH; k <= ACT_CLAMP; k++) {
+        op_attr attr = {.act = {(act_kind)k, 1.5f}};
+        op_call c = call_of(OP_ACT, &attr, &run, x, y, DT_F32, FLOATS, 8);
+        side_run(&c, op_find(b.devs[0], OP_ACT, DT_F32)->fwd);
+        for (int i = 0; i < FLOATS; i++) assert_int_equal(isnan(y[i]), i == 3);
+    }
+    backend_close(&b), dev_close(b.host);
+}
+
 /* Every magnitude, ties, and what is beyond the limit, which raises the device's flag. */
 static void test_fixed_add(void **state) {
     (void)state;
@@ -182,11 +198,9 @@ int main(int argc, char **argv) {
     (void)argc;
     restart_with_sleeping_threads(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dropout_draws),
-        cmocka_unit_test(test_fixed_add),
-        cmocka_unit_test(test_parts_of_a_table),
-        cmocka_unit_test(test_look_up),
-        cmocka_unit_test(test_ops),
+        cmocka_unit_test(test_dropout_draws), cmocka_unit_test(test_activations_keep_nan),
+        cmocka_unit_test(test_fixed_add),     cmocka_unit_test(test_parts_of_a_table),
+        cmocka_unit_test(test_look_up),       cmocka_unit_test(test_ops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,6 +104,26 @@ static void test_planted_machines(void **state) {
         }
 }
 
+/* A second layer is too small for oneDNN: who computes the first one does not depend on it, and its time counts. */
+static void test_small_layer_beside(void **state) {
+    (void)state;
+    for (int i = 0; i < ARRAY_LEN(MACHINES); i++) {
+        const planted *m = &MACHINES[i];
+        machine_facts f = plant(m, 0, 0);
+        double alone = choose(&f, MACHINE_ANY).ms[m->how], own = 0;
+        f.layer[f.n_layers++] = (machine_layer){.rows = 512, .in = 512, .width = 100};
+        for (int a = 0; a < ARITHS; a++)
+            for (int p = 0; p < GEMM_LAYOUTS; p++) {
+                f.layer[1].ms[a][p][GEMM_OWN] = 0.9 * m->own[a];
+                own += a == (int)m->how ? 0.9 * m->own[a] : 0;
+            }
+        machine_choice c = machine_choose(&f, f.layer, f.n_layers, 1u << m->how);
+        for (int p = 0; p < GEMM_LAYOUTS; p++)
+            assert_int_equal(c.rule.of[m->how != ARITH_F32][p], m->impl);
+        assert_true(fabs(c.ms[m->how] - alone - own) < 1e-9);
+    }
+}
+
 static void test_what_is_asked_for(void **state) {
     (void)state;
     machine_facts zen = plant(&MACHINES[0], 0, 0), intel = plant(&MACHINES[1], 0, 0);
@@ -514,6 +534,7 @@ int main(void) {
     unsetenv("ATHANOR_GEMM");
     setenv("ATHANOR_MACHINE_FILE", PATH, 1);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted_machines),
+                                       cmocka_unit_test(test_small_layer_beside),
                                        cmocka_unit_test(test_what_is_asked_for),
                                        cmocka_unit_test(test_no_dots),
                                        cmocka_unit_test(test_a_layout_of_its_own),

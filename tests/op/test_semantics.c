@@ -850,6 +850,25 @@ static void test_limits(void **state) {
     dev_close(d);
 }
 
+/* What is no number stays none, so that a run sees it. */
+static void test_activations_keep_nan(void **state) {
+    (void)state;
+    dev *d = open_dev();
+    for (int k = ACT_GELU_TANH; k <= ACT_CLAMP; k++) {
+        op_case c = {.label = "nan", .kind = OP_ACT};
+        c.attr.act.kind = (act_kind)k, c.attr.act.c = 1.5f;
+        c.in[0] = (slot){ACTIVATION, 1, 19, 0, 0};
+        side s;
+        side_open(&s, &c, DT_F32, false, d);
+        tensor_set(&s.in[0].t, 3, NAN), tensor_set(&s.in[0].t, 18, NAN);
+        forward(&s);
+        for (int i = 0; i < 19; i++)
+            assert_int_equal(isnan(tensor_get(&s.out[0].t, i)), i == 3 || i == 18);
+        side_close(&s);
+    }
+    dev_close(d);
+}
+
 /* act(1) and act(-2), to 7 digits, from the published formulas; gated multiplies by up. */
 static void test_activation_values(void **state) {
     (void)state;
@@ -1037,6 +1056,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_delta_forms_agree),
         cmocka_unit_test(test_activation_values),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_activations_keep_nan),
         cmocka_unit_test(test_layernorm_moments),
     };
     int failed = cmocka_run_group_tests_name("the device's kernels", tests, NULL, NULL);

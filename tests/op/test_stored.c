@@ -210,6 +210,35 @@ static void test_threads(void **state) {
     }
 }
 
+/* OpenMP gives one thread of three, as within a team of others. */
+static tensor run_alone(arena *a, const product *p, dev *three, const op_impl *impl) {
+    tensor y = {0};
+#pragma omp parallel num_threads(2)
+#pragma omp single
+    y = run_linear(a, p, three, impl);
+    return y;
+}
+
+static void test_fewer_threads(void **state) {
+    arena *a = *state;
+    static const int64_t ROWS[] = {1, 40};
+    for (int i = 0; i < ARRAY_LEN(ISAS); i++) {
+        if (!has_isa(i)) continue;
+        dev *one = open_dev(ISAS[i], 1), *three = open_dev(ISAS[i], 3);
+        const op_impl *impl = op_find(one, OP_LINEAR, DT_F32);
+        for (int f = 0; f < ARRAY_LEN(FORMATS); f++)
+            for (int m = 0; m < ARRAY_LEN(ROWS); m++) {
+                product p = make_product(a, FORMATS[f], ROWS[m], 301, 512, true);
+                p.rounds = true;
+                tensor y = run_linear(a, &p, one, impl), alone = run_alone(a, &p, three, impl);
+                check_same(&y, &alone, y.rows);
+                arena_reset(a);
+            }
+        dev_close(one);
+        dev_close(three);
+    }
+}
+
 static void test_rows_are_independent(void **state) {
     arena *a = *state;
     for (int i = 0; i < ARRAY_LEN(ISAS); i++) {
@@ -361,10 +390,15 @@ int main(int argc, char **argv) {
     (void)argc;
     restart_with_sleeping_threads(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),    cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_threads),   cmocka_unit_test(test_rows_are_independent),
-        cmocka_unit_test(test_embed),     cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_gpu),       cmocka_unit_test(test_bytes_of_fp8),
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_fewer_threads),
+        cmocka_unit_test(test_rows_are_independent),
+        cmocka_unit_test(test_embed),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_gpu),
+        cmocka_unit_test(test_bytes_of_fp8),
         cmocka_unit_test(test_embed_gpu),
     };
     return cmocka_run_group_tests(tests, make_arena, free_arena);

@@ -196,13 +196,19 @@ static void expert_linear_bwd_weight(const op_call *c) {
 
 /* ---- workspace ---- */
 
+/* Backward always packs. */
+static bool phase_is_by_row(const op_infer *io, expert_phase phase) {
+    return phase == EXPERT_FORWARD &&
+           is_by_row(io->attr, io->in[0].dt, io->in[1].dt, io->in[0].rows);
+}
+
 /* Bytes for a product of up to `rows` rows. Fewer can need more: of a gradient of weights they are k, which is cut evenly, so
  * that any number can be the worst; else they are shared out, and what a thread gets repeats every SPAN rows for each. */
 enum { SPAN = 128 };
 static int64_t product_bytes(const op_infer *io, int threads, int64_t rows, expert_phase phase) {
     int64_t I = io->in[0].cols, O = io->in[1].rows / io->attr->experts.n, most = 0;
     dtype dt = io->in[0].dt, w = io->in[1].dt;
-    if (phase == EXPERT_FORWARD && is_by_row(io->attr, dt, w, io->in[0].rows))
+    if (phase_is_by_row(io, phase))
         return CPU_FN(product_by_row_ws)(io->dev, io->attr->experts.rounds, threads, rows, O, I, dt,
                                          w);
     const cpu_kernels *of = kernels_for(io->dev, dt);
@@ -220,8 +226,7 @@ static int64_t product_bytes(const op_infer *io, int threads, int64_t rows, expe
 /* All rows may go to one expert; of the others, which run side by side, each has few. */
 static int64_t room_for(const op_infer *io, int64_t rows, expert_phase phase) {
     int threads = dev_threads(io->dev);
-    int64_t most =
-        is_by_row(io->attr, io->in[0].dt, io->in[1].dt, rows) ? BY_ROW_MANY - 1 : MANY_ROWS;
+    int64_t most = phase_is_by_row(io, phase) ? BY_ROW_MANY - 1 : MANY_ROWS;
     int64_t few = rows < most ? rows : most;
     int64_t all = product_bytes(io, threads, rows, phase);
     int64_t one = (product_bytes(io, 1, few, phase) + 63) / 64 * 64 * threads;

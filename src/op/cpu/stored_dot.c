@@ -413,8 +413,9 @@ void CPU_FN(stored_dot)(int threads, const gemm_args *g, void *ws) {
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < g->m; i++) round_row(g, i, &a);
         }
-        int64_t parts = (g->n + LANES - 1) / LANES, t = omp_get_thread_num();
-        int64_t end = parts * (t + 1) / threads * LANES;
-        product(g, &a, parts * t / threads * LANES, end < g->n ? end : g->n);
+        /* OpenMP may give fewer threads than it was asked for (OMP_THREAD_LIMIT). */
+        int64_t parts = (g->n + LANES - 1) / LANES, team = omp_get_num_threads();
+        int64_t t = omp_get_thread_num(), end = parts * (t + 1) / team * LANES;
+        product(g, &a, parts * t / team * LANES, end < g->n ? end : g->n);
     }
 }

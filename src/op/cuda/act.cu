@@ -17,8 +17,8 @@ GPU_FN float act_value(int kind, float x, float c) {
         case GELU_TANH: return 0.5f * x * (1 + tanhf(GELU_C * (x + GELU_CUBIC * x * x * x)));
         case GELU_EXACT: return 0.5f * x * (1 + erff(x * INV_SQRT2));
         case SILU: return x / (1 + expf(-x));
-        case RELU: return x > 0 ? x : 0;
-        case RELU2: return x > 0 ? x * x : 0;
+        case RELU: return x < 0 ? 0 : x; /* NaN stays */
+        case RELU2: return x < 0 ? 0 : x * x;
         case SIGMOID: return 1 / (1 + expf(-x));
         case SOFTCAP: return c * tanhf(x / c);
         default: return x < -c ? -c : x > c ? c : x;
@@ -41,8 +41,8 @@ GPU_FN float act_slope(int kind, float x, float c, float *value) {
             t = 1 / (1 + expf(-x));
             *value = x * t;
             return t * (1 + x * (1 - t));
-        case RELU: *value = x > 0 ? x : 0; return x > 0 ? 1.0f : 0.0f;
-        case RELU2: *value = x > 0 ? x * x : 0; return x > 0 ? 2 * x : 0;
+        case RELU: *value = x < 0 ? 0 : x; return x > 0 ? 1.0f : 0.0f;
+        case RELU2: *value = x < 0 ? 0 : x * x; return x > 0 ? 2 * x : 0;
         case SIGMOID: *value = 1 / (1 + expf(-x)); return *value * (1 - *value);
         case SOFTCAP:
             t = tanhf(x / c);

@@ -14,8 +14,8 @@ static REAL act_value(act_kind kind, REAL x, REAL c) {
         case ACT_GELU_TANH: return half * x * (one + r_tanh(GELU_C * (x + cubic * x * x * x)));
         case ACT_GELU_EXACT: return half * x * (one + r_erf(x * INV_SQRT2));
         case ACT_SILU: return x / (one + r_exp(-x));
-        case ACT_RELU: return x > 0 ? x : 0;
-        case ACT_RELU2: return x > 0 ? x * x : 0;
+        case ACT_RELU: return x < 0 ? 0 : x; /* NaN stays */
+        case ACT_RELU2: return x < 0 ? 0 : x * x;
         case ACT_SIGMOID: return one / (one + r_exp(-x));
         case ACT_SOFTCAP: return c * r_tanh(x / c);
         case ACT_CLAMP: return x < -c ? -c : x > c ? c : x;
