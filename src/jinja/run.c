@@ -215,7 +215,12 @@ static status run_set(jrun *r, const jnode *n) {
 static status run_filter_block(jrun *r, const jnode *n) {
     jv text;
     TRY(filtered_block(r, n, &text));
-    return r->flow == JFLOW_NEXT ? print_value(r, text) : ST_OK;
+    if (r->flow != JFLOW_NEXT) return ST_OK;
+    r->at = n->at;
+    if (text.kind != JV_STRING) {
+        return jrun_fail(r, "the filters of a block must give a text, not %s", jv_type(text));
+    }
+    return print_value(r, text);
 }
 
 static status run_with(jrun *r, const jnode *n) {

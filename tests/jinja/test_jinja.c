@@ -142,6 +142,8 @@ static void test_unsupported(void **state) {
     refuse("{{ l.append(4) }}", NULL, "unsafe", "line 1, column 12");
     refuse("{% macro m() %}{% generation %}x{% endgeneration %}{% endmacro %}{{ m() }}", NULL,
            "generation block inside a macro", "line 1, column 16");
+    refuse("a{% filter length %}x{% endfilter %}", NULL, "must give a text, not int",
+           "line 1, column 2");
     refuse("\xFFx", NULL, "not UTF-8", "line 1, column 1");
 }
 
