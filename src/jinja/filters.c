@@ -324,6 +324,7 @@ static status filter_default(jrun *r, const jcall *c, jv *out) {
 
 static status filter_length(jrun *r, const jcall *c, jv *out) {
     int64_t n = jv_length(c->self);
+    TRY(jrun_use(r, c->self));
     if (n < 0) {
         jrun_fail(r, "object of type '%s' has no len()", jv_type(c->self));
         return jv_is_seq(c->self, JSEQ_GENERATOR) ? err_hint(r->e, "add |list before |length")

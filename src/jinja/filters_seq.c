@@ -86,7 +86,8 @@ static status filter_list(jrun *r, const jcall *c, jv *out) {
 static status filter_first(jrun *r, const jcall *c, jv *out) {
     const jseq *items;
     TRY(jv_iterate(r, c->self, &items));
-    *out = items->n > 0 ? items->item[0] : jundef_why(r, "No first item, sequence was empty.");
+    *out =
+        items->n > 0 ? items->item[0] : jundef_why(r, "No first item, sequence was empty.", false);
     return ST_OK;
 }
 
@@ -97,7 +98,7 @@ static status filter_last(jrun *r, const jcall *c, jv *out) {
     }
     TRY(jv_iterate(r, c->self, &items));
     *out = items->n > 0 ? items->item[items->n - 1]
-                        : jundef_why(r, "No last item, sequence was empty.");
+                        : jundef_why(r, "No last item, sequence was empty.", false);
     return ST_OK;
 }
 
@@ -204,7 +205,7 @@ static status filter_extreme(jrun *r, const jcall *c, jv *out) {
     jv best = {0}, key;
     int order;
     TRY(jv_iterate(r, c->self, &items));
-    *out = jundef_why(r, "No aggregated item, sequence was empty.");
+    *out = jundef_why(r, "No aggregated item, sequence was empty.", false);
     for (int32_t i = 0; i < items->n; i++) {
         TRY(sort_key(r, items->item[i], c->p[1], jarg_truth(c, 0), &key));
         if (i > 0) {
@@ -264,7 +265,9 @@ static status filter_map(jrun *r, const jcall *c, jv *out) {
     if (a->n_pos > 0 && !filter) return jrun_fail(r, "map names a filter that there is not");
     if (a->n_pos == 0 && a->n_kw == 0) return jrun_fail(r, "map requires a filter argument");
     *out = jv_seq(s);
-    if (!jv_truth(c->self)) return ST_OK; /* None, too, has no items here */
+    bool some;
+    TRY(jrun_truth(r, c->self, &some));
+    if (!some) return ST_OK; /* None, too, has no items here */
     TRY(jv_iterate(r, c->self, &items));
     for (int32_t i = 0; i < items->n; i++) {
         jv v = jv_undefined();
@@ -293,7 +296,9 @@ static status filter_select(jrun *r, const jcall *c, jv *out) {
     if (off + tests > 0) rest.pos += off + tests;
     rest.n_pos -= off + tests;
     *out = jv_seq(s);
-    if (!jv_truth(c->self)) return ST_OK;
+    bool yes;
+    TRY(jrun_truth(r, c->self, &yes));
+    if (!yes) return ST_OK;
     TRY(jv_iterate(r, c->self, &items));
     if (tests && items->n > 0) {
         test = jbuiltin_find(&jbuiltin_tests, a->pos[off]);
@@ -304,7 +309,8 @@ static status filter_select(jrun *r, const jcall *c, jv *out) {
         TRY(jrun_spend(r, 1));
         if (by_attr) TRY(follow(r, v, a->pos[0], &v));
         if (test) TRY(jbuiltin_call(r, test, v, &rest, &v));
-        if (jv_truth(v) == keep) jseq_push(r, s, items->item[i]);
+        TRY(jrun_truth(r, v, &yes));
+        if (yes == keep) jseq_push(r, s, items->item[i]);
     }
     return ST_OK;
 }

@@ -52,8 +52,9 @@ typedef struct jinja_spans {
 
 /* ST_FORMAT, with line and column in e->where. Free the template with jinja_free. */
 status jinja_parse(jinja_template **out, const char *text, size_t len, err *e) ATH_MUST_USE;
-/* The same in the environment of lm-evaluation-harness: white space stays as it is written, the last newline too, and
- * an undefined value that is printed is an error. */
+/* The same in the environment of lm-evaluation-harness: white space stays as it is written, the last newline too; an
+ * undefined value is an error wherever it is more than asked for (`is defined`, default), but for that of a choice
+ * without else; tojson sorts keys and escapes for HTML. */
 status jinja_parse_strict(jinja_template **out, const char *text, size_t len, err *e) ATH_MUST_USE;
 void jinja_free(jinja_template *t); /* NULL is fine */
 /* Whether the template has a generation block. */

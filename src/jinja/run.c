@@ -65,6 +65,16 @@ status jrun_require(jrun *r, jv v) {
     return jrun_fail(r, "'%s object' has no element %.*s", jv_type(u->of), n, name.u.s);
 }
 
+status jrun_use(jrun *r, jv v) {
+    bool lenient = v.kind == JV_UNDEFINED && v.u.undef && v.u.undef->lenient;
+    return r->t->strict && !lenient ? jrun_require(r, v) : ST_OK;
+}
+
+status jrun_truth(jrun *r, jv v, bool *yes) {
+    *yes = jv_truth(v);
+    return jrun_use(r, v);
+}
+
 /* ---- variables ---- */
 
 jscope *jscope_in(jrun *r, jscope *parent) {
@@ -194,8 +204,10 @@ static status run_if(jrun *r, const jnode *n) {
     int32_t i = 0;
     for (; i + 1 < n->kid.n; i += 2) {
         jv cond;
+        bool yes;
         TRY(jrun_eval(r, n->kid.item[i], &cond));
-        if (jv_truth(cond)) return jrun_block(r, n->kid.item[i + 1]);
+        TRY(jrun_truth(r, cond, &yes));
+        if (yes) return jrun_block(r, n->kid.item[i + 1]);
     }
     return i < n->kid.n ? jrun_block(r, n->kid.item[i]) : ST_OK;
 }
@@ -215,7 +227,12 @@ static status run_set(jrun *r, const jnode *n) {
 static status run_filter_block(jrun *r, const jnode *n) {
     jv text;
     TRY(filtered_block(r, n, &text));
-    return r->flow == JFLOW_NEXT ? print_value(r, text) : ST_OK;
+    if (r->flow != JFLOW_NEXT) return ST_OK;
+    r->at = n->at;
+    if (text.kind != JV_STRING) {
+        return jrun_fail(r, "the filters of a block must give a text, not %s", jv_type(text));
+    }
+    return print_value(r, text);
 }
 
 static status run_with(jrun *r, const jnode *n) {
@@ -262,7 +279,6 @@ static status run_print(jrun *r, const jnode *n) {
     jv v;
     TRY(jrun_eval(r, n->a, &v));
     r->at = n->at;
-    if (r->t->strict) TRY(jrun_require(r, v));
     return print_value(r, v);
 }
 

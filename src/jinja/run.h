@@ -92,6 +92,10 @@ static inline int64_t jcost_walk(int64_t bytes) {
 status jrun_enter(jrun *r) ATH_MUST_USE; /* undone with r->depth-- */
 /* The error of using an undefined value; ST_OK for any other. */
 status jrun_require(jrun *r, jv v) ATH_MUST_USE;
+/* The same in strict templates, and nothing in others, where an undefined value is false, empty and no text. */
+status jrun_use(jrun *r, jv v) ATH_MUST_USE;
+/* Whether a value that is used is true. */
+status jrun_truth(jrun *r, jv v, bool *yes) ATH_MUST_USE;
 
 /* ---- building values ---- */
 
@@ -128,7 +132,7 @@ jdict *jdict_new(jrun *r);
 status jdict_find(jrun *r, const jdict *d, jv key, jv **value) ATH_MUST_USE;
 status jdict_set(jrun *r, jdict *d, jv key, jv value) ATH_MUST_USE;
 jv jundef_of(jrun *r, jv of, jv name, bool forbidden);
-jv jundef_why(jrun *r, const char *why);
+jv jundef_why(jrun *r, const char *why, bool lenient);
 jv jbound_new(jrun *r, const jbuiltin *fn, jv self);
 status jv_from_json(jrun *r, const json_t *j, jv *out) ATH_MUST_USE;
 

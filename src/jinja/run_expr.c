@@ -79,15 +79,19 @@ static status eval_compare(jrun *r, const jnode *n, jv left, jv *out) {
 /* ---- choices ---- */
 
 static status eval_logic(jrun *r, const jnode *n, jv a, jv *out) {
+    bool yes;
     *out = a;
-    if (jv_truth(a) == (n->kind == JN_OR)) return ST_OK;
+    TRY(jrun_truth(r, a, &yes));
+    if (yes == (n->kind == JN_OR)) return ST_OK;
     return jrun_eval(r, n->b, out);
 }
 
 static status eval_choice(jrun *r, const jnode *n, jv cond, jv *out) {
-    if (jv_truth(cond)) return jrun_eval(r, n->b, out);
+    bool yes;
+    TRY(jrun_truth(r, cond, &yes));
+    if (yes) return jrun_eval(r, n->b, out);
     if (n->c) return jrun_eval(r, n->c, out);
-    *out = jundef_why(r, "the inline if-expression was false and has no else");
+    *out = jundef_why(r, "the inline if-expression was false and has no else", true);
     return ST_OK;
 }
 

@@ -12,8 +12,7 @@ static status passes(jrun *r, const jloop *l, jv item, bool *yes) {
     TRY(jrun_assign(r, l->node->a, item));
     TRY(jrun_eval(r, l->node->c, &value));
     r->scope = outer;
-    *yes = jv_truth(value);
-    return ST_OK;
+    return jrun_truth(r, value, yes);
 }
 
 /* Whether there is another item. */
@@ -48,7 +47,7 @@ static status loop_neighbour(jrun *r, jloop *l, bool next, jv *out) {
     if (there)
         *out = l->got->item[l->index + (next ? 1 : -1)];
     else
-        *out = jundef_why(r, next ? "there is no next item" : "there is no previous item");
+        *out = jundef_why(r, next ? "there is no next item" : "there is no previous item", false);
     return ST_OK;
 }
 

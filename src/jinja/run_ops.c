@@ -24,7 +24,9 @@ static status too_large(jrun *r) {
 
 status jrun_unary(jrun *r, jnode_kind op, jv a, jv *out) {
     if (op == JN_NOT) {
-        *out = jv_bool(!jv_truth(a));
+        bool yes;
+        TRY(jrun_truth(r, a, &yes));
+        *out = jv_bool(!yes);
         return ST_OK;
     }
     TRY(jrun_require(r, a));

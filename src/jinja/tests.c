@@ -34,7 +34,8 @@ KIND_TEST(callable, v.kind == JV_FUNCTION || v.kind == JV_MACRO || v.kind == JV_
                         v.kind == JV_LOOP)
 KIND_TEST(escaped, v.kind == JV_STRING && v.safe)
 /* What has len() and items; an undefined value says so of itself, too. */
-KIND_TEST(sequence, v.kind == JV_STRING || v.kind == JV_DICT || v.kind == JV_UNDEFINED ||
+KIND_TEST(sequence, v.kind == JV_STRING || v.kind == JV_DICT ||
+                        (v.kind == JV_UNDEFINED && !r->t->strict) ||
                         (v.kind == JV_SEQ && v.u.seq->kind <= JSEQ_RANGE))
 
 /* ---- texts and numbers ---- */

@@ -240,8 +240,8 @@ jv jundef_of(jrun *r, jv of, jv name, bool forbidden) {
     return undef_with(r, (jundef){.name = name, .of = of, .forbidden = forbidden});
 }
 
-jv jundef_why(jrun *r, const char *why) {
-    return undef_with(r, (jundef){.why = why});
+jv jundef_why(jrun *r, const char *why, bool lenient) {
+    return undef_with(r, (jundef){.why = why, .lenient = lenient});
 }
 
 jv jbound_new(jrun *r, const jbuiltin *fn, jv self) {

@@ -76,6 +76,7 @@ typedef struct jundef {
     const char *why; /* a sentence; NULL: the name, or the name as a part of `of` */
     jv name, of;
     bool forbidden; /* exists, but the sandbox keeps it back */
+    bool lenient;   /* may be used in strict templates, too, as an empty text */
 } jundef;
 
 static inline jv jv_none(void) {

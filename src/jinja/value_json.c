@@ -1,4 +1,5 @@
-/* The filter tojson: json.dumps of Python, without escaping for HTML. */
+/* The filter tojson: json.dumps of Python. transformers has one of its own, with more arguments and without escaping
+ * for HTML; strict templates have that of jinja2. */
 #include <math.h>
 #include <stdio.h>
 
@@ -6,7 +7,7 @@
 #include "base/utf8.h"
 
 typedef struct json_how {
-    bool ascii, sort, lines;
+    bool ascii, sort, lines, html;
     jv indent, comma, colon;
 } json_how;
 
@@ -21,9 +22,10 @@ static const char *json_escape(const void *how, uint32_t cp, char buf[16]) {
     static const char *const named[] = {
         ['\b'] = "\\b", ['\t'] = "\\t", ['\n'] = "\\n", ['\f'] = "\\f",
         ['\r'] = "\\r", ['"'] = "\\\"", ['\\'] = "\\\\"};
-    bool ascii = ((const json_how *)how)->ascii;
+    const json_how *h = how;
+    bool markup = h->html && (cp == '<' || cp == '>' || cp == '&' || cp == '\'');
     if (cp < ARRAY_LEN(named) && named[cp]) return named[cp];
-    if (cp >= 0x20 && (!ascii || cp < 0x7F)) return NULL;
+    if (cp >= 0x20 && !markup && (!h->ascii || cp < 0x7F)) return NULL;
     if (cp < 0x10000) {
         put_unit(buf, cp);
     } else {
@@ -161,13 +163,23 @@ static status read_separators(jrun *r, jv pair, json_how *h) {
     return ST_OK;
 }
 
+static status read_arguments(jrun *r, const jcall *c, json_how *h) {
+    *h = (json_how){.comma = JV_WORD(", "), .colon = JV_WORD(": ")};
+    h->html = r->t->strict;
+    h->ascii = h->html || jarg_truth(c, 0);
+    h->sort = h->html || jarg_truth(c, 3);
+    TRY(read_indent(r, c->p[1], h));
+    if (!h->html || c->args->n_pos + c->args->n_kw == (c->p[1].kind != JV_ABSENT))
+        return read_separators(r, c->p[2], h);
+    return jrun_fail(r, "tojson takes indent=N alone here");
+}
+
 status jfilter_tojson(jrun *r, const jcall *c, jv *out) {
-    json_how h = {.ascii = jarg_truth(c, 0), .sort = jarg_truth(c, 3)};
-    h.comma = JV_WORD(", ");
-    h.colon = JV_WORD(": ");
-    TRY(read_indent(r, c->p[1], &h));
-    TRY(read_separators(r, c->p[2], &h));
+    json_how h;
+    TRY(read_arguments(r, c, &h));
     size_t start = jtext_begin(r);
     TRY(add_value(r, &h, c->self, 0));
-    return jtext_take(r, start, out);
+    TRY(jtext_take(r, start, out));
+    out->safe = h.html;
+    return ST_OK;
 }

@@ -26,6 +26,7 @@ static jseq *keys_of(jrun *r, const jdict *d) {
 
 status jv_iterate(jrun *r, jv v, const jseq **out) {
     jseq *s = NULL;
+    TRY(jrun_use(r, v));
     if (v.kind == JV_UNDEFINED && (!v.u.undef || !v.u.undef->forbidden)) {
         s = jseq_new(r, JSEQ_LIST);
     } else if (v.kind == JV_STRING) {
@@ -94,6 +95,8 @@ status jtext_equal(jrun *r, jv a, jv b, bool *equal) {
 status jv_equal(jrun *r, jv a, jv b, bool *equal) {
     *equal = false;
     TRY(jrun_spend(r, 1));
+    TRY(jrun_use(r, a));
+    TRY(jrun_use(r, b));
     if (jv_is_int(a) && jv_is_int(b)) {
         *equal = jv_as_int(a) == jv_as_int(b);
     } else if (jv_is_number(a) && jv_is_number(b)) {

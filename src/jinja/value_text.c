@@ -157,7 +157,7 @@ status jv_add_repr(jrun *r, jv v) {
 }
 
 status jv_add_str(jrun *r, jv v) {
-    if (v.kind == JV_UNDEFINED) return ST_OK;
+    if (v.kind == JV_UNDEFINED) return jrun_use(r, v);
     if (v.kind != JV_STRING) return jv_add_repr(r, v);
     jtext_add_str(r, v);
     return ST_OK;

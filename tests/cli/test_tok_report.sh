@@ -46,6 +46,16 @@ for pair in en:50 ru:2 '(none):1'; do
         grep -q "\"documents\": ${pair#*:}," || fail "no group $pair"
 done
 
+# The keys that say how text is read; a bad record among many is left out, and told.
+for i in $(seq 300); do echo "{\"body\": \"the iron $i\"}"; done >rows.jsonl
+echo 'no JSON' >>rows.jsonl
+expect 0 tok report bytes rows.jsonl field=body --json
+has out '"documents": 300'
+has err '1 of 301 records was left out'
+expect 2 tok report bytes rows.jsonl --field body template='{body}'
+has err 'field= does nothing beside template='
+expect 0 tok prune tok.json rows.jsonl -o small.json --min-count 1 field=body
+
 # A tokenizer that lacks characters refuses documents, which count for the others.
 expect 0 tok report char.json bytes two.jsonl
 has out "refused 2 of 53 documents"

@@ -28,6 +28,19 @@ expect 0 tok train text.txt -o tok.json --kind unigram --vocab-size 80
 [ ! -s err ] || fail "progress where there is no terminal"
 has tok.json '"Unigram"'
 
+# The keys that say how text is read; a bad record among many is left out, and told.
+for i in $(seq 300); do echo "{\"meta\": {\"body\": \"keep the iron $i\"}, \"title\": \"t\"}"; done >rows.jsonl
+echo 'no JSON' >>rows.jsonl
+expect 0 tok train rows.jsonl -o rows.json --vocab-size 280 field=meta.body
+has err '1 of 301 records was left out'
+has rows.json 'iron'
+expect 0 tok train rows.jsonl -o both.json --vocab-size 280 template='{title}: {meta.body}'
+expect 3 tok train rows.jsonl -o no.json
+has err 'field=NAME'
+expect 2 tok train rows.jsonl -o no.json feild=meta.body
+has err "did you mean 'field'"
+expect 3 tok train rows.jsonl -o no.json field=meta.body max_bad=0
+
 expect 2 tok train text.txt -o no.json --kind bpe --pattern nowhere
 has err 'llama3'
 expect 2 tok train text.txt -o no.json --kind unigram --vocab-size 10

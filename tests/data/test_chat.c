@@ -158,6 +158,41 @@ static void test_tool_calls(void **state) {
     chat_sample_free(&s);
 }
 
+#define ANSWER "{\"role\": \"assistant\", \"content\": \"b\""
+
+static void refuse_form(const char *text, const char *words) {
+    err e = {0};
+    chat_sample s;
+    json_t *record = json_loads(text, 0, NULL);
+    assert_int_equal(chat_form_read(chat_form_find("messages"), record, &s, &e), ST_USAGE);
+    if (!strstr(e.message, words)) fail_msg("'%s' is not in: %s", words, e.message);
+    json_decref(record);
+}
+
+/* Tables keep nested values as texts; what is neither is refused, for a template would not write it. */
+static void test_values_as_texts(void **state) {
+    (void)state;
+    expect_form("{\"messages\": [" ANSWER ", \"tool_calls\": \"[{\\\"name\\\": \\\"f\\\", "
+                "\\\"arguments\\\": {}}]\"}]}",
+                "messages",
+                "assistant:b[{\"type\": \"function\", \"function\": {\"name\": \"f\", "
+                "\"arguments\": {}}}]");
+    expect_form("{\"messages\": [" ANSWER ", \"tool_calls\": \"null\"}]}", "messages",
+                "assistant:b");
+    chat_sample s = read_as("{\"messages\": [" ANSWER "}], \"tools\": \"null\", \"documents\": [], "
+                            "\"chat_template_kwargs\": \"{\\\"enable_thinking\\\": false}\"}",
+                            "messages");
+    assert_true(!s.tools && !s.documents);
+    assert_true(json_is_false(json_object_get(s.variables, "enable_thinking")));
+    chat_sample_free(&s);
+    refuse_form("{\"messages\": [" ANSWER ", \"tool_calls\": \"f(x)\"}]}", "that are no calls");
+    refuse_form("{\"messages\": [" ANSWER ", \"tool_calls\": [\"f(x)\"]}]}", "that are no calls");
+    refuse_form("{\"messages\": [" ANSWER "}], \"tools\": {\"name\": \"f\"}}",
+                "its \"tools\" is neither a list");
+    refuse_form("{\"messages\": [" ANSWER "}], \"chat_template_kwargs\": \"fast\"}",
+                "its \"chat_template_kwargs\" is neither an object");
+}
+
 static void expect_pair(const char *text, size_t n_prompt, const char *chosen,
                         const char *rejected) {
     chat_sample s = read_as(text, "preference");
@@ -683,6 +718,7 @@ int main(void) {
         cmocka_unit_test(test_ids_and_masks_are_those_of_trl),
         cmocka_unit_test(test_forms_of_conversations),
         cmocka_unit_test(test_tool_calls),
+        cmocka_unit_test(test_values_as_texts),
         cmocka_unit_test(test_preferences),
         cmocka_unit_test(test_labels),
         TEST(test_integers_without_a_sign),

@@ -142,7 +142,51 @@ static void test_unsupported(void **state) {
     refuse("{{ l.append(4) }}", NULL, "unsafe", "line 1, column 12");
     refuse("{% macro m() %}{% generation %}x{% endgeneration %}{% endmacro %}{{ m() }}", NULL,
            "generation block inside a macro", "line 1, column 16");
+    refuse("a{% filter length %}x{% endfilter %}", NULL, "must give a text, not int",
+           "line 1, column 2");
     refuse("\xFFx", NULL, "not UTF-8", "line 1, column 1");
+}
+
+/* Renders in the environment of lm-evaluation-harness; want NULL: 'm' is undefined. */
+static void check_strict(const char *text, const char *want) {
+    json_t *context = json_pack("{s:[i,i], s:{s:s,s:n}}", "l", 1, 2, "d", "b", "<&'>", "a");
+    jinja_template *t;
+    strbuf out = {0};
+    err e = {0};
+    assert_int_equal(jinja_parse_strict(&t, text, strlen(text), &e), ST_OK);
+    status st = jinja_render(t, context, NULL, &out, NULL, &e);
+    if (st != (want ? ST_OK : ST_FORMAT) || strcmp(strbuf_cstr(&out), want ? want : "") != 0 ||
+        (!want && !strstr(e.message, "'m' is undefined")))
+        fail_msg("%s\ngave status %d \"%s\" %s", text, (int)st, strbuf_cstr(&out), e.message);
+    jinja_free(t);
+    strbuf_free(&out);
+    json_decref(context);
+}
+
+/* What is undefined may be asked for and passed on, not used. */
+static void test_strict(void **state) {
+    (void)state;
+    static const char *const USES[] = {"{{ m }}",
+                                       "{{ m ~ 'x' }}",
+                                       "{% if m %}{% endif %}",
+                                       "{{ m or 1 }}",
+                                       "{{ not m }}",
+                                       "{{ 1 if m else 2 }}",
+                                       "{{ m == 1 }}",
+                                       "{{ 1 in m }}",
+                                       "{{ m in l }}",
+                                       "{{ m | upper }}",
+                                       "{{ m | length }}",
+                                       "{{ m | select | list }}",
+                                       "{{ '%s' % m }}",
+                                       "{% for x in m %}{% endfor %}",
+                                       "{{ m | join }}"};
+    for (int i = 0; i < ARRAY_LEN(USES); i++) check_strict(USES[i], NULL);
+    check_strict("{{ m is defined }}{{ m | default('x') }}{{ [m] }}{{ m is sequence }}",
+                 "Falsex[Undefined]False");
+    check_strict("{{ 'a' if l[0] == 2 }}{{ 'b' if l[1] == 2 }}", "b");
+    check_strict(" {% if l %}\nx\n{% endif %}\n", " \nx\n\n");
+    check_strict("{{ d | tojson }}", "{\"a\": null, \"b\": \"\\u003c\\u0026\\u0027\\u003e\"}");
 }
 
 static void test_limits(void **state) {
@@ -366,9 +410,10 @@ static void test_nesting(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_programs),        cmocka_unit_test(test_chats),
-        cmocka_unit_test(test_unsupported),     cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_nesting),         cmocka_unit_test(test_bytes_are_steps),
-        cmocka_unit_test(test_names_are_steps), cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_unsupported),     cmocka_unit_test(test_strict),
+        cmocka_unit_test(test_limits),          cmocka_unit_test(test_nesting),
+        cmocka_unit_test(test_bytes_are_steps), cmocka_unit_test(test_names_are_steps),
+        cmocka_unit_test(test_extremes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,9 +15,9 @@
 #include "base/text.h"
 #include "data/build/build.h"
 
-static const char *const BUILD_KEYS[] = {
-    "tokenizer", "format", "field", "template",     "id",  "score",  "charset", "max_bad",
-    "valid",     "split",  "seed",  "shard_tokens", "eos", "append", "threads", NULL};
+static const char *const BUILD_KEYS[] = {DATA_TEXT_KEYS, "tokenizer", "id",           "score",
+                                         "valid",        "split",     "seed",         "eos",
+                                         "append",       "threads",   "shard_tokens", NULL};
 
 static const char *const FORMATS[] = {"auto", "text", "jsonl", "csv", "tsv", "parquet"};
 static const char *const BOOLS[] = {"false", "true"};
@@ -83,11 +83,9 @@ static char *unescape(arena *a, const char *s) {
     return out;
 }
 
-static status read_reader_options(const cli_args *args, arena *a, reader_options *opt, err *e) {
+status data_text_options(const cli_args *args, arena *a, reader_options *opt, err *e) {
     opt->field = cli_override(args, "field");
     opt->template = unescape(a, cli_override(args, "template"));
-    opt->id = cli_override(args, "id");
-    opt->score = cli_override(args, "score");
     opt->charset = cli_override(args, "charset");
     opt->max_bad = -1; /* the reader's own */
     int format = READER_AUTO;
@@ -96,20 +94,13 @@ static status read_reader_options(const cli_args *args, arena *a, reader_options
     return data_get_share(args, "max_bad", true, &opt->max_bad, e);
 }
 
-/* Keys that do nothing beside the others that were given. */
+/* Keys that do nothing without valid=. */
 static status check_effects(const cli_args *args, err *e) {
-    static const struct {
-        const char *key, *other, *hint;
-        bool need; /* the other one, or its absence */
-    } RULES[] = {{"split", "valid", "add valid=0.1, the share that is kept for validation", true},
-                 {"seed", "valid", "add valid=0.1, the share that is kept for validation", true},
-                 {"field", "template", "name the field in the template, as {field}", false}};
-    for (int i = 0; i < ARRAY_LEN(RULES); i++) {
-        bool with = cli_override(args, RULES[i].other) != NULL;
-        if (!cli_override(args, RULES[i].key) || with == RULES[i].need) continue;
-        err_at(e, ST_USAGE, RULES[i].key, "%s= does nothing %s %s=", RULES[i].key,
-               with ? "beside" : "without", RULES[i].other);
-        return err_hint(e, "leave it out, or %s", RULES[i].hint);
+    static const char *const OF_VALID[] = {"split", "seed"};
+    for (int i = 0; i < ARRAY_LEN(OF_VALID); i++) {
+        if (!cli_override(args, OF_VALID[i]) || cli_override(args, "valid")) continue;
+        err_at(e, ST_USAGE, OF_VALID[i], "%s= does nothing without valid=", OF_VALID[i]);
+        return err_hint(e, "leave it out, or add valid=0.1, the share that is kept for validation");
     }
     return ST_OK;
 }
@@ -119,7 +110,9 @@ static status read_build_options(const cli_args *args, arena *a, data_build_opti
     int eos = true, append = false;
     TRY(cli_check_overrides(args, BUILD_KEYS, e));
     TRY(check_effects(args, e));
-    TRY(read_reader_options(args, a, &opt->reader, e));
+    TRY(data_text_options(args, a, &opt->reader, e));
+    opt->reader.id = cli_override(args, "id");
+    opt->reader.score = cli_override(args, "score");
     TRY(data_get_share(args, "valid", false, &opt->valid_fraction, e));
     TRY(data_get_count(args, "threads", 1024, &threads, e));
     TRY(data_get_count(args, "seed", INT64_MAX, &opt->seed, e));
@@ -298,14 +291,9 @@ const cli_command command_data_build = {
         "                     lines (the tail of each file, at a line end), tail (the tail\n"
         "                     at the exact byte); auto: lines for few files, else documents\n"
         "  seed=0             of the split by documents\n"
-        "  append=false       true: adds shards to the set in SHARDS\n"
-        "  format=auto        text, jsonl, csv, tsv or parquet, instead of going by the name\n"
-        "  field=text         the field of a record that holds the text (meta.body goes deep)\n"
-        "  template=TEXT      joins fields instead: '{title}\\n\\n{text}'\n"
+        "  append=false       true: adds shards to the set in SHARDS\n" DATA_TEXT_HELP
         "  id=FIELD           the field that names a document, kept in the shards\n"
         "  score=FIELD        the field with a number to order documents by, kept likewise\n"
-        "  charset=NAME       of all files, instead of finding it out for each\n"
-        "  max_bad=0.01       share of unreadable records above which the build stops\n"
         "  eos=true           put the tokenizer's end-of-text token after each document\n"
         "  shard_tokens=100M  size of one shard file\n"
         "  threads=N          default: all; the shards are the same for any number\n"

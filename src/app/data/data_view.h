@@ -50,6 +50,18 @@ status data_show_chats(const cli_args *args, data_look *look, err *e) ATH_MUST_U
  * look->render their text, where what is not learned stands out. */
 status data_show_step(const char *run, int64_t step, const data_look *look, err *e) ATH_MUST_USE;
 
+/* cmd_data_build.c: how text is read, by keys of any command that takes text. */
+#define DATA_TEXT_KEYS "format", "field", "template", "charset", "max_bad"
+#define DATA_TEXT_HELP                                                                             \
+    "  format=auto        text, jsonl, csv, tsv or parquet, instead of going by the name\n"        \
+    "  field=text         the field of a record that holds the text (meta.body goes deep)\n"       \
+    "  template=TEXT      joins fields instead: '{title}\\n\\n{text}'\n"                           \
+    "  charset=NAME       of all files, instead of finding it out for each\n"                      \
+    "  max_bad=0.01       share of unreadable records above which reading stops\n"
+struct reader_options;
+status data_text_options(const cli_args *args, arena *a, struct reader_options *opt,
+                         err *e) ATH_MUST_USE;
+
 /* cmd_data_build.c: the file of tokenizer=FILE, without which nothing is built. Asked for behind the other keys: one
  * of them may be this one, misspelt. */
 status data_get_tokenizer(const cli_args *args, const char **out, err *e) ATH_MUST_USE;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/data/data_view.h"
 #include "app/frame/cli.h"
 #include "app/frame/cli_ids.h"
 #include "app/frame/progress.h"
@@ -151,13 +152,12 @@ static status run_add(const cli_args *args, err *e) {
 /* ---- tok prune ---- */
 
 /* One pass over the corpus; a report of one row. */
-static status read_corpus(const cli_args *args, const tok *const *toks, int n_toks,
-                          tok_report **out, err *e) {
+static status read_corpus(const cli_args *args, const reader_options *reading,
+                          const tok *const *toks, int n_toks, tok_report **out, err *e) {
     const feed_doc *docs;
     doc_feed *feed;
-    reader_options opt = {.field = cli_value(args, "field")};
     bool show = !args->json && progress_is_live(stderr);
-    TRY(doc_feed_open(&feed, args->inputs + 1, args->n_inputs - 1, &opt, show, e));
+    TRY(doc_feed_open(&feed, args->inputs + 1, args->n_inputs - 1, reading, show, e));
     *out = tok_report_new(toks, n_toks, false);
     int row = tok_report_row(*out), n = 1;
     tok_report_doc *batch = NULL;
@@ -250,21 +250,25 @@ static void print_pruned(const cli_args *args, const tok *const *toks, const tok
 static status prune(const cli_args *args, tok *before, tok **after, err *e) {
     const tok *toks[2] = {before, NULL};
     tok_report *count = NULL, *check = NULL;
+    arena *mem = arena_new("tok prune");
+    reader_options reading = {0};
     tok_prune_options opt = {0};
     tok_prune_result r = {0};
     status st;
     TRY_GOTO(st, prune_options(args, &opt, e), out);
-    TRY_GOTO(st, read_corpus(args, toks, 1, &count, e), out);
+    TRY_GOTO(st, doc_feed_options(args, mem, &reading, e), out);
+    TRY_GOTO(st, read_corpus(args, &reading, toks, 1, &count, e), out);
     opt.count = tok_report_counts(count, 0);
     TRY_GOTO(st, tok_edit_prune(before, &opt, after, &r, e), out);
     toks[1] = *after;
-    TRY_GOTO(st, read_corpus(args, toks, 2, &check, e), out);
+    TRY_GOTO(st, read_corpus(args, &reading, toks, 2, &check, e), out);
     tok_tally was = tok_report_tally(check, 0, 0), is = tok_report_tally(check, 1, 0);
     TRY_GOTO(st, check_lossless(&was, &is, e), out);
     TRY_GOTO(st, save(*after, args->output, e), out);
     if (cli_has(args, "map")) TRY_GOTO(st, write_map(cli_value(args, "map"), &r, e), out);
     print_pruned(args, toks, &r, &was, &is);
 out:
+    arena_free(mem);
     free(r.row);
     tok_report_free(count);
     tok_report_free(check);
@@ -425,18 +429,19 @@ static char *prune_help(void) {
     return xstrdup("What covers any text stays: added tokens, bytes, characters (with byte "
                    "fallback those that\nthe corpus has), and the parts of merges. Where all its "
                    "tokens stay, a text has the same\ntokens as before. New ids are dense, in the "
-                   "order of the old.\n");
+                   "order of the old.\n\nKeys:\n" DATA_TEXT_HELP);
 }
 
 const cli_command command_tok_prune = {
     .name = "tok prune",
     .summary = "drop tokens that a corpus does not use",
-    .usage = "TOKENIZER FILE... -o OUT --keep N | --min-count K [--map rows.json]",
+    .usage = "TOKENIZER FILE... -o OUT --keep N | --min-count K [--map rows.json] [key=value...]",
     .run = run_prune,
     .options = prune_option_table,
     .min_inputs = 2,
     .max_inputs = -1,
     .takes_output = true,
+    .takes_keys = true,
     .details = prune_help,
 };
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/data/data_view.h"
 #include "app/frame/cli.h"
 #include "app/frame/progress.h"
 #include "app/tok/doc_feed.h"
@@ -205,8 +206,9 @@ static status print(const job *j, err *e) {
 static status run_job(job *j, err *e) {
     const cli_args *args = j->args;
     int64_t start = clock_now_ns();
-    reader_options opt = {.field = cli_value(args, "field"), .label = cli_value(args, "by")};
+    reader_options opt = {.label = cli_value(args, "by")};
     doc_feed *feed;
+    TRY(doc_feed_options(args, j->mem, &opt, e));
     for (int i = 0; i < args->n_inputs; i++)
         TRY(cli_check_apart(cli_value(args, "svg"), args->inputs[i], e));
     if (cli_has(args, "lists") && !args->json) log_warn("--lists changes nothing without --json");
@@ -262,16 +264,19 @@ static char *report_help(void) {
         "                 never trained\n"
         "\n"
         "A word is the longest run of letters, marks and numbers; in Han, Kana, Thai, Lao, Khmer\n"
-        "and Myanmar, which are written without spaces, one letter with its marks.\n");
+        "and Myanmar, which are written without spaces, one letter with its marks.\n"
+        "\n"
+        "Keys:\n" DATA_TEXT_HELP);
 }
 
 const cli_command command_tok_report = {
     .name = "tok report",
     .summary = "compare tokenizers on texts: fertility, bytes per token, coverage",
-    .usage = "TOKENIZER... FILE... [--by FIELD] [--field NAME] [--svg FILE] [--lists]",
+    .usage = "TOKENIZER... FILE... [--by FIELD] [--field NAME] [--svg FILE] [key=value...]",
     .run = run_report,
     .options = report_option_table,
     .min_inputs = 2,
     .max_inputs = -1,
+    .takes_keys = true,
     .details = report_help,
 };

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/data/data_view.h"
 #include "app/frame/cli.h"
 #include "app/frame/cli_ids.h"
 #include "app/frame/progress.h"
@@ -16,6 +17,8 @@
 #include "tok/tok.h"
 
 /* ---- options ---- */
+
+static const char *const TRAIN_KEYS[] = {DATA_TEXT_KEYS, NULL};
 
 static const char *const KINDS[] = {[TOK_BPE] = "bpe",
                                     [TOK_UNIGRAM] = "unigram",
@@ -141,9 +144,9 @@ static status add_documents(tok_trainer *tr, train_view *v, err *e) {
     }
 }
 
-static status read_and_train(const cli_args *args, tok_trainer *tr, train_view *v, tok **out,
-                             err *e) {
-    TRY(reader_open(&v->r, args->inputs, args->n_inputs, NULL, e));
+static status read_and_train(const cli_args *args, const reader_options *opt, tok_trainer *tr,
+                             train_view *v, tok **out, err *e) {
+    TRY(reader_open(&v->r, args->inputs, args->n_inputs, opt, e));
     v->began_ns = clock_now_ns();
     v->what = "reading";
     status st = ST_OK;
@@ -181,13 +184,16 @@ static status run_train(const cli_args *args, err *e) {
     arena *a = arena_new("tok train");
     train_view view = {.live = progress_is_live(stderr) && !args->json};
     tok_train_options opt = {.progress = on_progress, .progress_ctx = &view};
+    reader_options reading = {0};
     tok_trainer *tr = NULL;
     tok *t = NULL;
     int64_t start = clock_now_ns();
     status st;
     TRY_GOTO(st, train_options(args, a, &opt, e), out);
+    TRY_GOTO(st, cli_check_overrides(args, TRAIN_KEYS, e), out);
+    TRY_GOTO(st, data_text_options(args, a, &reading, e), out);
     TRY_GOTO(st, tok_trainer_new(&tr, &opt, e), out);
-    TRY_GOTO(st, read_and_train(args, tr, &view, &t, e), out);
+    TRY_GOTO(st, read_and_train(args, &reading, tr, &view, &t, e), out);
     TRY_GOTO(st, save(t, args->output, a, e), out);
     warn_of_fewer(args, &opt, t);
     double seconds = clock_since_s(start);
@@ -225,17 +231,20 @@ static char *train_help(void) {
         "has it; all other patterns make byte-level BPE. Special tokens by default: "
         "<|endoftext|>;\n"
         "<unk> <s> </s> with sentencepiece; <pad> </s> <unk> for unigram; [PAD] [UNK] [CLS] [SEP]\n"
-        "[MASK] for wordpiece. The result does not depend on the number of threads.\n");
+        "[MASK] for wordpiece. The result does not depend on the number of threads.\n"
+        "\n"
+        "Keys:\n" DATA_TEXT_HELP);
 }
 
 const cli_command command_tok_train = {
     .name = "tok train",
     .summary = "train a tokenizer on text and JSONL, files or folders",
-    .usage = "IN... -o OUT.json [--kind KIND] [--vocab-size N] [--pattern NAME] [--ram N]",
+    .usage = "IN... -o OUT.json [--kind KIND] [--vocab-size N] [--pattern NAME] [key=value...]",
     .run = run_train,
     .options = train_option_table,
     .min_inputs = 1,
     .max_inputs = -1,
     .takes_output = true,
+    .takes_keys = true,
     .details = train_help,
 };

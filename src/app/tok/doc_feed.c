@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/data/data_view.h"
 #include "app/frame/progress.h"
 #include "base/arena.h"
 #include "base/clock.h"
@@ -27,6 +28,15 @@ struct doc_feed {
     feed_doc *batch;
     int n, cap;
 };
+
+status doc_feed_options(const cli_args *args, arena *a, reader_options *opt, err *e) {
+    static const char *const KEYS[] = {DATA_TEXT_KEYS, NULL};
+    const char *field = cli_value(args, "field");
+    TRY(cli_check_overrides(args, KEYS, e));
+    TRY(data_text_options(args, a, opt, e));
+    if (field) opt->field = field;
+    return ST_OK;
+}
 
 status doc_feed_open(doc_feed **out, const char *const *inputs, int n, const reader_options *opt,
                      bool show, err *e) {

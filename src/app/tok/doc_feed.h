@@ -5,6 +5,7 @@
 #ifndef APP_DOC_FEED_H
 #define APP_DOC_FEED_H
 
+#include "app/frame/cli.h"
 #include "data/text/reader.h"
 
 typedef struct feed_doc {
@@ -16,6 +17,8 @@ typedef struct feed_doc {
 
 typedef struct doc_feed doc_feed;
 
+/* How texts are read, by the keys of the command and its option --field. */
+status doc_feed_options(const cli_args *args, arena *a, reader_options *opt, err *e) ATH_MUST_USE;
 /* `opt` may be NULL; inputs must outlive the feed. `show`: progress on standard error. */
 status doc_feed_open(doc_feed **out, const char *const *inputs, int n, const reader_options *opt,
                      bool show, err *e) ATH_MUST_USE;

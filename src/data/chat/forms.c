@@ -126,8 +126,7 @@ static status add_prompt(json_t *out, const json_t *record, err *e) {
 
 /* The columns that every form may have. */
 static status read_common(const json_t *record, chat_sample *out, err *e) {
-    const json_t *system = column(record, "system"), *documents = column(record, "documents");
-    const json_t *variables = column(record, "chat_template_kwargs");
+    const json_t *system = column(record, "system");
     if (has_text(system) && !chat_is_role(json_array_get(out->messages, 0), "system")) {
         json_t *lists[] = {out->messages, out->rejected};
         for (int i = 0; i < 2; i++)
@@ -136,8 +135,9 @@ static status read_common(const json_t *record, chat_sample *out, err *e) {
                                       chat_message("system", json_incref((json_t *)system)));
         if (out->n_prompt) out->n_prompt++;
     }
-    if (json_array_size(documents) > 0) out->documents = json_incref((json_t *)documents);
-    if (json_is_object(variables)) out->variables = json_incref((json_t *)variables);
+    const char *const documents = "documents", *const variables = "chat_template_kwargs";
+    TRY(chat_read_column(column(record, documents), documents, JSON_ARRAY, &out->documents, e));
+    TRY(chat_read_column(column(record, variables), variables, JSON_OBJECT, &out->variables, e));
     return chat_read_tools(column(record, "tools"), &out->tools, e);
 }
 

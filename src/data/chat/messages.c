@@ -43,13 +43,36 @@ bool chat_is_role(const json_t *message, const char *role) {
     return have && strcmp(have, role) == 0;
 }
 
-/* ---- tools ---- */
+/* ---- nested values ---- */
 
 /* The JSON in a text; NULL when it is none. */
 static json_t *parse_text(const json_t *text) {
     return json_loadb(json_string_value(text), json_string_length(text),
                       JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
 }
+
+/* A list or an object that is not empty, or the one that a text holds, as tables keep nested values; *out NULL
+ * where there is none. False: it is something else. */
+static bool value_or_text(const json_t *value, json_type type, json_t **out) {
+    bool empty = json_is_string(value) && json_string_length(value) == 0;
+    *out = NULL;
+    if (!value || empty) return true;
+    json_t *v = json_is_string(value) ? parse_text(value) : json_incref((json_t *)value);
+    bool fits = v && json_typeof(v) == type, none = v && json_is_null(v);
+    if (fits && json_array_size(v) + json_object_size(v) > 0) *out = json_incref(v);
+    json_decref(v);
+    return fits || none;
+}
+
+status chat_read_column(const json_t *value, const char *name, json_type type, json_t **out,
+                        err *e) {
+    if (value_or_text(value, type, out)) return ST_OK;
+    err_set(e, ST_USAGE, "its \"%s\" is neither %s nor the JSON of one as a text", name,
+            type == JSON_ARRAY ? "a list" : "an object");
+    return err_hint(e, "mend the record, or leave \"%s\" out of all", name);
+}
+
+/* ---- tools ---- */
 
 static json_t *wrap_function(const json_t *o) {
     if (json_object_get(o, "function") || !json_object_get(o, "name"))
@@ -69,32 +92,29 @@ static json_t *call_of(const json_t *given) {
     return call;
 }
 
-/* A list of calls from one, or from a list. */
-static json_t *calls_of(const json_t *value) {
-    json_t *out = json_array(), *item;
+/* A list of calls from one, from a list, or from the text of either. False: it is something else. */
+static bool read_calls(const json_t *value, json_t **out) {
+    json_t *calls, *item;
     size_t i;
-    if (json_is_object(value)) json_array_append_new(out, call_of(value));
-    json_array_foreach((json_t *)value, i, item) if (json_is_object(item))
-        json_array_append_new(out, call_of(item));
-    return out;
+    *out = json_array();
+    if (!value_or_text(value, JSON_ARRAY, &calls) && !value_or_text(value, JSON_OBJECT, &calls))
+        return false;
+    if (json_is_object(calls)) json_array_append_new(*out, call_of(calls));
+    json_array_foreach(calls, i, item) if (json_is_object(item))
+        json_array_append_new(*out, call_of(item));
+    bool all = !json_is_array(calls) || json_array_size(*out) == json_array_size(calls);
+    json_decref(calls);
+    return all;
 }
 
 status chat_read_tools(const json_t *value, json_t **out, err *e) {
-    json_t *parsed = NULL, *item;
+    json_t *tools, *item;
     size_t i;
     *out = NULL;
-    if (json_is_string(value) && json_string_length(value) > 0) {
-        parsed = parse_text(value);
-        if (!json_is_array(parsed)) {
-            json_decref(parsed);
-            return err_set(e, ST_USAGE, "its \"tools\" are a text that is no list of JSON");
-        }
-        value = parsed;
-    }
-    if (json_array_size(value) > 0) *out = json_array();
-    json_array_foreach((json_t *)value, i, item) if (*out)
-        json_array_append_new(*out, wrap_function(item));
-    json_decref(parsed);
+    TRY(chat_read_column(value, "tools", JSON_ARRAY, &tools, e));
+    if (tools) *out = json_array();
+    json_array_foreach(tools, i, item) json_array_append_new(*out, wrap_function(item));
+    json_decref(tools);
     return ST_OK;
 }
 
@@ -112,11 +132,8 @@ static status no_role(const char *column, size_t number, const char *name, err *
 
 /* A message that is a call as a text, as LLaMA-Factory has them: {"name", "arguments"} or a list. */
 static status text_to_calls(json_t *m, const char *column, size_t number, err *e) {
-    const json_t *content = json_object_get(m, "content");
-    json_t *value = json_is_string(content) ? parse_text(content) : json_incref((json_t *)content);
-    json_t *calls = calls_of(value);
-    json_decref(value);
-    if (json_array_size(calls) == 0) {
+    json_t *calls;
+    if (!read_calls(json_object_get(m, "content"), &calls) || json_array_size(calls) == 0) {
         json_decref(calls);
         return err_set(e, ST_USAGE,
                        "message %zu of its \"%s\" is a tool call, but its text is no JSON",
@@ -128,14 +145,22 @@ static status text_to_calls(json_t *m, const char *column, size_t number, err *e
     return ST_OK;
 }
 
-static void normalize_calls(json_t *m) {
-    json_t *calls = json_object_get(m, "tool_calls");
+static status normalize_calls(json_t *m, const char *column, size_t number, err *e) {
+    json_t *calls;
+    bool good = read_calls(json_object_get(m, "tool_calls"), &calls);
     if (json_array_size(calls) > 0)
-        json_object_set_new(m, "tool_calls", calls_of(calls));
+        json_object_set(m, "tool_calls", calls);
     else
         json_object_del(m, "tool_calls");
+    json_decref(calls);
+    if (!good)
+        return err_set(e, ST_USAGE,
+                       "message %zu of its \"%s\" has \"tool_calls\" that are no calls: neither "
+                       "objects nor the JSON of them as a text",
+                       number + 1, column);
     if (json_object_get(m, "tool_calls") && !json_is_string(json_object_get(m, "content")))
         json_object_set_new(m, "content", json_string(""));
+    return ST_OK;
 }
 
 /* Moves a key to its usual name. */
@@ -160,7 +185,7 @@ static status add_message(json_t *out, const json_t *given, const char *column, 
     if (!role) return no_role(column, number, name, e);
     if (strcmp(role, "call") == 0) return text_to_calls(m, column, number, e);
     json_object_set_new(m, "role", json_string(role));
-    normalize_calls(m);
+    TRY(normalize_calls(m, column, number, e));
     const json_t *content = json_object_get(m, "content");
     if (json_is_string(content) || json_is_array(content) || json_object_get(m, "tool_calls"))
         return ST_OK;

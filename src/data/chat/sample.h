@@ -56,6 +56,10 @@ json_t *chat_message(const char *role, json_t *content); /* takes content over *
 bool chat_is_role(const json_t *message, const char *role);
 /* An answer of the assistant whose "weight" is not 0. */
 bool chat_is_learned(const json_t *message);
+/* What a column holds: a list or an object, or its JSON as a text; the caller's. *out NULL for an empty one,
+ * null, and an empty text. */
+status chat_read_column(const json_t *value, const char *name, json_type type, json_t **out,
+                        err *e) ATH_MUST_USE;
 /* Tools as templates read them: a list, from a list or from its text; *out NULL where there are none. */
 status chat_read_tools(const json_t *value, json_t **out, err *e) ATH_MUST_USE;
 

@@ -97,6 +97,10 @@ static status parse_extra(record_fields *f, arena *a, const char *key, const cha
 
 status record_fields_parse(record_fields *f, arena *a, const reader_options *opt, err *e) {
     *f = (record_fields){0};
+    if (opt->template && opt->field) {
+        err_at(e, ST_USAGE, "field", "field= does nothing beside template=");
+        return err_hint(e, "leave it out, or name the field in the template, as {field}");
+    }
     if (opt->template)
         TRY(parse_template(f, a, opt->template, e));
     else
