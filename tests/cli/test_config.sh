@@ -48,6 +48,9 @@ expect 2 generate m --ids 1 --logits=-;  has err "--logits of 'athanor generate'
 expect 2 config print;         has err "needs an input"
 expect 2 config print a b;     has err "no use for 'b'"
 expect 2 config print tiny.yaml --jsn;  has err "did you mean '--json'?"
+expect 2 config print tiny.yaml --json=1;  has err "--json takes no value"
+expect 2 plan cost --json;      has out '"where": "command line"'
+expect 2 bench gemm nosuch=3;  has err "has no key 'nosuch'"; has err "hint: usage: athanor bench gemm"
 expect 2 config print tiny.yaml -x;     has err "no option '-x'"
 expect 2 config print tiny.yaml -o x;   has err "takes no -o"
 expect 2 config schema a=b;    has err "takes no key=value"

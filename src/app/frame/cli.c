@@ -273,6 +273,7 @@ static status run_command(const cli_command *command, int words, int argc, char 
         st = cli_check_apart(args.output, args.inputs[i], e);
     if (st == ST_OK) st = check_environment(e);
     if (st == ST_OK) st = command->run(&args, e);
+    if (st == ST_USAGE && e->message[0] && !e->where[0]) err_where(e, "command line");
     cli_args_free(&args);
     status written = flush_output(st == ST_OK ? e : NULL);
     return st == ST_OK ? written : st;
