@@ -37,6 +37,7 @@ for asked in --help --version "train --help"; do # all of it, or an error: the l
     "$athanor" $asked >/dev/full 2>err && fail "full disk"
     has err "cannot write standard output"
 done
+[ -e /dev/full ] && { last="plan --json > /dev/full"; "$athanor" config schema --json >/dev/full 2>err && fail "full disk"; has err "cannot write standard output"; }
 
 # "-" is no file's name where something is written.
 expect 0 plan cluster h100-8;  cp out printed

@@ -234,10 +234,8 @@ static void report_text(const err *e) {
 
 void cli_report(const err *e, bool json) {
     if (!e->message[0]) return;
-    if (json)
-        report_json(e);
-    else
-        report_text(e);
+    if (json) report_json(e);
+    if (!json || ferror(stdout)) report_text(e); /* where nobody can be told otherwise */
 }
 
 /* ---- the program ---- */

@@ -329,7 +329,8 @@ status cli_check_overrides(const cli_args *args, const char *const *keys, err *e
         if (near >= 0 && strcmp(keys[near], key) == 0) continue;
         err_set(e, ST_USAGE, "'athanor %s' has no key '%s'", args->command->name, key);
         if (near >= 0) err_hint(e, "did you mean '%s'?", keys[near]);
-        if (near < 0) err_hint(e, "usage: athanor %s %s", args->command->name, args->command->usage);
+        if (near < 0)
+            err_hint(e, "usage: athanor %s %s", args->command->name, args->command->usage);
         return err_where(e, "command line");
     }
     return ST_OK;
