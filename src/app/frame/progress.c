@@ -26,8 +26,7 @@ bool progress_has_colours(FILE *out) {
     return progress_is_live(out) && !(no && *no);
 }
 
-/* Of a terminal; 0: nothing says. */
-static int columns_of(FILE *out) {
+int progress_columns(FILE *out) {
     struct winsize size;
     return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
@@ -43,7 +42,7 @@ static int fitting_bytes(const char *line, int columns) {
 }
 
 void progress_show(FILE *out, const char *line) {
-    fprintf(out, "\r\033[K%.*s", fitting_bytes(line, columns_of(out)), line);
+    fprintf(out, "\r\033[K%.*s", fitting_bytes(line, progress_columns(out)), line);
     fflush(out);
 }
 
@@ -84,7 +83,7 @@ static void settle(progress *p) {
 
 /* The width of the bar: below 120 columns the line has its short form, below 60 no bar. */
 static int bar_width(const progress *p) {
-    int columns = columns_of(p->out);
+    int columns = progress_columns(p->out);
     return !p->live ? 0 : columns == 0 || columns >= 120 ? 20 : columns >= 60 ? 12 : 0;
 }
 
