@@ -46,6 +46,10 @@ for pair in en:50 ru:2 '(none):1'; do
         grep -q "\"documents\": ${pair#*:}," || fail "no group $pair"
 done
 
+# A name is no command to a terminal.
+cp one.txt $'\033[31mred.txt'
+expect 0 tok report bytes $'\033[31mred.txt';  has out "^[[31mred.txt: "; lacks out $'\033[31m'
+
 # A tokenizer that lacks characters refuses documents, which count for the others.
 expect 0 tok report char.json bytes two.jsonl
 has out "refused 2 of 53 documents"
