@@ -24,7 +24,7 @@ expect 2 plan empty.yaml;      has err "empty.yaml says nothing of a model"; has
 expect 0 plan empty.yaml model.preset=gpt2
 expect 2 plan serch c.yaml;    has err "did you mean 'athanor plan search'?"
 expect 2 config;               has err "needs one more word"
-expect 2 config --json;        has out "needs one more word"
+expect 2 config --json;        has out "needs one more word"; has out '"where": "command line"'
 expect 2 confg --help;         has err "unknown command 'confg'"; lacks out "usage"
 expect 2 config prnt --help;   has err "did you mean 'athanor config print'?"
 expect 0 help;                 has out "athanor help [COMMAND]"; has out "config print"

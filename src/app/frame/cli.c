@@ -286,7 +286,6 @@ static status run_command(const cli_command *command, int words, int argc, char 
         st = cli_check_apart(args.output, args.inputs[i], e);
     if (st == ST_OK) st = check_environment(e);
     if (st == ST_OK) st = command->run(&args, e);
-    if (st == ST_USAGE && e->message[0] && !e->where[0]) err_where(e, "command line");
     cli_args_free(&args);
     status written = flush_output(st == ST_OK ? e : NULL);
     return st == ST_OK ? written : st;
@@ -307,6 +306,7 @@ int cli_main(int argc, char **argv) {
                                                  : run_command(command, words, argc, argv, &e);
     if (st == ST_OK || !e.message[0]) return (int)st; /* the command has said it itself */
     e.code = st;
+    if (st == ST_USAGE && !e.where[0]) err_where(&e, "command line");
     ranks_end_early(st, &e, json);
     cli_report(&e, json);
     return (int)st;
