@@ -92,6 +92,7 @@ status err_errno(err *e, const char *path, const char *fmt, ...) {
     if (saved == ENOENT) err_hint(e, "check the path; relative paths start at the working folder");
     if (saved == ENOSPC || saved == EDQUOT)
         err_hint(e, "free some space, or choose a folder on another disk");
+    if (saved == EROFS) err_hint(e, "choose another folder: nothing can be written to this one");
     if (saved == EFBIG) err_hint(e, "ulimit -f says how large a file may become");
     if (saved == EMFILE) err_hint(e, "ulimit -n says how many files may be open");
     if (saved == EACCES) err_hint(e, "check who may read and write %s", path);

@@ -20,10 +20,21 @@ static size_t round_to_page(size_t bytes) {
 }
 
 static status no_memory(size_t bytes, const char *what, err *e) {
-    return err_at(e, ST_MEMORY, what,
-                  "%s needs %.1f MB, but this machine has %.1f MB available of %.1f MB", what,
-                  (double)bytes * 1e-6, (double)dev_machine_available_bytes() * 1e-6,
-                  (double)dev_machine_total_bytes() * 1e-6);
+    err_at(e, ST_MEMORY, what,
+           "%s needs %.1f MB, but this machine has %.1f MB available of %.1f MB", what,
+           (double)bytes * 1e-6, (double)dev_machine_available_bytes() * 1e-6,
+           (double)dev_machine_total_bytes() * 1e-6);
+    return err_hint(e, "make the micro-batch, the context or the model smaller; athanor plan says "
+                       "what each takes");
+}
+
+/* There is memory, but not for this process. */
+static status no_room(size_t bytes, const char *what, err *e) {
+    err_errno(e, what, "%s needs %.1f MB, which the system does not give", what,
+              (double)bytes * 1e-6);
+    if (e) e->code = ST_MEMORY;
+    err_hint(e, "ulimit -v, or vm.overcommit_memory, lets a process have less than what is free");
+    return ST_MEMORY;
 }
 
 size_t dev_mapping_bytes(size_t bytes) {
@@ -35,7 +46,7 @@ status dev_reserve_host(void **ptr, size_t bytes, const char *what, err *e) {
         return no_memory(bytes, what, e);
     size_t length = dev_mapping_bytes(bytes);
     void *p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return no_memory(bytes, what, e);
+    if (p == MAP_FAILED) return no_room(bytes, what, e);
     /* Large pages would be resident beyond what was touched and blur the comparison with the plan.
      * The call fails harmlessly where the kernel has none. */
     (void)madvise(p, length, MADV_NOHUGEPAGE);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/strbuf.h"
 
 /* ---- quantiles ---- */
 
@@ -167,7 +168,11 @@ static void print_group(const json_t *all, const char *name, const char *title) 
         if (!value) value = json_object_get(v, "bits_per_byte");
         if (!n) n = json_object_get(v, "sample_len");
         const json_t *error = json_object_get(v, "stderr");
-        printf("  %-20s %-22s %9.4f", title, key, json_number_value(value));
+        strbuf visible = {0};
+        strbuf_append_visible(&visible, key,
+                              strlen(key)); /* of the documents, not of this program */
+        printf("  %-20s %-22s %9.4f", title, strbuf_cstr(&visible), json_number_value(value));
+        strbuf_free(&visible);
         eval_print_error(json_is_number(error) ? json_number_value(error) : NAN);
         printf(" %9ld\n", (long)json_integer_value(n));
     }

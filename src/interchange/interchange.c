@@ -9,6 +9,7 @@
 #include "infer/settings.h"
 #include "interchange/card.h"
 #include "interchange/ledger.h"
+#include "interchange/unfinished.h"
 #include "model/config_file.h"
 
 /* ---- formats ---- */
@@ -320,6 +321,7 @@ status interchange_run(const char *source, const char *result, const interchange
     target t;
     *out = (interchange_report){0};
     TRY(find_format(opt, &t, e));
+    unfinished_begin(&to.temp, &to.beside_temp);
     status st = model_source_open_on(&s, source, opt->base, opt->ignore, opt->n_ignore, e);
     if (st == ST_OK && (opt->upcycle || opt->inherit)) {
         st = opt->upcycle ? upcycle_source(&s, opt->upcycle, &made, e)
@@ -343,6 +345,7 @@ status interchange_run(const char *source, const char *result, const interchange
         st = write_and_verify(written, &s, &to, opt, &t, out, e);
         if (st != ST_OK) staged_abandon(&to, e);
     }
+    unfinished_end();
     model_source_close(&s);
     return st;
 }

@@ -120,6 +120,7 @@ if type -P expect >/dev/null; then
 /set temprature=1\n
 /set temperature=0\n
 /system be kind\n
+/save -\n
 /save talk.json\n
 /undo\n
 /undo\n
@@ -134,6 +135,7 @@ if type -P expect >/dev/null; then
     has out "did you mean 'temperature'?"
     has out "temperature 0, top_k 0, top_p 0.9"
     has out "the system message is set"
+    has out "/save needs the name of a file"
     has out "3 messages in talk.json"
     has out "the last message and its answer are gone; 0 left"
     has out "there is nothing to take back"

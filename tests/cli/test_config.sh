@@ -24,7 +24,7 @@ expect 2 plan empty.yaml;      has err "empty.yaml says nothing of a model"; has
 expect 0 plan empty.yaml model.preset=gpt2
 expect 2 plan serch c.yaml;    has err "did you mean 'athanor plan search'?"
 expect 2 config;               has err "needs one more word"
-expect 2 config --json;        has out "needs one more word"
+expect 2 config --json;        has out "needs one more word"; has out '"where": "command line"'
 expect 2 confg --help;         has err "unknown command 'confg'"; lacks out "usage"
 expect 2 config prnt --help;   has err "did you mean 'athanor config print'?"
 expect 0 help;                 has out "athanor help [COMMAND]"; has out "config print"
@@ -37,6 +37,7 @@ for asked in --help --version "train --help"; do # all of it, or an error: the l
     "$athanor" $asked >/dev/full 2>err && fail "full disk"
     has err "cannot write standard output"
 done
+[ -e /dev/full ] && { last="plan --json > /dev/full"; "$athanor" config schema --json >/dev/full 2>err && fail "full disk"; has err "cannot write standard output"; }
 
 # "-" is no file's name where something is written.
 expect 0 plan cluster h100-8;  cp out printed
@@ -48,6 +49,9 @@ expect 2 generate m --ids 1 --logits=-;  has err "--logits of 'athanor generate'
 expect 2 config print;         has err "needs an input"
 expect 2 config print a b;     has err "no use for 'b'"
 expect 2 config print tiny.yaml --jsn;  has err "did you mean '--json'?"
+expect 2 config print tiny.yaml --json=1;  has err "--json takes no value"
+expect 2 plan cost --json;      has out '"where": "command line"'
+expect 2 bench gemm nosuch=3;  has err "has no key 'nosuch'"; has err "hint: usage: athanor bench gemm"
 expect 2 config print tiny.yaml -x;     has err "no option '-x'"
 expect 2 config print tiny.yaml -o x;   has err "takes no -o"
 expect 2 config schema a=b;    has err "takes no key=value"
@@ -68,6 +72,9 @@ stages:
   - {name: one, until: {steps: 5}}
   - {name: two, until: {steps: 9}, optim: {schedule: {kind: wsd, milestones: [2]}}}
 END
+expect 0 config print tiny.yaml train.precision.compute=fp32 train.precision.arithmetic=fp32
+lacks err "does nothing" # as a run writes what it has chosen
+expect 0 config print tiny.yaml train.precision.compute=fp32 train.precision.arithmetic=bf16;  has err "does nothing"
 expect 0 config print idle.yaml
 for idle in "optim.schedule.gamma (idle.yaml:3) does nothing where optim.schedule.kind is wsd" \
     "stages.1.optim.schedule.milestones (idle.yaml:10) does nothing where" \

@@ -101,6 +101,15 @@ has err "raise train.memory_limit or lower train.threads: the process takes"
 expect 4 train c.yaml run=none train.memory_limit=100Mi train.threads=4096
 has err "lower train.threads"
 
+# A limit on a process's memory is told as one: the machine has enough. (A sanitizer cannot start with it.)
+if (ulimit -v 1000000 && "$athanor" --version) >out 2>&1; then
+    got=0
+    (ulimit -v 1000000 && exec "$athanor" train c.yaml run=none model.intermediate_size=500000) >out 2>err </dev/null || got=$?
+    last="train under ulimit -v"
+    [ $got -eq 4 ] || fail "exit $got, not 4"
+    has err "which the system does not give"; has err "hint: ulimit -v"
+fi
+
 # A limit on the size of files is like a full disk: it does not kill.
 got=0
 (ulimit -f 20 && exec "$athanor" train c.yaml run=limited) >out 2>err </dev/null || got=$?

@@ -194,6 +194,8 @@ expect 0 eval $m --tasks texts.jsonl --json
 for key in '"p50": ' '"by_frequency": {"1": {"loss": ' '"by_source": {"web": {"bits_per_byte": '; do has out "$key"; done
 expect 0 eval $m --tasks texts.jsonl
 has out "bits per byte of     book"
+printf '{"text": "every ember", "source": "\\u001b[31mred"}\n' >red.jsonl
+expect 0 eval $m --tasks red.jsonl;  has out "^[[31mred"; lacks out $'\033[31m'
 
 # Another model on the same documents: an untrained one is worse.
 expect 0 train tiny.yaml run=young train.steps=1 checkpoint.every=1

@@ -234,6 +234,10 @@ for fault in create:2 write:3 fsync:2 rename:1 mkdir:1; do
     [ ! -e new ] || fail "half a result"
 done
 
+# What cannot be written is told by its own name. (As root, too: nobody writes there.)
+expect 1 export "$m" -o /proc/new --to hf;   has err "cannot make folder /proc/new: "; lacks err tmp-
+expect 1 export "$m" -o /proc/new.gguf --to gguf;  has err "cannot create /proc/new.gguf: "; lacks err tmp-
+
 make_data
 # Killed at any moment it leaves the old result, or the new one, whole.
 for n in 2 5 8 12 16 20 24; do

@@ -33,4 +33,25 @@ has out $'\033[2m'
 NO_COLOR=1 on_terminal 100 xterm plain
 live_lines | grep -q 'step 3/3' || fail "no live line under NO_COLOR"
 lacks out $'\033[2m'
+
+# A name is no command to the terminal.
+red=$'\033[31m'
+on_terminal 100 xterm "red$red"
+has out "run red^[[31m: "; has out "saved red^[[31m/checkpoints"; lacks out "$red"
+for command in list show diff; do
+    runs="red$red"
+    [ $command = list ] && runs=.
+    [ $command = diff ] && runs="$runs narrow"
+    last="runs $command"
+    TERM=xterm command expect -f "$root/tests/cli/terminal.exp" -- sh -c "exec '$athanor' runs $command $runs" >out 2>err </dev/null ||
+        fail "exit $?"
+    has out "red^[[31m"; lacks out "$red"
+done
+
+# Help is broken between words.
+last="help on a terminal of 60 columns"
+TERM=xterm command expect -f "$root/tests/cli/terminal.exp" -- sh -c "stty columns 60 && exec '$athanor' help plan schedule" >out 2>err </dev/null ||
+    fail "exit $?"
+tr -d '\r' <out | sed -n '/^options:/,/--help/p' >lines
+awk 'length($0) > 60 { bad = 1 } END { exit bad || NR < 10 }' lines || fail "a line wraps: $(cat lines)"
 finish

@@ -56,6 +56,10 @@ expect 2 tok report bytes rows.jsonl --field body template='{body}'
 has err 'field= does nothing beside template='
 expect 0 tok prune tok.json rows.jsonl -o small.json --min-count 1 field=body
 
+# A name is no command to a terminal.
+cp one.txt $'\033[31mred.txt'
+expect 0 tok report bytes $'\033[31mred.txt';  has out "^[[31mred.txt: "; lacks out $'\033[31m'
+
 # A tokenizer that lacks characters refuses documents, which count for the others.
 expect 0 tok report char.json bytes two.jsonl
 has out "refused 2 of 53 documents"

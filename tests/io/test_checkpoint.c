@@ -153,6 +153,12 @@ static void test_model_folder_is_not_resumable(void **state) {
     assert_int_equal(checkpoint_verify(test_path_in(d, 400, ""), &kind, &e), ST_FORMAT);
     assert_int_equal(checkpoint_resolve(d->mem, test_path_in(d, 400, ""), &dir, &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "neither a model folder"));
+    assert_ok(file_make_dirs(test_path_in(d, 200, "run"), &e),
+              e); /* which has a config.json, too */
+    assert_ok(file_write_atomic(test_path_in(d, 200, "run/config.json"), "{}", 2, &e), e);
+    assert_ok(file_write_atomic(test_path_in(d, 200, "run/metrics.jsonl"), "", 0, &e), e);
+    assert_int_equal(checkpoint_resolve(d->mem, test_path_in(d, 200, "run"), &dir, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "a run that has no checkpoint yet"));
     assert_int_equal(checkpoint_verify(test_path_in(d, 999, ""), &kind, &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "is no folder"));
 }

@@ -123,6 +123,7 @@ static void expect_self_contained(const char *html) {
 static void test_whole_report(void **state) {
     strbuf metrics = {0};
     put_run(&metrics, 40);
+    strbuf_puts(&metrics, "{\"event\": \"checkpoint\", \"step\": 40}\n");
     char *html = report_of(*state, metrics.data), *again = report_of(*state, metrics.data);
     assert_string_equal(html, again);
     expect_well_formed(html);
@@ -251,6 +252,10 @@ static void test_small_and_broken_runs(void **state) {
     assert_non_null(strstr(html, "loss is &lt;NaN&gt;"));
     assert_non_null(strstr(html, "op: rmsnorm"));
     assert_non_null(strstr(html, "class=\"state failed\""));
+    assert_non_null(strstr(html, "stopped after step"));
+    assert_null(strstr(html, "athanor generate")); /* nothing is saved */
+    assert_null(strstr(html, "newest checkpoint"));
+    assert_null(strstr(html, ">1.5<")); /* there is no half step */
     free(html);
     strbuf_free(&metrics);
 }
@@ -306,6 +311,21 @@ static void test_stages_and_spikes(void **state) {
     assert_int_equal(count_of(html, "<line class=\"mark alarm\""), 5);
     assert_int_equal(count_of(html, "<text class=\"label stage\""), 8);
     assert_int_equal(count_of(html, "<text class=\"label alarm\""), 3);
+    free(html);
+    strbuf_free(&metrics);
+}
+
+/* Labels say what has room beside a line; the line has all of it. */
+static void test_long_names_of_stages(void **state) {
+    strbuf metrics = {0};
+    put_start(&metrics);
+    put_stage(&metrics, 1, "a stage whose name is long \xc3\xbc\xc3\xbc\xc3\xbc", WEB);
+    put_step(&metrics, 1, "4.5");
+    put_step(&metrics, 2, "4.5");
+    char *html = report_of(*state, metrics.data);
+    expect_well_formed(html);
+    assert_non_null(strstr(html, ">a stage whose name is long \xe2\x80\xa6</text>"));
+    assert_non_null(strstr(html, "<title>a stage whose name is long \xc3\xbc\xc3\xbc\xc3\xbc<"));
     free(html);
     strbuf_free(&metrics);
 }
@@ -527,6 +547,7 @@ int main(void) {
         T(test_memory_is_compared_alike),
         T(test_small_and_broken_runs),
         T(test_stages_and_spikes),
+        T(test_long_names_of_stages),
         T(test_many_alarms_are_folded),
         T(test_rewound_steps),
         T(test_hostile_events),

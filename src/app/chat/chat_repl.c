@@ -288,7 +288,7 @@ static void run_save(repl *r, const char *path) {
     strbuf text = {0};
     json_format(&text, r->c->talk.messages, 2);
     strbuf_putc(&text, '\n');
-    if (!*path)
+    if (!*path || strcmp(path, "-") == 0)
         note(&r->screen, "/save needs the name of a file");
     else if (file_write_atomic(path, text.data, text.len, &e) != ST_OK)
         tell_error(r, &e);

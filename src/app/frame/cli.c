@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "app/frame/progress.h"
 #include "app/ranks/ranks.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -89,8 +90,23 @@ static const cli_command *find_command(int argc, char **argv, int *words) {
 
 /* ---- help ---- */
 
+/* A row of two columns; on a terminal the second is broken between words. */
+static void print_columns(const char *left, int width, const char *text) {
+    int indent = 3 + width, room = progress_columns(stdout) - indent - 1;
+    if ((int)strlen(left) > width) room -= (int)strlen(left) - width;
+    printf("  %-*s ", width, left);
+    while (room >= 20 && (int)strlen(text) > room) {
+        int n = room;
+        while (n > 0 && text[n] != ' ') n--;
+        if (n == 0) break;
+        printf("%.*s\n%*s", n, text, indent, "");
+        text += n + 1;
+    }
+    printf("%s\n", text);
+}
+
 static void print_row(const cli_command *c) {
-    printf("  %-17s %s\n", c->name, c->summary);
+    print_columns(c->name, 17, c->summary);
 }
 
 static void print_help(void) {
@@ -107,7 +123,7 @@ static void print_help(void) {
 static void print_option(const char *name, const char *value, const char *help) {
     char left[64];
     snprintf(left, sizeof left, "--%s%s%s", name, value ? " " : "", value ? value : "");
-    printf("  %-22s %s\n", left, help);
+    print_columns(left, 22, help);
 }
 
 static void print_command_help(const cli_command *c) {
@@ -115,8 +131,7 @@ static void print_command_help(const cli_command *c) {
            c->usage);
     for (int i = 0; c->options && c->options[i].name; i++)
         print_option(c->options[i].name, c->options[i].value, c->options[i].help);
-    if (c->takes_output || c->needs_output)
-        printf("  %-22s %s\n", "-o OUT", "where the result goes");
+    if (c->takes_output || c->needs_output) print_columns("-o OUT", 22, "where the result goes");
     print_option("json", NULL, "standard output carries only JSON");
     print_option("help", NULL, "this text");
     if (c->about) printf("\n%s", c->about);
@@ -234,10 +249,8 @@ static void report_text(const err *e) {
 
 void cli_report(const err *e, bool json) {
     if (!e->message[0]) return;
-    if (json)
-        report_json(e);
-    else
-        report_text(e);
+    if (json) report_json(e);
+    if (!json || ferror(stdout)) report_text(e); /* where nobody can be told otherwise */
 }
 
 /* ---- the program ---- */
@@ -293,6 +306,7 @@ int cli_main(int argc, char **argv) {
                                                  : run_command(command, words, argc, argv, &e);
     if (st == ST_OK || !e.message[0]) return (int)st; /* the command has said it itself */
     e.code = st;
+    if (st == ST_USAGE && !e.where[0]) err_where(&e, "command line");
     ranks_end_early(st, &e, json);
     cli_report(&e, json);
     return (int)st;

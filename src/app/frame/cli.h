@@ -123,7 +123,7 @@ void cli_print_json(json_t *value);
 /* The same over several lines, for people. */
 void cli_print_json_pretty(json_t *value);
 /* Reports a failure: text on standard error, or JSON on standard output. An error without a message
- * was reported before: nothing is printed. */
+ * was reported before: nothing is printed. What cannot be written to standard output is told as text. */
 void cli_report(const err *e, bool json);
 
 #endif

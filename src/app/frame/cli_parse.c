@@ -80,7 +80,11 @@ static status parse_long(cli_args *args, word_list *w, const char *word, err *e)
     const char *name = word + 2;
     size_t len = strcspn(name, "=");
     bool inline_value = name[len] == '=';
-    if (strcmp(name, "json") == 0) {
+    bool is_json = len == 4 && strncmp(name, "json", 4) == 0;
+    bool is_help = len == 4 && strncmp(name, "help", 4) == 0;
+    if (inline_value && (is_json || is_help)) /* nor are they keys */
+        return err_set(e, ST_USAGE, "--%.4s takes no value", name);
+    if (is_json) {
         args->json = true;
         return ST_OK;
     }
@@ -325,6 +329,8 @@ status cli_check_overrides(const cli_args *args, const char *const *keys, err *e
         if (near >= 0 && strcmp(keys[near], key) == 0) continue;
         err_set(e, ST_USAGE, "'athanor %s' has no key '%s'", args->command->name, key);
         if (near >= 0) err_hint(e, "did you mean '%s'?", keys[near]);
+        if (near < 0)
+            err_hint(e, "usage: athanor %s %s", args->command->name, args->command->usage);
         return err_where(e, "command line");
     }
     return ST_OK;

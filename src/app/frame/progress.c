@@ -26,8 +26,7 @@ bool progress_has_colours(FILE *out) {
     return progress_is_live(out) && !(no && *no);
 }
 
-/* Of a terminal; 0: nothing says. */
-static int columns_of(FILE *out) {
+int progress_columns(FILE *out) {
     struct winsize size;
     return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
@@ -43,8 +42,12 @@ static int fitting_bytes(const char *line, int columns) {
 }
 
 void progress_show(FILE *out, const char *line) {
-    fprintf(out, "\r\033[K%.*s", fitting_bytes(line, columns_of(out)), line);
+    strbuf visible = {0};
+    strbuf_append_visible(&visible, line, strlen(line));
+    line = strbuf_cstr(&visible);
+    fprintf(out, "\r\033[K%.*s", fitting_bytes(line, progress_columns(out)), line);
     fflush(out);
+    strbuf_free(&visible);
 }
 
 void progress_clear(FILE *out) {
@@ -84,7 +87,7 @@ static void settle(progress *p) {
 
 /* The width of the bar: below 120 columns the line has its short form, below 60 no bar. */
 static int bar_width(const progress *p) {
-    int columns = columns_of(p->out);
+    int columns = progress_columns(p->out);
     return !p->live ? 0 : columns == 0 || columns >= 120 ? 20 : columns >= 60 ? 12 : 0;
 }
 
@@ -123,9 +126,9 @@ static void put_step(const progress *p, const json_t *o, bool narrow, strbuf *li
     put_margin(line, o);
     put_experts(line, o);
     strbuf_printf(line, "  %.0f tok/s", metrics_num(o, "tok_per_s"));
+    double ms = metrics_num(o, "step_ms");
     if (!narrow)
-        strbuf_printf(line, "  mfu %.0f%%  %.0f ms", 100 * metrics_num(o, "mfu"),
-                      metrics_num(o, "step_ms"));
+        strbuf_printf(line, "  mfu %.0f%%  %.*f ms", 100 * metrics_num(o, "mfu"), ms < 10, ms);
     strbuf_printf(line, "  eta %s", eta);
 }
 
@@ -146,6 +149,12 @@ static void on_step(progress *p, const json_t *o) {
     strbuf_free(&line);
 }
 
+/* A text that comes from a model, from the data or from a config. */
+static void put_text(const progress *p, const json_t *o, const char *key) {
+    const char *text = metrics_text(o, key);
+    cli_print_text(p->out, text, strlen(text));
+}
+
 /* What was chosen for this machine, when it was measured just now. */
 static void put_choice(const progress *p, const json_t *o) {
     double seconds = metrics_num(o, "probe_s");
@@ -163,20 +172,16 @@ static void on_start(progress *p, const json_t *o) {
     p->first_step = metrics_int(o, "step", 0);
     p->began_ns = clock_now_ns();
     put_choice(p, o);
-    fprintf(p->out, "run %s: %.2fM parameters, %s%s on %s, %ld thread%s, peak %.0f GFLOP/s\n",
-            metrics_text(o, "run"), metrics_num(o, "params") / 1e6, metrics_text(o, "precision"),
+    fputs("run ", p->out);
+    put_text(p, o, "run");
+    fprintf(p->out, ": %.2fM parameters, %s%s on %s, %ld thread%s, peak %.0f GFLOP/s\n",
+            metrics_num(o, "params") / 1e6, metrics_text(o, "precision"),
             widened ? " (multiplied in fp32)" : "", metrics_text(o, on_gpu ? "gpu" : "isa"),
             (long)metrics_int(o, "threads", 0), text_s(metrics_int(o, "threads", 0)),
             metrics_num(o, "peak_gflops"));
     if (*metrics_text(o, "began_on"))
         fprintf(p->out, "it began on %s\n", metrics_text(o, "began_on"));
     if (p->first_step > 0) fprintf(p->out, "resuming after step %ld\n", (long)p->first_step);
-}
-
-/* A text that comes from a model or from the data. */
-static void put_text(progress *p, const json_t *o, const char *key) {
-    const char *text = metrics_text(o, key);
-    cli_print_text(p->out, text, strlen(text));
 }
 
 static void on_sample(progress *p, const json_t *o) {
@@ -205,9 +210,11 @@ static void on_stage(progress *p, const json_t *o) {
     record_put_stage_shape(&line, o);
     strbuf_puts(&line, "; ");
     record_put_mixture(&line, o);
-    fprintf(p->out, "  stage %s%s%s from step %ld: %s\n", style(p, "\033[1m"),
-            metrics_text(o, "name"), style(p, "\033[0m"), (long)metrics_int(o, "step", 0),
-            line.data);
+    fprintf(p->out, "  stage %s", style(p, "\033[1m"));
+    put_text(p, o, "name");
+    fprintf(p->out, "%s from step %ld: ", style(p, "\033[0m"), (long)metrics_int(o, "step", 0));
+    strbuf_putc(&line, '\n');
+    cli_print_text(p->out, line.data, line.len);
     strbuf_free(&line);
 }
 
@@ -230,8 +237,9 @@ static void on_eval(progress *p, const json_t *o) {
     if (!key) return;
     score_name(key, name);
     double error = score_error(scores, key), chance = score_chance(scores);
-    fprintf(p->out, "  step %ld  %s: %s %.4f", (long)metrics_int(o, "step", 0),
-            metrics_text(o, "task"), name, score_value(scores, key));
+    fprintf(p->out, "  step %ld  ", (long)metrics_int(o, "step", 0));
+    put_text(p, o, "task");
+    fprintf(p->out, ": %s %.4f", name, score_value(scores, key));
     if (isfinite(error)) fprintf(p->out, " +- %.4f", error);
     if (isfinite(chance)) fprintf(p->out, "  (chance %.4f)", chance);
     fputc('\n', p->out);
@@ -250,7 +258,11 @@ void progress_event(void *ctx, const json_t *o) {
     if (strcmp(kind, "valid") == 0) on_valid(p, o);
     if (strcmp(kind, "eval") == 0) on_eval(p, o);
     if (strcmp(kind, "sample") == 0) on_sample(p, o);
-    if (strcmp(kind, "checkpoint") == 0) fprintf(p->out, "  saved %s\n", metrics_text(o, "path"));
+    if (strcmp(kind, "checkpoint") == 0) {
+        fputs("  saved ", p->out);
+        put_text(p, o, "path");
+        fputc('\n', p->out);
+    }
     if (strcmp(kind, "alarm") == 0) on_alarm(p, o);
     if (strcmp(kind, "stage") == 0) on_stage(p, o);
     if (strcmp(kind, "end") == 0)

@@ -37,7 +37,11 @@ static const column COLUMNS[] = {
 };
 
 /* A text that fills its columns: cut when too long, by characters that take one column each. */
-static void put_left(strbuf *out, const char *text, int columns) {
+/* Names are of files and of data: no command to a terminal. */
+static void put_left(strbuf *out, const char *name, int columns) {
+    strbuf visible = {0};
+    strbuf_append_visible(&visible, name, strlen(name));
+    const char *text = strbuf_cstr(&visible);
     int n = 0;
     size_t i = 0;
     while (text[i] && n < columns) {
@@ -47,6 +51,7 @@ static void put_left(strbuf *out, const char *text, int columns) {
     }
     strbuf_append(out, text, i);
     for (; n < columns; n++) strbuf_putc(out, ' ');
+    strbuf_free(&visible);
 }
 
 static bool is_best(const tok_view *v, const column *c, int tok_index, int row) {
@@ -92,10 +97,15 @@ static const tok_tally *text_of(const tok_view *v, int row) {
     return view_tally(v, 0, row);
 }
 
+static void put_title(strbuf *out, const char *name, bool color) {
+    strbuf_puts(out, color ? "\n\033[1m" : "\n");
+    strbuf_append_visible(out, name, strlen(name));
+    strbuf_puts(out, color ? "\033[0m: " : ": ");
+}
+
 static void put_row_title(strbuf *out, const tok_view *v, int row, bool color) {
     const tok_tally *s = text_of(v, row);
-    strbuf_printf(out, "\n%s%s%s: ", color ? "\033[1m" : "", v->row[row].name,
-                  color ? "\033[0m" : "");
+    put_title(out, v->row[row].name, color);
     put_bytes(out, s->bytes);
     strbuf_printf(out, ", %" PRId64 " document%s, %" PRId64 " word%s\n", s->documents,
                   text_s(s->documents), s->words, text_s(s->words));
@@ -187,8 +197,8 @@ static void put_examples(strbuf *out, const view_tok *t, const char *what, const
 
 static void put_vocabulary(strbuf *out, const view_tok *t, bool color) {
     const tok_vocab_report *w = &t->vocab;
-    strbuf_printf(out, "\n%s%s%s: %d tokens, %d of them special, %d used here (%.1f%%)\n",
-                  color ? "\033[1m" : "", t->name, color ? "\033[0m" : "", (int)w->size,
+    put_title(out, t->name, color);
+    strbuf_printf(out, "%d tokens, %d of them special, %d used here (%.1f%%)\n", (int)w->size,
                   (int)w->special, (int)w->used,
                   w->size ? 100.0 * (double)w->used / (double)w->size : 0);
     put_examples(out, t, "never used here", &w->unused);

@@ -37,18 +37,31 @@ static const char *count_text(arena *a, int64_t n) {
     return copy;
 }
 
+/* Names, messages and paths are of folders that may come from elsewhere. */
+static void print_line(strbuf *text) {
+    strbuf_putc(text, '\n');
+    cli_print_text(stdout, text->data, text->len);
+    strbuf_free(text);
+}
+
+/* A name that is longer than others are shifts its own row alone. */
 static void print_list(arena *a, const run_summary *runs, int n) {
+    enum { WIDEST = 40 };
     int width = 4;
-    for (int i = 0; i < n; i++)
-        if ((int)strlen(runs[i].name) > width) width = (int)strlen(runs[i].name);
+    for (int i = 0; i < n; i++) {
+        int own = (int)strlen(runs[i].name);
+        if (own > width) width = own < WIDEST ? own : WIDEST;
+    }
     printf("%-*s  %-8s  %7s  %7s  %8s  %9s\n", width, "name", "state", "params", "steps", "loss",
            "best val");
     for (int i = 0; i < n; i++) {
         const run_summary *s = &runs[i];
         char loss[32], best[32];
-        printf("%-*s  %-8s  %7s  %7s  %8s  %9s\n", width, s->name, s->state,
-               count_text(a, s->params), count_text(a, s->steps), number_text(loss, s->last_loss),
-               number_text(best, s->best_val_loss));
+        strbuf row = {0};
+        strbuf_printf(&row, "%-*s  %-8s  %7s  %7s  %8s  %9s", width, s->name, s->state,
+                      count_text(a, s->params), count_text(a, s->steps),
+                      number_text(loss, s->last_loss), number_text(best, s->best_val_loss));
+        print_line(&row);
     }
 }
 
@@ -91,14 +104,15 @@ static void print_members(json_t *const *objects, int n) {
     const char *key;
     json_t *value;
     json_object_foreach(objects[0], key, value) {
-        printf("%-16s", key);
+        strbuf line = {0};
+        strbuf_printf(&line, "%-16s", key);
         for (int i = 0; i < n; i++) {
             strbuf text = {0};
             put_json(&text, json_object_get(objects[i], key));
-            printf("  %-*s", i + 1 < n ? 24 : 0, text.data);
+            strbuf_printf(&line, "  %-*s", i + 1 < n ? 24 : 0, strbuf_cstr(&text));
             strbuf_free(&text);
         }
-        printf("\n");
+        print_line(&line);
     }
 }
 
@@ -108,13 +122,12 @@ static void print_stages(const json_t *stages) {
     if (json_array_size(stages)) printf("\nstages\n");
     json_array_foreach(stages, i, stage) {
         strbuf text = {0};
-        strbuf_printf(&text, "from step %lld  %s: ", (long long)metrics_int(stage, "step", 0),
+        strbuf_printf(&text, "  from step %lld  %s: ", (long long)metrics_int(stage, "step", 0),
                       metrics_text(stage, "name"));
         record_put_stage_shape(&text, stage);
         strbuf_puts(&text, "; ");
         record_put_mixture(&text, stage);
-        printf("  %s\n", text.data);
-        strbuf_free(&text);
+        print_line(&text);
     }
 }
 
@@ -129,9 +142,7 @@ static void print_alarm(const json_t *alarm) {
         strbuf_puts(&text, "\n      ");
         record_put_document(&text, json_array_get(documents, i));
     }
-    strbuf_putc(&text, '\n');
-    cli_print_text(stdout, text.data, text.len); /* ids of documents are what the data says */
-    strbuf_free(&text);
+    print_line(&text);
 }
 
 static void print_alarms(const json_t *alarms) {
@@ -178,12 +189,12 @@ static void print_differences(const json_t *rows) {
     json_t *row;
     printf("\n%s\n", json_array_size(rows) ? "config" : "the configs are equal");
     json_array_foreach(rows, i, row) {
-        strbuf x = {0}, y = {0};
-        put_json(&x, json_object_get(row, "a"));
-        put_json(&y, json_object_get(row, "b"));
-        printf("%-30s  %s -> %s\n", json_string_value(json_object_get(row, "key")), x.data, y.data);
-        strbuf_free(&x);
-        strbuf_free(&y);
+        strbuf line = {0};
+        strbuf_printf(&line, "%-30s  ", json_string_value(json_object_get(row, "key")));
+        put_json(&line, json_object_get(row, "a"));
+        strbuf_puts(&line, " -> ");
+        put_json(&line, json_object_get(row, "b"));
+        print_line(&line);
     }
 }
 

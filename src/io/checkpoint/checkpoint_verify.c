@@ -85,6 +85,10 @@ status checkpoint_resolve(arena *a, const char *path, char **dir, err *e) {
     /* A run has a config.json of its own: its checkpoints come first. */
     TRY(find_newest(a, path, false, dir, &step, NULL, NULL, e));
     if (*dir) return ST_OK;
+    if (file_exists(path_join(a, path, "metrics.jsonl"))) {
+        err_at(e, ST_FORMAT, path, "%s is a run that has no checkpoint yet", path);
+        return err_hint(e, "train it on; checkpoint.every says how often it saves");
+    }
     if (file_exists(path_join(a, path, "config.json")) ||
         file_exists(path_join(a, path, "adapter_config.json"))) {
         *dir = arena_strdup(a, path);

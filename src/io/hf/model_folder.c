@@ -348,8 +348,9 @@ status staged_begin(staged *s, arena *a, const char *path, bool folder, bool for
     *s = (staged){0};
     TRY(claim_place(s, a, path, folder, force, e));
     s->temp = hidden_name(a, s->path, arena_printf(a, ".tmp-%ld-", (long)getpid()));
-    TRY(file_remove_tree(s->temp, e));
-    return folder ? file_make_dirs(s->temp, e) : ST_OK;
+    if (is_taken(s->temp)) TRY(file_remove_tree(s->temp, e));
+    if (!folder || file_make_dirs(s->temp, e) == ST_OK) return ST_OK;
+    return err_rename(e, s->temp, s->path);
 }
 
 status staged_resume(staged *s, arena *a, const char *path, bool force, err *e) {

@@ -71,7 +71,7 @@ static void put_verdict(strbuf *out, const report_data *d) {
         put_outcome(out, d);
     }
     if (strcmp(s->state, "failed") == 0)
-        strbuf_printf(out, " The run stopped at step %lld: see the alarm below.",
+        strbuf_printf(out, " The run stopped after step %lld: see the alarm below.",
                       (long long)s->steps);
     strbuf_puts(out, "</p>\n");
 }
@@ -546,20 +546,22 @@ static void put_longer(strbuf *out, const report_data *d) {
     if (!has_end) strbuf_printf(out, " train.steps=%lld", (long long)done * 2);
 }
 
+/* Without a checkpoint there is nothing to be used, and the run begins anew. */
 static void put_next(strbuf *out, const report_data *d) {
     const run_summary *s = &d->summary;
+    bool is_saved = d->last_checkpoint >= 0;
     strbuf more = {0};
     strbuf_puts(&more, "/config.json");
     if (strcmp(s->state, "finished") == 0) put_longer(&more, d);
     strbuf_puts(out, "<section class=\"next\">\n<h2>How to go on</h2>\n<dl>\n");
-    if (s->steps > 0) put_use(out, d);
-    put_command(out, s->steps > 0 ? "Train further from the newest checkpoint" : "Train it",
+    if (is_saved) put_use(out, d);
+    put_command(out, is_saved ? "Train further from the newest checkpoint" : "Train it",
                 "athanor train ", s->path, strbuf_cstr(&more));
     strbuf_free(&more);
     put_command(out, "See its numbers again", "athanor runs show ", s->path, "");
     put_command(out, "Renew this page", "athanor runs report ", s->path, "");
     strbuf_puts(out, "</dl>\n");
-    if (d->last_checkpoint >= 0)
+    if (is_saved)
         strbuf_printf(out,
                       "<p>The newest checkpoint, <code>checkpoints/step-%lld</code>, is a Hugging "
                       "Face folder: other tools open it as it is.</p>\n",

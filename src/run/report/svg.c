@@ -30,7 +30,8 @@ void svg_put_escaped_bytes(strbuf *out, const char *text, size_t len) {
             case '"': strbuf_puts(out, "&quot;"); break;
             case '\'': strbuf_puts(out, "&#39;"); break;
             default:
-                if (n == 0 || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
+                if (n == 0 || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f || c == 0xfffe ||
+                    c == 0xffff) /* no XML has these */
                     strbuf_puts(out, "\xef\xbf\xbd");
                 else
                     strbuf_append(out, s, (size_t)n);
@@ -301,6 +302,7 @@ static void put_x_axis(strbuf *out, const svg_chart *c, const range *r) {
     if (!(r->x1 > r->x0)) ticks[0] = r->x0, n = 1;
     for (int i = 0; i < n; i++) {
         char text[32];
+        if (ticks[i] != floor(ticks[i])) continue; /* there is no half step */
         double at = 100 * place_x(r, ticks[i]);
         svg_format_number(text, ticks[i]);
         strbuf_printf(out,
@@ -375,8 +377,15 @@ typedef struct label_rows {
 
 static void put_label(strbuf *out, const svg_chart *c, const svg_mark *mark, double at,
                       label_rows *rows) {
-    enum { ROW_PIXELS = 16, LETTER_PIXELS = 7 };
-    double letters = (double)strlen(mark->label) + 2;
+    enum {
+        ROW_PIXELS = 16,
+        LETTER_PIXELS = 7,
+        MOST_LETTERS = 28
+    }; /* its line has the whole of it */
+    size_t n = strlen(mark->label);
+    bool whole = n <= MOST_LETTERS;
+    if (!whole) n = utf8_cut(mark->label, MOST_LETTERS - 1);
+    double letters = (double)n + 2 + !whole;
     double width = 100 * letters * LETTER_PIXELS / c->label_pixels;
     bool flip = at + width > 100; /* to the left of its line */
     double first = flip ? at - width : at;
@@ -387,8 +396,8 @@ static void put_label(strbuf *out, const svg_chart *c, const svg_mark *mark, dou
                   "text-anchor=\"%s\">",
                   mark->css, at, flip ? -5 : 5, 11 + ROW_PIXELS * mark->row,
                   flip ? "end" : "start");
-    svg_put_escaped(out, mark->label);
-    strbuf_puts(out, "</text>\n");
+    svg_put_escaped_bytes(out, mark->label, n);
+    strbuf_puts(out, whole ? "</text>\n" : "\xe2\x80\xa6</text>\n");
 }
 
 static void put_mark_line(strbuf *out, const svg_mark *mark, double at) {
