@@ -121,7 +121,13 @@ static status write_file(const model_source *s, const char *path, const char *na
     status st = gguf_model_check(&g, e);
     if (st == ST_OK) st = model_source_load_folder(s, store, e);
     if (st == ST_OK) st = gguf_model_write(path, &g, type, e);
-    r->params = sizes.elems;
+    int64_t ahead = model_ahead_params(&mc, store);
+    if (ahead)
+        strbuf_printf(&r->notes,
+                      "The file has no modules of multi-token prediction: %ld parameters are left "
+                      "out.\n",
+                      (long)ahead);
+    r->params = sizes.elems - ahead;
     r->bytes = st == ST_OK ? (uint64_t)file_size(path) : 0;
     r->files = 1;
     if (st == ST_OK) st = put_format(path, type, r, e);

@@ -60,8 +60,8 @@ bool model_has_adapter(const model_adapters *ad, const param *p) {
 }
 
 bool model_trains_whole(const model_adapters *ad, const param *p) {
-    bool embedding = p->part == PART_EMBED || p->part == PART_HEAD;
-    return !ad->rank || (ad->embeddings && embedding && p->rank == 2);
+    bool whole = (p->part == PART_EMBED && ad->embedding) || (p->part == PART_HEAD && ad->head);
+    return !ad->rank || (whole && p->rank == 2);
 }
 
 /* ---- which matrices ---- */

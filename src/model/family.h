@@ -175,8 +175,8 @@ typedef struct model_adapters {
      * behind a dot ("q_proj"). n_targets 0: all. */
     const char *const *targets;
     int n_targets;
-    float dropout;   /* of what goes into A */
-    bool embeddings; /* embedding and head are trained, too, as a whole */
+    float dropout;        /* of what goes into A */
+    bool embedding, head; /* these are trained, too, as a whole; a tied head is the embedding */
 } model_adapters;
 double model_adapters_scale(const model_adapters *ad);
 /* Whether a matrix, by its name in files, has adapters; whether it is trained itself. */

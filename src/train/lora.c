@@ -53,6 +53,10 @@ static status take_targets(model_adapters *ad, const config *c, err *e) {
     return ST_OK;
 }
 
+static void train_embeddings(model_adapters *ad, bool both) {
+    ad->embedding = ad->head = both;
+}
+
 /* Random numbers of dropout are those of whole rows and of all layers before. */
 static status check_dropout(double dropout, const config *c, err *e) {
     if (dropout <= 0) return ST_OK;
@@ -79,7 +83,7 @@ static status open_gguf(lora *l, config *c, const char *from, err *e) {
         config_error(c, e, path, "a base model in a GGUF file is not split by %s", path);
         return err_hint(e, "%s=1, or a folder of it: athanor import %s -o FOLDER", path, from);
     }
-    if (l->adapters.embeddings) {
+    if (l->adapters.embedding || l->adapters.head) {
         config_error(c, e, "lora.train_embeddings", "the embedding of a GGUF file is not trained");
         return err_hint(e, "use a folder of it: athanor import %s -o FOLDER", from);
     }
@@ -148,7 +152,7 @@ status lora_open(lora *l, arena *a, config *c, err *e) {
                                        .rslora = c->lora.rslora,
                                        .dropout = (float)c->lora.dropout};
         TRY(take_targets(&l->adapters, c, e));
-        l->adapters.embeddings = c->lora.train_embeddings == CONFIG_TRAIN_ALWAYS;
+        train_embeddings(&l->adapters, c->lora.train_embeddings == CONFIG_TRAIN_ALWAYS);
     }
     TRY(open_nf4(l, c, from, e));
     TRY(open_gguf(l, c, from, e));
@@ -178,11 +182,11 @@ static status refuse_rows(const lora *l, const config *c, const model_config *m,
 status lora_learn_tokens(lora *l, const config *c, const model_config *m, int32_t added, err *e) {
     bool new_here = l->adapters.rank && !l->from.a && !l->gguf.a;
     if (new_here && c->lora.train_embeddings == CONFIG_TRAIN_AUTO && added > 0)
-        l->adapters.embeddings = true;
+        train_embeddings(&l->adapters, true);
     if (!l->adapters.rank || l->gguf.a || added == 0) return ST_OK;
-    int64_t rows = !l->adapters.embeddings ? m->from_vocab
-                   : l->from.a             ? l->from.vocab
-                                           : m->vocab_size;
+    int64_t rows = !l->adapters.embedding ? m->from_vocab
+                   : l->from.a            ? l->from.vocab
+                                          : m->vocab_size;
     return m->vocab_size > rows ? refuse_rows(l, c, m, added, e) : ST_OK;
 }
 

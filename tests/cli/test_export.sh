@@ -95,6 +95,9 @@ for type in F32 F16 Q8_0; do
     expect 0 export "$golden/qwen3-next-experts" -o next-$type.gguf --to gguf --dtype $type;  has out "verified: "
     expect 0 import next-$type.gguf -o next-$type --dtype F32;                                has out "verified: "
 done
+expect 0 export "$golden/deepseek-v3-ahead" -o ahead.gguf --to gguf --dtype F32 --json
+[ "$(field params out)" = 15127 ] || fail "modules are counted that the file does not hold"
+has out "20176 parameters are left out"
 expect 2 export "$golden/qwen3-next" -o no.gguf --to gguf
 has err "cannot express the model's linear_value_head_dim"
 

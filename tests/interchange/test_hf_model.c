@@ -164,17 +164,23 @@ static int check_places(const char *name, open_model *m) {
 
 /* ---- tests ---- */
 
-static int check_form(test_dir *d, const golden *g, const char *name, const form *f) {
+/* same: a model with the same logits; NULL: none is known. */
+static int check_folder(const char *dir, const char *name, open_model *same) {
     open_model m, w;
-    MUST(open_model_read(&m, write_folder(d, g, f), 1, E));
+    MUST(open_model_read(&m, dir, 1, E));
     MUST(open_model_load(&m, T, T, E));
     open_widened(&w, &m);
     int stay = check_places(name, &m);
     check_logits(name, &m, &w);
+    if (same) check_logits(name, &m, same);
     check_decode(name, &m, &w);
     plan_free(w.plan);
     open_model_close(&m);
     return stay;
+}
+
+static int check_form(test_dir *d, const golden *g, const char *name, const form *f) {
+    return check_folder(write_folder(d, g, f), name, NULL);
 }
 
 static void test_families(void **state) {
@@ -210,6 +216,79 @@ static void test_odd_places(void **state) {
         int stay = check_form(*state, &g, "llama-gqa-tied", &cases[i].f);
         assert_true(cases[i].stay < 0 ? stay > 0 : stay == cases[i].stay);
     }
+    golden_close(&g);
+}
+
+/* ---- experts in stacks ---- */
+
+/* A tensor of the file under the name that transformers 5 has for it; *of_expert: how many of an expert have that name; 0: it
+ * is of no expert. */
+static st_tensor stacked_tensor(arena *a, const st_view *v, int *of_expert) {
+    st_tensor t = {.name = v->name, .dt = v->dt, .rank = v->rank, .data = v->data};
+    memcpy(t.dims, v->dims, sizeof v->dims);
+    const char *moe = strstr(v->name, "block_sparse_moe."), *end = strstr(v->name, ".experts.");
+    bool down = end && (strstr(end, ".w2.") || strstr(end, ".down_proj."));
+    *of_expert = !end ? 0 : down ? 1 : 2;
+    const char *own = end ? (down ? "experts.down_proj" : "experts.gate_up_proj") : NULL;
+    if (moe)
+        t.name = arena_printf(a, "%.*smlp.%s", (int)(moe - v->name), v->name, own ? own : moe + 17);
+    if (end && !moe) t.name = arena_printf(a, "%.*s%s", (int)(end + 1 - v->name), v->name, own);
+    return t;
+}
+
+/* The file anew, in which what follows each other and has one name is one tensor. other: of another shape. */
+static void stack_experts(arena *a, const char *dir, bool other) {
+    st_reader *r;
+    MUST(st_open(&r, dir, E));
+    st_tensor *list = ARENA_ARRAY(a, st_tensor, st_count(r));
+    int n = 0, parts = 0;
+    for (int64_t i = 0, each; i < st_count(r); i += parts) {
+        int of_expert, ignored;
+        st_tensor t = stacked_tensor(a, st_get(r, i), &of_expert);
+        for (parts = 1; of_expert && i + parts < st_count(r); parts++)
+            if (strcmp(stacked_tensor(a, st_get(r, i + parts), &ignored).name, t.name) != 0) break;
+        each = other ? 1 : of_expert;
+        if (of_expert) t.rank = 3, t.dims[2] = t.dims[1], t.dims[1] = t.dims[0] * each;
+        if (of_expert) t.dims[0] = parts / each;
+        list[n++] = t;
+    }
+    char *file = path_join(a, dir, "stacked");
+    MUST(st_write(file, list, n, E));
+    st_close(r);
+    MUST(file_rename(file, path_join(a, dir, "model.safetensors"), E));
+}
+
+/* As transformers writes them with save_original_format=False: the same bits, and matrices stay in the file. */
+static void test_stacked_experts(void **state) {
+    static const char *const names[] = {"mixtral",     "qwen2-moe",   "qwen3-moe",         "olmoe",
+                                        "deepseek-v2", "deepseek-v3", "qwen3-next-experts"};
+    test_dir *d = *state;
+    const form f = {.dt = {DT_F32, DT_F32, DT_F32}};
+    for (int i = 0; i < ARRAY_LEN(names); i++) {
+        golden g;
+        open_model plain;
+        golden_open(&g, names[i], (plan_spec){.compute = DT_F32});
+        const char *dir = write_folder(d, &g, &f);
+        stack_experts(d->mem, dir, false);
+        MUST(open_model_read(&plain, g.dir, 1, E));
+        MUST(open_model_load(&plain, T, T, E));
+        check_folder(dir, names[i], &plain);
+        open_model_close(&plain);
+        golden_close(&g);
+    }
+}
+
+static void test_stack_of_another_shape(void **state) {
+    test_dir *d = *state;
+    const form f = {.dt = {DT_F32, DT_F32, DT_F32}};
+    err e = {0};
+    golden g;
+    open_model m;
+    golden_open(&g, "olmoe", (plan_spec){.compute = DT_F32});
+    const char *dir = write_folder(d, &g, &f);
+    stack_experts(d->mem, dir, true);
+    assert_int_equal(open_model_read(&m, dir, 1, &e), ST_FORMAT);
+    assert_non_null(strstr(e.message, "experts.gate_up_proj"));
     golden_close(&g);
 }
 
@@ -326,8 +405,11 @@ static void test_names_of_publishers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {IO_TEST(test_families), IO_TEST(test_odd_places),
+    const struct CMUnitTest tests[] = {IO_TEST(test_families),
+                                       IO_TEST(test_odd_places),
                                        IO_TEST(test_head_of_tied_model),
+                                       IO_TEST(test_stacked_experts),
+                                       IO_TEST(test_stack_of_another_shape),
                                        IO_TEST(test_names_of_publishers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,7 @@ ADAPTERS = {
     "neox": ("neox-parallel", dict(r=3, lora_alpha=6, target_modules="all-linear")),
     "neox-head": ("neox-parallel", dict(r=2, lora_alpha=4, target_modules=["query_key_value"],
                                         modules_to_save=["embed_in", "lm_head"])),
+    "llama-head-alone": ("llama-bias-untied", dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["lm_head"])),
 }
 
 

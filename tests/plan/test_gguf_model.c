@@ -374,6 +374,23 @@ static void test_latents_elsewhere(void **state) {
     golden_close(&g);
 }
 
+/* Without groups, how good one is says nothing, and stays what the family has. */
+static void test_experts_without_groups(void **state) {
+    (void)state;
+    char path[256];
+    golden g;
+    gguf_model m;
+    path_in_tmp(path);
+    golden_open(&g, "deepseek-v3-ahead", (plan_spec){.compute = DT_F32});
+    assert_true(g.mc.router_groups <= 1);
+    MUST(write_golden(&g, QUANT_F32, path, E));
+    MUST(gguf_model_open(&m, path, E));
+    assert_int_equal(m.config.router_group_best, g.mc.router_group_best);
+    gguf_model_close(&m);
+    unlink(path);
+    golden_close(&g);
+}
+
 static void test_latents_without_positions(void **state) {
     (void)state;
     golden g;
@@ -567,6 +584,7 @@ int main(void) {
                                        cmocka_unit_test(test_linear_variants),
                                        cmocka_unit_test(test_damaged_linear),
                                        cmocka_unit_test(test_latents_elsewhere),
+                                       cmocka_unit_test(test_experts_without_groups),
                                        cmocka_unit_test(test_latents_without_positions),
                                        cmocka_unit_test(test_rotated_in_part),
                                        cmocka_unit_test(test_damaged_files),

@@ -164,8 +164,8 @@ static void check(const char *name, bool mapped) {
     lab_close(&l);
 }
 
-static const char *const names[] = {"llama", "llama-some", "llama-head",
-                                    "gpt2",  "neox",       "neox-head"};
+static const char *const names[] = {"llama", "llama-some", "llama-head",      "gpt2",
+                                    "neox",  "neox-head",  "llama-head-alone"};
 
 static void test_steps(void **state) {
     (void)state;
@@ -173,7 +173,50 @@ static void test_steps(void **state) {
         for (int mapped = 0; mapped < 2; mapped++) check(names[i], mapped);
 }
 
+static st_tensor as_written(const st_view *v, const char *name) {
+    st_tensor t = {.name = name, .dt = v->dt, .rank = v->rank, .data = v->data};
+    memcpy(t.dims, v->dims, sizeof v->dims);
+    return t;
+}
+
+/* The lab's adapter with a trained embedding, in the folder. */
+static void write_with_embedding(const lab *l, const char *dir, bool ties) {
+    const st_reader *r = l->adapter.file;
+    int n = (int)st_count(r);
+    st_tensor *list = ARENA_ARRAY(l->a, st_tensor, n + 1);
+    for (int i = 0; i < n; i++) list[i] = as_written(st_get(r, i), st_get(r, i)->name);
+    list[n] = as_written(st_find(l->base.file, "model.embed_tokens.weight"),
+                         PEFT_PREFIX "model.embed_tokens.weight");
+    MUST(st_write(path_join(l->a, dir, PEFT_WEIGHTS), list, n + 1, E));
+    json_t *o = json_load_file(path_join(l->a, l->adapter.dir, PEFT_CONFIG), 0, NULL);
+    json_object_set_new(o, "ensure_weight_tying", json_boolean(ties));
+    assert_int_equal(json_dump_file(o, path_join(l->a, dir, PEFT_CONFIG), 0), 0);
+    json_decref(o);
+}
+
+/* PEFT trains a copy of the embedding, beside which the head of a tied model stays as it was, unless it is told to tie them. */
+static void test_embedding_of_a_tied_model(void **state) {
+    (void)state;
+    lab l;
+    char dir[] = "/tmp/athanor-lora-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    lab_open(&l, "llama", false);
+    for (int ties = 0; ties < 2; ties++) {
+        peft_adapter p;
+        err e = {0};
+        write_with_embedding(&l, dir, ties);
+        MUST(peft_open(&p, dir, E));
+        assert_true(p.adapters.embedding && !p.adapters.head);
+        assert_int_equal(peft_load(&p, l.p->store, l.base.order, &e), ties ? ST_OK : ST_FORMAT);
+        if (!ties) assert_non_null(strstr(e.message, "trained without the head"));
+        peft_close(&p);
+    }
+    lab_close(&l);
+    MUST(file_remove_tree(dir, E));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps),
+                                       cmocka_unit_test(test_embedding_of_a_tied_model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,10 +62,12 @@ static void test_completion(void **state) {
     const house *h = *state;
     alone want;
     write_alone(h, "the fire", 12, &want);
-    json_t *o = house_json(h, "/v1/completions",
-                           "{'prompt': 'the fire', 'max_tokens': 12, 'logprobs': 2,"
-                           " 'return_token_ids': true, 'unknown': [1], 'user': null, " GREEDY "}",
-                           200);
+    json_t *o = house_json(
+        h, "/v1/completions",
+        "{'prompt': 'the fire', 'max_tokens': 12, 'logprobs': 2,"
+        " 'return_token_ids': true, 'unknown': [1], 'user': null, 'use_beam_search': false, " GREEDY
+        "}",
+        200);
     assert_string_equal(text_at(o, "object"), "text_completion");
     assert_string_equal(text_at(o, "model"), "tiny");
     assert_string_equal(text_at(o, "choices.0.text"), want.text);
@@ -221,6 +223,59 @@ static void test_chat(void **state) {
     json_t *last = json_array_get(list, json_array_size(list) - 1);
     assert_string_equal(text_at(last, "choices.0.finish_reason"), "length");
     json_decref(list);
+}
+
+#define OPEN                                                                                       \
+    "'messages': [{'role': 'user', 'content': 'hi'}, {'role': 'assistant', 'content': 'you a'}]"
+
+static int tokens_of(const house *h, const char *rq) {
+    json_t *o = house_json(h, "/tokenize", rq, 200);
+    int n = (int)int_at(o, "count");
+    json_decref(o);
+    return n;
+}
+
+/* What vLLM's clients say of the end of a conversation. */
+static void test_continued_message(void **state) {
+    const house *h = *state;
+    alone want;
+    write_alone(h, "u:hi;a:you a", 9, &want);
+    json_t *o =
+        house_json(h, "/v1/chat/completions",
+                   "{" OPEN ", 'continue_final_message': true, 'add_generation_prompt': false,"
+                   " 'max_tokens': 9, " GREEDY "}",
+                   200);
+    assert_string_equal(text_at(o, "choices.0.message.content"), want.text);
+    assert_int_equal(int_at(o, "usage.prompt_tokens"), 12);
+    json_decref(o);
+    assert_int_equal(tokens_of(h, "{" OPEN ", 'continue_final_message': true}"), 12);
+    assert_int_equal(tokens_of(h, "{" OPEN ", 'add_generation_prompt': false}"), 14);
+    assert_int_equal(tokens_of(h, "{" OPEN "}"), 16);
+}
+
+static void test_truncated_prompt(void **state) {
+    const house *h = *state;
+    alone want;
+    write_alone(h, "fire", 6, &want);
+    json_t *o = house_json(h, "/v1/completions",
+                           "{'prompt': 'the fire', 'truncate_prompt_tokens': 4, 'echo': true,"
+                           " 'logprobs': 0, 'max_tokens': 6, " GREEDY "}",
+                           200);
+    assert_int_equal(int_at(o, "usage.prompt_tokens"), 4);
+    assert_int_equal(json_array_size(at(o, "choices.0.logprobs.tokens")), 10);
+    assert_memory_equal(text_at(o, "choices.0.text"), "fire", 4);
+    assert_string_equal(text_at(o, "choices.0.text") + 4, want.text);
+    json_decref(o);
+    strbuf rq = {0};
+    strbuf_puts(&rq, "{'truncate_prompt_tokens': -1, 'max_tokens': 5, 'ignore_eos': true,"
+                     " 'messages': [{'role': 'user', 'content': '");
+    for (int i = 0; i < HOUSE_CTX; i++) strbuf_putc(&rq, 'a');
+    strbuf_puts(&rq, "'}]}");
+    o = house_json(h, "/v1/chat/completions", rq.data, 200);
+    assert_int_equal(int_at(o, "usage.prompt_tokens"), HOUSE_CTX - 5);
+    assert_int_equal(int_at(o, "usage.completion_tokens"), 5);
+    json_decref(o);
+    strbuf_free(&rq);
 }
 
 /* ---- choices, seeds, bias, stops ---- */
@@ -468,6 +523,14 @@ static void test_refusals(void **state) {
         {C, "{'prompt': 'a', 'guided_choice': ['b']}", 400, "guided_choice", "with an enum"},
         {C, "{'prompt': 'a', 'structured_outputs': {'regex': 'b'}}", 400, "structured_outputs",
          "response_format"},
+        {C, "{'prompt': 'a', 'use_beam_search': true}", 400, "use_beam_search", "not supported"},
+        {C, "{'prompt': 'a', 'bad_words': ['b']}", 400, "bad_words", "logit_bias"},
+        {C, "{'prompt': 'a', 'prompt_logprobs': 1}", 400, "prompt_logprobs", "echo"},
+        {C, "{'prompt': 'a', 'truncate_prompt_tokens': -2}", 400, "truncate_prompt_tokens",
+         "from -1"},
+        {M, "{" U ", 'chat_template': '{{ 1 }}'}", 400, "chat_template", "the model's own"},
+        {M, "{" U ", 'continue_final_message': true, 'add_generation_prompt': true}", 400,
+         "continue_final_message", "cannot both"},
         {C, "{'prompt': 'a', 'stream': 1}", 400, "stream", "true or false"},
         {C, "{'prompt': 'a', 'stream_options': 1}", 400, "stream_options", "an object"},
         {C, "{'prompt': 'a', 'model': 'none'}", 404, "model", "there is: tiny"},
@@ -660,6 +723,8 @@ int main(void) {
         cmocka_unit_test(test_loglikelihood),
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_chat),
+        cmocka_unit_test(test_continued_message),
+        cmocka_unit_test(test_truncated_prompt),
         cmocka_unit_test(test_choices),
         cmocka_unit_test(test_bias_and_stop),
         cmocka_unit_test(test_schema),

@@ -94,7 +94,7 @@ static status read_router(const gguf_facts *f, const gguf_arch *arch, json_t *o,
     json_object_set_new(o, "routed_scaling_factor", json_real(scale > 0 ? scale : 1));
     put_int(o, "router_groups", groups);
     put_int(o, "router_groups_kept", groups > 1 ? kept : 0);
-    put_int(o, "router_group_best", groups > 1 ? 2 : 1);
+    if (groups > 1) put_int(o, "router_group_best", 2);
     return ST_OK;
 }
 

@@ -54,6 +54,16 @@ static bool is_buffer(const char *name) {
     return false;
 }
 
+/* Mixtral's experts and routers have another place in transformers 5 than in the files that it makes. */
+static const st_view *find_in_mlp(const st_reader *r, const char *name) {
+    static const char place[] = ".block_sparse_moe.";
+    const char *at = strstr(name, place);
+    char other[512];
+    if (!at) return NULL;
+    snprintf(other, sizeof other, "%.*s.mlp.%s", (int)(at - name), name, at + strlen(place));
+    return hf_find_view(r, other);
+}
+
 const st_view *hf_find_view(const st_reader *r, const char *name) {
     for (int i = 0; i < ARRAY_LEN(prefixes); i++) {
         size_t n = strlen(prefixes[i]);
@@ -67,7 +77,7 @@ const st_view *hf_find_view(const st_reader *r, const char *name) {
         if (!v && n && strncmp(name, prefixes[i], n) == 0) v = st_find(r, name + n);
         if (v) return v;
     }
-    const st_view *v = NULL;
+    const st_view *v = find_in_mlp(r, name);
     char of_one[64];
     if (strcmp(name, "shared.weight") == 0)
         for (const char *s = of_stacks; !v && key_next_word(&s, of_one);) v = st_find(r, of_one);
@@ -287,9 +297,10 @@ static bool is_beside(const st_reader *r, const st_view *v, const bool *wanted) 
     return matrix && matrix->dt == DT_U8 && wanted[matrix - st_get(r, 0)];
 }
 
-status hf_find_weights(const param_store *s, const st_reader *r, hf_differs how, hf_weight *list,
+status hf_find_weights(const param_store *s, st_reader *r, hf_differs how, hf_weight *list,
                        err *e) {
     const param_store *whole = param_store_whole(s);
+    TRY(hf_part_experts(r, whole, e));
     bool *wanted = xcalloc((size_t)st_count(r) + 1, sizeof *wanted);
     const st_view *first = st_count(r) ? st_get(r, 0) : NULL;
     status st = ST_OK;

@@ -19,8 +19,11 @@ typedef struct hf_differs {
  * parameter i. ST_FORMAT names a tensor that is missing or has another shape. So does it one that
  * is no parameter, except buffers that files are known to hold, a head that equals the
  * embedding, modules of multi-token prediction that the store does not have, and what modules repeat. */
-status hf_find_weights(const param_store *s, const st_reader *r, hf_differs how, hf_weight *list,
+status hf_find_weights(const param_store *s, st_reader *r, hf_differs how, hf_weight *list,
                        err *e) ATH_MUST_USE;
+/* Its first step: tensors that hold all experts of a layer give way to those of each (hf_experts.c). s: of the whole model.
+ * ST_FORMAT: one has another shape. */
+status hf_part_experts(st_reader *r, const param_store *s, err *e) ATH_MUST_USE;
 /* Whether a parameter has a row (of a vector: an element) for each token. */
 bool hf_is_of_tokens(const param *p);
 /* Whether a head is stored that differs from the embedding `table`. */

@@ -112,6 +112,7 @@ status peft_take_config(peft_adapter *p, json_t *o, err *e) {
     const char *base = json_string_value(json_object_get(o, "base_model_name_or_path"));
     if (base && *base) p->base = arena_strdup(p->a, base);
     ad->alpha = json_number_value(json_object_get(o, "lora_alpha"));
+    p->ties = json_is_true(json_object_get(o, "ensure_weight_tying"));
     ad->rslora = json_is_true(json_object_get(o, "use_rslora"));
     ad->dropout = (float)json_number_value(json_object_get(o, "lora_dropout"));
     json_int_t rank = json_integer_value(json_object_get(o, "r"));
@@ -174,7 +175,9 @@ static status take_tensor(peft_adapter *p, const st_view *v, const char **target
     }
     if (!is_embedding(v->name) && !is_head(v->name))
         return bad_tensor(v, "is trained, but neither adapter, embedding nor head", e);
-    ad->embeddings = true;
+    if (is_head(v->name)) ad->head = true;
+    if (!is_embedding(v->name)) return ST_OK;
+    ad->embedding = true;
     p->vocab = v->dims[0];
     return ST_OK;
 }
@@ -234,21 +237,28 @@ static const st_view *find_by_end(const st_reader *r, bool (*is)(const char *nam
     return NULL;
 }
 
-/* Where head and embedding are one parameter, both tensors must be the same. */
+/* Where head and embedding are one parameter, both tensors must be the same. Of an embedding alone PEFT trains a copy, beside
+ * which the head stays as it was, unless the config ties the two. */
 static status check_tied(const peft_adapter *p, const param_store *s, err *e) {
+    if (!p->adapters.embedding && !p->adapters.head) return ST_OK;
     for (int i = 0; i < param_count(s); i++)
         if (param_at(s, i)->part == PART_HEAD && param_at(s, i)->rank == 2) return ST_OK;
     const st_view *head = find_by_end(p->file, is_head);
     const st_view *table = find_by_end(p->file, is_embedding);
     bool differs = head && !table;
     if (head && table) TRY(hf_head_differs(p->file, head, table, &differs, e));
+    if (!head && !p->ties) {
+        bad_tensor(table, "is trained without the head, but the base model ties the two", e);
+        return err_hint(e,
+                        "train it with ensure_weight_tying=True, with which PEFT keeps them one");
+    }
     if (!differs) return ST_OK;
     return bad_tensor(head, "is no embedding, but the base model ties the two", e);
 }
 
 status peft_load(const peft_adapter *p, const param_store *s, hf_order order, err *e) {
     held_array masters = held_masters(s);
-    if (p->adapters.embeddings) TRY(check_tied(p, param_store_whole(s), e));
+    TRY(check_tied(p, param_store_whole(s), e));
     status st = hf_read_array(&masters, p->file, PEFT_PREFIX, order, e);
     if (st != ST_OK) {
         err_context(e, "the adapter %s", p->dir);
@@ -313,7 +323,7 @@ static status put_whole(const peft_adapter *p, const param *w, float *to, err *e
 status peft_merge(const peft_adapter *p, const param_store *s, err *e) {
     float *masters = param_host_master(s);
     TRY(model_check_targets(&p->adapters, s, e));
-    if (p->adapters.embeddings) TRY(check_tied(p, s, e));
+    TRY(check_tied(p, s, e));
     for (int i = 0; i < param_count(s); i++) {
         const param *w = param_at(s, i);
         if (model_has_adapter(&p->adapters, w)) TRY(merge_pair(p, w, masters + w->offset, e));
@@ -344,10 +354,11 @@ static json_t *words_json(const char *const *words, int n) {
 
 /* The last words of the names of what is trained as a whole. */
 static json_t *modules_json(const model_adapters *ad, const model_config *mc) {
-    if (!ad->embeddings) return json_null();
+    if (!ad->embedding && !ad->head) return json_null();
     const char *embed = mc->family->names[PART_EMBED], *dot = strrchr(embed, '.');
-    json_t *list = json_pack("[s]", dot ? dot + 1 : embed);
-    if (!mc->tie_word_embeddings) json_array_append_new(list, json_string(PEFT_HEAD));
+    json_t *list = json_array();
+    if (ad->embedding) json_array_append_new(list, json_string(dot ? dot + 1 : embed));
+    if (ad->head && !mc->tie_word_embeddings) json_array_append_new(list, json_string(PEFT_HEAD));
     return list;
 }
 
@@ -361,7 +372,7 @@ json_t *peft_config(const model_adapters *ad, const param_store *s, const model_
     json_object_set_new(o, "base_model_name_or_path", json_cstr(base));
     json_object_set_new(o, "bias", json_string("none"));
     json_object_set_new(o, "ensure_weight_tying",
-                        json_boolean(ad->embeddings && mc->tie_word_embeddings));
+                        json_boolean(ad->embedding && mc->tie_word_embeddings));
     json_object_set_new(o, "fan_in_fan_out", json_boolean(mc->family->transposed));
     json_object_set_new(o, "inference_mode", json_true());
     json_object_set_new(o, "lora_alpha", json_f64(ad->alpha));

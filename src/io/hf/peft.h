@@ -27,6 +27,7 @@ typedef struct peft_adapter {
     const char *dir;
     const char *base;        /* base_model_name_or_path; NULL: it names none */
     model_adapters adapters; /* targets by whole names */
+    bool ties;               /* ensure_weight_tying: a tied head is trained with the embedding */
     int64_t vocab;           /* rows of the embedding, if it is among the tensors; 0: it is not */
     st_reader *file;
 } peft_adapter;

@@ -57,6 +57,16 @@ status st_require(const st_reader *r, const char *name, const st_view **v, err *
 status st_view_read(const st_view *v, int64_t first, int64_t n, void *dst, dtype dt,
                     err *e) ATH_MUST_USE;
 
+/* A tensor, and the names of the n equal parts that it consists of, one behind the other. */
+typedef struct st_cut {
+    const st_view *v;
+    const char *const *names;
+    int64_t n;
+} st_cut;
+/* The tensors give way to their parts, which are matrices with the tensor's last dimension; one that has no such parts stays
+ * as it is. Other views move. */
+void st_cut_up(st_reader *r, const st_cut *cuts, int n);
+
 /* Produces elements [first, first + n) in row-major order into dst. For rank >= 2 both numbers are
  * multiples of the last dimension, so conversions and transpositions can work by rows. */
 typedef status (*st_fill_fn)(void *ctx, int64_t first, int64_t n, void *dst, err *e);

@@ -474,6 +474,33 @@ const st_view *st_find(const st_reader *r, const char *name) {
     return found ? *found : NULL;
 }
 
+/* ---- parts of tensors ---- */
+
+/* The first part takes the tensor's place. */
+static void cut_up(st_reader *r, int64_t at, const st_cut *c) {
+    st_view v = r->views[at];
+    int64_t cols = v.rank > 0 ? v.dims[v.rank - 1] : 0;
+    if (cols == 0 || v.numel / cols % c->n != 0 || v.bytes % (size_t)c->n != 0) return;
+    v.numel /= c->n, v.bytes /= (size_t)c->n;
+    v.rank = 2, v.dims[0] = v.numel / cols, v.dims[1] = cols;
+    for (int64_t i = 0; i < c->n; i++) {
+        v.name = arena_strdup(r->mem, c->names[i]);
+        if (i == 0)
+            r->views[at] = v;
+        else
+            VEC_PUSH(r->views, r->n, r->cap, v);
+        v.data += v.bytes;
+    }
+}
+
+void st_cut_up(st_reader *r, const st_cut *cuts, int n) {
+    int64_t *at = xmalloc(sizeof *at * (size_t)n); /* views move as their number grows */
+    for (int i = 0; i < n; i++) at[i] = cuts[i].v - r->views;
+    for (int i = 0; i < n; i++) cut_up(r, at[i], &cuts[i]);
+    free(at);
+    build_lookup(r);
+}
+
 /* Likeness of two names: the length of the common beginning and the common end. */
 static size_t likeness(const char *a, const char *b) {
     size_t la = strlen(a), lb = strlen(b), head = 0, tail = 0;

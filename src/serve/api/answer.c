@@ -60,6 +60,22 @@ static status check_prompt(const answer *a, const tok_ids *prompt, api_fault *f)
     return api_fault_as(f, 400, "context_length_exceeded");
 }
 
+/* The first tokens of what is longer than it may be go, where the request wants that. -1: so that the answer has the room
+ * that it asks for. */
+static status truncate_prompt(answer *a, int i, err *e) {
+    const api_params *p = &a->params;
+    tok_ids *ids = &a->prompts[i];
+    int64_t room = a->model->model.serve.longest - (p->max_tokens > 0 ? p->max_tokens : 1);
+    int64_t keep = p->last_tokens == -1 ? (room > 0 ? room : 1) : p->last_tokens;
+    if (keep == 0 || ids->n <= keep) return ST_OK;
+    memmove(ids->id, ids->id + ids->n - keep, sizeof *ids->id * (size_t)keep);
+    ids->n = keep;
+    if (!p->echo) return ST_OK;
+    strbuf_clear(&a->prompt_texts[i]); /* what is told is what was read */
+    return tok_decode(a->model->model.tok, ids->id, ids->n, p->skip_special, &a->prompt_texts[i],
+                      e);
+}
+
 /* Ids that end a text: those of the model, and those that the request adds. */
 static status read_ends(answer *a, err *e) {
     const tok_ids *own = a->chat ? &a->model->chat_end : &a->model->settings.end;
@@ -120,7 +136,7 @@ static void prepare_request(answer *a, answer_text *t) {
                .min_new = p->min_tokens,
                .tok = a->model->model.tok,
                .keep_special = !p->skip_special,
-               .goes_on = !a->chat,
+               .goes_on = !a->chat || p->continue_last,
                .stop = a->stops,
                .n_stop = a->n_stops,
                .bias_ids = a->bias_ids,
@@ -181,7 +197,10 @@ status answer_prepare(answer *a, api_fault *f) {
         return err_at(&f->e, ST_USAGE, "n",
                       "the request asks for %ld texts, at most %d are possible",
                       (long)(each * a->n_prompts), API_MAX_TEXTS);
-    for (int i = 0; i < a->n_prompts; i++) TRY(check_prompt(a, &a->prompts[i], f));
+    for (int i = 0; i < a->n_prompts; i++) {
+        TRY(truncate_prompt(a, i, &f->e));
+        TRY(check_prompt(a, &a->prompts[i], f));
+    }
     TRY(check_logprobs(a, each, &f->e));
     TRY(api_read_stops(p->stop, &a->stops, &a->n_stops, &f->e));
     TRY(api_read_bias(p->logit_bias, vocab, &a->bias_ids, &a->bias, &a->n_bias, &f->e));

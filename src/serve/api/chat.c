@@ -82,8 +82,10 @@ status api_render(const served *m, const api_params *p, const json_t *tools, tok
     json_t *messages = json_array();
     chat_request q = {.messages = messages,
                       .tools = tools,
+                      .documents = p->documents,
                       .extra = p->template_variables,
-                      .add_generation_prompt = true,
+                      .continue_field = p->continue_last ? "content" : NULL,
+                      .add_generation_prompt = p->begin_answer,
                       .now = &now};
     status st = read_messages(p->messages, messages, &f->e);
     if (st == ST_OK) st = render(m->template, &q, text, &f->e);

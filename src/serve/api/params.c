@@ -55,8 +55,12 @@ static const field_row fields[] = {
     FIELD("tool_choice", ANY, API_CHAT, tool_choice),
     FIELD("parallel_tool_calls", BOOLEAN, API_CHAT, parallel_calls),
     FIELD("chat_template_kwargs", OBJECT, API_CHAT | API_TOKENIZE, template_variables),
+    FIELD("documents", LIST, API_CHAT | API_TOKENIZE, documents),
+    FIELD("add_generation_prompt", BOOLEAN, API_CHAT | API_TOKENIZE, begin_answer),
+    FIELD("continue_final_message", BOOLEAN, API_CHAT | API_TOKENIZE, continue_last),
     FIELD("tokens", LIST, API_DETOKENIZE, tokens),
     FIELD("add_special_tokens", BOOLEAN, API_COMPLETIONS | API_TOKENIZE, add_special),
+    WITHIN("truncate_prompt_tokens", INTEGER, BOTH, last_tokens, -1, MOST_TOK),
 
     WITHIN("temperature", NUMBER, BOTH, temperature, 0, 100),
     WITHIN("top_p", NUMBER, BOTH, top_p, 0, 1),
@@ -98,6 +102,12 @@ static const field_row fields[] = {
     REFUSE("guided_grammar", BOTH, "give a JSON Schema as response_format instead"),
     REFUSE("structured_outputs", BOTH, "give a JSON Schema as response_format instead"),
     REFUSE("allowed_token_ids", BOTH, "give a logit_bias of 100 to these tokens instead"),
+    REFUSE("bad_words", BOTH, "give a logit_bias of -100 to their tokens instead"),
+    REFUSE("use_beam_search", BOTH, "leave it out: beams are searched by athanor generate --beams"),
+    REFUSE("prompt_logprobs", BOTH, "give echo and logprobs to /v1/completions instead"),
+    REFUSE("include_stop_str_in_output", BOTH,
+           "leave it out: texts of stop are never in the answer"),
+    REFUSE("chat_template", API_CHAT | API_TOKENIZE, "leave it out: the model's own is used"),
 };
 
 api_params api_params_default(void) {
@@ -109,6 +119,7 @@ api_params api_params_default(void) {
                         .n_top = -1,
                         .skip_special = true,
                         .parallel_calls = true,
+                        .begin_answer = true,
                         .add_special = true};
 }
 
@@ -148,6 +159,7 @@ static bool is_in_range(const field_row *f, const json_t *v) {
 
 static status read_field(api_params *p, const field_row *f, const json_t *v, err *e) {
     void *to = (char *)p + f->at;
+    if (f->kind == REFUSED && json_is_false(v)) return ST_OK; /* it is not asked for */
     if (f->kind == REFUSED) {
         err_at(e, ST_USAGE, f->name, "\"%s\" is not supported", f->name);
         return err_hint(e, "%s", f->hint);
@@ -198,6 +210,16 @@ static status read_stream_options(api_params *p, const json_t *body, err *e) {
     return ST_OK;
 }
 
+/* Whoever continues a message begins none, and need not say so. */
+static status read_continued(api_params *p, const json_t *body, err *e) {
+    if (!p->continue_last) return ST_OK;
+    p->begin_answer = false;
+    if (!json_is_true(json_object_get(body, "add_generation_prompt"))) return ST_OK;
+    return err_at(e, ST_USAGE, "continue_final_message",
+                  "\"continue_final_message\" and \"add_generation_prompt\" cannot both be true: "
+                  "an answer is either continued or begun");
+}
+
 static status check_together(const api_params *p, err *e) {
     if (p->best_of && p->best_of < p->n) {
         return err_at(e, ST_USAGE, "best_of", "\"best_of\" (%ld) must be at least \"n\" (%ld)",
@@ -220,6 +242,7 @@ status api_params_read(api_params *p, const json_t *body, int route, err *e) {
     if (p->top_k < 0) p->top_k = 0;
     if (route & (API_CHAT | API_COMPLETIONS)) TRY(read_stream_options(p, body, e));
     if (route & API_CHAT) TRY(read_chat_logprobs(p, body, e));
+    TRY(read_continued(p, body, e));
     return check_together(p, e);
 }
 

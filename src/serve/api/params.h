@@ -23,8 +23,12 @@ typedef struct api_params {
     const json_t *messages, *tools;   /* lists */
     const json_t *tool_choice;        /* a string or an object */
     const json_t *template_variables; /* chat_template_kwargs */
-    const json_t *tokens;             /* detokenize: a list of ids */
-    bool add_special;                 /* what the tokenizer adds to a text, as BOS */
+    const json_t *documents;          /* of the template; a list */
+    bool begin_answer,
+        continue_last;    /* the template begins an answer; it leaves the last message open */
+    int64_t last_tokens;  /* of a prompt that are kept; -1: as there is room for; 0: all */
+    const json_t *tokens; /* detokenize: a list of ids */
+    bool add_special;     /* what the tokenizer adds to a text, as BOS */
 
     /* sampling */
     double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;

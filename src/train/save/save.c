@@ -61,7 +61,7 @@ static void add_tied_head(const save_job *j, tensor_file *f) {
 static tensor_file file_of_adapters(const save_job *j) {
     tensor_file f = file_of_masters(j, PEFT_WEIGHTS, PEFT_PREFIX, DT_F32, j->lora->order);
     f.tensors = peft_declare(j->mem, j->store, j->lora->order);
-    if (j->lora->adapters.embeddings && j->model.tie_word_embeddings) add_tied_head(j, &f);
+    if (j->lora->adapters.embedding && j->model.tie_word_embeddings) add_tied_head(j, &f);
     return f;
 }
 
