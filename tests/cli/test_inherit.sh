@@ -56,6 +56,12 @@ has out '"temperature":0.5'
 grep -q suppress out && fail "ids of the old vocabulary are suppressed"
 cmp -s taught/chat_template.jinja talks/chat_template.jinja || fail "the template was left behind"
 
+expect 0 tok prune taught corpus.txt -o small-too.json --keep 290
+has err 'the chat template of taught stays behind'
+expect 0 tok prune taught corpus.txt -o small-too/ --keep 290
+grep -q 'stays behind' err && fail "a folder takes the template along"
+cmp -s taught/chat_template.jinja small-too/chat_template.jinja || fail "no template in the folder"
+
 # Modules of multi-token prediction stay behind the last layer.
 expect 0 inherit "$golden/llama-ahead" -o ahead --layers 0
 expect 0 inherit "$golden/llama-ahead" -o same --layers 0,1
