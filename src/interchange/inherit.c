@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "model/config_keys.h"
+#include "tok/tok_edit.h"
 #include "tok/tok_format.h"
 
 /* ---- layers ---- */
@@ -76,31 +77,67 @@ static int64_t new_id(const token_rows *t, int64_t old) {
     return -1;
 }
 
-/* Ids that config.json names (bos_token_id, ...) are others now; one that is gone is left out. */
-static json_t *new_keys(const json_t *keys, const token_rows *t) {
-    json_t *out = json_object(), *v, *one;
-    const char *key;
+/* The new ids of an id, or of a list; those that are gone are left out. NULL: none is left. */
+static json_t *new_ids(const json_t *v, const token_rows *t) {
+    json_t *list = json_array(), *one;
     size_t i;
+    if (json_is_integer(v))
+        json_array_append_new(list, json_integer(new_id(t, json_integer_value(v))));
+    json_array_foreach((json_t *)v, i, one)
+        json_array_append_new(list, json_integer(new_id(t, json_integer_value(one))));
+    for (i = json_array_size(list); i-- > 0;)
+        if (json_integer_value(json_array_get(list, i)) < 0) json_array_remove(list, i);
+    json_t *out =
+        json_array_size(list) > 1 ? json_incref(list) : json_incref(json_array_get(list, 0));
+    json_decref(list);
+    return out;
+}
+
+static bool names_ids(const char *key) {
+    size_t n = strlen(key);
+    return n >= 9 && strcmp(key + n - 9, "_token_id") == 0;
+}
+
+/* Ids that config.json names (bos_token_id, ...) are others now. */
+static json_t *new_keys(const json_t *keys, const token_rows *t) {
+    json_t *out = json_object(), *v;
+    const char *key;
     json_object_foreach((json_t *)keys, key, v) {
-        size_t n = strlen(key);
-        if (n < 9 || strcmp(key + n - 9, "_token_id") != 0) continue;
-        json_t *list = json_array();
-        if (json_is_integer(v))
-            json_array_append_new(list, json_integer(new_id(t, json_integer_value(v))));
-        json_array_foreach(v, i, one)
-            json_array_append_new(list, json_integer(new_id(t, json_integer_value(one))));
-        for (i = json_array_size(list); i-- > 0;)
-            if (json_integer_value(json_array_get(list, i)) < 0) json_array_remove(list, i);
-        if (json_array_size(list) == 1)
-            json_object_set(out, key, json_array_get(list, 0));
-        else if (json_array_size(list) > 1)
-            json_object_set(out, key, list);
-        json_decref(list);
+        json_t *ids = names_ids(key) ? new_ids(v, t) : NULL;
+        if (ids) json_object_set_new(out, key, ids);
     }
     return out;
 }
 
-static status choose_tokens(const inherit_options *opt, model_source *out, token_rows *t, err *e) {
+/* How the larger model writes (where texts end, temperature) holds for the smaller one, too; lists of ids that are
+ * suppressed or wanted are of the old vocabulary. NULL: nothing is known of it. */
+static json_t *new_generation(const model_source *larger, const token_rows *t) {
+    static const char *const lists[] = {"suppress_tokens", "begin_suppress_tokens",
+                                        "bad_words_ids",   "force_words_ids",
+                                        "sequence_bias",   "forced_decoder_ids"};
+    json_t *out;
+    void *next;
+    const char *key;
+    json_t *v;
+    char *path = path_join(larger->a, larger->path, "generation_config.json");
+    if (json_read_file(&out, path, JSON_FILE_MAX_BYTES, NULL) != ST_OK) return NULL;
+    if (!json_is_object(out)) {
+        json_decref(out);
+        return NULL;
+    }
+    for (int i = 0; i < ARRAY_LEN(lists); i++) json_object_del(out, lists[i]);
+    json_object_foreach_safe(out, next, key, v) {
+        json_t *ids = names_ids(key) ? new_ids(v, t) : json_incref(v);
+        if (ids)
+            json_object_set_new(out, key, ids);
+        else
+            json_object_del(out, key);
+    }
+    return out;
+}
+
+static status choose_tokens(const model_source *larger, const inherit_options *opt,
+                            model_source *out, token_rows *t, err *e) {
     model_config *mc = &out->config;
     if (!opt->map) return ST_OK;
     TRY(read_map(out->a, opt->map, mc->vocab_size, t, e));
@@ -121,6 +158,9 @@ static status choose_tokens(const inherit_options *opt, model_source *out, token
     mc->vocab_size = t->n;
     if (mc->pad_token_id >= 0) mc->pad_token_id = new_id(t, mc->pad_token_id);
     if (mc->decoder_start_id >= 0) mc->decoder_start_id = new_id(t, mc->decoder_start_id);
+    if (out->kind == MODEL_SOURCE_HF || out->kind == MODEL_SOURCE_ADAPTER)
+        out->generation = new_generation(larger, t);
+    if (larger->tok) tok_edit_follow(out->tok, larger->tok);
     out->keys = new_keys(out->keys, t);
     out->kind =
         MODEL_SOURCE_LLAMA2C; /* the files of a tokenizer that lie beside it are another's */
@@ -206,7 +246,7 @@ status inherit_source(model_source *larger, const inherit_options *opt, model_so
     out->config = model_source_folder_config(larger);
     out->order = HF_FILES;
     TRY(choose_layers(out->a, opt, &out->config, e));
-    TRY(choose_tokens(opt, out, &t, e));
+    TRY(choose_tokens(larger, opt, out, &t, e));
     out->params = param_store_new(out->a, DT_F32);
     model_declare(&out->config, out->params);
     make_tensors(larger, opt, &t, out);
@@ -215,6 +255,7 @@ status inherit_source(model_source *larger, const inherit_options *opt, model_so
         json_decref(larger->keys);
         larger->tok = out->tok;
         larger->keys = out->keys;
+        larger->generation = out->generation;
     }
     return ST_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "io/gguf/gguf_model.h"
+#include "tok/tok_format.h"
 
 where_basis where_basis_of(where_tool t) {
     static const where_basis known[] = {
@@ -85,6 +86,17 @@ static void by_extensions(const model_config *mc, where_runs *w) {
     json_decref(more);
 }
 
+/* For Qwen 2 AutoTokenizer takes that model's own class, whatever tokenizer_class says, and of tokenizer.json the
+ * vocabulary alone (MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS in transformers 5). */
+static void by_tokenizer(const model_config *mc, const tok *t, where_runs *w) {
+    where_answer *a = &w->tool[WHERE_TRANSFORMERS];
+    if (!t || !a->runs || strcmp(mc->family->model_type, "qwen2") != 0 || tok_cuts_as_qwen2(t))
+        return;
+    set(a, true,
+        "its tokenizer by PreTrainedTokenizerFast: AutoTokenizer cuts text as Qwen 2's own does, "
+        "into other ids");
+}
+
 /* Whether there can be a GGUF file of it, with this tokenizer. */
 static void by_gguf_writer(const model_config *mc, const tok *t, where_runs *w) {
     if (!w->tool[WHERE_LLAMA_CPP].runs) return;
@@ -102,6 +114,7 @@ where_runs where_runs_of(const model_config *mc, const tok *t) {
     by_family(mc, &w);
     by_options(mc, &w);
     by_extensions(mc, &w);
+    by_tokenizer(mc, t, &w);
     by_gguf_writer(mc, t, &w);
     return w;
 }

@@ -358,6 +358,7 @@ void model_source_close(model_source *s) {
     free(s->masters);
     tok_free(s->tok);
     json_decref(s->keys);
+    json_decref(s->generation);
     strbuf_free(&s->notes);
     arena_free(s->a);
     *s = (model_source){0};

@@ -13,6 +13,10 @@
 
 #include "tok/tok.h"
 
+/* Beginning, end and padding of texts, chat template and tokenizer_config.json are those of `from`, as in all results
+ * here, unless t was read with a config of its own. */
+void tok_edit_follow(tok *t, const tok *from);
+
 /* ---- adding tokens ---- */
 
 /* A token that is found in the text as a whole. The flags are those of tokenizer.json. */

@@ -67,6 +67,8 @@ void tok_export_notes(const tok *t, tok_format f, strbuf *out);
 /* The name of the published pattern by which a byte-level tokenizer cuts text, in the arena; NULL
  * when it is another. */
 const char *tok_pattern_name(const tok *t, arena *mem);
+/* Whether it normalizes and cuts text as Qwen 2's does: transformers reads every tokenizer of that family so. */
+bool tok_cuts_as_qwen2(const tok *t);
 /* The JSON object in a tokenizer_config.json; integers beyond 64 bits (a model_max_length of 10^30)
  * become the largest one. */
 status tok_config_load(const char *path, json_t **out, err *e) ATH_MUST_USE;

@@ -43,6 +43,25 @@ awk -v n="$(grep -c . rows)" -v all="$(grep -o '"vocab_size": [0-9]*' run/checkp
     { t = int((FNR - 1) / n); k = (FNR - 1) % n; seen++; if (x[t * all + row[k]] != $1) bad = 1 }
     END { exit bad || seen < n || seen % n }' rows old new || fail "logits of tokens that stay differ"
 
+# A model that was taught to talk keeps its template, how it writes, and where its answers end, by their new ids.
+cp -r run/checkpoints/step-2 taught
+rm -r taught/state
+echo '{% for m in messages %}{{ m.content }}{% endfor %}' >taught/chat_template.jinja
+end=$(tail -n 1 rows)
+echo "{\"temperature\": 0.5, \"eos_token_id\": [$end, 0], \"suppress_tokens\": [$end]}" >taught/generation_config.json
+expect 0 inherit taught -o talks --map rows.json --tokenizer small.json
+tr -d ' \n' <talks/generation_config.json >out
+has out "\"eos_token_id\":[$(($(grep -c . rows) - 1)),0]"
+has out '"temperature":0.5'
+grep -q suppress out && fail "ids of the old vocabulary are suppressed"
+cmp -s taught/chat_template.jinja talks/chat_template.jinja || fail "the template was left behind"
+
+expect 0 tok prune taught corpus.txt -o small-too.json --keep 290
+has err 'the chat template of taught stays behind'
+expect 0 tok prune taught corpus.txt -o small-too/ --keep 290
+grep -q 'stays behind' err && fail "a folder takes the template along"
+cmp -s taught/chat_template.jinja small-too/chat_template.jinja || fail "no template in the folder"
+
 # Modules of multi-token prediction stay behind the last layer.
 expect 0 inherit "$golden/llama-ahead" -o ahead --layers 0
 expect 0 inherit "$golden/llama-ahead" -o same --layers 0,1

@@ -182,6 +182,48 @@ static void test_import_from_llama2c(void **state) {
     st_close(r);
 }
 
+static const char *why_in_transformers(const char *type, const char *tokenizer, where_answer *out) {
+    arena *a = arena_new("test");
+    model_config mc;
+    tok *t;
+    err e;
+    json_t *o = json_pack("{s:s,s:i,s:i,s:i,s:i,s:i}", "model_type", type, "hidden_size", 32,
+                          "num_hidden_layers", 2, "num_attention_heads", 4, "vocab_size", 50,
+                          "num_key_value_heads", 4);
+    assert_ok(tok_parse(&t, tokenizer, strlen(tokenizer), "tokenizer.json", &e), e);
+    assert_ok(model_config_read(a, o, 0, &mc, &e), e);
+    *out = where_runs_of(&mc, t).tool[WHERE_TRANSFORMERS];
+    assert_true(out->runs);
+    tok_free(t);
+    json_decref(o);
+    arena_free(a);
+    return out->why;
+}
+
+/* AutoTokenizer has a class of its own for this family, which looks at the vocabulary alone. */
+static void test_tokenizers_of_qwen2(void **state) {
+    (void)state;
+#define TOKENIZER(NORMALIZER, PATTERN)                                                             \
+    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]},\"normalizer\":" NORMALIZER   \
+    ","                                                                                            \
+    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":" \
+    "{"                                                                                            \
+    "\"Regex\":\"" PATTERN                                                                         \
+    "\"},\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\","                     \
+    "\"add_prefix_space\":false,\"trim_offsets\":false,\"use_regex\":false}]}}"
+#define QWEN2                                                                                      \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "              \
+    "?[^\\\\s\\\\p{L}\\\\p{N}]+["                                                                  \
+    "\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
+    where_answer w;
+    const char *own = TOKENIZER("{\"type\":\"NFC\"}", QWEN2), *plain = TOKENIZER("null", QWEN2),
+               *words = TOKENIZER("{\"type\":\"NFC\"}", "\\\\w+");
+    assert_string_equal(why_in_transformers("qwen2", own, &w), "");
+    assert_non_null(strstr(why_in_transformers("qwen2", plain, &w), "PreTrainedTokenizerFast"));
+    assert_non_null(strstr(why_in_transformers("qwen2", words, &w), "PreTrainedTokenizerFast"));
+    assert_string_equal(why_in_transformers("llama", words, &w), "");
+}
+
 /* Whoever adds a family says where it runs. */
 static void test_every_family_has_an_answer(void **state) {
     (void)state;
@@ -290,6 +332,7 @@ int main(void) {
         IO_TEST(test_other_tensors_are_named),
         IO_TEST(test_card_says_what_was_measured),
         cmocka_unit_test(test_extensions_run_nowhere),
+        cmocka_unit_test(test_tokenizers_of_qwen2),
         cmocka_unit_test(test_every_family_has_an_answer),
         IO_TEST(test_import_from_llama2c),
     };

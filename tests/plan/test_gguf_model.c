@@ -401,6 +401,43 @@ static void test_latents_without_positions(void **state) {
     golden_close(&g);
 }
 
+/* llama.cpp works out the width of all heads from that of the stream, and opens no file in which it is another. */
+static void test_heads_of_another_width(void **state) {
+    (void)state;
+    static const char *const models[] = {
+        "gpt2-tanh-tied", "neox-parallel", "olmo-untied", "olmo2", "phi", "qwen1", "qwen2-tied"};
+    for (int i = 0; i < ARRAY_LEN(models); i++) {
+        golden g;
+        golden_open(&g, models[i], (plan_spec){.compute = DT_F32});
+        model_config mc = g.mc;
+        mc.head_dim *= 2;
+        expect_refused(&mc, "model.head_dim");
+        golden_close(&g);
+    }
+}
+
+/* All layers are as the first one there. */
+static void test_layers_of_other_widths(void **state) {
+    (void)state;
+    static const char *const models[] = {"llama-gqa-tied", "qwen3-tied", "minicpm", "olmo2"};
+    for (int i = 0; i < ARRAY_LEN(models); i++) {
+        golden g;
+        golden_open(&g, models[i], (plan_spec){.compute = DT_F32});
+        int64_t n = g.mc.num_hidden_layers, widths[64], heads[64];
+        model_config mc = g.mc, other = g.mc;
+        assert_in_range(n, 2, 64);
+        for (int64_t l = 0; l < n; l++)
+            widths[l] = 16 * (l + 1), heads[l] = l ? 1 : g.mc.num_key_value_heads;
+        mc.intermediate_size_of = widths;
+        expect_refused(&mc, "model.intermediate_size");
+        if (g.mc.num_key_value_heads > 1) {
+            other.num_key_value_heads_of = heads;
+            expect_refused(&other, "model.num_key_value_heads");
+        }
+        golden_close(&g);
+    }
+}
+
 /* Most architectures rotate whole heads: with another file llama.cpp aborts. */
 static void test_rotated_in_part(void **state) {
     (void)state;
@@ -587,6 +624,8 @@ int main(void) {
                                        cmocka_unit_test(test_experts_without_groups),
                                        cmocka_unit_test(test_latents_without_positions),
                                        cmocka_unit_test(test_rotated_in_part),
+                                       cmocka_unit_test(test_heads_of_another_width),
+                                       cmocka_unit_test(test_layers_of_other_widths),
                                        cmocka_unit_test(test_damaged_files),
                                        cmocka_unit_test(test_tensors_that_repeat),
                                        cmocka_unit_test(test_layers_without_tensors)};

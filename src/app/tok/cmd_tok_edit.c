@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "tok/chat/template.h"
 #include "tok/tok_edit.h"
 #include "tok/tok_report.h"
 
@@ -26,9 +27,23 @@ static status check_output(const cli_args *args, int n_toks, err *e) {
     return err_hint(e, "add -o new.json");
 }
 
-static status save(const tok *t, const char *path, err *e) {
-    bool folder = file_is_dir(path) || (*path && path[strlen(path) - 1] == '/');
-    return folder ? tok_save_dir(t, path, 0, e) : tok_save_file(t, path, e);
+/* One file has no place for a chat template. */
+static void warn_of_template(const cli_args *args) {
+    chat_template *c = NULL;
+    err none;
+    if (chat_template_find(&c, args->inputs[0], NULL, NULL, &none) == ST_OK && c)
+        log_warn("%s is one file, and the chat template of %s stays behind: -o %s/ makes a folder "
+                 "with both",
+                 args->output, args->inputs[0], args->output);
+    chat_template_free(c);
+}
+
+static status save(const cli_args *args, const tok *t, err *e) {
+    const char *path = args->output;
+    if (file_is_dir(path) || (*path && path[strlen(path) - 1] == '/'))
+        return tok_save_dir(t, path, 0, e);
+    warn_of_template(args);
+    return tok_save_file(t, path, e);
 }
 
 static json_t *sizes_json(const tok *before, const tok *after) {
@@ -131,7 +146,7 @@ static status add_tokens(const cli_args *args, new_tokens *new, tok *before, tok
                            .multiple = (int32_t)multiple,
                            .allow = cli_has(args, "allow")};
     TRY(tok_edit_add(before, &opt, after, e));
-    return save(*after, args->output, e);
+    return save(args, *after, e);
 }
 
 static status run_add(const cli_args *args, err *e) {
@@ -264,7 +279,7 @@ static status prune(const cli_args *args, tok *before, tok **after, err *e) {
     TRY_GOTO(st, read_corpus(args, &reading, toks, 2, &check, e), out);
     tok_tally was = tok_report_tally(check, 0, 0), is = tok_report_tally(check, 1, 0);
     TRY_GOTO(st, check_lossless(&was, &is, e), out);
-    TRY_GOTO(st, save(*after, args->output, e), out);
+    TRY_GOTO(st, save(args, *after, e), out);
     if (cli_has(args, "map")) TRY_GOTO(st, write_map(cli_value(args, "map"), &r, e), out);
     print_pruned(args, toks, &r, &was, &is);
 out:
@@ -366,7 +381,7 @@ static status extend(const cli_args *args, const tok *a, const tok *b, tok **out
     probe p = {0};
     TRY(tok_edit_extend(a, b, cli_has(args, "allow"), out, &r, e));
     TRY(read_probe(args, a, *out, &p, e));
-    TRY(save(*out, args->output, e));
+    TRY(save(args, *out, e));
     print_extended(args, a, *out, &r, &p);
     return ST_OK;
 }

@@ -9,7 +9,6 @@
 #define MUST GGUF_MUST
 #define DEEPSEEK (GGUF_EXPERTS_OWN_WIDTH | GGUF_EXPERTS_DEEPSEEK | GGUF_LATENTS)
 #define LINEAR (GGUF_EXPERTS_OWN_WIDTH | GGUF_LINEAR)
-#define OLMOE (GGUF_EXPERTS_NOT_RENORMALISED | GGUF_EXPERTS_SQUARE)
 
 /* clang-format off */
 /* In the order of the members: rotary pairs, one tensor for q, k and v, rope factors, layer norm;
@@ -23,7 +22,7 @@ static const gguf_arch archs[] = {
     {"smollm3",  true,  false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO, 0},
     {"olmo",     true,  false, false, true,  0, 1,  MAY,  NO,   NO,   NO,   NO,   NO, 0},
     {"olmo2",    false, false, false, false, 4, 1,  MUST, NO,   NO,   NO,   NO,   NO, 0},
-    {"olmoe",    false, false, false, false, 0, 1,  MUST, NO,   NO,   NO,   NO,   NO,   OLMOE},
+    {"olmoe",    false, false, false, false, 0, 1,  MUST, NO,   NO,   NO,   NO,   NO,   GGUF_EXPERTS_NOT_RENORMALISED},
     {"qwen",     false, true,  false, false, 0, 2,  MUST, MUST, NO,   NO,   NO,   NO, 0},
     {"qwen2",    false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   MAY,  NO, 0},
     {"qwen3",    false, false, false, false, 0, 1,  MAY,  MAY,  NO,   NO,   NO,   NO, 0},

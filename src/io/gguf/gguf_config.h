@@ -20,13 +20,12 @@ typedef enum gguf_experts {
     GGUF_EXPERTS_MAY = 1,              /* there are some, in every layer, or none at all */
     GGUF_EXPERTS_OWN_WIDTH = 2,        /* their width is expert_feed_forward_length */
     GGUF_EXPERTS_NOT_RENORMALISED = 4, /* the weights of a token's experts do not sum to 1 */
-    GGUF_EXPERTS_SQUARE = 8,    /* all heads together are as wide as the stream, also of keys */
-    GGUF_EXPERTS_DEEPSEEK = 16, /* as DeepSeek-V2 and V3 have them (gguf_deepseek.c) */
+    GGUF_EXPERTS_DEEPSEEK = 8,         /* as DeepSeek-V2 and V3 have them (gguf_deepseek.c) */
     /* no words of experts: keys and values are made of latents (gguf_latents.c); an encoder and a decoder (gguf_encoder.c) */
-    GGUF_LATENTS = 32,
-    GGUF_ENCODER = 64,
+    GGUF_LATENTS = 16,
+    GGUF_ENCODER = 32,
     GGUF_LINEAR =
-        128, /* linear layers between those of attention, experts as Qwen's (gguf_linear.c) */
+        64, /* linear layers between those of attention, experts as Qwen's (gguf_linear.c) */
 } gguf_experts;
 
 typedef struct gguf_arch {

@@ -47,6 +47,30 @@ static bool rotated_in_part(const model_config *mc) {
     return rotary && model_rope(mc, false).rotary_dim < mc->head_dim;
 }
 
+/* Architectures whose heads are together as wide as the stream, and those of them that have a key and a value for each. */
+static const char as_wide[] = "gpt2 gptneox olmo olmo2 olmoe phi2 qwen qwen2";
+static const char of_each_head[] = "olmoe qwen";
+
+/* What llama.cpp takes from the first layer for all, but in OpenELM; it opens no file in which that is otherwise. */
+static const char *differs_by_layer(const model_config *mc) {
+    layer_spec first = model_layer(mc, 0);
+    for (int l = 1; l < model_layers(mc); l++) {
+        layer_spec k = model_layer(mc, l);
+        if (k.attn.H != first.attn.H) return "num_attention_heads";
+        if (k.attn.K != first.attn.K) return "num_key_value_heads";
+        if (k.mlp.E == 0 && first.mlp.E == 0 && k.mlp.F != first.mlp.F) return "intermediate_size";
+    }
+    return NULL;
+}
+
+/* Shapes of its tensors that llama.cpp works out from others. */
+static const char *shapes_lack(const gguf_arch *arch, const model_config *mc) {
+    attention_layer k = model_layer(mc, 0).attn;
+    if (key_in_words(as_wide, arch->name) && k.H * k.D != mc->hidden_size) return "head_dim";
+    if (key_in_words(of_each_head, arch->name) && k.H != k.K) return "num_key_value_heads";
+    return strcmp(arch->name, "openelm") == 0 ? NULL : differs_by_layer(mc);
+}
+
 /* Latents are in all layers, or in none, and so are experts. */
 static status check_layers(const gguf_arch *arch, const model_config *mc, err *e) {
     int with = 0;
@@ -63,17 +87,12 @@ static status check_layers(const gguf_arch *arch, const model_config *mc, err *e
         return differs(mc, "q_lora_rank", e);
     if (rotated_in_part(mc) && !key_in_words(in_part, arch->name))
         return differs(mc, "partial_rotary_factor", e);
+    if ((lacks = shapes_lack(arch, mc)) != NULL) return differs(mc, lacks, e);
     if (arch->experts & GGUF_EXPERTS_DEEPSEEK) {
         const char *key = gguf_deepseek_lacks(mc);
         return key ? differs(mc, key, e) : ST_OK;
     }
-    for (int l = 0; l < model_layers(mc); l++) {
-        layer_spec k = model_layer(mc, l);
-        bool square = k.attn.H == k.attn.K && k.attn.H * k.attn.D == mc->hidden_size;
-        with += k.mlp.E > 0;
-        if (arch->experts & GGUF_EXPERTS_SQUARE && !square)
-            return differs(mc, k.attn.H == k.attn.K ? "head_dim" : "num_key_value_heads", e);
-    }
+    for (int l = 0; l < model_layers(mc); l++) with += model_layer(mc, l).mlp.E > 0;
     if (with > 0 && !arch->experts) return differs(mc, "num_experts", e);
     if (with == 0 && arch->experts & ~(GGUF_EXPERTS_MAY | GGUF_LATENTS | GGUF_ENCODER))
         return differs(mc, "num_experts", e);

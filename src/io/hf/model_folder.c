@@ -64,9 +64,9 @@ static json_t *config_json(const model_source *s, dtype dt) {
 static status write_configs(const model_source *s, arena *a, const char *dir, dtype dt, err *e) {
     json_t *config = config_json(s, dt);
     status st = write_json(a, dir, "config.json", config, e);
-    json_t *g = NULL;
+    json_t *g = json_incref(s->generation);
     bool folder = s->kind == MODEL_SOURCE_HF || s->kind == MODEL_SOURCE_ADAPTER;
-    if (st == ST_OK && folder) g = read_json(a, s->path, "generation_config.json");
+    if (!g && folder) g = read_json(a, s->path, "generation_config.json");
     if (!g) {
         g = json_pack("{s:b}", "_from_model_config", 1);
         for (int i = 0; i < ARRAY_LEN(token_keys); i++) {

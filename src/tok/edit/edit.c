@@ -31,14 +31,19 @@ static int32_t same_token(const tok *now, const tok *before, int32_t id) {
     return id < 0 ? -1 : tok_id(now, before->token[id].text);
 }
 
+void tok_edit_follow(tok *t, const tok *from) {
+    if (t->source && t->source->config) return;
+    t->bos = same_token(t, from, from->bos);
+    t->eos = same_token(t, from, from->eos);
+    tok_config_follow(t, from);
+}
+
 status edit_finish(edit *d, tok **out, err *e) {
     const tok *t = d->t;
     json_t *root = d->root;
     *d = (edit){0};
     TRY(tree_to_tok(out, root, "edited tokenizer", e));
-    (*out)->bos = same_token(*out, t, t->bos);
-    (*out)->eos = same_token(*out, t, t->eos);
-    tok_config_follow(*out, t);
+    tok_edit_follow(*out, t);
     return ST_OK;
 }
 

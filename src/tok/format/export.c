@@ -92,6 +92,17 @@ const char *tok_pattern_name(const tok *t, arena *mem) {
     return known ? shape_first_name(mem, cut.named) : NULL;
 }
 
+bool tok_cuts_as_qwen2(const tok *t) {
+    arena *mem = arena_new("cut");
+    const char *name = tok_pattern_name(t, mem);
+    json_t *root = shape_root(t);
+    bool same = name && strcmp(name, "qwen2") == 0 &&
+                shape_is_type(json_object_get(root, "normalizer"), "NFC");
+    json_decref(root);
+    arena_free(mem);
+    return same;
+}
+
 static void note_ranks(const tok *t, strbuf *out) {
     arena *mem = arena_new("note");
     const char *name = tok_pattern_name(t, mem);
