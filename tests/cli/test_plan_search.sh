@@ -64,6 +64,9 @@ expect 2 plan search m.yaml parallel.pp=16 train.micro_batch_size=256 parallel.p
 has err 'keeps parallel.pp=16, parallel.pp_schedule=interleaved, train.micro_batch_size=256'
 expect 2 plan search t5-small cluster=h100-8 train.global_batch_size=64
 has err 'layouts of models with an encoder are not searched'
+# A rank of dp 8 has five sequences, which it can take in one micro-batch.
+expect 0 plan search smollm2-135m cluster=h100-8 train.global_batch_size=40 train.seq_len=2048 parallel.zero=1 --most 1
+has out 'dp 8, ZeRO-1, micro-batch 5 x 1'
 # What is given stays; layouts that are no powers of two are tried, too.
 expect 0 plan search m.yaml parallel.tp=2 parallel.zero=1 train.recompute=full train.micro_batch_size=4
 has out 'kept as given: parallel.tp=2, parallel.zero=1, train.micro_batch_size=4, train.recompute=full'
