@@ -43,6 +43,9 @@ done
 expect 0 plan infer gemma-3-27b cluster=h100 --context 131072 --json
 [ "$(field cache_bytes out)" = 66571993088.0 ] || fail "$(cat out)"
 [ "$(field windowed_cache_bytes out)" = $((8192 * (10 * 131072 + 52 * 1024))).0 ] || fail "$(cat out)"
+# A token reads of such a layer no more than its window: two bytes of 27.0B weights and 10.4 GiB, at 3,350 GB/s.
+calc "$(field token_ms out) < 1.8e3 * (5.4e10 + 1.12e10) / 3.35e12" || fail "all keys are read: $(field token_ms out)"
+calc "$(field token_ms out) > 1e3 * (5.4e10 + 1.12e10) / 3.35e12" || fail "faster than memory: $(field token_ms out)"
 expect 0 plan infer gemma-3-27b cluster=h100 --context 131072
 has out '10.41 GiB in runtimes that keep of a layer no more than its window; this program keeps all'
 expect 0 plan infer gemma-3-27b cluster=h100 --context 1024

@@ -64,6 +64,9 @@ expect 2 plan search m.yaml parallel.pp=16 train.micro_batch_size=256 parallel.p
 has err 'keeps parallel.pp=16, parallel.pp_schedule=interleaved, train.micro_batch_size=256'
 expect 2 plan search t5-small cluster=h100-8 train.global_batch_size=64
 has err 'layouts of models with an encoder are not searched'
+# A rank of dp 8 has five sequences, which it can take in one micro-batch.
+expect 0 plan search smollm2-135m cluster=h100-8 train.global_batch_size=40 train.seq_len=2048 parallel.zero=1 --most 1
+has out 'dp 8, ZeRO-1, micro-batch 5 x 1'
 # What is given stays; layouts that are no powers of two are tried, too.
 expect 0 plan search m.yaml parallel.tp=2 parallel.zero=1 train.recompute=full train.micro_batch_size=4
 has out 'kept as given: parallel.tp=2, parallel.zero=1, train.micro_batch_size=4, train.recompute=full'
@@ -160,6 +163,23 @@ best=$(first step_ms) bytes=$(first needed_bytes)
 expect 0 plan layout.yaml --json
 [ "$(first step_ms)" = "$best" ] || fail "the config takes $(first step_ms) ms, not $best"
 [ "$(first needed_bytes)" = "$bytes" ] || fail "not $bytes: $(first needed_bytes)"
+# A micro-batch that a stage sets is that of later stages, too; where it is the first, of each layout.
+cat >own.yaml <<'Y'
+model: {preset: smollm2-135m}
+train: {seq_len: 2048, global_batch_size: 40, precision: bf16, steps: 100}
+cluster: h100-4
+stages:
+  - {name: last, train: {micro_batch_size: 2}}
+Y
+expect 0 plan search own.yaml --most 3
+[ "$(grep -c 'micro-batch 2 x 5' out)" -ge 3 ] || fail "another micro-batch than that of the stage"
+sed -i '/^stages:/a\  - {name: first, until: {steps: 50}}' own.yaml
+sed -i 's/name: last/name: middle, until: {steps: 70}/' own.yaml
+echo '  - {name: last, train: {seq_len: 4096}}' >>own.yaml
+expect 0 plan search own.yaml --most 1 --write -o layout.yaml
+has out 'micro-batch 10 x 1'
+expect 0 plan layout.yaml
+has out 'stage 3: micro-batch 2 x 4096 tokens'
 expect 0 plan search m.yaml train.steps=1000 train.batch_ramp.start=32 train.batch_ramp.increment=32 train.batch_ramp.every=100 --write -o ramp.yaml
 expect 0 plan ramp.yaml
 # Less memory than the devices have, and not more than they have.

@@ -173,16 +173,19 @@ static status check_layers(const finding *f, err *e) {
     return err_hint(e, "parallel.pp=%d at most", chunks > 1 ? layers / chunks : layers);
 }
 
-/* Whether the stage's own keys set the micro-batch, which the layout then leaves. */
+/* Whether keys of the stage, or of one before it, set the micro-batch, which the layout then leaves. */
 static bool has_own_micro_batch(const config *c, int stage) {
-    if (!c->stages.n) return false;
-    const json_t *train = json_object_get(c->stages.items[stage].changes, "train");
-    return json_object_get(train, "micro_batch_size") != NULL;
+    for (int i = 0; i <= stage && i < c->stages.n; i++) {
+        const json_t *train = json_object_get(c->stages.items[i].changes, "train");
+        if (json_object_get(train, "micro_batch_size")) return true;
+    }
+    return false;
 }
 
-/* The stages of the run: one plan for each. */
+/* The stages of the run: one plan for each. A micro-batch that the first sets is that of every layout. */
 static void read_phases(finding *f) {
     f->n_phases = f->p->n_phases;
+    if (has_own_micro_batch(f->c, 0)) f->kept.micro_batch = f->course->stage[0].B;
     f->phase = ARENA_ARRAY(f->a, search_phase, f->n_phases);
     for (int i = 0; i < f->n_phases; i++) {
         const course_stage *k = &f->course->stage[i];

@@ -22,20 +22,37 @@ static double all_matrix_bytes(const prog_op *o) {
     return matrix_bytes(o) > 0 ? (double)w->rows * (double)w->cols * (double)dtype_bytes(w->dt) : 0;
 }
 
-/* Seconds of a program for `texts` at a time, whose matrices are `share` as large as in the program's format. seen: share of
- * the cache that its queries see. */
-static double seconds_of(const prog *p, const cluster *c, int texts, double share, double seen) {
+/* Keys that a query sees: of a prompt on average, else (0) at the end of the context. */
+static double keys_seen(const op_attention *a, double prompt) {
+    double reach = a->window > 0 && a->window < a->Tk ? a->window : a->Tk;
+    if (prompt == 0) return op_attention_pairs(a) / a->Tq;
+    if (a->chunk > 0 && a->chunk < prompt) return a->chunk / 2.0;
+    return reach < prompt ? reach * (1 - reach / (2 * prompt)) : prompt / 2;
+}
+
+static double tensor_bytes(const tensor *t) {
+    return (double)t->rows * (double)dtype_row_bytes(t->dt, t->cols);
+}
+
+/* The program is that of a full cache, of which an op names all; only keys and values that are seen are read. */
+static void see_keys(prog_op *o, double prompt) {
+    const op_attention *a = &o->attr->attention;
+    double cache = tensor_bytes(&o->in[1]) + tensor_bytes(&o->in[2]), seen = keys_seen(a, prompt);
+    o->flops *= seen * a->Tq / op_attention_pairs(a);
+    o->bytes -= cache * (1 - seen / a->Tk);
+}
+
+/* Seconds of a program for `texts` at a time, whose matrices are `share` as large as in the program's format. prompt: tokens of
+ * which it is a pass; 0: it is of one token, at the end of the context. */
+static double seconds_of(const prog *p, const cluster *c, int texts, double share, double prompt) {
     double sum = 0;
     for (int i = 0; i < prog_get_stats(p)->ops; i++) {
         prog_op o = prog_get_op(p, i);
+        if (o.kind == OP_ATTENTION) see_keys(&o, prompt);
         double read = matrix_bytes(&o), own = o.bytes - all_matrix_bytes(&o);
         double most = all_matrix_bytes(&o), all = read * texts < most ? read * texts : most;
         o.bytes = (own > 0 ? own : 0) * texts + all * share;
         o.flops *= texts;
-        if (op_classes[o.kind].profile == OPP_ATTENTION) {
-            o.flops *= seen;
-            o.bytes *= seen;
-        }
         sum += roofline_seconds(c, &o, 0);
     }
     return sum;
@@ -85,9 +102,8 @@ status inference_reckon(const inference_wish *w, dev *meta, const cluster *c, in
     out->cache_of_token = out->cache_bytes / w->texts / w->context;
     out->work_bytes = (double)prog_get_stats(prompt)->frame_bytes * w->texts;
     out->all_bytes = out->weight_bytes + out->cache_bytes + out->work_bytes;
-    double half = w->prompt / 2.0 / w->context; /* of its own tokens each sees half, on average */
-    out->prompt_s = seconds_of(prompt, c, 1, share, half) * w->prompt / s.prefill_T;
-    out->token_s = seconds_of(token, c, w->texts, share, 1);
+    out->prompt_s = seconds_of(prompt, c, 1, share, w->prompt) * w->prompt / s.prefill_T;
+    out->token_s = seconds_of(token, c, w->texts, share, 0);
     plan_free(p);
     return ST_OK;
 }

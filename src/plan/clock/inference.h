@@ -3,7 +3,7 @@
  * The programs are those that `generate` runs, planned and never run; each op takes what the roofline says (roofline.h). Matrices are
  * counted in the format in which they would be stored: a product reads fewer bytes then, and computes in 16 bits. Several texts at
  * a time read the weights once and their own caches. Of experts those are read that the tokens pick, each another one at worst. The
- * cache is this program's, which keeps all keys and values, also of layers with a window. */
+ * cache is this program's, which keeps all keys and values, also of layers with a window; a query reads those that it sees. */
 #ifndef PLAN_INFERENCE_H
 #define PLAN_INFERENCE_H
 

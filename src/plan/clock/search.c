@@ -6,8 +6,7 @@
 
 #include "plan/plan_int.h"
 
-enum { MOST_PP = 128, MOST_PLANNED = 512, LEAST_TOKENS = 4096 };
-static const int micro_batches[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+enum { MOST_PP = 128, MOST_PLANNED = 512, LEAST_TOKENS = 4096, MOST_MICRO_BATCH = 64 };
 
 typedef struct searching {
     search_result *out;
@@ -255,9 +254,8 @@ static void try_all(searching *k) {
             try_contexts(k, tp, kept->micro_batch);
             continue;
         }
-        for (int b = 0; b < ARRAY_LEN(micro_batches); b++)
-            if (k->base.sequences <= 1 || micro_batches[b] % k->base.sequences == 0)
-                try_contexts(k, tp, micro_batches[b]);
+        for (int b = 1; b <= MOST_MICRO_BATCH; b++)
+            if (k->base.sequences <= 1 || b % k->base.sequences == 0) try_contexts(k, tp, b);
     }
 }
 
