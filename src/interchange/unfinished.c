@@ -19,7 +19,6 @@ static struct {
     struct sigaction before[ARRAY_LEN(CAUGHT)];
     int ends[2]; /* of a pipe, in which the handler puts the signal's number */
     pthread_t thread;
-    int depth; /* begun so many times */
 } unfinished;
 
 static void tell(int signal_number) {
@@ -54,12 +53,11 @@ static void catch_signals(void) {
     sigemptyset(&sa.sa_mask);
     for (int i = 0; i < ARRAY_LEN(CAUGHT); i++) {
         sigaction(CAUGHT[i], NULL, &unfinished.before[i]);
-        if (unfinished.before[i].sa_handler != SIG_IGN) sigaction(CAUGHT[i], &sa, NULL);
+        if (unfinished.before[i].sa_handler == SIG_DFL) sigaction(CAUGHT[i], &sa, NULL);
     }
 }
 
 void unfinished_begin(const char *const *path, const char *const *beside) {
-    if (unfinished.depth++) return;
     unfinished.path[0] = path;
     unfinished.path[1] = beside;
     CHECK(pipe2(unfinished.ends, O_CLOEXEC) == 0 &&
@@ -69,7 +67,6 @@ void unfinished_begin(const char *const *path, const char *const *beside) {
 }
 
 void unfinished_end(void) {
-    if (--unfinished.depth) return;
     for (int i = 0; i < ARRAY_LEN(CAUGHT); i++) sigaction(CAUGHT[i], &unfinished.before[i], NULL);
     close(unfinished.ends[1]);
     pthread_join(unfinished.thread, NULL);

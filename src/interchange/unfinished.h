@@ -4,8 +4,8 @@
 #define INTERCHANGE_UNFINISHED_H
 
 /* A file or folder, and another or NULL, whose names may come later: they stay with the caller, NULL while there is
- * nothing. SIGINT, SIGTERM and SIGHUP remove them first, and
- * end the program then, unless they were ignored. What is begun in between lies in the first one, and goes with it. */
+ * nothing. SIGINT, SIGTERM and SIGHUP remove them first, and end the program then, but for those that are ignored, or that the
+ * command catches, to end in order. One thing at a time. */
 void unfinished_begin(const char *const *path, const char *const *beside);
 /* Signals do what they did before. */
 void unfinished_end(void);

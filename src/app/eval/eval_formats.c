@@ -12,7 +12,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "interchange/interchange.h"
-#include "interchange/unfinished.h"
 
 enum { MOST_FORMATS = 8, MOST_ROWS = 1024 };
 
@@ -105,12 +104,9 @@ static status measure_all(formats *f, const char *model, const char *base, char 
     snprintf(folder, sizeof folder, "%s/athanor-formats-XXXXXX", file_temp_dir());
     if (!mkdtemp(folder)) return err_errno(e, folder, "cannot make a folder for the formats");
     status st = ST_OK;
-    const char *path = folder;
-    unfinished_begin(&path, NULL);
     for (char *s = strtok_r(names, ",", &rest); s && st == ST_OK; s = strtok_r(NULL, ",", &rest))
         st = measure_format(f, model, base, s, folder, run, ctx, e);
     status removed = file_remove_tree(folder, st == ST_OK ? e : NULL);
-    unfinished_end();
     return st == ST_OK ? removed : st;
 }
 
