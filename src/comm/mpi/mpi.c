@@ -6,8 +6,6 @@
  * The board lies in memory of the node: of ranks of other nodes it knows only the host. A failure
  * reaches them when this rank ends, which makes the launcher of MPI end all. */
 #include <dlfcn.h>
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,7 +15,6 @@
 #include "base/text.h"
 #include "comm/mpi/mpi_plugin.h"
 #include "comm/world.h"
-#include "dev/dev.h"
 
 /* ---- where it is offered ---- */
 
@@ -193,36 +190,9 @@ static void note_hosts(const mpi_calls *mpi, board *b, int size) {
     free(all);
 }
 
-/* ---- processors: a set for each rank, in memory of the node behind the board ---- */
-
-static void note_processors(cpu_set_t *own) {
-    int *cpu = xcalloc(CPU_SETSIZE, sizeof *cpu), n = dev_list_processors(cpu, CPU_SETSIZE);
-    for (int i = 0; i < n; i++) CPU_SET((size_t)cpu[i], own);
-    free(cpu);
-}
-
-/* Of each processor that this rank may use it gets as much as the others that may: some launchers bind ranks, each to its own,
- * and some let all of them run anywhere. */
-static int core_share(const cpu_set_t *sets, int rank, int size) {
-    double share = 0;
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        int users = 0;
-        for (int r = 0; r < size; r++) users += CPU_ISSET(cpu, &sets[r]) != 0;
-        if (CPU_ISSET(cpu, &sets[rank])) share += 1.0 / users;
-    }
-    int listed = CPU_COUNT(&sets[rank]), granted = dev_processors(); /* a quota may grant less */
-    if (listed > 0) share *= (double)granted / listed;
-    return share > 1 ? (int)(share + 1e-6) : 1;
-}
-
-static void share_cores(const cpu_set_t *sets, int rank, int size) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", core_share(sets, rank, size));
-    setenv("OMP_NUM_THREADS", text, 0);
-}
-
 static wire *wire_new(const mpi_calls *mpi, int rank, int size) {
     mpi_wire *w = xcalloc(1, sizeof *w);
+    /* Behind the board are the processors of each rank of the node. */
     char *shared = mpi->node_memory(board_bytes(size) + (size_t)size * sizeof(cpu_set_t));
     cpu_set_t *sets = (cpu_set_t *)(void *)(shared + board_bytes(size));
     w->base = (wire){.class = &OVER_MPI,
@@ -232,10 +202,10 @@ static wire *wire_new(const mpi_calls *mpi, int rank, int size) {
                      .piece_bytes = PIECE_BYTES,
                      .board = (board *)(void *)shared};
     w->mpi = mpi;
-    note_processors(&sets[rank]);
+    comm_list_processors(&sets[rank]);
     note_hosts(mpi, w->base.board,
                size); /* no rank returns before all have come, each with its set */
-    share_cores(sets, rank, size);
+    comm_share_processors(sets, rank, size);
     w->n_slots = 2 * size;
     w->most_sent = 2 * size;
     w->slots = xcalloc((size_t)w->n_slots, sizeof *w->slots);
