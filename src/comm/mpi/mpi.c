@@ -18,16 +18,24 @@
 
 /* ---- where it is offered ---- */
 
-static bool says_several(const char *name) {
+static const char *const SIZES[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
+
+/* How many ranks the launcher says that it has started, and by which variable; 0: it is none of MPI. Slurm sets its
+ * variables for a batch script, too, which is no rank, and for what mpirun starts there: only a step of several tasks has those of a
+ * PMI beside them. */
+static int64_t ranks_told(const char **by) {
+    int known = getenv("PMIX_RANK") || getenv("PMI_RANK") ? ARRAY_LEN(SIZES) : ARRAY_LEN(SIZES) - 1;
     int64_t n = 0;
-    return env_int(name, 0, INT64_MAX, &n, NULL) == ST_OK && n > 1;
+    for (int i = 0; i < known; i++) {
+        *by = SIZES[i];
+        if (getenv(*by)) return env_int(*by, 0, INT64_MAX, &n, NULL) == ST_OK ? n : 0;
+    }
+    return 0;
 }
 
-/* Slurm sets its variables for a batch script, too, which is no rank: only a step of several tasks
- * has those of a PMI beside them. */
 bool mpi_is_offered(void) {
-    if (says_several("OMPI_COMM_WORLD_SIZE") || says_several("PMI_SIZE")) return true;
-    return says_several("SLURM_NTASKS") && (getenv("PMIX_RANK") || getenv("PMI_RANK"));
+    const char *by;
+    return ranks_told(&by) > 1;
 }
 
 /* ---- the wire ---- */
@@ -253,14 +261,30 @@ static status load(const mpi_calls **out, err *e) {
     return st;
 }
 
+/* An MPI that does not know its launcher takes every rank for the only one. */
+static status refuse_alone(int64_t told, const char *by, err *e) {
+    err_at(e, ST_USAGE, by, "%s says that there are %lld ranks, but MPI finds this one alone", by,
+           (long long)told);
+    return err_hint(e,
+                    "start them with the mpirun of the MPI that athanor was built with, or with "
+                    "srun --mpi=pmix; unset %s for one rank alone",
+                    by);
+}
+
 status mpi_open(comm_world **out, err *e) {
     const mpi_calls *mpi;
     int rank, size;
     char why[256];
+    const char *by = "";
+    int64_t told = ranks_told(&by); /* before MPI begins, which sets some of these, too */
     *out = NULL;
     TRY(load(&mpi, e));
     if (!mpi->begin(&rank, &size, why)) {
         return err_at(e, ST_FAILED, MPI_PLUGIN_FILE, "MPI cannot be used: %s", why);
+    }
+    if (size == 1) {
+        mpi->end();
+        return refuse_alone(told, by, e);
     }
     wire *w = wire_new(mpi, rank, size);
     *out = comm_world_new(w);
