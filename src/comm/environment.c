@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/text.h"
 #include "comm/world.h"
 #include "dev/dev.h"
@@ -54,6 +55,40 @@ static status open_launched(comm_world **out, err *e) {
     return ST_OK;
 }
 
+/* ---- processors ---- */
+
+int comm_core_share(int ranks) {
+    int cores = dev_processors();
+    return cores > ranks ? cores / ranks : 1;
+}
+
+void comm_list_processors(cpu_set_t *own) {
+    int *cpu = xcalloc(CPU_SETSIZE, sizeof *cpu), n = dev_list_processors(cpu, CPU_SETSIZE);
+    for (int i = 0; i < n; i++) CPU_SET((size_t)cpu[i], own);
+    free(cpu);
+}
+
+/* Who starts ranks may bind each to processors of its own, or let all of them run anywhere. */
+double comm_share_of(const cpu_set_t *sets, int rank, int ranks) {
+    double share = 0;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        int users = 0;
+        for (int r = 0; r < ranks; r++) users += CPU_ISSET(cpu, &sets[r]) != 0;
+        if (CPU_ISSET(cpu, &sets[rank])) share += 1.0 / users;
+    }
+    return share;
+}
+
+/* A quota may grant less than there are. */
+void comm_share_processors(const cpu_set_t *sets, int rank, int ranks) {
+    int listed = CPU_COUNT(&sets[rank]);
+    double granted = listed > 0 ? (double)dev_processors() / listed : 1;
+    int threads = (int)(comm_share_of(sets, rank, ranks) * granted + 1e-6);
+    char text[16];
+    snprintf(text, sizeof text, "%d", threads > 1 ? threads : 1);
+    setenv("OMP_NUM_THREADS", text, 0);
+}
+
 /* ---- ranks that were told where rank 0 is ---- */
 
 /* torchrun may keep MASTER_PORT for itself: its agent listens there and expects ranks to be guests.
@@ -97,17 +132,6 @@ static status read_plan(rendezvous_plan *plan, err *e) {
     return err_where(e, "%s", plan->at.host ? PORT : ADDRESS);
 }
 
-int comm_core_share(int ranks) {
-    int cores = dev_processors();
-    return cores > ranks ? cores / ranks : 1;
-}
-
-static void share_cores(int ranks) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", comm_core_share(ranks));
-    setenv("OMP_NUM_THREADS", text, 0);
-}
-
 static status open_joined(comm_world **out, err *e) {
     rendezvous_plan plan;
     TRY(read_plan(&plan, e));
@@ -115,7 +139,6 @@ static status open_joined(comm_world **out, err *e) {
         *out = comm_open_self();
     } else {
         TRY(joined_open(out, &plan, e));
-        share_cores(plan.size);
     }
     unsetenv(JOINED_RANK);
     unsetenv(JOINED_SIZE);

@@ -2,6 +2,8 @@
 #ifndef COMM_WORLD_H
 #define COMM_WORLD_H
 
+#include <sched.h>
+
 #include "comm/meet/rendezvous.h"
 #include "comm/wire/wire.h"
 
@@ -70,6 +72,12 @@ status joined_open(comm_world **out, const rendezvous_plan *plan, err *e) ATH_MU
  * only where mpirun or srun started this process. */
 bool mpi_is_offered(void);
 status mpi_open(comm_world **out, err *e) ATH_MUST_USE;
+
+/* environment.c: the processors that this process may use, into an empty set; what rank has of those that it may use beside the
+ * other ranks of its machine; as many threads, unless OMP_NUM_THREADS says otherwise. */
+void comm_list_processors(cpu_set_t *own);
+double comm_share_of(const cpu_set_t *sets, int rank, int ranks);
+void comm_share_processors(const cpu_set_t *sets, int rank, int ranks);
 
 /* Adds to what comm_counted tells. */
 void comm_count(comm_world *w, const comm_call *call, int64_t sent_bytes);

@@ -32,6 +32,11 @@ two=$(taskset -pc $$ | sed 's/.*: //' | tr ',-' '\n\n' | sed -n '1p;$p' | sort -
 OMPI_MCA_hwloc_base_binding_policy=none run 0 2 taskset -c "$two" env -u OMP_NUM_THREADS "$ranks" threads
 [ "$(grep -cx 'threads of a rank: 1' out)" = 2 ] || fail "two ranks on processors $two do not have one thread each"
 
+# Ranks that another MPI has started are each alone: that is refused.
+last="a launcher that MPI does not know"
+{ PMI_SIZE=2 PMI_RANK=0 "$ranks" all >out 2>err && fail "each rank runs by itself"; } 2>/dev/null
+has err 'PMI_SIZE says that there are 2 ranks, but MPI finds this one alone'
+
 # Without the plugin beside it the program says what is missing.
 mkdir alone
 cp "$ranks" alone/

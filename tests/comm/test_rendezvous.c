@@ -702,6 +702,29 @@ static void test_machines(void **state) {
     for (int r = 0; r < 4; r++) expect_said(&m, r, ST_USAGE, want);
 }
 
+static cpu_set_t processors(int first, int n) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int i = 0; i < n; i++) CPU_SET((size_t)(first + i), &set);
+    return set;
+}
+
+static void expect_share(double share, double want) {
+    assert_true(share > want - 1e-9 && share < want + 1e-9);
+}
+
+/* Ranks that are bound to processors of their own have all of them. */
+static void test_shares(void **state) {
+    (void)state;
+    const cpu_set_t bound[] = {processors(0, 8), processors(8, 8), processors(16, 4)},
+                    free_to_run[] = {processors(0, 8), processors(0, 8), processors(4, 4)};
+    expect_share(comm_share_of(bound, 0, 3), 8);
+    expect_share(comm_share_of(bound, 2, 3), 4);
+    expect_share(comm_share_of(free_to_run, 0, 2), 4);
+    expect_share(comm_share_of(free_to_run, 0, 3), 2 + 4. / 3);
+    expect_share(comm_share_of(free_to_run, 2, 3), 4. / 3);
+}
+
 static void test_rank_list(void **state) {
     (void)state;
     static const bool flags[] = {true, true, true, false, true, false, true, true};
@@ -725,8 +748,8 @@ int main(void) {
         cmocka_unit_test(test_world),           cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_unproven_rank_0), cmocka_unit_test(test_plain_words),
         cmocka_unit_test(test_crowd),           cmocka_unit_test(test_death),
-        cmocka_unit_test(test_machines),        cmocka_unit_test(test_rank_list),
-        cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_machines),        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_rank_list),       cmocka_unit_test(test_stuck),
     };
     return cmocka_run_group_tests(tests, start_stuck, NULL);
 }

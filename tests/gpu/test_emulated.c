@@ -187,6 +187,24 @@ static void test_missing_event_shows(void **state) {
     assert_true(right < SEEDS);
 }
 
+/* What waits for a stream's event, and the event, outlive the stream. */
+static void test_streams_go_before_their_events(void **state) {
+    (void)state;
+    two_streams t;
+    int32_t seven = 7, got = 0;
+    open_streams(&t, "1");
+    t.api.copy_in(t.p, &seven, 4, t.a);
+    t.api.event_record(t.copied, t.a);
+    t.api.stream_wait(t.b, t.copied, 0);
+    t.api.copy_out(&got, t.p, 4, t.b);
+    t.api.stream_destroy(t.a);
+    t.api.stream_create(&t.a, 0);
+    assert_int_equal(t.api.event_sync(t.copied), 0);
+    assert_int_equal(t.api.stream_sync(t.b), 0);
+    assert_int_equal(got, 7);
+    close_streams(&t);
+}
+
 /* The kernel copies N numbers in a stream. */
 static void give_kernel(two_streams *t, cu_stream s, cu_ptr to, cu_ptr from) {
     planted_args a = {(const float *)(uintptr_t)from, (float *)(uintptr_t)to, N};
@@ -305,6 +323,7 @@ int main(void) {
         cmocka_unit_test(test_rows_in_gaps_are_named),
         cmocka_unit_test(test_impossible_grids_are_refused),
         cmocka_unit_test(test_missing_event_shows),
+        cmocka_unit_test(test_streams_go_before_their_events),
         cmocka_unit_test(test_missing_event_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

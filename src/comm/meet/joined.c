@@ -22,6 +22,7 @@ typedef struct home {
     char host[64];     /* its name, for people */
     char machine[128]; /* the start of the kernel and the space of process numbers */
     int64_t process, segment_fd, device, inode;
+    cpu_set_t processors;
     char failure[320]; /* why it cannot take part */
 } home;
 
@@ -36,6 +37,7 @@ static home find_home(void) {
     if (readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) space[0] = '\0';
     snprintf(h.machine, sizeof h.machine, "%s %s", told ? boot : h.host, space);
     free(boot);
+    comm_list_processors(&h.processors);
     return h;
 }
 
@@ -152,6 +154,13 @@ static void note_failure(home *h, const err *why) {
     snprintf(h->failure, sizeof h->failure, "%.*s", (int)sizeof h->failure - 1, why->message);
 }
 
+static void share_processors(const home *all, int rank, int n) {
+    cpu_set_t *sets = xcalloc((size_t)n, sizeof *sets);
+    for (int r = 0; r < n; r++) sets[r] = all[r].processors;
+    comm_share_processors(sets, rank, n);
+    free(sets);
+}
+
 static status settle(comm_world **out, rendezvous *r, home *mine, home *all, int rank, int n,
                      err *e) {
     err why = {0};
@@ -169,6 +178,7 @@ status joined_open(comm_world **out, const rendezvous_plan *plan, err *e) {
     home *all = xcalloc((size_t)plan->size, sizeof *all);
     status st = settle(out, r, &mine, all, plan->rank, plan->size, e);
     if (mine.segment_fd >= 0) close((int)mine.segment_fd); /* all have it, or nobody needs it */
+    if (st == ST_OK) share_processors(all, plan->rank, plan->size);
     free(all);
     if (st == ST_OK) {
         board *b = (*out)->wire->board;

@@ -6,8 +6,6 @@
  * The board lies in memory of the node: of ranks of other nodes it knows only the host. A failure
  * reaches them when this rank ends, which makes the launcher of MPI end all. */
 #include <dlfcn.h>
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,20 +15,27 @@
 #include "base/text.h"
 #include "comm/mpi/mpi_plugin.h"
 #include "comm/world.h"
-#include "dev/dev.h"
 
 /* ---- where it is offered ---- */
 
-static bool says_several(const char *name) {
+static const char *const SIZES[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
+
+/* How many ranks the launcher says that it has started, and by which variable; 0: it is none of MPI. Slurm sets its
+ * variables for a batch script, too, which is no rank, and for what mpirun starts there: only a step of several tasks has those of a
+ * PMI beside them. */
+static int64_t ranks_told(const char **by) {
+    int known = getenv("PMIX_RANK") || getenv("PMI_RANK") ? ARRAY_LEN(SIZES) : ARRAY_LEN(SIZES) - 1;
     int64_t n = 0;
-    return env_int(name, 0, INT64_MAX, &n, NULL) == ST_OK && n > 1;
+    for (int i = 0; i < known; i++) {
+        *by = SIZES[i];
+        if (getenv(*by)) return env_int(*by, 0, INT64_MAX, &n, NULL) == ST_OK ? n : 0;
+    }
+    return 0;
 }
 
-/* Slurm sets its variables for a batch script, too, which is no rank: only a step of several tasks
- * has those of a PMI beside them. */
 bool mpi_is_offered(void) {
-    if (says_several("OMPI_COMM_WORLD_SIZE") || says_several("PMI_SIZE")) return true;
-    return says_several("SLURM_NTASKS") && (getenv("PMIX_RANK") || getenv("PMI_RANK"));
+    const char *by;
+    return ranks_told(&by) > 1;
 }
 
 /* ---- the wire ---- */
@@ -193,36 +198,9 @@ static void note_hosts(const mpi_calls *mpi, board *b, int size) {
     free(all);
 }
 
-/* ---- processors: a set for each rank, in memory of the node behind the board ---- */
-
-static void note_processors(cpu_set_t *own) {
-    int *cpu = xcalloc(CPU_SETSIZE, sizeof *cpu), n = dev_list_processors(cpu, CPU_SETSIZE);
-    for (int i = 0; i < n; i++) CPU_SET((size_t)cpu[i], own);
-    free(cpu);
-}
-
-/* Of each processor that this rank may use it gets as much as the others that may: some launchers bind ranks, each to its own,
- * and some let all of them run anywhere. */
-static int core_share(const cpu_set_t *sets, int rank, int size) {
-    double share = 0;
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        int users = 0;
-        for (int r = 0; r < size; r++) users += CPU_ISSET(cpu, &sets[r]) != 0;
-        if (CPU_ISSET(cpu, &sets[rank])) share += 1.0 / users;
-    }
-    int listed = CPU_COUNT(&sets[rank]), granted = dev_processors(); /* a quota may grant less */
-    if (listed > 0) share *= (double)granted / listed;
-    return share > 1 ? (int)(share + 1e-6) : 1;
-}
-
-static void share_cores(const cpu_set_t *sets, int rank, int size) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", core_share(sets, rank, size));
-    setenv("OMP_NUM_THREADS", text, 0);
-}
-
 static wire *wire_new(const mpi_calls *mpi, int rank, int size) {
     mpi_wire *w = xcalloc(1, sizeof *w);
+    /* Behind the board are the processors of each rank of the node. */
     char *shared = mpi->node_memory(board_bytes(size) + (size_t)size * sizeof(cpu_set_t));
     cpu_set_t *sets = (cpu_set_t *)(void *)(shared + board_bytes(size));
     w->base = (wire){.class = &OVER_MPI,
@@ -232,10 +210,10 @@ static wire *wire_new(const mpi_calls *mpi, int rank, int size) {
                      .piece_bytes = PIECE_BYTES,
                      .board = (board *)(void *)shared};
     w->mpi = mpi;
-    note_processors(&sets[rank]);
+    comm_list_processors(&sets[rank]);
     note_hosts(mpi, w->base.board,
                size); /* no rank returns before all have come, each with its set */
-    share_cores(sets, rank, size);
+    comm_share_processors(sets, rank, size);
     w->n_slots = 2 * size;
     w->most_sent = 2 * size;
     w->slots = xcalloc((size_t)w->n_slots, sizeof *w->slots);
@@ -283,14 +261,30 @@ static status load(const mpi_calls **out, err *e) {
     return st;
 }
 
+/* An MPI that does not know its launcher takes every rank for the only one. */
+static status refuse_alone(int64_t told, const char *by, err *e) {
+    err_at(e, ST_USAGE, by, "%s says that there are %lld ranks, but MPI finds this one alone", by,
+           (long long)told);
+    return err_hint(e,
+                    "start them with the mpirun of the MPI that athanor was built with, or with "
+                    "srun --mpi=pmix; unset %s for one rank alone",
+                    by);
+}
+
 status mpi_open(comm_world **out, err *e) {
     const mpi_calls *mpi;
     int rank, size;
     char why[256];
+    const char *by = "";
+    int64_t told = ranks_told(&by); /* before MPI begins, which sets some of these, too */
     *out = NULL;
     TRY(load(&mpi, e));
     if (!mpi->begin(&rank, &size, why)) {
         return err_at(e, ST_FAILED, MPI_PLUGIN_FILE, "MPI cannot be used: %s", why);
+    }
+    if (size == 1) {
+        mpi->end();
+        return refuse_alone(told, by, e);
     }
     wire *w = wire_new(mpi, rank, size);
     *out = comm_world_new(w);

@@ -92,6 +92,7 @@ struct cu_context_handle {
     emu_device *device;
     pthread_mutex_t lock; /* guards what follows */
     cu_stream streams;
+    cu_stream destroyed; /* events and waits may still ask how far they have come */
     reservation *reserved, *pinned;
     int open;
     uint64_t random;
@@ -351,10 +352,11 @@ static cu_result emu_stream_destroy(cu_stream s) {
     cu_stream *at = &c->streams;
     while (*at != s) at = &(*at)->next;
     *at = s->next;
+    s->next = c->destroyed;
+    c->destroyed = s;
     c->slot_taken[s->slot] = false;
     if (c->first_used == s) c->several = true;
     pthread_mutex_unlock(&c->lock);
-    free(s);
     return 0;
 }
 
@@ -690,6 +692,10 @@ static cu_result emu_context_set(cu_context c) {
 
 void emu_context_free(cu_context c) {
     CHECK(!c->streams && !c->reserved, "a device is closed before its streams and memory");
+    for (cu_stream s = c->destroyed, next; s; s = next) {
+        next = s->next;
+        free(s);
+    }
     emu_device_free(c->device);
     pthread_mutex_destroy(&c->lock);
     free(c);
