@@ -360,6 +360,8 @@ static const attention_case ATTENTION_CASES[] = {
     {1, 36, 50, 2, 1, 144, 232, 20, true, ABSENT, true, 0.1f},
     {1, 1, 300, 4, 2, 192, 128, 0, true, ABSENT, true, 0},
     {1, 1, 300, 4, 2, 256, 256, 0, true, ABSENT, true, 0},
+    /* the query of the last sequence sees no key */
+    {3, 1, 2, 2, 1, 64, 64, 0, false, BLIND, false, 0},
 };
 
 /* Which of these also run with softcap, and which. */

@@ -17,19 +17,7 @@
 #include "op/cpu/parts.h"
 #include "op/cpu/head_rows.h"
 #include "op/cpu/ops.h"
-
-/* What a pass over the rows makes besides nll and lse, which may be absent themselves. */
-typedef struct head {
-    const op_call *c;
-    tensor dx, dw, dbias; /* data NULL: not wanted */
-    bool add_dx;
-    const tensor *dnll;    /* NULL: run->grad_scale * weight for every row */
-    const tensor *teacher; /* NULL: there is none */
-    /* workspace */
-    float *logits, *dx_chunk;
-    float *whole; /* the teacher's rows of a chunk, where it names its tokens */
-    void *gemm;
-} head;
+#include "op/head.h"
 
 static float *f32_at(const tensor *t, int64_t n) {
     return (float *)t->data + n * t->ld;
@@ -149,14 +137,14 @@ static void head_dx(const head *h, int64_t n0, int64_t rows) {
     gemm_args g = {.m = rows, .n = w->cols, .k = w->rows, .a = h->logits, .ab_dt = dx->dt};
     g.lda = direct ? w->rows : 2 * w->rows;
     g.b = w->data, g.ldb = w->ld, g.c_dt = DT_F32;
-    g.c = direct ? f32_at(dx, n0) : h->dx_chunk;
+    g.c = direct ? f32_at(dx, n0) : h->parts;
     g.ldc = direct ? dx->ld : dx->cols;
     g.accumulate = direct && h->add_dx;
-    gemm_run(h->c->run->dev, &g, h->gemm);
+    gemm_run(h->c->run->dev, &g, h->product);
     if (direct) return;
 #pragma omp parallel for num_threads(loop_threads(h->c, rows * dx->cols)) schedule(static)
     for (int64_t r = 0; r < rows; r++)
-        WITH_DTYPE(dx->dt, put_dx_row, h, n0 + r, h->dx_chunk + r * dx->cols);
+        WITH_DTYPE(dx->dt, put_dx_row, h, n0 + r, h->parts + r * dx->cols);
 }
 
 static void head_dw(const head *h, int64_t n0, int64_t rows) {
@@ -167,7 +155,7 @@ static void head_dw(const head *h, int64_t n0, int64_t rows) {
     g.b = (const char *)x->data + n0 * x->ld * bytes, g.ldb = x->ld;
     g.c = dw->data, g.ldc = dw->ld, g.c_dt = DT_F32;
     g.accumulate = n0 > 0 || op_accumulates(h->c, 1);
-    gemm_run(h->c->run->dev, &g, h->gemm);
+    gemm_run(h->c->run->dev, &g, h->product);
 }
 
 /* Columns [j0, j0 + n) of dbias, over the rows of a chunk in order. */
@@ -207,19 +195,18 @@ static void make_logits(const head *h, int64_t n0, int64_t rows) {
     g.a = (const char *)x->data + n0 * x->ld * bytes;
     g.b = w->data, g.ldb = w->ld, g.b_trans = true;
     g.c = h->logits, g.ldc = V, g.c_dt = DT_F32, g.bias = h->c->in[3].data;
-    gemm_run(h->c->run->dev, &g, h->gemm);
+    gemm_run(h->c->run->dev, &g, h->product);
 }
 
 static void run_chunks(head h) {
     const op_call *c = h.c;
     const tensor *x = &c->in[0];
     int64_t N = x->rows, V = c->in[1].rows, chunk = op_head_chunk_rows(c->attr, N, V);
-    bool grad = h.dx.data || h.dw.data || h.dbias.data;
+    bool grad = head_makes_gradients(&h);
     h.logits = c->ws;
-    h.dx_chunk = (float *)((char *)c->ws + align64(chunk * V * 4));
-    h.whole = (float *)((char *)h.dx_chunk + dx_chunk_bytes(x, chunk));
-    bool names = h.teacher && c->in[5].data;
-    h.gemm = (char *)h.whole + (names ? align64(chunk * V * 4) : 0);
+    h.parts = (float *)((char *)c->ws + align64(chunk * V * 4));
+    h.whole = (float *)((char *)h.parts + dx_chunk_bytes(x, chunk));
+    h.product = (char *)h.whole + (head_names_tokens(&h) ? align64(chunk * V * 4) : 0);
     for (int64_t n0 = 0; n0 < N; n0 += chunk) {
         int64_t rows = N - n0 < chunk ? N - n0 : chunk;
         make_logits(&h, n0, rows);
@@ -236,29 +223,12 @@ static void run_chunks(head h) {
     }
 }
 
-static void head_ce_fwd(const op_call *c) {
-    head h = {.c = c};
-    if (c->attr->head.with_grad) h.dx = c->out[2], h.dw = c->din[1], h.dbias = c->din[3];
-    run_chunks(h);
+static void head_fwd(const op_call *c) {
+    run_chunks(head_forward(c));
 }
 
-static void head_distill_fwd(const op_call *c) {
-    head h = {.c = c, .teacher = &c->in[4]};
-    if (c->attr->head.with_grad) h.dx = c->out[2], h.dw = c->din[1], h.dbias = c->din[3];
-    run_chunks(h);
-}
-
-static void head_nll_fwd(const op_call *c) {
-    run_chunks((head){.c = c});
-}
-
-static void head_nll_bwd(const op_call *c) {
-    run_chunks((head){.c = c,
-                      .dx = c->din[0],
-                      .dw = c->din[1],
-                      .dbias = c->din[3],
-                      .add_dx = op_accumulates(c, 0),
-                      .dnll = &c->dout[0]});
+static void head_bwd(const op_call *c) {
+    run_chunks(head_backward(c));
 }
 
 static void head_workspace(const op_infer *io, int64_t ws[3]) {
@@ -272,6 +242,6 @@ static void head_workspace(const op_infer *io, int64_t ws[3]) {
     if (io->kind == OP_HEAD_NLL) ws[1] = ws[0];
 }
 
-const op_impl CPU_FN(cpu_head_ce) = {head_ce_fwd, NULL, NULL, head_workspace};
-const op_impl CPU_FN(cpu_head_distill) = {head_distill_fwd, NULL, NULL, head_workspace};
-const op_impl CPU_FN(cpu_head_nll) = {head_nll_fwd, head_nll_bwd, NULL, head_workspace};
+const op_impl CPU_FN(cpu_head_ce) = {head_fwd, NULL, NULL, head_workspace};
+const op_impl CPU_FN(cpu_head_distill) = {head_fwd, NULL, NULL, head_workspace};
+const op_impl CPU_FN(cpu_head_nll) = {head_fwd, head_bwd, NULL, head_workspace};

@@ -402,6 +402,7 @@ GPU_FN void mma_queries(mma_form f, const attention_args *a, STORE *room) {
     copy_tile(r->row_1, f.w, query_strip(a, a->q, at.b, at.h, a->D), at.x0, at.n, r->rows, a->D);
     copy_tile(r->row_2, f.u, query_strip(a, a->d_o, at.b, at.h, a->Dv), at.x0, at.n, r->rows,
               a->Dv);
+    copies_commit(); /* the loop does nothing where no row sees a key, and results go where these lie */
     for (int32_t j0 = v.block.low - f.columns, turn = 1; j0 < v.block.high; j0 += f.columns) {
         int32_t next = j0 + f.columns;
         STORE *mine = r->cols + turn * r->stage, *other = r->cols + (1 - turn) * r->stage;

@@ -191,20 +191,7 @@ KERNEL(head_rows, head_args, HEAD_THREADS) {
 
 #ifndef __CUDACC__
 #include "op/cuda/product.h"
-
-/* What a pass over the rows makes besides nll and lse, which may be absent themselves. */
-typedef struct head {
-    const op_call *c;
-    tensor dx, dw, dbias; /* data NULL: not wanted */
-    bool add_dx;
-    const tensor *dnll;    /* NULL: run->grad_scale * weight for every row */
-    const tensor *teacher; /* NULL: there is none */
-    /* workspace */
-    float *logits, *parts;
-    float *teacher_room; /* the teacher's rows of a chunk, where it names its tokens */
-    void *product;
-    int64_t ld; /* of the logits */
-} head;
+#include "op/head.h"
 
 /* A chunk has at most so many logits, if the user does not say how many rows. w and its gradient are
  * read once a chunk: with some thousand rows that takes less time than the products. */
@@ -276,7 +263,7 @@ static void head_dw(const head *h, int64_t n0, int64_t rows) {
     cuda_product_run(h->c->run, &p, h->product);
 }
 
-static void head_softmax(const head *h, int64_t n0, int64_t rows, bool grad) {
+static void head_softmax(const head *h, int64_t n0, int64_t rows) {
     const op_call *c = h->c;
     int64_t V = c->in[1].rows;
     head_args a = {.logits = h->logits, .V = V, .ld = h->ld, .cap = c->attr->head.softcap};
@@ -285,13 +272,13 @@ static void head_softmax(const head *h, int64_t n0, int64_t rows, bool grad) {
     if (h->dnll) a.dnll = rows_from(h->dnll, n0);
     a.temperature = 1.0f;
     if (h->teacher) {
-        a.teacher = c->in[5].data ? (mat){h->teacher_room, h->ld} : rows_from(h->teacher, n0);
+        a.teacher = head_names_tokens(h) ? (mat){h->whole, h->ld} : rows_from(h->teacher, n0);
         a.known = rows_from(h->teacher, n0), a.tokens = rows_from(&c->in[5], n0);
         a.n_known = (int32_t)c->in[5].cols;
         a.distill = c->attr->head.distill, a.temperature = c->attr->head.temperature;
     }
     a.z_loss = c->attr->head.z_loss, a.weight = c->attr->head.weight,
-    a.run = cuda_numbers(c->run->dev), a.grad = grad;
+    a.run = cuda_numbers(c->run->dev), a.grad = head_makes_gradients(h);
     uint32_t threads = GPU_WARP;
     while (threads < HEAD_THREADS && (int64_t)threads * HEAD_STEP < V) threads *= 2;
     if (a.tokens.p) launch(c, &head_known, (gpu_grid){(uint32_t)rows, 1, 1, threads, 0}, &a);
@@ -309,8 +296,8 @@ static int64_t lay_out(head *h, void *ws, const op_attr *attr, bool names, int64
     if (h) {
         h->ld = head_ld(V);
         h->logits = ws;
-        h->teacher_room = (float *)((char *)ws + logits);
-        h->parts = (float *)((char *)h->teacher_room + named);
+        h->whole = (float *)((char *)ws + logits);
+        h->parts = (float *)((char *)h->whole + named);
         h->product = (char *)h->parts + parts;
     }
     return logits + named + parts + (f > dx ? (f > dw ? f : dw) : (dx > dw ? dx : dw));
@@ -319,42 +306,23 @@ static int64_t lay_out(head *h, void *ws, const op_attr *attr, bool names, int64
 static void run_chunks(head h) {
     const op_call *c = h.c;
     int64_t N = c->in[0].rows, V = c->in[1].rows, chunk = head_chunk(c->attr, N, V);
-    bool grad = h.dx.data || h.dw.data || h.dbias.data;
-    bool names = c->kind == OP_HEAD_DISTILL && c->in[5].data;
-    lay_out(&h, c->ws, c->attr, names, N, V, c->in[0].cols);
+    lay_out(&h, c->ws, c->attr, head_names_tokens(&h), N, V, c->in[0].cols);
     for (int64_t n0 = 0; n0 < N; n0 += chunk) {
         int64_t rows = N - n0 < chunk ? N - n0 : chunk;
         make_logits(&h, n0, rows);
-        head_softmax(&h, n0, rows, grad);
+        head_softmax(&h, n0, rows);
         if (h.dx.data) head_dx(&h, n0, rows);
         if (h.dw.data) head_dw(&h, n0, rows);
         if (h.dbias.data) head_dbias(&h, rows, n0 > 0 || op_accumulates(c, 3));
     }
 }
 
-static void head_ce_fwd(const op_call *c) {
-    head h = {.c = c};
-    if (c->attr->head.with_grad) h.dx = c->out[2], h.dw = c->din[1], h.dbias = c->din[3];
-    run_chunks(h);
+static void head_fwd(const op_call *c) {
+    run_chunks(head_forward(c));
 }
 
-static void head_distill_fwd(const op_call *c) {
-    head h = {.c = c, .teacher = &c->in[4]};
-    if (c->attr->head.with_grad) h.dx = c->out[2], h.dw = c->din[1], h.dbias = c->din[3];
-    run_chunks(h);
-}
-
-static void head_nll_fwd(const op_call *c) {
-    run_chunks((head){.c = c});
-}
-
-static void head_nll_bwd(const op_call *c) {
-    run_chunks((head){.c = c,
-                      .dx = c->din[0],
-                      .dw = c->din[1],
-                      .dbias = c->din[3],
-                      .add_dx = op_accumulates(c, 0),
-                      .dnll = &c->dout[0]});
+static void head_bwd(const op_call *c) {
+    run_chunks(head_backward(c));
 }
 
 static void head_workspace(const op_infer *io, int64_t ws[3]) {
@@ -363,7 +331,7 @@ static void head_workspace(const op_infer *io, int64_t ws[3]) {
     if (io->kind == OP_HEAD_NLL) ws[1] = ws[0];
 }
 
-const op_impl CUDA_IMPL(HEAD_CE) = {head_ce_fwd, NULL, NULL, head_workspace};
-const op_impl CUDA_IMPL(HEAD_DISTILL) = {head_distill_fwd, NULL, NULL, head_workspace};
-const op_impl CUDA_IMPL(HEAD_NLL) = {head_nll_fwd, head_nll_bwd, NULL, head_workspace};
+const op_impl CUDA_IMPL(HEAD_CE) = {head_fwd, NULL, NULL, head_workspace};
+const op_impl CUDA_IMPL(HEAD_DISTILL) = {head_fwd, NULL, NULL, head_workspace};
+const op_impl CUDA_IMPL(HEAD_NLL) = {head_fwd, head_bwd, NULL, head_workspace};
 #endif

@@ -11,18 +11,9 @@
  *   dlogits_v = s ((1-w + 2 z lse) softmax_v - (1-w) [v = target] + w T (q_v - p_v))
  *
  * For HEAD_NLL z = 0, and s of a row is the gradient of its nll. Workspace: the logits of one
- * chunk, then overwritten by dlogits. */
+ * chunk, then overwritten by dlogits; behind them the teacher's, where it names its tokens. */
+#include "op/head.h"
 #include "op/ref/ref.h"
-
-/* What a pass over the rows makes besides nll and lse, which may be absent themselves. */
-typedef struct head {
-    const op_call *c;
-    tensor dx, dw, dbias; /* data NULL: not wanted */
-    bool add_dx;
-    const tensor *dnll;    /* NULL: run->grad_scale * weight for every row */
-    const tensor *teacher; /* NULL: there is none */
-    REAL *whole;           /* a chunk of the teacher's rows, where it names its tokens */
-} head;
 
 /* What a row has of its teacher. */
 typedef struct lesson {
@@ -60,8 +51,9 @@ static const REAL *teacher_row(const head *h, int64_t n, REAL *whole) {
 
 static lesson take_lesson(const head *h, int64_t n, const REAL *logits, int64_t V) {
     if (!h->teacher) return (lesson){0};
-    int64_t in_chunk = (logits - (const REAL *)h->c->ws) / V;
-    lesson l = {.teacher = teacher_row(h, n, h->whole + in_chunk * V),
+    REAL *ws = h->c->ws;
+    int64_t chunk = op_head_chunk_rows(h->c->attr, h->c->in[0].rows, V) * V;
+    lesson l = {.teacher = teacher_row(h, n, ws + chunk + (logits - ws)),
                 .w = h->c->attr->head.distill,
                 .T = h->c->attr->head.temperature};
     l.lse = lse_over(l.teacher, V, l.T);
@@ -78,10 +70,6 @@ static ACC taught(const lesson *l, int64_t v, ACC logit) {
     if (!l->teacher) return 0;
     return l->w * l->T *
            (prob_over(logit, l->lse_q, l->T) - prob_over(l->teacher[v], l->lse, l->T));
-}
-
-static bool makes_gradients(const head *h) {
-    return h->dx.data || h->dw.data || h->dbias.data;
 }
 
 static ACC grad_of_row(const head *h, int64_t n) {
@@ -112,7 +100,7 @@ static void head_row(const head *h, int64_t n, REAL *logits) {
     ACC nll = target < 0 ? 0 : (1 - l.w) * (lse - (ACC)logits[target]) + l.w * l.T * l.T * l.kl;
     if (c->out[0].data) *real_row_of(&c->out[0], n) = (REAL)nll;
     if (c->out[1].data) *real_row_of(&c->out[1], n) = (REAL)lse;
-    if (!makes_gradients(h)) return;
+    if (!head_makes_gradients(h)) return;
     ACC s = grad_of_row(h, n);
     ACC scale = s * (1 - l.w + 2 * (ACC)c->attr->head.z_loss * lse);
     for (int64_t v = 0; v < V; v++) {
@@ -154,8 +142,8 @@ static void head_dbias(const head *h, int64_t v, int64_t n0, int64_t rows, const
     put_real(real_row_of(&h->dbias, 0) + v, sum, n0 > 0 || op_accumulates(h->c, 3));
 }
 
-static void run_chunks(const head *h) {
-    const op_call *c = h->c;
+static void run_chunks(head h) {
+    const op_call *c = h.c;
     int64_t N = c->in[0].rows, V = c->in[1].rows;
     int64_t chunk = op_head_chunk_rows(c->attr, N, V);
     REAL *logits = c->ws;
@@ -163,43 +151,24 @@ static void run_chunks(const head *h) {
         int64_t rows = N - n0 < chunk ? N - n0 : chunk;
         PARALLEL_FOR
         for (int64_t r = 0; r < rows; r++) {
-            head_row(h, n0 + r, logits + r * V);
-            if (h->dx.data) head_dx(h, n0 + r, logits + r * V);
+            head_row(&h, n0 + r, logits + r * V);
+            if (h.dx.data) head_dx(&h, n0 + r, logits + r * V);
         }
-        if (!h->dw.data && !h->dbias.data) continue;
+        if (!h.dw.data && !h.dbias.data) continue;
         PARALLEL_FOR
         for (int64_t v = 0; v < V; v++) {
-            if (h->dw.data) head_dw(h, v, n0, rows, logits);
-            if (h->dbias.data) head_dbias(h, v, n0, rows, logits);
+            if (h.dw.data) head_dw(&h, v, n0, rows, logits);
+            if (h.dbias.data) head_dbias(&h, v, n0, rows, logits);
         }
     }
 }
 
-static void head_ce_fwd(const op_call *c) {
-    head h = {.c = c};
-    if (c->attr->head.with_grad) h.dx = c->out[2], h.dw = c->din[1], h.dbias = c->din[3];
-    run_chunks(&h);
+static void head_fwd(const op_call *c) {
+    run_chunks(head_forward(c));
 }
 
-static void head_distill_fwd(const op_call *c) {
-    int64_t V = c->in[1].rows;
-    REAL *whole = (REAL *)c->ws + op_head_chunk_rows(c->attr, c->in[0].rows, V) * V;
-    head h = {.c = c, .teacher = &c->in[4], .whole = whole};
-    if (c->attr->head.with_grad) h.dx = c->out[2], h.dw = c->din[1], h.dbias = c->din[3];
-    run_chunks(&h);
-}
-
-static void head_nll_fwd(const op_call *c) {
-    run_chunks(&(head){.c = c});
-}
-
-static void head_nll_bwd(const op_call *c) {
-    run_chunks(&(head){.c = c,
-                       .dx = c->din[0],
-                       .dw = c->din[1],
-                       .dbias = c->din[3],
-                       .add_dx = op_accumulates(c, 0),
-                       .dnll = &c->dout[0]});
+static void head_bwd(const op_call *c) {
+    run_chunks(head_backward(c));
 }
 
 static void head_workspace(const op_infer *io, int64_t ws[3]) {
@@ -209,6 +178,6 @@ static void head_workspace(const op_infer *io, int64_t ws[3]) {
     if (io->kind == OP_HEAD_DISTILL && io->in[5].rows) ws[0] *= 2;
 }
 
-const op_impl REF_IMPL(HEAD_CE) = {head_ce_fwd, NULL, NULL, head_workspace};
-const op_impl REF_IMPL(HEAD_DISTILL) = {head_distill_fwd, NULL, NULL, head_workspace};
-const op_impl REF_IMPL(HEAD_NLL) = {head_nll_fwd, head_nll_bwd, NULL, head_workspace};
+const op_impl REF_IMPL(HEAD_CE) = {head_fwd, NULL, NULL, head_workspace};
+const op_impl REF_IMPL(HEAD_DISTILL) = {head_fwd, NULL, NULL, head_workspace};
+const op_impl REF_IMPL(HEAD_NLL) = {head_fwd, head_bwd, NULL, head_workspace};
