@@ -176,6 +176,7 @@ s }}
 {{ t | string }}{{ f | string ~ 'x' }}{{ missing | string }}|{{ missing | upper }}|{{ missing | trim }}
 {{ [missing] }}{{ {'a': missing} }}{{ [nil, t, 1.0, 'x'] | string }}
 {{ [s | safe] }}{{ missing | last }}{{ missing | reverse | list }}{{ 'x' % missing }}{{ 1e16 // -3.0 }}{{ -0.5 // 2 }}{{ 0.0 // -1 }}{{ 7.5 // 2.5 }}
+{{ (-0.3) | round(0, 'ceil') }}{{ (-0.04) | round(1, 'ceil') }}{{ [(s | safe)[::2], s | safe | indent] }}{{ s[:2] | safe | list }}
 """.strip("\n").split("\n")
 # Templates of several lines.
 FIXED += ["\n  {% if t %}\n    x\n  {% endif %}\n  y\n", "{% for x in l %}\n  - {{ x }}\n{% endfor %}\n\nend\n\n",
