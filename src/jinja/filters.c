@@ -101,7 +101,9 @@ static status filter_indent(jrun *r, const jcall *c, jv *out) {
         if (i > 0 && (blank || lines->item[i].n > 0)) jtext_add_str(r, indent);
         jtext_add_str(r, lines->item[i]);
     }
-    return jtext_take(r, start, out);
+    TRY(jtext_take(r, start, out));
+    out->safe = c->self.safe;
+    return ST_OK;
 }
 
 static status filter_truncate(jrun *r, const jcall *c, jv *out) {
@@ -292,7 +294,8 @@ static status round_float(jrun *r, double f, int64_t places, jv method, jv *out)
     } else {
         double scale = pow(10, (double)places), x = f * scale;
         if (!isfinite(x) || scale == 0) return jrun_fail(r, "a number cannot be rounded so");
-        *out = jv_float((jv_is_word(method, "ceil") ? ceil(x) : floor(x)) / scale);
+        x = jv_is_word(method, "ceil") ? ceil(x) : floor(x);
+        *out = jv_float((x == 0 ? 0 : x) / scale); /* Python's are integers, without a -0 */
     }
     return ST_OK;
 }

@@ -136,7 +136,9 @@ static status pick_text(jrun *r, jv s, int64_t from, int64_t step, int64_t n, jv
     size_t text = jtext_begin(r);
     TRY(jv_iterate(r, s, &chars));
     for (int64_t i = 0; i < n; i++) jtext_add_str(r, chars->item[from + i * step]);
-    return jtext_take(r, text, out);
+    TRY(jtext_take(r, text, out));
+    out->safe = s.safe;
+    return ST_OK;
 }
 
 status jrun_slice(jrun *r, jv of, jv start, jv stop, jv step, jv *out) {

@@ -9,6 +9,7 @@
 static status characters(jrun *r, jv s, jseq **out) {
     jseq *list = *out = jseq_new(r, JSEQ_LIST);
     TRY(jrun_spend(r, s.n));
+    s.safe = false;
     for (size_t at = 0; at < s.n;) {
         size_t n = utf8_size(s.u.s[at]);
         jseq_push(r, list, jv_part(s, at, at + n));

@@ -89,7 +89,7 @@ def main():
         print(f"fixed programs: {len(fixed)}; {counts}")
         rng = random.Random(args.seed)
         for i in range(args.programs):
-            template = jinja_programs.program(rng)
+            template = jinja_programs.typed_program(rng) if i % 2 else jinja_programs.program(rng)
             compare(renderer, f"random {i}: {template!r}", template, jinja_programs.CONTEXT, False, counts)
         print(f"random programs: {args.programs}; {counts}")
     sys.exit(counts["different"] > 0)

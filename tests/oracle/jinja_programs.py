@@ -1,4 +1,6 @@
-"""Small templates: fixed ones on the fine points, and a generator of random ones."""
+"""Small templates: fixed ones on the fine points, random ones of any values, and random ones by a grammar of types,
+most of which render."""
+import re
 
 CONTEXT = {
     "s": "Hello, World", "e": "", "u": "Straße ΑΣ 日本 🔥", "q": "it's \"x\"\n", "i": 7, "z": 0, "neg": -7, "f": 2.5,
@@ -176,6 +178,7 @@ s }}
 {{ t | string }}{{ f | string ~ 'x' }}{{ missing | string }}|{{ missing | upper }}|{{ missing | trim }}
 {{ [missing] }}{{ {'a': missing} }}{{ [nil, t, 1.0, 'x'] | string }}
 {{ [s | safe] }}{{ missing | last }}{{ missing | reverse | list }}{{ 'x' % missing }}{{ 1e16 // -3.0 }}{{ -0.5 // 2 }}{{ 0.0 // -1 }}{{ 7.5 // 2.5 }}
+{{ (-0.3) | round(0, 'ceil') }}{{ (-0.04) | round(1, 'ceil') }}{{ [(s | safe)[::2], s | safe | indent] }}{{ s[:2] | safe | list }}
 """.strip("\n").split("\n")
 # Templates of several lines.
 FIXED += ["\n  {% if t %}\n    x\n  {% endif %}\n  y\n", "{% for x in l %}\n  - {{ x }}\n{% endfor %}\n\nend\n\n",
@@ -243,3 +246,48 @@ def statement(rng, depth):
 
 def program(rng):
     return "".join(statement(rng, 3) for _ in range(rng.randrange(1, 4)))
+
+
+# What a value of a type is written as; <type> stands for another one.
+TYPED = {
+    "str": ["s", "e", "u", "q", "spaces", "csv", "html", "lines", "'x'", "'a,b'", "' '", "'é\\n'", "rows[0].s", "d['items']",
+            "(<str> + <str>)", "(<any> ~ <any>)", "(<str> | upper)", "(<str> | title)", "(<str> | trim)", "(<str> | safe)",
+            "(<str> | escape)", "(<str> | indent(2, true))", "(<str> | truncate(7, true, leeway=0))", "(<str> | center(9))",
+            "(<str> | replace(<str>, <str>))", "<str>.strip(<str>)", "<str>.replace(<str>, 'l', 1)", "<str>.zfill(6)",
+            "<str>.rjust(8, '*')", "(<strs> | join(<str>))", "<str>.join(<strs>)", "(<any> | tojson)", "(<any> | tojson(indent=2))",
+            "(<any> | string)", "<str>[1:]", "<str>[::-1]", "<str>[2:8:3]", "(<str> * 2)", "(<str> if <bool> else <str>)",
+            "('%s:%5s|%-4s|%r' % (<any>, <str>, <int>, <any>))", "('%d %05.2f %e %g' % (<int>, <float>, <float>, <float>))",
+            "'{}-{}'.format(<any>, <str>)", "<str>.partition(',')[2]", "m(<str>)", "m(<str>, b=<any>)", "(missing | default(<str>))"],
+    "int": ["i", "z", "neg", "1", "-3", "10", "l[0]", "rows[1].n", "d.a", "0x1f", "(<int> + <int>)", "(<int> * <int>)", "(<int> // 3)",
+            "(<int> % -5)", "(<str> | length)", "(<any> | string | length)", "<str>.find(<str>)", "<str>.count(<str>)", "(<str> | int)",
+            "(<float> | int)", "(<int> | abs)", "(<ints> | sum)", "((<ints> + [<int>]) | max)", "(<str> | wordcount)"],
+    "float": ["f", "whole", "small", "big", "-0.5", "1e-7", "(<float> - <int>)", "(<float> * <float>)", "(<int> / 3)", "(<float> % 3)",
+              "(<float> // 2)", "(<float> | round(1))", "(<float> | round(1, 'ceil'))", "(<int> | float)", "(<str> | float)"],
+    "bool": ["t", "no", "(<int> < <float>)", "(<str> >= <str>)", "(<str> in <strs>)", "(<any> is sequence)", "(<any> is not string)",
+             "(<int> is odd)", "(<str> is upper)", "not <bool>", "(<bool> and <bool>)", "(<bool> or <bool>)", "<str>.endswith(<str>)",
+             "<str>.isalnum()", "(1 < <int> <= 7)", "(<ints> == <ints>)", "(<any> == <any>)", "('a' in <dict>)"],
+    "strs": ["words", "csv.split(',')", "['b', 'A', '']", "(rows | map(attribute='s') | list)", "[]", "<str>.split()", "<str>.rsplit('l', 1)",
+             "<str>.splitlines(true)", "(<strs> | sort)", "(<strs> | unique | list)", "(<strs> | reverse | list)", "(<strs> + <strs>)",
+             "(<strs> | map('replace', 'a', <str>) | list)", "(<strs> | reject('in', words) | list)", "(<str> | list)", "<strs>[1:]"],
+    "ints": ["l", "[1, 2, 2]", "(range(6, 0, -2) | list)", "d.b", "[<int>, <int>]", "(<ints> | sort(reverse=true))", "(<ints> + <ints>)",
+             "(<ints> | select('odd') | list)", "(<ints> | map('abs') | list)", "<ints>[::-1]", "(<ints> * 2)"],
+    "dict": ["d", "rows[0]", "empty", "{'a': <any>, 's': <any>}", "dict(<dict>, z=<any>)", "{1: <any>, none: <str>}"],
+    "any": ["nil", "mixed", "(1, 'a')", "(<dict> | items | list)", "<str>", "<str>", "<int>", "<float>", "<bool>", "<strs>", "<ints>",
+            "<dict>", "(rows | selectattr('n', 'eq', 2) | list)", "(rows | sort(attribute='n,s'))", "ns.a", "x", "y"],
+    "stmt": ["{{ <any> }}", "{{- <any> -}}", "text", "\n  ", " a\n", "{# c #}", "{% set x = <any> -%}", "{%- set ns.a = <any> %}",
+             "{% if <bool> %}<stmt><stmt>{% else %}<stmt>{% endif %}", "{% for w in <strs> %}{{ loop.index }}{{ w }}<stmt>{% endfor %}",
+             "{% for v in <ints> if v %}{{ loop.last }}{% if <bool> %}{% continue %}{% endif %}<stmt>{% else %}<stmt>{% endfor %}\n",
+             "{% for k, v in <dict>.items() -%}\n {{ k }}{% set y = v %}{{ loop.cycle('a', 'b') }}<stmt>{% endfor %}",
+             "{% set y %}<stmt>{% endset %}", "{% filter upper %}<stmt>{% endfilter %}", "{% with x = <any> %}<stmt><stmt>{% endwith %}"],
+}
+
+
+def expand(rng, kind, depth):
+    choices = TYPED[kind] if depth > 0 else [t for t in TYPED[kind] if "<" not in t]
+    return re.sub(r"<([a-z]+)>", lambda m: expand(rng, m[1], depth - 1), rng.choice(choices))
+
+
+def typed_program(rng):
+    head = ("{%- set ns = namespace(a=1) %}{% set x = 'X' %}{% set y = 'Y' %}"
+            "{% macro m(p, b='B') %}<{{ p }}{{ b }}{% if p %}!{% endif %}>{% endmacro %}")
+    return head + "".join(expand(rng, "stmt", 5) for _ in range(4))

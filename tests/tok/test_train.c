@@ -412,6 +412,11 @@ static void test_refused(void **state) {
         (tok_train_options){
             .kind = TOK_UNIGRAM, .vocab_size = 50, .special = word, .n_special = 2, .coverage = 1},
         "ab abc ab cab", "special");
+    const char *inside[] = {"[UNK]", "##b"};
+    refuse_training(
+        (tok_train_options){
+            .kind = TOK_WORDPIECE, .vocab_size = 50, .special = inside, .n_special = 2},
+        "ab abc ab cab", "special");
     refuse_training((tok_train_options){.kind = TOK_BPE, .vocab_size = 500, .ram_bytes = 1 << 20},
                     "a", "ram");
     refuse_training((tok_train_options){.kind = TOK_UNIGRAM, .vocab_size = 50, .coverage = 1.5},

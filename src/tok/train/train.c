@@ -279,9 +279,9 @@ static status make_draft(tok_trainer *tr, tok_draft *d, err *e) {
 }
 
 /* A piece of the text with the content of a special token would have two ids, or none of its own.
- * Byte-level BPE and WordPiece let merges end in the special token, as Hugging Face's do. */
+ * In byte-level BPE and WordPiece merges end in the special token, as Hugging Face's do: only a
+ * character of WordPiece's, such as ##e, can be such a piece. */
 static status check_pieces(const tok_trainer *tr, const tok_draft *d, err *e) {
-    if (tr->form != FORM_PIECE_BPE && tr->form != FORM_UNIGRAM) return ST_OK;
     for (int32_t i = tr->opt.n_special; i < d->n_token; i++) {
         if (!is_special(&tr->opt, d->token[i])) continue;
         err_at(e, ST_USAGE, "special", "special token %s is also a piece of the text", d->token[i]);
