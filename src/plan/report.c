@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "plan/plan_int.h"
+#include "step/schedule.h"
 
 /* Measured on Debian 12 with oneDNN 2.6: allocator, JIT code and primitive caches, JSON trees,
  * tokenizer tables; then one stack and kernel scratch area per thread. */
@@ -298,14 +299,20 @@ json_t *plan_traffic_json(const comm_counts *sent) {
 static json_t *layout_json(const plan *p) {
     const plan_spec *s = &p->spec;
     comm_counts sent = plan_traffic(p);
-    return json_pack("{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:i,s:i,s:I,s:i,s:i,s:o}", "ranks",
-                     size_of(p, MESH_WORLD), "dp", size_of(p, MESH_DP), "dp_replicate",
-                     size_of(p, MESH_REPLICATE), "zero", s->sharing.zero, "tp", size_of(p, MESH_TP),
-                     "sp", (int)s->sequence_parallel, "cp", size_of(p, MESH_CP), "ep",
-                     size_of(p, MESH_EP), "pp", size_of(p, MESH_PP), "micro_batch", s->train_B,
-                     "micro_batches", (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1),
-                     "chunks", plan_chunks(p), "frames", plan_frames(p), "sent_bytes",
-                     plan_traffic_json(&sent));
+    int pp = size_of(p, MESH_PP);
+    json_t *o =
+        json_pack("{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:i,s:i,s:I,s:i,s:i,s:o}", "ranks",
+                  size_of(p, MESH_WORLD), "dp", size_of(p, MESH_DP), "dp_replicate",
+                  size_of(p, MESH_REPLICATE), "zero", s->sharing.zero, "tp", size_of(p, MESH_TP),
+                  "sp", (int)s->sequence_parallel, "cp", size_of(p, MESH_CP), "ep",
+                  size_of(p, MESH_EP), "pp", pp, "micro_batch", s->train_B, "micro_batches",
+                  (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1), "chunks",
+                  plan_chunks(p), "frames", plan_frames(p), "sent_bytes", plan_traffic_json(&sent));
+    if (pp > 1)
+        json_object_update_new(o, json_pack("{s:s,s:i}", "pp_schedule",
+                                            schedule_name((schedule_kind)s->pp_schedule), "virtual",
+                                            plan_chunks(p) / pp));
+    return o;
 }
 
 /* Points of a curve that a screen can show. */

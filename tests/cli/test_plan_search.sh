@@ -47,6 +47,7 @@ for s in afab 1f1b interleaved zb-h1 zb-v; do
     grep -q "\"pp_schedule\": \"$s\"" out || fail "no $s"
     best=$(first step_ms)
     expect 0 plan pp.yaml train.global_batch_size=64 --json
+    has out "\"pp_schedule\": \"$s\", \"virtual\": "
     [ "$(first step_ms)" = "$best" ] || fail "$s takes $(first step_ms) ms, not $best"
     expect 0 plan search m.yaml train.global_batch_size=64 $few parallel.pp_schedule=$s
     [ $s = 1f1b ] || ! grep 'dp [0-9]' out | grep -v "pp . ($s" || fail "not kept: $s"

@@ -175,6 +175,10 @@ def test_schedule(page, url):
     change(page, "pp", "4")
     if page.run("document.querySelector('#trouble').hidden"):
         page.wait("document.querySelectorAll('#schedule rect').length >= 32")
+    change(page, "schedule-kind", "")
+    change(page, "more", "parallel.pp_schedule=zb-h1")
+    page.wait("document.querySelector('#schedule svg')?.getAttribute('aria-label').startsWith('zb-h1: 4 stages')")
+    change(page, "more", "")
     change(page, "pp", "1")
 
 

@@ -63,10 +63,10 @@ function showPlan(plan, usable) {
 }
 
 function scheduleWords({layout: l}) {
-  const kind = valueOf('schedule-kind') || '1f1b';
+  const kind = l.pp_schedule ?? '1f1b';
   const many = l.pp > 1 ? Math.max(l.pp, MOST_DRAWN - (MOST_DRAWN % l.pp)) : MOST_DRAWN;
   const drawn = Math.min(l.micro_batches, many);
-  const chunks = kind === 'interleaved' ? ['--virtual', valueOf('virtual') || '2'] : [];
+  const chunks = kind === 'interleaved' ? ['--virtual', String(l.virtual)] : [];
   return ['plan', 'schedule', kind, '--stages', String(l.pp), '--micro-batches', String(drawn), ...chunks, '--json'];
 }
 
