@@ -97,6 +97,21 @@ def test_layout_is_taken(page, url):
     page.wait(QUIET + " && document.querySelector('#figures div:nth-child(2) dd').firstChild.textContent === %r" % step)
 
 
+def test_loading(page, url):
+    """A page that loads says so and takes no input; one whose program cannot start says why."""
+    other = page.browser.page(1280, 900)
+    other.before_scripts("WebAssembly.compile = () => new Promise((_, failed) => { window.failLoading = failed; });")
+    other.open(url)
+    other.wait("window.failLoading")
+    same(other.run("document.querySelector('#loading').checkVisibility()"), True, "it says that it loads")
+    same(other.run("document.querySelector('#wishes').inert"), True, "fields wait")
+    other.run("window.failLoading(new Error('no memory for it'))")
+    other.wait(QUIET)
+    assert "did not start: no memory for it" in text(other, "#trouble"), text(other, "#trouble")
+    same(other.run("document.querySelector('#loading').checkVisibility()"), False, "it still says that it loads")
+    other.close()
+
+
 def test_does_not_fit(page, url):
     """A plan that does not fit says so, with the program's hint."""
     change(page, "model", "llama-3-70b")

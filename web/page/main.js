@@ -180,21 +180,36 @@ function setTheme(theme) {
   $('theme').textContent = theme === 'dark' ? 'Light' : 'Dark';
 }
 
-async function begin() {
-  makeFields();
-  setTheme(matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
-  $('theme').onclick = () => setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
+/* Models and clusters are those of the program. */
+async function startProgram() {
   const module = await compileProgram(),
     start = startWorker();
   first = new Runner(start(), module);
   second = new Runner(start(), module);
-  const {value} = await first.ask(['config', 'presets', '--json']);
+  const {value, error} = await first.ask(['config', 'presets', '--json']);
+  if (error) throw new Error(error.message);
   const models = {};
   for (const p of value.presets) (models[p.model_type] ??= []).push([p.name, `${p.name} (${amount(p.params)})`]);
   setChoices('model', {...models, Another: [[OWN, 'a config of your own']]});
   const help = await first.run(['plan', 'cluster', '--help']);
   const names = help.out.match(/Presets: (.*)\. NAME/)[1].split(' ');
   setChoices('cluster', {Presets: names.map((name) => [name, name]), Another: [[OWN, 'a cluster of your own']]});
+}
+
+async function begin() {
+  makeFields();
+  setTheme(matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+  $('theme').onclick = () => setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
+  try {
+    await startProgram();
+  } catch (e) {
+    $('loading').hidden = true;
+    showTrouble({message: `the program did not start: ${e.message}`, hint: 'athanor plan says the same in a terminal'});
+    $('answers').setAttribute('aria-busy', 'false');
+    return;
+  }
+  $('loading').hidden = true;
+  $('wishes').inert = false;
   readAddress();
   $('wishes').addEventListener('input', () => {
     refused = [];
