@@ -16,6 +16,9 @@ best=$(grep -o '"step_ms": [0-9.]*' out | head -n 1 | sed 's/.*: //')
 # A small model on one node: stages of ZeRO differ by less than the clock can tell, and the plainest is named.
 expect 0 plan search smollm2-135m cluster=h100-8 train.global_batch_size=256 train.seq_len=2048
 has out 'As fast within 1 %, which is less than the clock can tell, and plainer: dp 8, micro-batch 32 x 1.'
+# Where the first two are as fast, memory is the reason.
+expect 0 plan search llama-3.2-1b cluster=h100-2 train.global_batch_size=16 train.seq_len=4096 parallel.pp=1 train.micro_batch_size=8 train.recompute=none
+has out 'The first before the second: as fast, with 2.5 GiB less memory.'
 expect 0 plan search smollm2-135m cluster=h100-8 train.global_batch_size=256 train.seq_len=2048 parallel.zero=0
 lacks out 'plainer'
 expect 0 plan m.best.yaml --json
