@@ -103,11 +103,12 @@ static int fitting_micro_batch(const plan *p, recompute_policy recompute, int64_
     return 0;
 }
 
-/* The least stage of ZeRO with which it fits, where data-parallel ranks could share more than they do; 0: none. `also`: what is
- * needed beside it. */
+/* The least stage of ZeRO with which it fits, where data-parallel ranks could share more than they do; 0: none, as of optimizers that
+ * need whole matrices. `also`: what is needed beside it. */
 static int fitting_zero(const plan *p, int64_t limit, const char **also) {
     const plan_spec *s = &p->spec;
     int least = s->sequences > 1 ? s->sequences : 1;
+    if (s->optim && s->optim->declare_states) return 0;
     for (int zero = s->sharing.zero + 1; s->sharing.shards > 1 && zero <= 3; zero++) {
         *also = "";
         if (fits_with(p, s->train_B, s->recompute, zero, limit)) return zero;

@@ -210,6 +210,9 @@ expect 0 plan search m.yaml optim.name=adafactor --write -o whole.yaml
 lacks out 'ZeRO'
 lacks out ', tp '
 expect 0 plan whole.yaml
+expect 4 plan llama-3-8b cluster=l4-8 optim.name=adafactor train.precision=bf16 train.seq_len=2048
+lacks err 'parallel.zero=3'
+has err 'another layout fits: dp 1, pp 8'
 expect 2 plan search m.yaml parallel.tp_async=true parallel.pp=2 parallel.pp_schedule=zb-h1
 has err 'are not there with parallel.tp_async'
 expect 0 plan search m.yaml train.objective=dpo train.global_batch_size=64 train.seq_len=2048 --write -o pairs.yaml
