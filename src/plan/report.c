@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "plan/plan_int.h"
+#include "step/schedule.h"
 
 /* Measured on Debian 12 with oneDNN 2.6: allocator, JIT code and primitive caches, JSON trees,
  * tokenizer tables; then one stack and kernel scratch area per thread. */
@@ -102,11 +103,12 @@ static int fitting_micro_batch(const plan *p, recompute_policy recompute, int64_
     return 0;
 }
 
-/* The least stage of ZeRO with which it fits, where data-parallel ranks could share more than they do; 0: none. `also`: what is
- * needed beside it. */
+/* The least stage of ZeRO with which it fits, where data-parallel ranks could share more than they do; 0: none, as of optimizers that
+ * need whole matrices. `also`: what is needed beside it. */
 static int fitting_zero(const plan *p, int64_t limit, const char **also) {
     const plan_spec *s = &p->spec;
     int least = s->sequences > 1 ? s->sequences : 1;
+    if (s->optim && s->optim->declare_states) return 0;
     for (int zero = s->sharing.zero + 1; s->sharing.shards > 1 && zero <= 3; zero++) {
         *also = "";
         if (fits_with(p, s->train_B, s->recompute, zero, limit)) return zero;
@@ -298,14 +300,20 @@ json_t *plan_traffic_json(const comm_counts *sent) {
 static json_t *layout_json(const plan *p) {
     const plan_spec *s = &p->spec;
     comm_counts sent = plan_traffic(p);
-    return json_pack("{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:i,s:i,s:I,s:i,s:i,s:o}", "ranks",
-                     size_of(p, MESH_WORLD), "dp", size_of(p, MESH_DP), "dp_replicate",
-                     size_of(p, MESH_REPLICATE), "zero", s->sharing.zero, "tp", size_of(p, MESH_TP),
-                     "sp", (int)s->sequence_parallel, "cp", size_of(p, MESH_CP), "ep",
-                     size_of(p, MESH_EP), "pp", size_of(p, MESH_PP), "micro_batch", s->train_B,
-                     "micro_batches", (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1),
-                     "chunks", plan_chunks(p), "frames", plan_frames(p), "sent_bytes",
-                     plan_traffic_json(&sent));
+    int pp = size_of(p, MESH_PP);
+    json_t *o =
+        json_pack("{s:i,s:i,s:i,s:i,s:i,s:b,s:i,s:i,s:i,s:i,s:I,s:i,s:i,s:o}", "ranks",
+                  size_of(p, MESH_WORLD), "dp", size_of(p, MESH_DP), "dp_replicate",
+                  size_of(p, MESH_REPLICATE), "zero", s->sharing.zero, "tp", size_of(p, MESH_TP),
+                  "sp", (int)s->sequence_parallel, "cp", size_of(p, MESH_CP), "ep",
+                  size_of(p, MESH_EP), "pp", pp, "micro_batch", s->train_B, "micro_batches",
+                  (json_int_t)(s->micro_batches > 1 ? s->micro_batches : 1), "chunks",
+                  plan_chunks(p), "frames", plan_frames(p), "sent_bytes", plan_traffic_json(&sent));
+    if (pp > 1)
+        json_object_update_new(o, json_pack("{s:s,s:i}", "pp_schedule",
+                                            schedule_name((schedule_kind)s->pp_schedule), "virtual",
+                                            plan_chunks(p) / pp));
+    return o;
 }
 
 /* Points of a curve that a screen can show. */

@@ -291,6 +291,7 @@ has err "parallel.virtual"
 expect 2 plan c.yaml "$llama" parallel.virtual=5
 expect 2 plan c.yaml "$llama" parallel.pp_schedule=interleaved
 has err "parallel.pp_schedule=interleaved has several stages, and parallel.pp is 1"
+has err "hint: parallel.pp_schedule=1f1b, or"
 expect 2 train c.yaml run=no "$llama" parallel.virtual=0
 has err parallel.virtual
 expect 2 train c.yaml run=no "$llama" parallel.virtual=2 parallel.pp=2

@@ -60,6 +60,12 @@ refuses() {
     expect 2 plan nanotron odd.yaml
     has err "$2"
 }
+# What nanotron has no default for is not guessed.
+for key in tp pp batch_accumulation_per_replica train_steps; do
+    sed -E "s/[, ]*\b$key: [0-9]+//" full.yaml >odd.yaml
+    expect 3 plan nanotron odd.yaml
+    has err ".$key, which has no default in nanotron"
+done
 refuses 's/dp: 8/dp: -2/' 'parallelism.dp is not a whole number from 1'
 refuses 's/micro_batch_size: 3/micro_batch_size: 4611686018427387904/' 'tokens.micro_batch_size is not'
 refuses 's/tp: 2/tp: "2"/' 'parallelism.tp is not'

@@ -16,6 +16,9 @@ best=$(grep -o '"step_ms": [0-9.]*' out | head -n 1 | sed 's/.*: //')
 # A small model on one node: stages of ZeRO differ by less than the clock can tell, and the plainest is named.
 expect 0 plan search smollm2-135m cluster=h100-8 train.global_batch_size=256 train.seq_len=2048
 has out 'As fast within 1 %, which is less than the clock can tell, and plainer: dp 8, micro-batch 32 x 1.'
+# Where the first two are as fast, memory is the reason.
+expect 0 plan search llama-3.2-1b cluster=h100-2 train.global_batch_size=16 train.seq_len=4096 parallel.pp=1 train.micro_batch_size=8 train.recompute=none
+has out 'The first before the second: as fast, with 2.5 GiB less memory.'
 expect 0 plan search smollm2-135m cluster=h100-8 train.global_batch_size=256 train.seq_len=2048 parallel.zero=0
 lacks out 'plainer'
 expect 0 plan m.best.yaml --json
@@ -47,6 +50,7 @@ for s in afab 1f1b interleaved zb-h1 zb-v; do
     grep -q "\"pp_schedule\": \"$s\"" out || fail "no $s"
     best=$(first step_ms)
     expect 0 plan pp.yaml train.global_batch_size=64 --json
+    has out "\"pp_schedule\": \"$s\", \"virtual\": "
     [ "$(first step_ms)" = "$best" ] || fail "$s takes $(first step_ms) ms, not $best"
     expect 0 plan search m.yaml train.global_batch_size=64 $few parallel.pp_schedule=$s
     [ $s = 1f1b ] || ! grep 'dp [0-9]' out | grep -v "pp . ($s" || fail "not kept: $s"
@@ -206,6 +210,9 @@ expect 0 plan search m.yaml optim.name=adafactor --write -o whole.yaml
 lacks out 'ZeRO'
 lacks out ', tp '
 expect 0 plan whole.yaml
+expect 4 plan llama-3-8b cluster=l4-8 optim.name=adafactor train.precision=bf16 train.seq_len=2048
+lacks err 'parallel.zero=3'
+has err 'another layout fits: dp 1, pp 8'
 expect 2 plan search m.yaml parallel.tp_async=true parallel.pp=2 parallel.pp_schedule=zb-h1
 has err 'are not there with parallel.tp_async'
 expect 0 plan search m.yaml train.objective=dpo train.global_batch_size=64 train.seq_len=2048 --write -o pairs.yaml

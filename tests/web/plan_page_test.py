@@ -14,6 +14,14 @@ WITHIN_MS = 200
 MOST_ASKED = 24
 MOST_BYTES = 2_000_000
 QUIET = "document.querySelector('#answers').getAttribute('aria-busy') === 'false'"
+MACHINES = """
+name: mine
+device: {name: GPU, kind: cuda, peak_tflops: {f32: 150, bf16: 300, f16: 300}, memory_gib: 80, memory_gb_per_s: 2000}
+node_link: {gb_per_s: 300, latency_us: 2, reached: 0.8}
+network: {gb_per_s: 25, latency_us: 12, reached: 0.8}
+per_node: 8
+nodes: 2
+"""
 WATCH = """
 window.violations = [];
 document.addEventListener('securitypolicyviolation', (e) => window.violations.push(e.violatedDirective + ' ' + e.blockedURI));
@@ -90,11 +98,41 @@ def test_large(page, url):
 
 
 def test_layout_is_taken(page, url):
-    """A click on the best layout plans it: its time is that of the table."""
-    page.wait("document.querySelectorAll('#best tbody tr').length === 8")
+    """The best layout is planned when its button is pressed: its time is that of the table, and the focus is on the figures."""
+    page.wait("document.querySelectorAll('#best tbody tr').length === 8 && !document.querySelector('#best').inert")
     step = text(page, "#best tbody td:nth-child(2)")
-    page.run("document.querySelector('#best button').click()")
+    page.run("document.querySelector('#best button').focus()")
+    page.press("Enter")
     page.wait(QUIET + " && document.querySelector('#figures div:nth-child(2) dd').firstChild.textContent === %r" % step)
+    page.wait("!document.querySelector('#best').inert")
+    same(page.run("document.activeElement.id"), "figures", "the focus")
+
+
+def test_loading(page, url):
+    """A page that loads says so and takes no input; one whose program cannot start says why."""
+    other = page.browser.page(1280, 900)
+    other.before_scripts("WebAssembly.compile = () => new Promise((_, failed) => { window.failLoading = failed; });")
+    other.open(url)
+    other.wait("window.failLoading")
+    same(other.run("document.querySelector('#loading').checkVisibility()"), True, "it says that it loads")
+    same(other.run("document.querySelector('#wishes').inert"), True, "fields wait")
+    other.run("window.failLoading(new Error('no memory for it'))")
+    other.wait(QUIET)
+    assert "did not start: no memory for it" in text(other, "#trouble"), text(other, "#trouble")
+    same(other.run("document.querySelector('#loading').checkVisibility()"), False, "it still says that it loads")
+    other.close()
+
+
+def test_quick_changes(page, url):
+    """A cluster that was asked for and not waited for is known when it is asked for again."""
+    page.run(
+        "for (const n of ['8', '16', '32']) { const f = document.getElementById('devices'); f.value = n;"
+        " f.dispatchEvent(new Event('input', {bubbles: true})); }"
+    )
+    page.wait(QUIET)
+    change(page, "devices", "16")
+    assert "16 devices" in figure(page, "Parameters"), figure(page, "Parameters")
+    change(page, "devices", "64")
 
 
 def test_does_not_fit(page, url):
@@ -116,6 +154,9 @@ def test_trouble(page, url):
     same(page.run("document.querySelector('#trouble').hidden"), True, "trouble is over")
     change(page, "more", "train.micro_batchsize=3")
     assert "micro_batch_size" in text(page, "#trouble .hint"), text(page, "#trouble")
+    change(page, "more", "")
+    change(page, "more", "--model formula")
+    assert "'--model' is no key" in text(page, "#trouble"), text(page, "#trouble")
     change(page, "more", "")
     page.run("(() => { const f = document.getElementById('seq'); f.focus(); f.select(); })()")
     page.type("1e999")
@@ -153,6 +194,14 @@ def test_own(page, url):
     assert "hidden_size" in text(page, "#trouble"), text(page, "#trouble")
     change(page, "config", config)
     change(page, "model", "llama-3-8b")
+    page.wait("document.querySelectorAll('#scaling circle').length >= 5")
+    change(page, "machines", MACHINES)
+    change(page, "cluster", "own")
+    assert "16 devices" in figure(page, "Parameters"), figure(page, "Parameters")
+    same(page.run("document.querySelector('#devices').disabled"), True, "the file says how many devices there are")
+    page.wait("document.querySelectorAll('#scaling circle').length === 0")
+    change(page, "cluster", "h100")
+    same(page.run("document.querySelector('#devices').disabled"), False, "a preset has any number of devices")
 
 
 def test_address(page, url):
@@ -175,6 +224,10 @@ def test_schedule(page, url):
     change(page, "pp", "4")
     if page.run("document.querySelector('#trouble').hidden"):
         page.wait("document.querySelectorAll('#schedule rect').length >= 32")
+    change(page, "schedule-kind", "")
+    change(page, "more", "parallel.pp_schedule=zb-h1")
+    page.wait("document.querySelector('#schedule svg')?.getAttribute('aria-label').startsWith('zb-h1: 4 stages')")
+    change(page, "more", "")
     change(page, "pp", "1")
 
 

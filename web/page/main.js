@@ -7,10 +7,12 @@ let first, second; /* the two workers */
 let question = 0;
 const devicesOf = new Map(); /* JSON of clusters, by command line and file */
 
+/* null: the question was dropped before it was answered. */
 async function askCluster(files) {
   const key = clusterName() + (files['cluster.yaml'] ?? '');
-  if (!devicesOf.has(key)) devicesOf.set(key, await first.ask(['plan', 'cluster', clusterName(), '--json'], files));
-  return devicesOf.get(key);
+  const answer = devicesOf.get(key) ?? (await first.ask(['plan', 'cluster', clusterName(), '--json'], files));
+  if (answer) devicesOf.set(key, answer);
+  return answer;
 }
 
 const usableBytes = ({device: d}) => (d.memory_gib - d.reserved_gib) * 2 ** 30;
@@ -63,10 +65,10 @@ function showPlan(plan, usable) {
 }
 
 function scheduleWords({layout: l}) {
-  const kind = valueOf('schedule-kind') || '1f1b';
+  const kind = l.pp_schedule ?? '1f1b';
   const many = l.pp > 1 ? Math.max(l.pp, MOST_DRAWN - (MOST_DRAWN % l.pp)) : MOST_DRAWN;
   const drawn = Math.min(l.micro_batches, many);
-  const chunks = kind === 'interleaved' ? ['--virtual', valueOf('virtual') || '2'] : [];
+  const chunks = kind === 'interleaved' ? ['--virtual', String(l.virtual)] : [];
   return ['plan', 'schedule', kind, '--stages', String(l.pp), '--micro-batches', String(drawn), ...chunks, '--json'];
 }
 
@@ -93,14 +95,16 @@ async function showWhy(mine, files) {
   if (mine === question && message) showTrouble({message, hint});
 }
 
-async function showScaling(mine, files, per) {
-  const now = Number(valueOf('devices'));
+/* Of a cluster of one's own the file says how many devices there are. */
+async function showScaling(mine, files, {layout}, per) {
+  const now = layout.ranks;
   const counts = [...new Set([...SWEEP.map((nodes) => nodes * per), now])]
-    .filter((n) => scaledWords(n))
+    .filter((n) => valueOf('cluster') !== OWN && scaledWords(layout, n))
     .sort((a, b) => a - b);
   const points = [];
+  if (!counts.length) $('scaling').replaceChildren();
   for (const devices of counts) {
-    const answer = await second.ask([...scaledWords(devices), '--json'], files);
+    const answer = await second.ask([...scaledWords(layout, devices), '--json'], files);
     if (mine !== question || !answer) return;
     const plan = answer.value;
     points.push({devices, value: plan?.time?.tok_per_s_per_device ?? null, fits: plan?.memory.fits});
@@ -113,8 +117,10 @@ async function showScaling(mine, files, per) {
 
 async function showBest(mine, files) {
   $('best-note').textContent = 'Searching…';
+  $('best').inert = true; /* it answers an older question */
   const answer = await second.ask([...searchWords(), '--json'], files);
   if (mine !== question || !answer) return;
+  $('best').inert = false;
   const found = answer.value?.best ?? [];
   $('best').replaceChildren(...(found.length ? [drawBest(found, takeAndAsk)] : []));
   const v = answer.value;
@@ -131,46 +137,51 @@ function clearAll() {
 
 /* ---- a change ---- */
 
-async function answerNow() {
-  const mine = ++question,
-    began = performance.now(),
+function refuse(error) {
+  showTrouble(error);
+  clearAll();
+}
+
+/* Ends early where another question has come meanwhile. */
+async function answerQuestion(mine) {
+  const began = performance.now(),
     files = filesNow();
+  const wrong = troubleOfFields();
+  if (wrong) return refuse(wrong);
+  const machines = await askCluster(files);
+  if (mine !== question || !machines) return;
+  const answer = machines.error ? machines : await first.ask([...planWords(), '--json'], files);
+  if (mine !== question || !answer) return;
+  if (answer.error) return refuse(answer.error);
+  const plan = answer.value;
+  showTrouble();
+  showPlan(plan, usableBytes(machines.value));
+  document.body.dataset.ms = performance.now() - began;
+  const schedule = await first.ask(scheduleWords(plan));
+  if (mine !== question || !schedule) return;
+  showSchedule(schedule, plan);
+  if (!plan.memory.fits) showWhy(mine, files);
+  showScaling(mine, files, plan, machines.value.per_node);
+  showBest(mine, files);
+}
+
+async function answerNow() {
+  const mine = ++question;
   writeAddress();
   showOwn();
   $('command').textContent = ['athanor', ...planWords()].map(quote).join(' ');
   $('answers').setAttribute('aria-busy', 'true');
   first.drop();
   second.drop();
-  const wrong = troubleOfFields();
-  if (wrong) {
-    showTrouble(wrong);
-    clearAll();
-    $('answers').setAttribute('aria-busy', 'false');
-    return;
-  }
-  const machines = await askCluster(files);
-  const answer = machines?.error ? machines : await first.ask([...planWords(), '--json'], files);
-  if (mine !== question || !answer) return;
-  showTrouble(answer.error);
-  if (answer.error) clearAll();
-  else {
-    const usable = usableBytes(machines.value);
-    showPlan(answer.value, usable);
-    document.body.dataset.ms = performance.now() - began;
-    const schedule = await first.ask(scheduleWords(answer.value));
-    if (mine !== question || !schedule) return;
-    showSchedule(schedule, answer.value);
-    if (!answer.value.memory.fits) showWhy(mine, files);
-    showScaling(mine, files, valueOf('cluster') === OWN ? 0 : machines.value.per_node);
-    showBest(mine, files);
-  }
-  $('answers').setAttribute('aria-busy', 'false');
+  await answerQuestion(mine);
+  if (mine === question) $('answers').setAttribute('aria-busy', 'false');
 }
 
+/* The table goes when it is searched again, and the focus would go with it. */
 function takeAndAsk(layout) {
   takeLayout(layout);
+  $('figures').focus();
   answerNow();
-  $('figures').scrollIntoView({block: 'nearest'});
 }
 
 /* ---- colours of the page ---- */
@@ -180,21 +191,36 @@ function setTheme(theme) {
   $('theme').textContent = theme === 'dark' ? 'Light' : 'Dark';
 }
 
-async function begin() {
-  makeFields();
-  setTheme(matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
-  $('theme').onclick = () => setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
+/* Models and clusters are those of the program. */
+async function startProgram() {
   const module = await compileProgram(),
     start = startWorker();
   first = new Runner(start(), module);
   second = new Runner(start(), module);
-  const {value} = await first.ask(['config', 'presets', '--json']);
+  const {value, error} = await first.ask(['config', 'presets', '--json']);
+  if (error) throw new Error(error.message);
   const models = {};
   for (const p of value.presets) (models[p.model_type] ??= []).push([p.name, `${p.name} (${amount(p.params)})`]);
   setChoices('model', {...models, Another: [[OWN, 'a config of your own']]});
   const help = await first.run(['plan', 'cluster', '--help']);
   const names = help.out.match(/Presets: (.*)\. NAME/)[1].split(' ');
   setChoices('cluster', {Presets: names.map((name) => [name, name]), Another: [[OWN, 'a cluster of your own']]});
+}
+
+async function begin() {
+  makeFields();
+  setTheme(matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+  $('theme').onclick = () => setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
+  try {
+    await startProgram();
+  } catch (e) {
+    $('loading').hidden = true;
+    showTrouble({message: `the program did not start: ${e.message}`, hint: 'athanor plan says the same in a terminal'});
+    $('answers').setAttribute('aria-busy', 'false');
+    return;
+  }
+  $('loading').hidden = true;
+  $('wishes').inert = false;
   readAddress();
   $('wishes').addEventListener('input', () => {
     refused = [];

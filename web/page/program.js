@@ -27,6 +27,7 @@ class Runner {
     this.worker = worker;
     this.waiting = [];
     this.worker.onmessage = ({data}) => this.took(data);
+    this.worker.onerror = ({message}) => this.running && this.took({code: 1, out: '', err: message});
     worker.postMessage({module});
   }
   /* The answer of a command; null if drop() came before it began. */

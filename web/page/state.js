@@ -104,8 +104,15 @@ function readAddress() {
   showOwn();
 }
 
-/* A field that says nothing though something was meant: the browser has no value for what is no number. */
+/* A field that says nothing though something was meant: the browser has no value for what is no number. Options would have
+ * another answer than a plan. */
 function troubleOfFields() {
+  const option = furtherKeys().find((word) => word.startsWith('-'));
+  if (option)
+    return {
+      message: `Further keys: '${option}' is no key`,
+      hint: 'keys of a config stand there: optim.name=adafactor',
+    };
   const typed = FIELDS.find((f) => $(f.id).validity?.badInput);
   const [field, value] = typed ? [typed] : (refused[0] ?? []);
   return (
@@ -119,9 +126,12 @@ function troubleOfFields() {
 function showOwn() {
   $('config-field').hidden = valueOf('model') !== OWN;
   $('machines-field').hidden = valueOf('cluster') !== OWN;
+  $('devices').disabled = valueOf('cluster') === OWN; /* the file says how many */
 }
 
 /* ---- command lines ---- */
+
+const furtherKeys = () => valueOf('more').split(/\s+/).filter(Boolean);
 
 const filesNow = () => ({
   ...(valueOf('model') === OWN && {'config.yaml': $('config').value}),
@@ -139,7 +149,7 @@ function clusterName(devices = valueOf('devices')) {
 function keysNow(without = []) {
   return FIELDS.filter((f) => f.key && valueOf(f.id) && !without.includes(f))
     .map((f) => `${f.key}=${valueOf(f.id)}`)
-    .concat(valueOf('more').split(/\s+/).filter(Boolean));
+    .concat(furtherKeys());
 }
 
 const planWords = () => ['plan', modelName(), `cluster=${clusterName()}`, ...keysNow()];
@@ -153,9 +163,9 @@ const searchWords = () => [
   '8',
 ];
 
-/* The same work for each of so many devices: the batch grows with them. */
-function scaledWords(devices) {
-  const batch = (Number(valueOf('batch')) * devices) / Number(valueOf('devices'));
+/* The same work for each of so many devices: the batch of the plan grows with them. */
+function scaledWords({ranks, dp, micro_batch, micro_batches}, devices) {
+  const batch = (dp * micro_batch * micro_batches * devices) / ranks;
   const keys = keysNow(FIELDS.filter((f) => f.id === 'batch')).concat(`train.global_batch_size=${batch}`);
   return Number.isInteger(batch) && batch > 0 && ['plan', modelName(), `cluster=${clusterName(devices)}`, ...keys];
 }

@@ -9,15 +9,17 @@ let compiled, ready;
 
 function begin() {
   const said = {out: [], err: []};
-  const options = {
-    print: (line) => said.out.push(line),
-    printErr: (line) => said.err.push(line),
-    instantiateWasm: (imports, done) => {
-      WebAssembly.instantiate(compiled, imports).then((instance) => done(instance, compiled));
-      return {};
-    },
-  };
-  return createPlanner(options).then((program) => ({program, said}));
+  return new Promise((done, failed) => {
+    const options = {
+      print: (line) => said.out.push(line),
+      printErr: (line) => said.err.push(line),
+      instantiateWasm: (imports, took) => {
+        WebAssembly.instantiate(compiled, imports).then((instance) => took(instance, compiled), failed);
+        return {};
+      },
+    };
+    createPlanner(options).then((program) => done({program, said}), failed);
+  });
 }
 
 function run({program, said}, words, files) {
@@ -35,9 +37,9 @@ async function answer({id, words, files}) {
     const result = run(await ready, words, files);
     postMessage({id, ...result, ms: performance.now() - from});
   } catch (e) {
-    const {said} = await ready;
+    const said = await ready.then((begun) => begun.said.err).catch(() => []);
     ready = undefined;
-    postMessage({id, code: 1, out: '', err: [...said.err, String(e)].join('\n'), ms: performance.now() - from});
+    postMessage({id, code: 1, out: '', err: [...said, String(e)].join('\n'), ms: performance.now() - from});
   }
 }
 

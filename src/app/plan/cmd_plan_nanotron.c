@@ -244,17 +244,31 @@ static status check_refused(const reading *r, int i) {
     return refuse(r, refused[i].path, why);
 }
 
-static status check(const reading *r) {
-    static const char *const needed[] = {MODEL("hidden_size"), "tokens.sequence_length",
-                                         "tokens.micro_batch_size", "parallelism.dp"};
-    for (int i = 0; i < ARRAY_LEN(needed); i++)
-        if (!find(r->root, needed[i])) {
-            bool theirs = find(r->root, "model.model_config");
-            err_at(r->e, ST_FORMAT, r->file, "%s: there is no %s: it is no %s", r->file, needed[i],
-                   theirs ? "Llama or Qwen 2 of nanotron" : "config of nanotron");
-            return err_hint(r->e, theirs ? "models of other kinds are not read"
-                                         : "a config of this program goes to athanor plan CONFIG");
+/* What nanotron has no default for. */
+static status check_needed(const reading *r) {
+    static const char *const needed[] = {
+        MODEL("hidden_size"),      "tokens.sequence_length",
+        "tokens.micro_batch_size", "tokens.batch_accumulation_per_replica",
+        "tokens.train_steps",      "parallelism.dp",
+        "parallelism.tp",          "parallelism.pp"};
+    for (int i = 0; i < ARRAY_LEN(needed); i++) {
+        if (find(r->root, needed[i])) continue;
+        bool theirs = find(r->root, "model.model_config");
+        if (theirs && i > 0) {
+            err_at(r->e, ST_FORMAT, r->file, "%s: there is no %s, which has no default in nanotron",
+                   r->file, needed[i]);
+            return err_hint(r->e, "add it, as nanotron needs it, too");
         }
+        err_at(r->e, ST_FORMAT, r->file, "%s: there is no %s: it is no %s", r->file, needed[i],
+               theirs ? "Llama or Qwen 2 of nanotron" : "config of nanotron");
+        return err_hint(r->e, theirs ? "models of other kinds are not read"
+                                     : "a config of this program goes to athanor plan CONFIG");
+    }
+    return ST_OK;
+}
+
+static status check(const reading *r) {
+    TRY(check_needed(r));
     for (int i = 0; i < ARRAY_LEN(known); i++) TRY(check_value(r, i));
     for (int i = 0; i < ARRAY_LEN(refused); i++) TRY(check_refused(r, i));
     return ST_OK;
@@ -516,8 +530,6 @@ static status read_rates(const reading *r, rates *s) {
     s->decay = count(r, RATE("lr_decay_steps"), s->steps - s->warmup);
     s->most = number(r, RATE("learning_rate"), 0);
     s->least = number(r, RATE("min_decay_lr"), s->most);
-    if (s->steps == 0)
-        return refuse(r, "tokens.train_steps", "is not there, and the rate decays to it");
     if (s->decay < 0) s->decay = 0; /* the run ends while its rate rises */
     if (s->start < s->warmup)
         return refuse(r, RATE("lr_decay_starting_step"), "is before the warm-up ends");

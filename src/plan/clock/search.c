@@ -449,6 +449,12 @@ void search_explain(const search_found *x, const search_found *y, strbuf *out) {
                  {"the optimizer and its gathers", t->optimizer_s - s->optimizer_s},
                  {"the host", t->host_s - s->host_s}};
     int more = 0, less = 0;
+    if (1 - s->step_s / t->step_s < 0.0005) { /* 0.0 % */
+        double gib = (y->result.memory_bytes - x->result.memory_bytes) / (1 << 30);
+        strbuf_puts(out, "as fast");
+        if (gib >= 0.05) strbuf_printf(out, ", with %.1f GiB less memory", gib);
+        return;
+    }
     for (int i = 1; i < ARRAY_LEN(parts); i++) {
         if (parts[i].less > parts[less].less) less = i;
         if (parts[i].less < parts[more].less) more = i;

@@ -181,7 +181,7 @@ static status check_pipeline(const config *c, err *e) {
         config_error(c, e, "parallel.pp",
                      "parallel.pp_schedule=%s has several stages, and parallel.pp is 1",
                      names[kind]);
-        return err_hint(e, "parallel.pp=2, or parallel.pp_schedule=1f1b");
+        return err_hint(e, "parallel.pp_schedule=1f1b, or parallel.pp=2 and twice the ranks");
     }
     return c->parallel.pp > 1 ? check_chunks(c, names[kind], e) : ST_OK;
 }
