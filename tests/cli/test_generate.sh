@@ -197,6 +197,11 @@ expect 0 generate run --batch equal.jsonl --seed $seed --max-new 40 --temperatur
 
 # What is wrong with a line is at that line.
 printf '%s\n' '{"ids": [1, 2]}' '' '{"ids": [1, 16777215]}' >far.jsonl
+{ printf '\357\273\277'; sed 's/$/\r/' batch.jsonl; } >marked.jsonl # as Windows writes it
+expect 0 generate run --batch batch.jsonl --seed $seed --max-new 4 --json
+cp out want
+expect 0 generate run --batch marked.jsonl --seed $seed --max-new 4 --json
+cmp out want || fail "a batch that begins with a mark differs"
 expect 2 generate run --batch far.jsonl;               has err "token id 16777215"; has err "far.jsonl:3"
 printf '%s\n' '{"ids": [1, 2]}' '{"ids": []}' >none.jsonl
 expect 2 generate run --batch none.jsonl --max-new 2;  has err "empty"; has err "none.jsonl:2"

@@ -389,6 +389,7 @@ static void test_names_of_publishers(void **state) {
         {t5, NULL, NULL, "decoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight",
          bias, SAME, ST_FORMAT},
         {neox, "gpt_neox.embed_in.weight", "embed_in.weight", NULL, NULL, SAME, ST_OK},
+        {neox, "embed_out.weight", "lm_head.weight", NULL, NULL, SAME, ST_OK},
         {llama, NULL, NULL, "mtp.norm.weight", norm, SAME, ST_OK},
         {llama, NULL, NULL, "model.mtp.norm.weight", norm, SAME, ST_FORMAT},
         {llama, NULL, NULL, "model.layers.0.mlp.shared_experts.up_proj.weight",

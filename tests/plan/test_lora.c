@@ -179,14 +179,14 @@ static st_tensor as_written(const st_view *v, const char *name) {
     return t;
 }
 
-/* The lab's adapter with a trained embedding, in the folder. */
-static void write_with_embedding(const lab *l, const char *dir, bool ties) {
+/* The lab's adapter with a trained tensor of the base model, in the folder. */
+static void write_with(const lab *l, const char *dir, const char *trained, bool ties) {
     const st_reader *r = l->adapter.file;
     int n = (int)st_count(r);
     st_tensor *list = ARENA_ARRAY(l->a, st_tensor, n + 1);
     for (int i = 0; i < n; i++) list[i] = as_written(st_get(r, i), st_get(r, i)->name);
-    list[n] = as_written(st_find(l->base.file, "model.embed_tokens.weight"),
-                         PEFT_PREFIX "model.embed_tokens.weight");
+    list[n] =
+        as_written(st_find(l->base.file, trained), arena_printf(l->a, PEFT_PREFIX "%s", trained));
     MUST(st_write(path_join(l->a, dir, PEFT_WEIGHTS), list, n + 1, E));
     json_t *o = json_load_file(path_join(l->a, l->adapter.dir, PEFT_CONFIG), 0, NULL);
     json_object_set_new(o, "ensure_weight_tying", json_boolean(ties));
@@ -204,7 +204,7 @@ static void test_embedding_of_a_tied_model(void **state) {
     for (int ties = 0; ties < 2; ties++) {
         peft_adapter p;
         err e = {0};
-        write_with_embedding(&l, dir, ties);
+        write_with(&l, dir, "model.embed_tokens.weight", ties);
         MUST(peft_open(&p, dir, E));
         assert_true(p.adapters.embedding && !p.adapters.head);
         assert_int_equal(peft_load(&p, l.p->store, l.base.order, &e), ties ? ST_OK : ST_FORMAT);
@@ -215,8 +215,31 @@ static void test_embedding_of_a_tied_model(void **state) {
     MUST(file_remove_tree(dir, E));
 }
 
+/* What PEFT can train and is not read here: it says how to go on. */
+static void test_other_tensors(void **state) {
+    (void)state;
+    static const char *const others[] = {"model.norm.weight",
+                                         "model.layers.0.self_attn.q_proj.weight"};
+    lab l;
+    char dir[] = "/tmp/athanor-lora-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    lab_open(&l, "llama", false);
+    for (int i = 0; i < ARRAY_LEN(others); i++) {
+        peft_adapter p;
+        err e = {0};
+        write_with(&l, dir, others[i], false);
+        assert_int_equal(peft_open(&p, dir, &e), ST_FORMAT);
+        assert_non_null(strstr(e.message, others[i]));
+        assert_non_null(strstr(e.hint, "merge_and_unload"));
+        peft_close(&p);
+    }
+    lab_close(&l);
+    MUST(file_remove_tree(dir, E));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps),
-                                       cmocka_unit_test(test_embedding_of_a_tied_model)};
+                                       cmocka_unit_test(test_embedding_of_a_tied_model),
+                                       cmocka_unit_test(test_other_tensors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -253,6 +253,30 @@ static void test_continued_message(void **state) {
     assert_int_equal(tokens_of(h, "{" OPEN "}"), 16);
 }
 
+/* A thought that the client begins is a thought. */
+static void test_continued_thought(void **state) {
+    (void)state;
+    house h = {0};
+    house_begin(&h, "{% set marks = '<think></think>' %}{% for m in messages %}{{ m.role[0] }}:"
+                    "{{ m.content }};{% endfor %}{% if add_generation_prompt %}a:{% endif %}");
+    static const char *const begun[] = {"<think>you", "<think>so</think>you"};
+    for (int i = 0; i < 2; i++) {
+        strbuf rq = {0};
+        strbuf_printf(&rq,
+                      "{'messages': [{'role': 'user', 'content': 'hi'}, {'role': 'assistant',"
+                      " 'content': '%s'}], 'continue_final_message': true, 'max_tokens': 6, " GREEDY
+                      "}",
+                      begun[i]);
+        json_t *o = house_json(&h, "/v1/chat/completions", rq.data, 200);
+        const json_t *m = at(o, "choices.0.message"), *thought = at(m, "reasoning_content");
+        assert_int_equal(json_string_length(i ? at(m, "content") : thought), 6);
+        assert_int_equal(json_string_length(i ? thought : at(m, "content")), 0);
+        json_decref(o);
+        strbuf_free(&rq);
+    }
+    house_end(&h);
+}
+
 static void test_truncated_prompt(void **state) {
     const house *h = *state;
     alone want;
@@ -724,6 +748,7 @@ int main(void) {
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_chat),
         cmocka_unit_test(test_continued_message),
+        cmocka_unit_test(test_continued_thought),
         cmocka_unit_test(test_truncated_prompt),
         cmocka_unit_test(test_choices),
         cmocka_unit_test(test_bias_and_stop),

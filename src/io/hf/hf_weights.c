@@ -54,14 +54,21 @@ static bool is_buffer(const char *name) {
     return false;
 }
 
-/* Mixtral's experts and routers have another place in transformers 5 than in the files that it makes. */
-static const st_view *find_in_mlp(const st_reader *r, const char *name) {
-    static const char place[] = ".block_sparse_moe.";
-    const char *at = strstr(name, place);
-    char other[512];
-    if (!at) return NULL;
-    snprintf(other, sizeof other, "%.*s.mlp.%s", (int)(at - name), name, at + strlen(place));
-    return hf_find_view(r, other);
+/* Under the name that transformers 5 has for it, where the files that it makes have another: Mixtral's experts and routers, the
+ * head of GPT-NeoX. */
+static const st_view *find_renamed(const st_reader *r, const char *name) {
+    static const struct {
+        const char *ours, *theirs;
+    } parts[] = {{"block_sparse_moe.", "mlp."}, {"embed_out.", "lm_head."}};
+    for (int i = 0; i < ARRAY_LEN(parts); i++) {
+        const char *at = strstr(name, parts[i].ours);
+        char other[512];
+        if (!at) continue;
+        snprintf(other, sizeof other, "%.*s%s%s", (int)(at - name), name, parts[i].theirs,
+                 at + strlen(parts[i].ours));
+        return hf_find_view(r, other);
+    }
+    return NULL;
 }
 
 const st_view *hf_find_view(const st_reader *r, const char *name) {
@@ -77,7 +84,7 @@ const st_view *hf_find_view(const st_reader *r, const char *name) {
         if (!v && n && strncmp(name, prefixes[i], n) == 0) v = st_find(r, name + n);
         if (v) return v;
     }
-    const st_view *v = find_in_mlp(r, name);
+    const st_view *v = find_renamed(r, name);
     char of_one[64];
     if (strcmp(name, "shared.weight") == 0)
         for (const char *s = of_stacks; !v && key_next_word(&s, of_one);) v = st_find(r, of_one);

@@ -66,10 +66,14 @@ static bool is_known(const char *key) {
     return false;
 }
 
+static status hint_merge(err *e) {
+    return err_hint(e, "merge it with PEFT (merge_and_unload), and use the folder that this gives");
+}
+
 static status refuse(const peft_adapter *p, const char *what, err *e) {
     err_set(e, ST_FORMAT, "the adapter %s has %s, which is not available here", p->dir, what);
     err_where(e, "%s/" PEFT_CONFIG, p->dir);
-    return err_hint(e, "merge it with PEFT (merge_and_unload), and use the folder that this gives");
+    return hint_merge(e);
 }
 
 static status refuse_key(const peft_adapter *p, const char *key, const json_t *v, err *e) {
@@ -164,7 +168,10 @@ static status take_tensor(peft_adapter *p, const st_view *v, const char **target
         return bad_tensor(v, "is stored in a format that no adapter has", e);
     const char *name = v->name + strlen(PEFT_PREFIX);
     bool down = ends_with(name, LORA_A), up = ends_with(name, LORA_B);
-    if (v->rank != 2) return bad_tensor(v, "is no matrix", e);
+    if (v->rank != 2 || (!down && !up && !is_embedding(v->name) && !is_head(v->name))) {
+        bad_tensor(v, "is trained, but neither adapter, embedding nor head", e);
+        return hint_merge(e);
+    }
     if (down || up) {
         if (v->dims[up ? 1 : 0] != ad->rank)
             return bad_tensor(v, "has another rank than " PEFT_CONFIG " says", e);
@@ -173,8 +180,6 @@ static status take_tensor(peft_adapter *p, const st_view *v, const char **target
                 arena_printf(p->a, "%.*s", (int)(strlen(name) - strlen(LORA_A)), name);
         return ST_OK;
     }
-    if (!is_embedding(v->name) && !is_head(v->name))
-        return bad_tensor(v, "is trained, but neither adapter, embedding nor head", e);
     if (is_head(v->name)) ad->head = true;
     if (!is_embedding(v->name)) return ST_OK;
     ad->embedding = true;

@@ -158,15 +158,22 @@ static bool is_special(const tok *k, const char *mark) {
     return hidden;
 }
 
+/* The template has opened a thought, or the message that is continued has. */
+static bool begins_in_thought(const api_params *p, const thought_marks *t, const strbuf *prompt) {
+    const char *s = strbuf_cstr(prompt);
+    size_t n = prompt->len, len = strlen(t->open), last = json_array_size(p->messages) - 1;
+    jinja_strip(&s, &n, false, true);
+    if (n >= len && memcmp(s + n - len, t->open, len) == 0) return true;
+    const char *text =
+        json_string_value(json_object_get(json_array_get(p->messages, last), "content"));
+    const char *open = p->continue_last && text ? strstr(text, t->open) : NULL;
+    return open && !strstr(open, t->close);
+}
+
 static void find_marks(answer *a, const strbuf *prompt) {
     const tok *k = a->model->model.tok;
     const thought_marks *t = a->thought = a->grammar ? NULL : a->model->thought;
-    if (t) {
-        const char *s = strbuf_cstr(prompt);
-        size_t n = prompt->len, len = strlen(t->open);
-        jinja_strip(&s, &n, false, true);
-        a->thinks = n >= len && memcmp(s + n - len, t->open, len) == 0;
-    }
+    a->thinks = t && begins_in_thought(&a->params, t, prompt);
     bool call = a->calls != CALLS_NONE && is_special(k, call_form_sign(a->calls));
     bool thought = t && (is_special(k, t->open) || is_special(k, t->close));
     if (call || thought) a->params.skip_special = false;
