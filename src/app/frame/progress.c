@@ -26,7 +26,8 @@ bool progress_has_colours(FILE *out) {
     return progress_is_live(out) && !(no && *no);
 }
 
-int progress_columns(FILE *out) {
+/* Of a terminal; 0: nothing says. */
+static int columns_of(FILE *out) {
     struct winsize size;
     return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
@@ -45,7 +46,7 @@ void progress_show(FILE *out, const char *line) {
     strbuf visible = {0};
     strbuf_append_visible(&visible, line, strlen(line));
     line = strbuf_cstr(&visible);
-    fprintf(out, "\r\033[K%.*s", fitting_bytes(line, progress_columns(out)), line);
+    fprintf(out, "\r\033[K%.*s", fitting_bytes(line, columns_of(out)), line);
     fflush(out);
     strbuf_free(&visible);
 }
@@ -53,6 +54,41 @@ void progress_show(FILE *out, const char *line) {
 void progress_clear(FILE *out) {
     fputs("\r\033[K", out);
     fflush(out);
+}
+
+/* ---- rows ---- */
+
+/* Where a broken row goes on: below the last of its columns that begins early enough, or where it begins itself. */
+static int column_of(const char *row, int len, int most) {
+    int at = (int)strspn(row, " ");
+    for (int i = at; i + 2 < len && i + 2 <= most; i++)
+        if (row[i] == ' ' && row[i + 1] == ' ' && row[i + 2] != ' ') at = i + 2;
+    return at;
+}
+
+static void put_row(FILE *out, const char *row, int len, int columns) {
+    int indent = column_of(row, len, columns * 6 / 10), from = 0;
+    while (from + len >= columns) {
+        int n = columns - 1 - from, least = from ? 0 : indent;
+        while (n > least && row[n] != ' ') n--;
+        if (n <= least) break; /* a word that is longer */
+        fprintf(out, "%.*s\n%*s", n, row, indent, "");
+        row += n + 1;
+        len -= n + 1;
+        from = indent;
+    }
+    fprintf(out, "%.*s\n", len, row);
+}
+
+void progress_put_rows(FILE *out, const char *text) {
+    enum { NARROWEST = 40 };
+    int columns = columns_of(out);
+    if (columns < NARROWEST) fputs(text, out);
+    while (columns >= NARROWEST && *text) {
+        size_t n = strcspn(text, "\n");
+        put_row(out, text, (int)n, columns);
+        text += n + (text[n] == '\n');
+    }
 }
 
 /* ---- the events of a run ---- */
@@ -87,7 +123,7 @@ static void settle(progress *p) {
 
 /* The width of the bar: below 120 columns the line has its short form, below 60 no bar. */
 static int bar_width(const progress *p) {
-    int columns = progress_columns(p->out);
+    int columns = columns_of(p->out);
     return !p->live ? 0 : columns == 0 || columns >= 120 ? 20 : columns >= 60 ? 12 : 0;
 }
 
@@ -275,7 +311,7 @@ void progress_event(void *ctx, const json_t *o) {
 
 void progress_plan(void *ctx, const char *table) {
     progress *p = ctx;
-    fputs(table, p->out);
+    progress_put_rows(p->out, table);
     fflush(p->out);
 }
 
