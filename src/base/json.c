@@ -57,9 +57,32 @@ static void format_real(strbuf *out, double value) {
 }
 
 /* All but reals, as jansson writes them. */
+/* What YAML does not take as it stands: U+0085, U+2028 and U+2029 end a line there, other controls and U+FEFF are refused or
+ * left out. JSON may be read as YAML, as configs are. */
+static bool needs_escape(uint32_t c) {
+    return (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 || c == 0xfeff || c == 0xfffe ||
+           c == 0xffff;
+}
+
+static void put_escaped(strbuf *out, const char *text) {
+    static const char LEADS[] = "\x7f\xc2\xe2\xef"; /* first bytes of these */
+    while (*text) {
+        size_t n = strcspn(text, LEADS);
+        strbuf_append(out, text, n);
+        text += n;
+        if (!*text) break;
+        uint32_t c = utf8_next(text, &n);
+        if (needs_escape(c))
+            strbuf_printf(out, "\\u%04X", (unsigned)c);
+        else
+            strbuf_append(out, text, n);
+        text += n;
+    }
+}
+
 static void format_scalar(strbuf *out, const json_t *value) {
     char *text = json_dumps(value, JSON_ENCODE_ANY);
-    strbuf_puts(out, text);
+    put_escaped(out, text);
     free(text);
 }
 

@@ -31,7 +31,8 @@ json_t *json_text(const char *bytes, size_t len);
 json_t *json_cstr(const char *text);
 
 /* Appends the value in the order of its keys; indent 0 gives one line, otherwise spaces per level
- * (lists of scalars stay on one line). Reals take the fewest digits that read back exactly. */
+ * (lists of scalars stay on one line). Reals take the fewest digits that read back exactly. What readers of YAML would change is
+ * escaped. */
 void json_format(strbuf *out, const json_t *value, int indent);
 
 #endif

@@ -324,8 +324,6 @@ json_t *plan_json(const plan *p, int64_t limit_bytes);
 json_t *plan_live_json(const plan *p);
 /* The table that is printed before step 0. */
 void plan_describe(const plan *p, strbuf *out);
-/* Prints that table on standard output. */
-void plan_print(const plan *p);
 
 /* FLOPs of one training micro-batch: what the model's mathematics needs, for MFU; and all that is
  * computed, with recompute and other models, for HFU. */

@@ -536,10 +536,3 @@ void plan_describe(const plan *p, strbuf *out) {
     if (on_gpu(p)) line(out, "needed of the GPU", plan_needed_bytes(p), "");
     traffic_line(p, out);
 }
-
-void plan_print(const plan *p) {
-    strbuf text = {0};
-    plan_describe(p, &text);
-    fputs(strbuf_cstr(&text), stdout);
-    strbuf_free(&text);
-}

@@ -159,6 +159,14 @@ static void test_origins(void **state) {
     json_decref(origins);
 }
 
+/* What is written as JSON is read as YAML with the same characters. */
+static void test_written_json_is_yaml(void **state) {
+    (void)state;
+    static const char ODD[] =
+        "\"a\\u2028b\\u0085\\u007F\\uFEFF \xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80\"";
+    expect_json(ODD, ODD);
+}
+
 static void expect_f32(float value, const char *text) {
     json_t *real = json_f32(value);
     strbuf out = {0};
@@ -193,10 +201,15 @@ static void test_json_numbers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_typing),  cmocka_unit_test(test_json_is_yaml),
-        cmocka_unit_test(test_aliases), cmocka_unit_test(test_billion_laughs),
-        cmocka_unit_test(test_limits),  cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_origins), cmocka_unit_test(test_json_numbers),
+        cmocka_unit_test(test_typing),
+        cmocka_unit_test(test_json_is_yaml),
+        cmocka_unit_test(test_aliases),
+        cmocka_unit_test(test_billion_laughs),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_origins),
+        cmocka_unit_test(test_json_numbers),
+        cmocka_unit_test(test_written_json_is_yaml),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ sed 's/dtype: bfloat16/dtype: float32/; s/pp_engine: 1f1b, //; s/is_llama_config
 expect 0 plan nanotron other.yaml -o ours2.yaml
 expect 0 config print ours2.yaml
 for line in 'precision: fp32' 'pp_schedule: afab' 'model_type: qwen2' 'kind: wsd' 'decay: "*1-sqrt' 'decay_steps: 5000' 'warmup_steps: 2000' \
-    'min_lr: 1e-05' 'clip_norm: 0.5' 'eps: 1e-07' 'betas: .*0.8.*0.99' 'embed_tokens'; do
+    'min_lr: 1.0e-05' 'clip_norm: 0.5' 'eps: 1.0e-07' 'betas: .*0.8.*0.99' 'embed_tokens'; do
     grep -q "$line" out || fail "no $line"
 done
 # refuses SED NAME: a config that is changed so.
@@ -111,13 +111,13 @@ takes 's/is_llama_config: true/is_qwen2_config: true, no_rope_layer: 4/; s/lr_de
 takes 's/is_llama/rope_scaling: {rope_type: llama3, factor: 32.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position_embeddings: 8192}, is_llama/' \
     'rope_type: llama3' 'factor: 32'
 takes 's/is_llama/sliding_window_size: 512, rope_interleaved: true, _use_doc_masking: true, z_loss_enabled: true, z_loss_coefficient: 1.0e-05, is_llama/' \
-    'sliding_window: 513' 'rope_interleaved: true' 'document_mask: true' 'z_loss: 1e-05'
+    'sliding_window: 513' 'rope_interleaved: true' 'document_mask: true' 'z_loss: 1.0e-05'
 takes 's/is_llama_config: true/is_qwen2_config: true, moe_config: {num_experts: 8, top_k: 1, layers: [-1], moe_intermediate_size: 512, enable_shared_expert: true, shared_expert_intermediate_size: 1024, token_dispatcher_type: alltoall}/; s/dp: 8/dp: 16/; s/pp: 2/pp: 1/' \
     'model_type: qwen2_moe' 'num_experts: 8' 'num_experts_per_tok: 1 ' 'moe_intermediate_size: 512' 'shared_expert_intermediate_size: 1024' 'shared_expert_gate: true'
 # Rows that nanotron adds to the table, its older places and words, patterns.
 takes 's/vocab_size: 128256/vocab_size: 50000/; s/^model:/model:\n  make_vocab_size_divisible_by: 128/' 'vocab_size: 50176'
 takes 's/optimizer_factory: {name: adamW, /{/; s/  {adam_beta1: 0.8, adam_beta2: 0.99, adam_eps: 1.0e-07}/  adam_beta1: 0.8\n  adam_beta2: 0.99\n  adam_eps: 1.0e-07/' \
-    'betas: .*0.8.*0.99' 'eps: 1e-07'
+    'betas: .*0.8.*0.99' 'eps: 1.0e-07'
 takes 's/recompute_layer: false/recompute_granularity: FULL, context_parallel_size: 2/; s/dp: 8/dp: 4/' 'recompute: full' 'cp_kind: allgather' 'cp: 2'
 takes 's/\[.*token_embedding.*\]/[.*norm.*, .*bias.*]/; s/5000, min/5000, min/; s/tp: 2/tp: 4/; s/dp: 8/dp: 4/' 'no_decay: .*norm.*bias'
 # What nanotron has no word for is told, null is nothing.
@@ -125,8 +125,8 @@ takes 's/is_llama/mla_rank: 8, other: null, is_llama/' 'model_type: llama'
 grep -q 'model.model_config.mla_rank is no key of nanotron that is known' told || fail "an unknown key is silent"
 grep -q 'other' told && fail "null is told"
 # A decay that ends early: the least rate until the last step. One that ends late: as far as it comes.
-takes 's/lr_decay_steps: 5000/lr_decay_steps: 1000/' '"steps": 16000' '"rest", "optim": {"lr": 1e-05'
-takes 's/lr_decay_steps: 5000/lr_decay_steps: 0/' '"steps": 15000' '"rest", "optim": {"lr": 1e-05'
+takes 's/lr_decay_steps: 5000/lr_decay_steps: 1000/' '"steps": 16000' '"rest", "optim": {"lr": 1.0e-05'
+takes 's/lr_decay_steps: 5000/lr_decay_steps: 0/' '"steps": 15000' '"rest", "optim": {"lr": 1.0e-05'
 takes 's/lr_decay_steps: 5000/lr_decay_steps: 10000/; s/1-sqrt/linear/' 'min_lr: 0.000255' 'decay_steps: 5000'
 takes 's/lr_decay_starting_step: 15000/lr_decay_starting_step: 30000/' 'decay_steps: 0' 'min_lr: 0.0005'
 takes 's/lr_warmup_steps: 2000/lr_warmup_steps: 90000/; s/lr_decay_.*_step: 15000, lr_decay_steps: 5000, //; s/train_steps: 20000/train_steps: 20_000/' \

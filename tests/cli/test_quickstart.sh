@@ -58,6 +58,9 @@ mkdir folder && head -c 30000 text.txt >folder/a.txt
 generate=$(sed -n 's/^  let it write  *//p' err)
 eval "$generate --max-new 4" >written || fail "the proposed command failed: $generate"
 if grep -q 'TEXT=' err; then fail "a text of one's own is proposed beside one"; fi
+odd=$'odd\xe2\x80\xa8: #\x7f' # what ends a line, begins a comment, or is refused in YAML
+"$athanor" quickstart folder -o "$odd" --seconds 1 --json >out 2>err || fail "$(cat out err)"
+"$athanor" train "$odd/quickstart.yaml" >out 2>&1 || fail "a config with an odd name is not read: $(cat out)"
 "$athanor" quickstart folder -o run3 --seconds 1 --json >out 2>err || fail "$(cat err)"
 
 # Without a text: a damaged cache and a download with another SHA-256 are not used, and the Bible

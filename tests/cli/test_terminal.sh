@@ -27,6 +27,11 @@ on_terminal 80 dumb dumb
 [ "$(grep -c '^ step [123]/3 .* eta ' out)" = 3 ] || fail "a dumb terminal is not told of each step"
 lacks out $'\033['
 
+# Lasting lines are broken between words.
+on_terminal 50 xterm words
+tr -d '\r' <out | grep -aA1 '^run words: ' >row
+awk 'length($0) > 49 { bad = 1 } END { exit bad || NR != 2 }' row || fail "a line is broken within a word: $(cat row)"
+
 # NO_COLOR: the live line stays, colours go.
 on_terminal 100 xterm coloured
 has out $'\033[2m'

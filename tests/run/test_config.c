@@ -287,7 +287,7 @@ static void test_yaml_for_other_readers(void **state) {
                           "optim: {eps: 1e-8, betas: [0.9, 1e-7]}\n",
                           NULL, NULL);
     char *yaml = config_to_yaml(c);
-    assert_non_null(strstr(yaml, "run: \"a\\u2028\\u007f\\u0085\\ufeff\xc3\xbc\" "));
+    assert_non_null(strstr(yaml, "run: \"a\\u2028\\u007F\\u0085\\uFEFF\xc3\xbc\" "));
     assert_non_null(strstr(yaml, "tokenizer: \"Yes\" "));
     assert_non_null(strstr(yaml, "eps: 1.0e-08 "));
     assert_non_null(strstr(yaml, "betas: [0.9, 1.0e-07] "));

@@ -214,29 +214,27 @@ static status try_shots(trying *t, err *e) {
     return ST_OK;
 }
 
+static void put_quoted(strbuf *out, const char *before, const char *text) {
+    json_t *value = json_cstr(text);
+    strbuf_puts(out, before);
+    json_format(out, value, 0);
+    json_decref(value);
+}
+
 /* The config of the adapter; keys of the command line come after it. */
 static status write_config(const trying *t, const char *path, err *e) {
     strbuf text = {0};
-    json_t *model = json_cstr(cli_value(t->args, "try"));
-    json_t *data = json_cstr(cli_value(t->args, "examples-file"));
-    char *m = json_dumps(model, JSON_ENCODE_ANY), *d = json_dumps(data, JSON_ENCODE_ANY);
     char name[4096];
     snprintf(name, sizeof name, "%s/adapter", t->folder);
-    json_t *place = json_cstr(name);
-    char *r = json_dumps(place, JSON_ENCODE_ANY);
+    put_quoted(&text, "run: ", name);
+    put_quoted(&text, "\nmodel: {from: ", cli_value(t->args, "try"));
+    put_quoted(&text, "}\ndata: {train: [{path: ", cli_value(t->args, "examples-file"));
     strbuf_printf(&text,
-                  "run: %s\nmodel: {from: %s}\ndata: {train: [{path: %s}]}\n"
-                  "train: {steps: %ld, seq_len: 512, global_batch_size: 8}\n"
+                  "}]}\ntrain: {steps: %ld, seq_len: 512, global_batch_size: 8}\n"
                   "lora: {rank: 16, alpha: 32}\noptim: {lr: 2.0e-4}\n",
-                  r, m, d, (long)t->steps);
+                  (long)t->steps);
     status st = file_write_atomic(path, text.data, text.len, e);
     strbuf_free(&text);
-    free(m);
-    free(d);
-    free(r);
-    json_decref(place);
-    json_decref(model);
-    json_decref(data);
     return st;
 }
 

@@ -90,67 +90,77 @@ static const cli_command *find_command(int argc, char **argv, int *words) {
 
 /* ---- help ---- */
 
-/* A row of two columns; on a terminal the second is broken between words. */
-static void print_columns(const char *left, int width, const char *text) {
-    int indent = 3 + width, room = progress_columns(stdout) - indent - 1;
-    if ((int)strlen(left) > width) room -= (int)strlen(left) - width;
-    printf("  %-*s ", width, left);
-    while (room >= 20 && (int)strlen(text) > room) {
-        int n = room;
-        while (n > 0 && text[n] != ' ') n--;
-        if (n == 0) break;
-        printf("%.*s\n%*s", n, text, indent, "");
-        text += n + 1;
-    }
-    printf("%s\n", text);
+/* A row of two columns. */
+static void put_columns(strbuf *out, const char *left, int width, const char *text) {
+    strbuf_printf(out, "  %-*s %s\n", width, left, text);
 }
 
-static void print_row(const cli_command *c) {
-    print_columns(c->name, 17, c->summary);
+static void put_command(strbuf *out, const cli_command *c) {
+    put_columns(out, c->name, 17, c->summary);
+}
+
+static void print_text(strbuf *text) {
+    progress_put_rows(stdout, strbuf_cstr(text));
+    strbuf_free(text);
 }
 
 static void print_help(void) {
-    printf("athanor %s: trains language models, from text to a model that writes\n\n"
-           "usage: athanor COMMAND INPUT... [-o OUT] [key.path=value...] [--option value] "
-           "[--json]\n       athanor help [COMMAND]\n\ncommands:\n",
-           ATHANOR_VERSION);
-    for (int i = 0; i < ARRAY_LEN(commands); i++) print_row(commands[i]);
-    printf("\nathanor COMMAND --help says more about each. Exit status: 0 done, 1 failed, 2 wrong "
-           "usage or\nconfig, 3 bad file, 4 does not fit in memory, 5 NaN or divergence, 6 a rank "
-           "failed, 75 stopped\non a signal with its state saved.\n");
+    strbuf out = {0};
+    strbuf_puts(&out,
+                "athanor " ATHANOR_VERSION
+                ": trains language models, from text to a model that writes\n\n"
+                "usage: athanor COMMAND INPUT... [-o OUT] [key.path=value...] [--option value] "
+                "[--json]\n       athanor help [COMMAND]\n\ncommands:\n");
+    for (int i = 0; i < ARRAY_LEN(commands); i++) put_command(&out, commands[i]);
+    strbuf_puts(&out,
+                "\nathanor COMMAND --help says more about each. Exit status: 0 done, 1 failed, "
+                "2 wrong usage or\nconfig, 3 bad file, 4 does not fit in memory, 5 NaN or "
+                "divergence, 6 a rank failed, 75 stopped\non a signal with its state saved.\n");
+    print_text(&out);
 }
 
-static void print_option(const char *name, const char *value, const char *help) {
+static void put_option(strbuf *out, const char *name, const char *value, const char *help) {
     char left[64];
     snprintf(left, sizeof left, "--%s%s%s", name, value ? " " : "", value ? value : "");
-    print_columns(left, 22, help);
+    put_columns(out, left, 22, help);
 }
 
-static void print_command_help(const cli_command *c) {
-    printf("athanor %s: %s\n\nusage: athanor %s %s\n\noptions:\n", c->name, c->summary, c->name,
-           c->usage);
-    for (int i = 0; c->options && c->options[i].name; i++)
-        print_option(c->options[i].name, c->options[i].value, c->options[i].help);
-    if (c->takes_output || c->needs_output) print_columns("-o OUT", 22, "where the result goes");
-    print_option("json", NULL, "standard output carries only JSON");
-    print_option("help", NULL, "this text");
-    if (c->about) printf("\n%s", c->about);
-    if (!c->details) return;
-    char *text = c->details();
-    printf("\n%s", text);
-    free(text);
-}
-
-static bool print_group_help(const char *word) {
+/* The commands whose first word that is, under a title; false when there are none. */
+static bool put_group(strbuf *out, const char *title, const char *word) {
     size_t n = strlen(word);
     bool any = false;
     for (int i = 0; i < ARRAY_LEN(commands); i++) {
         const char *name = commands[i]->name;
         if (strncmp(name, word, n) != 0 || name[n] != ' ') continue;
-        if (!any) printf("commands:\n");
+        if (!any) strbuf_puts(out, title);
         any = true;
-        print_row(commands[i]);
+        put_command(out, commands[i]);
     }
+    return any;
+}
+
+static void print_command_help(const cli_command *c) {
+    strbuf out = {0};
+    strbuf_printf(&out, "athanor %s: %s\n\nusage: athanor %s %s\n\noptions:\n", c->name, c->summary,
+                  c->name, c->usage);
+    for (int i = 0; c->options && c->options[i].name; i++)
+        put_option(&out, c->options[i].name, c->options[i].value, c->options[i].help);
+    if (c->takes_output || c->needs_output)
+        put_columns(&out, "-o OUT", 22, "where the result goes");
+    put_option(&out, "json", NULL, "standard output carries only JSON");
+    put_option(&out, "help", NULL, "this text");
+    (void)put_group(&out, "\nfurther commands:\n", c->name);
+    if (c->about) strbuf_printf(&out, "\n%s", c->about);
+    char *details = c->details ? c->details() : NULL;
+    if (details) strbuf_printf(&out, "\n%s", details);
+    free(details);
+    print_text(&out);
+}
+
+static bool print_group_help(const char *word) {
+    strbuf out = {0};
+    bool any = put_group(&out, "commands:\n", word);
+    print_text(&out);
     return any;
 }
 

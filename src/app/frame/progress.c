@@ -26,7 +26,8 @@ bool progress_has_colours(FILE *out) {
     return progress_is_live(out) && !(no && *no);
 }
 
-int progress_columns(FILE *out) {
+/* Of a terminal; 0: nothing says. */
+static int columns_of(FILE *out) {
     struct winsize size;
     return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
@@ -45,7 +46,7 @@ void progress_show(FILE *out, const char *line) {
     strbuf visible = {0};
     strbuf_append_visible(&visible, line, strlen(line));
     line = strbuf_cstr(&visible);
-    fprintf(out, "\r\033[K%.*s", fitting_bytes(line, progress_columns(out)), line);
+    fprintf(out, "\r\033[K%.*s", fitting_bytes(line, columns_of(out)), line);
     fflush(out);
     strbuf_free(&visible);
 }
@@ -53,6 +54,41 @@ void progress_show(FILE *out, const char *line) {
 void progress_clear(FILE *out) {
     fputs("\r\033[K", out);
     fflush(out);
+}
+
+/* ---- rows ---- */
+
+/* Where a broken row goes on: below the last of its columns that begins early enough, or where it begins itself. */
+static int column_of(const char *row, int len, int most) {
+    int at = (int)strspn(row, " ");
+    for (int i = at; i + 2 < len && i + 2 <= most; i++)
+        if (row[i] == ' ' && row[i + 1] == ' ' && row[i + 2] != ' ') at = i + 2;
+    return at;
+}
+
+static void put_row(FILE *out, const char *row, int len, int columns) {
+    int indent = column_of(row, len, columns * 6 / 10), from = 0;
+    while (from + len >= columns) {
+        int n = columns - 1 - from, least = from ? 0 : indent;
+        while (n > least && row[n] != ' ') n--;
+        if (n <= least) break; /* a word that is longer */
+        fprintf(out, "%.*s\n%*s", n, row, indent, "");
+        row += n + 1;
+        len -= n + 1;
+        from = indent;
+    }
+    fprintf(out, "%.*s\n", len, row);
+}
+
+void progress_put_rows(FILE *out, const char *text) {
+    enum { NARROWEST = 40 };
+    int columns = columns_of(out);
+    if (columns < NARROWEST) fputs(text, out);
+    while (columns >= NARROWEST && *text) {
+        size_t n = strcspn(text, "\n");
+        put_row(out, text, (int)n, columns);
+        text += n + (text[n] == '\n');
+    }
 }
 
 /* ---- the events of a run ---- */
@@ -87,7 +123,7 @@ static void settle(progress *p) {
 
 /* The width of the bar: below 120 columns the line has its short form, below 60 no bar. */
 static int bar_width(const progress *p) {
-    int columns = progress_columns(p->out);
+    int columns = columns_of(p->out);
     return !p->live ? 0 : columns == 0 || columns >= 120 ? 20 : columns >= 60 ? 12 : 0;
 }
 
@@ -155,13 +191,29 @@ static void put_text(const progress *p, const json_t *o, const char *key) {
     cli_print_text(p->out, text, strlen(text));
 }
 
+/* The same in a row, which put_line ends. */
+static void add_text(const progress *p, strbuf *row, const char *text) {
+    if (isatty(fileno(p->out)))
+        strbuf_append_visible(row, text, strlen(text));
+    else
+        strbuf_puts(row, text);
+}
+
+static void put_line(const progress *p, strbuf *row) {
+    strbuf_putc(row, '\n');
+    progress_put_rows(p->out, row->data);
+    strbuf_free(row);
+}
+
 /* What was chosen for this machine, when it was measured just now. */
 static void put_choice(const progress *p, const json_t *o) {
     double seconds = metrics_num(o, "probe_s");
     const char *chosen = metrics_text(o, "chosen"); /* "": the run goes on */
-    if (seconds > 0)
-        fprintf(p->out, "measured this machine in %.2f s%s%s\n", seconds, *chosen ? ": " : "",
-                chosen);
+    strbuf row = {0};
+    if (!(seconds > 0)) return;
+    strbuf_printf(&row, "measured this machine in %.2f s%s%s", seconds, *chosen ? ": " : "",
+                  chosen);
+    put_line(p, &row);
 }
 
 static void on_start(progress *p, const json_t *o) {
@@ -172,13 +224,15 @@ static void on_start(progress *p, const json_t *o) {
     p->first_step = metrics_int(o, "step", 0);
     p->began_ns = clock_now_ns();
     put_choice(p, o);
-    fputs("run ", p->out);
-    put_text(p, o, "run");
-    fprintf(p->out, ": %.2fM parameters, %s%s on %s, %ld thread%s, peak %.0f GFLOP/s\n",
-            metrics_num(o, "params") / 1e6, metrics_text(o, "precision"),
-            widened ? " (multiplied in fp32)" : "", metrics_text(o, on_gpu ? "gpu" : "isa"),
-            (long)metrics_int(o, "threads", 0), text_s(metrics_int(o, "threads", 0)),
-            metrics_num(o, "peak_gflops"));
+    strbuf row = {0};
+    strbuf_puts(&row, "run ");
+    add_text(p, &row, metrics_text(o, "run"));
+    strbuf_printf(&row, ": %.2fM parameters, %s%s on %s, %ld thread%s, peak %.0f GFLOP/s",
+                  metrics_num(o, "params") / 1e6, metrics_text(o, "precision"),
+                  widened ? " (multiplied in fp32)" : "", metrics_text(o, on_gpu ? "gpu" : "isa"),
+                  (long)metrics_int(o, "threads", 0), text_s(metrics_int(o, "threads", 0)),
+                  metrics_num(o, "peak_gflops"));
+    put_line(p, &row);
     if (*metrics_text(o, "began_on"))
         fprintf(p->out, "it began on %s\n", metrics_text(o, "began_on"));
     if (p->first_step > 0) fprintf(p->out, "resuming after step %ld\n", (long)p->first_step);
@@ -195,27 +249,25 @@ static void on_sample(progress *p, const json_t *o) {
 
 /* Red is for what may end the run. */
 static void on_alarm(progress *p, const json_t *o) {
-    strbuf kind = {0};
-    record_put_kind(&kind, o);
-    fprintf(p->out,
-            "  %s%s%s at step %ld: ", style(p, record_is_fatal(o) ? "\033[1;31m" : "\033[1;33m"),
-            kind.data, style(p, "\033[0m"), (long)metrics_int(o, "step", 0));
-    put_text(p, o, "message");
-    fputc('\n', p->out);
-    strbuf_free(&kind);
+    strbuf row = {0};
+    strbuf_printf(&row, "  %s", style(p, record_is_fatal(o) ? "\033[1;31m" : "\033[1;33m"));
+    record_put_kind(&row, o);
+    strbuf_printf(&row, "%s at step %ld: ", style(p, "\033[0m"), (long)metrics_int(o, "step", 0));
+    add_text(p, &row, metrics_text(o, "message"));
+    put_line(p, &row);
 }
 
 static void on_stage(progress *p, const json_t *o) {
-    strbuf line = {0};
-    record_put_stage_shape(&line, o);
-    strbuf_puts(&line, "; ");
-    record_put_mixture(&line, o);
-    fprintf(p->out, "  stage %s", style(p, "\033[1m"));
-    put_text(p, o, "name");
-    fprintf(p->out, "%s from step %ld: ", style(p, "\033[0m"), (long)metrics_int(o, "step", 0));
-    strbuf_putc(&line, '\n');
-    cli_print_text(p->out, line.data, line.len);
-    strbuf_free(&line);
+    strbuf what = {0}, row = {0};
+    record_put_stage_shape(&what, o);
+    strbuf_puts(&what, "; ");
+    record_put_mixture(&what, o);
+    strbuf_printf(&row, "  stage %s", style(p, "\033[1m"));
+    add_text(p, &row, metrics_text(o, "name"));
+    strbuf_printf(&row, "%s from step %ld: ", style(p, "\033[0m"), (long)metrics_int(o, "step", 0));
+    add_text(p, &row, strbuf_cstr(&what));
+    put_line(p, &row);
+    strbuf_free(&what);
 }
 
 static void on_valid(progress *p, const json_t *o) {
@@ -275,7 +327,7 @@ void progress_event(void *ctx, const json_t *o) {
 
 void progress_plan(void *ctx, const char *table) {
     progress *p = ctx;
-    fputs(table, p->out);
+    progress_put_rows(p->out, table);
     fflush(p->out);
 }
 

@@ -15,7 +15,8 @@
 bool progress_is_live(FILE *out);
 /* Whether it may have colours, too: NO_COLOR says no (no-color.org). */
 bool progress_has_colours(FILE *out);
-int progress_columns(FILE *out); /* of a terminal; 0: nothing says */
+/* Lines of a text or table; where a terminal is too narrow for one it is broken between words. */
+void progress_put_rows(FILE *out, const char *text);
 /* Cut to the width of the terminal, since a line that wraps cannot be cleared. */
 void progress_show(FILE *out, const char *line);
 void progress_clear(FILE *out);

@@ -4,6 +4,7 @@
 
 #include "app/frame/cli.h"
 #include "app/frame/model_arg.h"
+#include "app/frame/progress.h"
 #include "app/plan/by_formula.h"
 #include "app/plan/find_layouts.h"
 #include "app/plan/on_cluster.h"
@@ -55,7 +56,7 @@ static void print_plan(const cli_args *args, const config *c, where_runs w, cons
     }
     strbuf text = {0};
     int64_t left = limit_bytes - plan_needed_bytes(p);
-    plan_print(p);
+    plan_describe(p, &text);
     if (limit_bytes > 0 && left >= 0)
         strbuf_printf(&text, "  %-22s %10.1f MiB  of %.1f MiB: it fits\n", "left",
                       (double)left / (1 << 20), (double)limit_bytes / (1 << 20));
@@ -63,7 +64,7 @@ static void print_plan(const cli_args *args, const config *c, where_runs w, cons
     where_runs_describe(&w, &text);
     if (on) clock_describe(&t, on, &text);
     if (has_laws) plan_laws_put(c, &laws, NULL, &text);
-    printf("%s", strbuf_cstr(&text));
+    progress_put_rows(stdout, strbuf_cstr(&text));
     strbuf_free(&text);
 }
 

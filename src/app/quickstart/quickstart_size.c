@@ -6,6 +6,8 @@
 
 #include "app/quickstart/quickstart.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/strbuf.h"
 #include "run/metrics.h"
 
 enum {
@@ -36,10 +38,11 @@ static const quick_size SIZES[] = {
 
 /* A text as JSON writes it, which YAML reads as well. */
 static const char *quoted(arena *a, const char *text) {
-    json_t *value = json_string(text);
-    char *line = json_dumps(value, JSON_ENCODE_ANY);
-    const char *copy = arena_strdup(a, line ? line : "\"\"");
-    free(line);
+    json_t *value = json_cstr(text);
+    strbuf line = {0};
+    json_format(&line, value, 0);
+    const char *copy = arena_strdup(a, line.data);
+    strbuf_free(&line);
     json_decref(value);
     return copy;
 }

@@ -27,6 +27,13 @@ static status dump_gradients(const cli_args *args, config *c, err *e) {
     return ST_OK;
 }
 
+static void print_plan(const plan *p) {
+    strbuf text = {0};
+    plan_describe(p, &text);
+    progress_put_rows(stdout, strbuf_cstr(&text));
+    strbuf_free(&text);
+}
+
 static status dry_run(const cli_args *args, config *c, err *e) {
     dev *meta;
     TRY(config_open_meta(c, &meta, e));
@@ -34,7 +41,7 @@ static status dry_run(const cli_args *args, config *c, err *e) {
     train_options opt = {.fork = cli_value(args, "fork"), .fresh = cli_has(args, "fresh")};
     status st = train_plan_start(c, &opt, meta, &p, e);
     if (p && args->json) cli_print_json(plan_json(p, c->train.memory_limit));
-    if (p && !args->json) plan_print(p);
+    if (p && !args->json) print_plan(p);
     plan_free(p);
     dev_close(meta);
     return st;

@@ -9,7 +9,6 @@
 
 #include "base/json.h"
 #include "base/strbuf.h"
-#include "base/utf8.h"
 
 static const char NUMBER_WITH_SUFFIX[] = "^[+-]?[0-9.]+([eE][+-]?[0-9]+)?([kKMBGT]|[kKMGT]i)?$";
 
@@ -193,33 +192,18 @@ static bool is_plain_text(const char *s) {
     return s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-")] == 0;
 }
 
-/* A character that stands for itself in YAML: U+0085, U+2028 and U+2029 end a line there, other controls and U+FEFF are
- * refused or left out. */
-static bool is_yaml_character(uint32_t c) {
-    bool control = c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029;
-    return !control && c != 0xfeff && c != 0xfffe && c != 0xffff;
-}
-
-/* With a backslash before each byte of `marked`. */
-static void yaml_text(strbuf *out, const char *s, const char *marked) {
-    strbuf text = {0};
-    utf8_append(&text, s, strlen(s)); /* names of files may be no UTF-8 */
-    for (size_t i = 0, n; i < text.len; i += n) {
-        const char *at = text.data + i;
-        uint32_t c = utf8_next(at, &n);
-        if (!is_yaml_character(c))
-            strbuf_printf(out, "\\u%04x", (unsigned)c);
-        else
-            strbuf_printf(out, "%s%.*s", strchr(marked, *at) ? "\\" : "", (int)n, at);
-    }
-    strbuf_free(&text);
-}
-
-/* In double quotes, whose escapes are those of JSON. */
 static void yaml_quoted(strbuf *out, const char *s) {
-    strbuf_putc(out, '"');
-    yaml_text(out, s, "\"\\");
-    strbuf_putc(out, '"');
+    json_t *text = json_cstr(s); /* names of files may be no UTF-8 */
+    json_format(out, text, 0);
+    json_decref(text);
+}
+
+/* A comment ends with its line. */
+static void yaml_comment(strbuf *out, const char *s) {
+    strbuf text = {0};
+    yaml_quoted(&text, s);
+    strbuf_append(out, text.data + 1, text.len - 2);
+    strbuf_free(&text);
 }
 
 static void yaml_word(strbuf *out, const char *s) {
@@ -282,7 +266,7 @@ static void yaml_line(const config *c, strbuf *out, const char *path, int level,
     else
         yaml_value(&line, value);
     strbuf_printf(out, "%-48s # ", strbuf_cstr(&line));
-    yaml_text(out, config_where(c, path), "");
+    yaml_comment(out, config_where(c, path));
     strbuf_putc(out, '\n');
     strbuf_free(&line);
 }
