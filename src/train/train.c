@@ -26,7 +26,7 @@
  * those it began with: another checkpoint in their place would make it another run unseen. */
 static status need_same_weights(const config *c, const config *before, const char *run, err *e) {
     const json_t *then = json_object_get(before->model, "from");
-    bool adapts = c->lora.rank || c->lora.from;
+    bool adapts = config_adapts(c);
     bool again = adapts || (objective_of(c)->reference && !c->train.reference);
     if (!again || !config_is_resolved(c, "model.from", then) ||
         json_equal(then, json_object_get(c->model, "from")))
