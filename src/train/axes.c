@@ -74,7 +74,7 @@ status axes_check_context(const config *c, const model_config *mc, err *e) {
          "dropout, which is drawn by the place of a row, is", "model.resid_pdrop=0"},
         {mc->embd_pdrop > 0, "model.embd_pdrop",
          "dropout, which is drawn by the place of a row, is", "model.embd_pdrop=0"},
-        {c->lora.rank > 0 && c->lora.dropout > 0, "lora.dropout",
+        {config_adapts(c) && c->lora.dropout > 0, "lora.dropout",
          "dropout, which is drawn by the place of a row, is", "lora.dropout=0"},
         {mc->attn_pdrop > 0 && !heads, "model.attn_pdrop",
          "dropout of attention, unless parallel.cp_kind is ulysses, is", "model.attn_pdrop=0"},
@@ -105,7 +105,7 @@ status axes_check_experts(const config *c, const model_config *mc, err *e) {
         {o->reference, "train.objective", "objectives with a reference are",
          "train.objective=lm or sft"},
         {c->distill.teacher != NULL, "distill.teacher", "teachers are", "leave distill out"},
-        {c->lora.rank > 0, "lora.rank", "adapters are", "leave lora out"},
+        {config_adapts(c) != NULL, config_adapts(c), "adapters are", "leave lora out"},
         {c->parallel.zero > 1 && mc->block_repeat > 1, "parallel.zero",
          "zero 2 and 3 of blocks that run twice are", "parallel.zero=1"},
         {c->sample.prompts.n > 0, "sample.prompts", "samples are", "leave them out"},
@@ -126,8 +126,8 @@ static status check_async(const config *c, err *e) {
     bool splits = c->parallel.pp > 1 && (c->parallel.pp_schedule == CONFIG_PP_ZB_H1 ||
                                          c->parallel.pp_schedule == CONFIG_PP_ZB_V);
     const refusal all[] = {
-        {c->lora.rank > 0, "lora.rank", "adapters, which add to a product before it is summed, are",
-         "lora.rank=0"},
+        {config_adapts(c) != NULL, config_adapts(c),
+         "adapters, which add to a product before it is summed, are", "leave lora out"},
         {splits, "parallel.pp_schedule",
          "zb-h1 and zb-v, for which weight gradients are made apart, are",
          "parallel.pp_schedule=1f1b"},

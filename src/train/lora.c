@@ -130,14 +130,14 @@ static status open_nf4(lora *l, config *c, const char *from, err *e) {
 status lora_open(lora *l, arena *a, config *c, err *e) {
     const char *from = json_string_value(json_object_get(c->model, "from"));
     *l = (lora){0};
-    if (!c->lora.rank && !c->lora.from) {
+    if (!config_adapts(c)) {
         if (c->lora.base_dtype == CONFIG_BASE_STORED) return ST_OK;
         return refuse_nf4(c, "lora.base_dtype",
                           "4 bits are of frozen matrices, and without adapters all are trained",
                           "lora.rank=16", e);
     }
     if (!from) {
-        config_error(c, e, c->lora.from ? "lora.from" : "lora.rank",
+        config_error(c, e, config_adapts(c),
                      "adapters are trained beside a model, and the config names none");
         return err_hint(e, "add model.from=FOLDER");
     }
@@ -193,7 +193,7 @@ status lora_learn_tokens(lora *l, const config *c, const model_config *m, int32_
 /* ---- memory and weights ---- */
 
 status lora_check_axes(const config *c, err *e) {
-    return check_dropout(c->lora.rank > 0 ? c->lora.dropout : 0, c, e);
+    return check_dropout(config_adapts(c) ? c->lora.dropout : 0, c, e);
 }
 
 status lora_plan(lora *l, const dev *d, const model_config *mc, plan_spec *specs, int n, err *e) {

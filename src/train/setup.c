@@ -103,7 +103,7 @@ static status read_model(setup *u, const config *c, model_config *out, err *e) {
     json_decref(o);
     TRY(locate_error(c, st, e));
     /* modules are not adapted, and predict no labels */
-    if (c->lora.rank > 0 || out->num_labels) out->num_nextn_predict_layers = 0;
+    if (config_adapts(c) || out->num_labels) out->num_nextn_predict_layers = 0;
     bool said = json_object_get(c->model, "num_nextn_predict_layers");
     if (out->from && !said) TRY(hf_settle_ahead(out, out->from, e));
     TRY(vocabulary_settle(c, u->tok, out, e));

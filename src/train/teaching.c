@@ -54,7 +54,10 @@ static status find_stop(teaching *t, const setup *u, const char *dir, err *e) {
 /* What ended texts of the model that the run starts from. */
 static status keep_ends(teaching *t, const setup *u, err *e) {
     generation_settings before = {0};
-    if (u->models[0].from) TRY(generation_settings_read(&before, u->models[0].from, e));
+    if (u->lora.gguf.a)
+        gguf_model_end_ids(&u->lora.gguf, &before.end);
+    else if (u->models[0].from)
+        TRY(generation_settings_read(&before, u->models[0].from, e));
     generation_add_end(&t->end, t->stop);
     generation_add_end(&t->end, tok_eos(u->tok));
     for (int64_t i = 0; i < before.end.n; i++)

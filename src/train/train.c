@@ -17,6 +17,7 @@
 #include "train/layouts/matrix.h"
 #include "train/lint.h"
 #include "train/objective/objective.h"
+#include "train/same_weights.h"
 #include "train/save/fork.h"
 #include "train/save/origins.h"
 #include "train/save/state.h"
@@ -25,7 +26,7 @@
  * those it began with: another checkpoint in their place would make it another run unseen. */
 static status need_same_weights(const config *c, const config *before, const char *run, err *e) {
     const json_t *then = json_object_get(before->model, "from");
-    bool adapts = c->lora.rank || c->lora.from;
+    bool adapts = config_adapts(c);
     bool again = adapts || (objective_of(c)->reference && !c->train.reference);
     if (!again || !config_is_resolved(c, "model.from", then) ||
         json_equal(then, json_object_get(c->model, "from")))
@@ -278,8 +279,8 @@ static bool makes_sets(const session *s, const course *k) {
 static status plan_without_data(session *s, const course_origin *origin, err *e) {
     setup *u = &s->setup;
     TRY(session_open_course(s, 0, origin, e));
-    status st = ST_OK;
-    if (peers_any(&u->peers, makes_sets(s, u->course))) {
+    status st = same_weights_check(u->c, &u->models[0], e); /* no stage changes such keys */
+    if (st == ST_OK && peers_any(&u->peers, makes_sets(s, u->course))) {
         u->knows_reference = reference_is_kept(u);
         st = peers_agree(&u->peers, setup_make_plan(u, e), e);
         plan_free(u->plan);
@@ -471,6 +472,7 @@ static status plan_session(session *s, const course_origin *origin, dev *meta, p
     if (st == ST_OK && u->tok) st = samples_encode(u, e);
     if (st == ST_OK) st = session_open_course(s, sequences_if_there(s), origin, e);
     if (st == ST_OK) st = check_fork(s, e);
+    if (st == ST_OK) st = same_weights_check(u->c, &u->models[0], e);
     if (st == ST_OK) u->knows_reference = reference_is_kept(u);
     if (st == ST_OK) st = evaluation_open(u, e);
     *out = NULL;

@@ -56,6 +56,20 @@ has start '"from": "third/checkpoints/step-1"'
 expect 0 train from.yaml run=fourth tokenizer=char.json train.steps=1
 lacks err "tokenizer: that of"
 
+# Keys beside it may not change names or sizes of weights; that is told before anything is written.
+for key in hidden_size=48 num_hidden_layers=5 intermediate_size=40; do
+    expect 2 train from.yaml run=sixth model.from=third train.steps=1 model.$key
+    has err "model.${key%=*} makes other weights than those of third/checkpoints/step-1"
+    has err "where: command line (model.${key%=*})"
+    expect 2 train from.yaml run=sixth model.from=third train.steps=1 model.$key --dry-run
+    [ ! -e sixth ] || fail "a run that was refused left a folder"
+done
+expect 0 train from.yaml run=sixth model.from=third train.steps=1 model.rope_theta=500 --dry-run
+
+# A layout is tried with fewer layers than the weights have.
+expect 0 train c.yaml run=deep model.num_hidden_layers=5 train.steps=1
+expect 0 launch --ranks 2 -- train from.yaml run=shared model.from=deep train.steps=1
+
 # ---- a config.json that ties the ends, beside a head that differs: what is stored decides ----
 expect 0 train c.yaml run=own model.tie_word_embeddings=false train.steps=4
 cp -r own/checkpoints/step-4 tied

@@ -87,6 +87,17 @@ expect 2 train lora.yaml run=other lora.rank=5 lora.from=lora
 has err "lora.rank is 5, the adapter of lora.from has rank 3"
 expect 2 train lora.yaml run=other lora.alpha=600 lora.from=lora
 has err "lora.alpha is given, but the adapter of lora.from says that itself"
+# A fork goes on with the weights of its run, which has no adapter.
+expect 2 train c.yaml run=base --fork forked "model={from: base}" lora.from=lora train.steps=12
+has err "lora.from is another one than that of the run"
+[ ! -e forked ] || fail "a fork that was refused left a folder"
+# What adapters do not run with they do not run with either way: begun here, or gone on with.
+for keys in "parallel.tp=2 parallel.tp_async=true" "parallel.zero=3 parallel.offload=weights"; do
+    expect 2 launch --ranks 2 -- train lora.yaml run=other lora.rank=0 lora.from=lora $keys
+    has err "adapters"
+    expect 2 launch --ranks 2 -- train lora.yaml run=other $keys
+    has err "adapters"
+done
 
 # ---- ranks: every layout learns what one rank does; with embedding and head, which are tied here ----
 expect 0 verify layouts lora.yaml --ranks 4 --steps 4 lora.train_embeddings=always

@@ -106,6 +106,12 @@ expect 0 eval runs/adapted --tasks texts.jsonl --json
 has out '"precision": "bf16"'
 [ "$(scores out)" = "$(scores runs/adapted/eval/step-4.json)" ] || fail "other scores than in the run of adapters: $(scores out)"
 
+# All that ended texts of the model ends them still, also where it is a GGUF file.
+ends() { tr -d ' \n' <"$1/generation_config.json" | grep -o '"eos_token_id":[^}]*'; }
+expect 0 export runs/judged -o judged.gguf --to gguf --dtype F32
+expect 0 train teach.yaml run=runs/beside model={from:\ judged.gguf} tokenizer=null data.template=null lora.rank=2 train.steps=1
+[ "$(ends runs/beside/checkpoints/step-1)" = "$(ends runs/judged/checkpoints/step-2)" ] || fail "texts end at $(ends runs/beside/checkpoints/step-1)"
+
 # Tasks in a run are asked in the template of its conversations, which a stage may name.
 printf '{"turns": [{"user": "What is 3?", "expect": {"contains": "3"}}]}\n' >talks.jsonl
 stage='stages=[{name: a, until: {steps: 2}, data: {train: [{path: chats.jsonl}], template: chatml}}]'

@@ -95,7 +95,7 @@ static status check_terms(const config *c, int which, const char *convention, er
         bool is;
         int without; /* those that have no term for it */
     } all[] = {
-        {"lora.rank", c->lora.rank > 0, OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
+        {"lora.rank", config_adapts(c) != NULL, OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
         {"parallel.offload", c->parallel.offload != CONFIG_OFFLOAD_NONE,
          OF_FORMULA | OF_WIDGET | OF_PREDICTOR},
         {"distill.teacher", c->distill.teacher != NULL, OF_FORMULA | OF_WIDGET | OF_PREDICTOR},

@@ -199,6 +199,9 @@ status config_check_train(const config *c, err *e) ATH_MUST_USE;
 /* Refuses what this version cannot run yet, one clear sentence each. */
 status config_check_supported(const config *c, err *e) ATH_MUST_USE;
 
+/* The key that has adapters trained beside a frozen model, lora.from before lora.rank; NULL: the model itself is trained. */
+const char *config_adapts(const config *c);
+
 /* Sequences per forward pass of one of `dp` ranks: micro_batch_size, or where it is auto the
  * largest divisor of the rank's share of the global batch that is at most 8. */
 int64_t config_micro_batch(const config *c, int64_t dp);

@@ -135,6 +135,10 @@ static status check_optimizer(const config *c, err *e) {
     return err_hint(e, "set %s=%d, or optim.name=adamw", path, c->parallel.zero ? 0 : 1);
 }
 
+const char *config_adapts(const config *c) {
+    return c->lora.from ? "lora.from" : c->lora.rank > 0 ? "lora.rank" : NULL;
+}
+
 static status check_offload(const config *c, err *e) {
     bool weights = c->parallel.offload >= CONFIG_OFFLOAD_WEIGHTS;
     static const char *const words[] = {CONFIG_SET_OFFLOAD(LIST_WORD)};
@@ -147,7 +151,7 @@ static status check_offload(const config *c, err *e) {
         return err_hint(e, "parallel.zero=3, which one rank may have, too; or "
                            "parallel.offload=optimizer");
     }
-    if (!weights || c->lora.rank == 0) return ST_OK;
+    if (!weights || !config_adapts(c)) return ST_OK;
     config_error(c, e, "parallel.offload",
                  "parallel.offload=%s is of weights that are trained, and adapters leave those of "
                  "the model as they are: they stay in their own file",

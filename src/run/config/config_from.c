@@ -55,7 +55,7 @@ static status refuse_adapter(const config *c, err *e) {
 }
 
 static status resolve_gguf(config *c, bool take_tokenizer, err *e) {
-    if (!c->lora.rank && !c->lora.from) {
+    if (!config_adapts(c)) {
         config_error(c, e, "model.from", "%s is a GGUF file, whose weights are not trained",
                      model_from(c));
         return err_hint(e,

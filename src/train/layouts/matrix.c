@@ -21,7 +21,7 @@ typedef struct layouts {
 } layouts;
 
 static bool can_lie_in_files(const config *c) {
-    return !c->lora.rank && !optim_at(c->optim.name)->declare_states;
+    return !config_adapts(c) && !optim_at(c->optim.name)->declare_states;
 }
 
 /* Weights need ZeRO-3. */
@@ -132,7 +132,7 @@ static void add_spread(layouts *all, const layout_trial *t) {
 
 layout *layout_matrix_of(const layout_trial *t, int ranks, int *n) {
     const config *c = t->c;
-    layouts all = {.async = !c->lora.rank &&
+    layouts all = {.async = !config_adapts(c) &&
                             !c->train.keep_collectives, /* which sp does not go with then */
                    .away = can_lie_in_files(c)};
     int64_t rows = rows_of(t);

@@ -6,7 +6,7 @@
 #include "io/hf/hf_weights.h"
 
 status fork_check_keys(const config *c, const config *before, err *e) {
-    static const char *const keys[] = {"optim.name", "lora.rank", "lora.targets",
+    static const char *const keys[] = {"optim.name", "lora.rank", "lora.from", "lora.targets",
                                        "lora.train_embeddings"};
     json_t *row, *differences = config_diff(before, c);
     status st = ST_OK;
