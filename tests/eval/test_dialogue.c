@@ -272,10 +272,11 @@ static void test_journal(void **state) {
     assert_true(mkstemp(path) >= 0);
     assert_int_equal(eval_journal_open(&j, path, 1, &e), ST_OK);
     json_t *a = run_script(EACH("true") SWITCH("true"), true, &j, &first);
-    eval_journal_close(&j, false);
+    eval_journal_close(&j);
     assert_int_equal(eval_journal_open(&j, path, 1, &e), ST_OK);
     json_t *b = run_script(EACH("true") SWITCH("true"), true, &j, &again);
-    eval_journal_close(&j, true);
+    eval_journal_close(&j);
+    unlink(path);
     assert_int_equal(first, 9);
     assert_int_equal(again, 0);
     assert_true(json_equal(a, b));
