@@ -90,7 +90,7 @@ expect 0 data build odd.jsonl -o odd tokenizer=tok.json id=key
 expect 0 data show odd --json
 has out '"text": "““““'; has out '"text": "x\u0000y"'
 expect 0 data show odd
-has out 'id a [31m'; has out 'x y'; lacks out $'\x1b'
+has out 'id a^[[31m'; has out 'x^@y'; lacks out $'\x1b'
 { for i in $(seq 300); do printf '{"text":"record %d"}\n' "$i"; done; printf '{"text":"cut off\n'; } >broken.jsonl
 expect 0 data build broken.jsonl -o broken tokenizer=tok.json
 has out '1 of 301 records were bad and left out:'
