@@ -18,8 +18,8 @@ static pid_t start(const char *dir, const char *beside, bool ends, int ready[2])
     unfinished_begin(&dir, &beside);
     if (ends) unfinished_end();
     kill(getpid(), SIGHUP);
-    for (ssize_t put = write(ready[1], "x", 1); put == 1;) pause();
-    _exit(0);
+    if (write(ready[1], "x", 1) != 1) _exit(1);
+    for (;;) pause();
 }
 
 static int end_by(int signal_number, const char *dir, const char *beside, bool ends) {
