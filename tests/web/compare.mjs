@@ -33,7 +33,7 @@ plan schedule zb-v --stages 4 --micro-batches 8 --times 1,1.1,0.9,0.2 --json
 plan cost --params 3B --tokens 11T --mfu 0.3 --devices 384 --days 28 --price 2.5 --json
 plan search --json smollm3-3b cluster=h100-64 ${RUN} train.global_batch_size=512
 config presets --json
-plan --help
+plan cluster --help
 `;
 const FILES = ['config.yaml', 'cluster.yaml']; // of the folder that it is started in
 
