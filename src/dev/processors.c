@@ -15,11 +15,17 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- where it may run ---- */
 
-/* OpenMP's places. With OMP_PROC_BIND this thread was bound to the first of them before main, so that its own set has
- * one processor. */
+/* OpenMP has places where it is told to bind threads. Else it is not asked: LLVM's begins by that, and ends the program
+ * where it does not find this process in /proc, as in a container that has the /proc of another. */
+static bool binds_threads(void) {
+    return getenv("OMP_PROC_BIND") || getenv("OMP_PLACES") || getenv("GOMP_CPU_AFFINITY") ||
+           getenv("KMP_AFFINITY");
+}
+
+/* OpenMP's places. This thread was bound to the first of them before main, so that its own set has one processor. */
 static int put_places(cpu_set_t *set) {
-    int found = 0;
-    for (int i = 0; i < omp_get_num_places(); i++) {
+    int found = 0, places = binds_threads() ? omp_get_num_places() : 0;
+    for (int i = 0; i < places; i++) {
         int n = omp_get_place_num_procs(i);
         int *id = xcalloc((size_t)n + 1, sizeof *id);
         omp_get_place_proc_ids(i, id);
@@ -38,7 +44,7 @@ static bool allowed(cpu_set_t *set) {
 void dev_unbind(void) {
     cpu_set_t set;
     /* Where it fails a program has less than it may have. */
-    if (omp_get_num_places() > 0 && allowed(&set)) (void)!sched_setaffinity(0, sizeof set, &set);
+    if (binds_threads() && allowed(&set)) (void)!sched_setaffinity(0, sizeof set, &set);
 }
 
 int dev_list_processors(int *cpu, int room) {

@@ -289,6 +289,7 @@ static void test_stack_of_another_shape(void **state) {
     stack_experts(d->mem, dir, true);
     assert_int_equal(open_model_read(&m, dir, 1, &e), ST_FORMAT);
     assert_non_null(strstr(e.message, "experts.gate_up_proj"));
+    open_model_close(&m);
     golden_close(&g);
 }
 
