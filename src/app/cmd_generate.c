@@ -7,6 +7,7 @@
 #include "app/frame/cli_ids.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "infer/beam.h"
 #include "infer/grammar/grammar.h"
 #include "io/npy.h"
@@ -59,8 +60,7 @@ static status read_batch(const open_model *m, const char *path, prompts *p, err 
     TRY(file_read_all(path, &data, &len, e));
     status st = ST_OK;
     int line = 0;
-    size_t mark = len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* of UTF-8 */
-    for (const char *s = data + mark, *end = data + len; st == ST_OK && s < end;) {
+    for (const char *s = data + utf8_mark(data, len), *end = data + len; st == ST_OK && s < end;) {
         const char *stop = memchr(s, '\n', (size_t)(end - s));
         size_t n = (size_t)((stop ? stop : end) - s);
         line++;

@@ -56,7 +56,6 @@ static void format_real(strbuf *out, double value) {
     if (!strpbrk(text, ".e")) strbuf_puts(out, ".0");
 }
 
-/* All but reals, as jansson writes them. */
 /* What YAML does not take as it stands: U+0085, U+2028 and U+2029 end a line there, other controls and U+FEFF are refused or
  * left out. JSON may be read as YAML, as configs are. */
 static bool needs_escape(uint32_t c) {
@@ -80,6 +79,7 @@ static void put_escaped(strbuf *out, const char *text) {
     }
 }
 
+/* All but reals, as jansson writes them. */
 static void format_scalar(strbuf *out, const json_t *value) {
     char *text = json_dumps(value, JSON_ENCODE_ANY);
     put_escaped(out, text);
@@ -168,4 +168,18 @@ json_t *json_text(const char *bytes, size_t len) {
 
 json_t *json_cstr(const char *text) {
     return text ? json_text(text, strlen(text)) : json_null();
+}
+
+void json_put_text(strbuf *out, const char *text) {
+    json_t *value = json_cstr(text);
+    json_format(out, value, 0);
+    json_decref(value);
+}
+
+const char *json_quoted(arena *a, const char *text) {
+    strbuf out = {0};
+    json_put_text(&out, text);
+    const char *copy = arena_strdup(a, strbuf_cstr(&out));
+    strbuf_free(&out);
+    return copy;
 }

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "base/arena.h"
 #include "base/status.h"
 #include "base/strbuf.h"
 
@@ -34,5 +35,10 @@ json_t *json_cstr(const char *text);
  * (lists of scalars stay on one line). Reals take the fewest digits that read back exactly. What readers of YAML would change is
  * escaped. */
 void json_format(strbuf *out, const json_t *value, int indent);
+
+/* Appends a text in quotes, as JSON and YAML read it, whatever is in it. */
+void json_put_text(strbuf *out, const char *text);
+/* The same, in the arena. */
+const char *json_quoted(arena *a, const char *text);
 
 #endif

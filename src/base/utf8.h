@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/strbuf.h"
 
@@ -42,6 +43,10 @@ static inline size_t utf8_cut(const char *s, size_t n) {
 static inline size_t utf8_size(char lead) {
     uint8_t b = (uint8_t)lead;
     return b < 0x80 ? 1 : b < 0xE0 ? 2 : b < 0xF0 ? 3 : 4;
+}
+/* Bytes of the mark with which some editors begin UTF-8 (U+FEFF), and which is no part of a text: 3, or 0. */
+static inline size_t utf8_mark(const char *s, size_t n) {
+    return n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 /* The character at s, and its length. */
 static inline uint32_t utf8_next(const char *s, size_t *len) {

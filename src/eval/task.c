@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "data/text/stream.h"
 #include "eval/adapters.h"
 #include "eval/dialogue.h"
@@ -71,9 +72,8 @@ void eval_set_gold(eval_task *t, eval_doc *d, int32_t gold) {
 
 /* Editors of Windows begin UTF-8 with a mark, which no parser takes for JSON. */
 static void drop_mark(strbuf *text) {
-    static const char mark[] = "\xef\xbb\xbf";
-    size_t n = sizeof mark - 1;
-    if (text->len < n || memcmp(text->data, mark, n) != 0) return;
+    size_t n = utf8_mark(text->data, text->len);
+    if (!n) return;
     memmove(text->data, text->data + n, text->len - n);
     strbuf_truncate(text, text->len - n);
 }

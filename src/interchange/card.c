@@ -14,13 +14,6 @@ static const char MARK[] =
     "<!-- Made by athanor. Remove this line, and the text stays as you write it. -->";
 enum { CARD_MOST_BYTES = 4 << 20 };
 
-/* A text as YAML in quotes. */
-static void put_quoted(strbuf *out, const char *text) {
-    json_t *value = json_cstr(text);
-    json_format(out, value, 0);
-    json_decref(value);
-}
-
 /* A copy in another form is no model of its own: what its source was made from counts. Each name once. */
 static void add_names(const json_t *ledger, json_t *names) {
     size_t i;
@@ -43,7 +36,7 @@ static void put_parents(const json_t *ledger, strbuf *out) {
     if (json_object_size(names)) strbuf_puts(out, "base_model:\n");
     json_object_foreach(names, name, unused) {
         strbuf_puts(out, "- ");
-        put_quoted(out, name);
+        json_put_text(out, name);
         strbuf_putc(out, '\n');
     }
     json_decref(names);
@@ -52,7 +45,7 @@ static void put_parents(const json_t *ledger, strbuf *out) {
 static void put_front_matter(const card *c, strbuf *out) {
     strbuf_printf(out, "---\nlibrary_name: transformers\npipeline_tag: text-%s\nlicense: ",
                   c->config->num_labels ? "classification" : "generation");
-    put_quoted(out, c->license ? c->license : "unknown");
+    json_put_text(out, c->license ? c->license : "unknown");
     strbuf_puts(out, "\n");
     put_parents(c->ledger, out);
     strbuf_printf(out, "tags:\n- athanor\n- %s\n", c->config->family->model_type);

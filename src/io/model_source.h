@@ -31,9 +31,8 @@ typedef struct model_source {
     const char *path; /* the file, or the folder itself where a run was named */
     const char *base; /* of an adapter: its base model */
     model_config config;
-    json_t *keys; /* its config.json, or what the header says in these words */
-    json_t
-        *generation; /* generation_config.json of what is made of it; NULL: as it lies beside it */
+    json_t *keys;        /* its config.json, or what the header says in these words */
+    json_t *generation;  /* the generation_config.json that is written; NULL: the one beside it */
     param_store *params; /* of the config; no memory behind it */
     st_tensor *tensors;  /* [param_count(params)] as they lie there */
     hf_order order;      /* how they lie */

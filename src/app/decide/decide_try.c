@@ -214,21 +214,17 @@ static status try_shots(trying *t, err *e) {
     return ST_OK;
 }
 
-static void put_quoted(strbuf *out, const char *before, const char *text) {
-    json_t *value = json_cstr(text);
-    strbuf_puts(out, before);
-    json_format(out, value, 0);
-    json_decref(value);
-}
-
 /* The config of the adapter; keys of the command line come after it. */
 static status write_config(const trying *t, const char *path, err *e) {
     strbuf text = {0};
     char name[4096];
     snprintf(name, sizeof name, "%s/adapter", t->folder);
-    put_quoted(&text, "run: ", name);
-    put_quoted(&text, "\nmodel: {from: ", cli_value(t->args, "try"));
-    put_quoted(&text, "}\ndata: {train: [{path: ", cli_value(t->args, "examples-file"));
+    strbuf_puts(&text, "run: ");
+    json_put_text(&text, name);
+    strbuf_puts(&text, "\nmodel: {from: ");
+    json_put_text(&text, cli_value(t->args, "try"));
+    strbuf_puts(&text, "}\ndata: {train: [{path: ");
+    json_put_text(&text, cli_value(t->args, "examples-file"));
     strbuf_printf(&text,
                   "}]}\ntrain: {steps: %ld, seq_len: 512, global_batch_size: 8}\n"
                   "lora: {rank: 16, alpha: 32}\noptim: {lr: 2.0e-4}\n",

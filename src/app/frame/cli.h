@@ -5,9 +5,9 @@
  *
  *     athanor COMMAND INPUT... [-o OUT] [key.path=value...] [--option value] [--json]
  *
- * where --key.path=value is key.path=value, and everything after "--" is an input; "athanor help
- * COMMAND" is "athanor COMMAND --help". cli_main finds the command and parses its words: what the command's tables do not allow is refused here. Then it calls
- * `run`, prints the error that comes back, if any, and returns its status as the exit status. What a
+ * where --key.path=value is key.path=value, and everything after "--" is an input; "athanor help COMMAND" is
+ * "athanor COMMAND --help". cli_main finds the command and parses its words: what the command's tables do not
+ * allow is refused here. Then it calls `run`, prints the error that comes back, if any, and returns its status as the exit status. What a
  * command prints goes to standard output; with --json that is JSON and nothing else. */
 #ifndef APP_CLI_H
 #define APP_CLI_H

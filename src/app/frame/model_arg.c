@@ -6,21 +6,9 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/strbuf.h"
 #include "model/layer.h"
 #include "model/presets.h"
 #include "run/folder.h"
-
-/* A text as YAML takes it, whatever is in it. */
-static const char *quoted(arena *a, const char *text) {
-    strbuf out = {0};
-    json_t *value = json_cstr(text);
-    json_format(&out, value, 0);
-    json_decref(value);
-    const char *copy = arena_strdup(a, strbuf_cstr(&out));
-    strbuf_free(&out);
-    return copy;
-}
 
 /* The override that says what `input` is: model.preset=... or model.from=...; NULL: a config, as a
  * run's config.json is. */
@@ -32,7 +20,7 @@ static const char *model_override(arena *a, const char *input) {
         folder = name == input ? "." : arena_printf(a, "%.*s", (int)(name - input), input);
         if (run_is_run(folder)) return NULL;
     }
-    return arena_printf(a, "model.from=%s", quoted(a, folder));
+    return arena_printf(a, "model.from=%s", json_quoted(a, folder));
 }
 
 static bool is_given(const config *c, const char *key) {

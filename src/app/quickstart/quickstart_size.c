@@ -36,17 +36,6 @@ static const quick_size SIZES[] = {
 
 /* ---- the config ---- */
 
-/* A text as JSON writes it, which YAML reads as well. */
-static const char *quoted(arena *a, const char *text) {
-    json_t *value = json_cstr(text);
-    strbuf line = {0};
-    json_format(&line, value, 0);
-    const char *copy = arena_strdup(a, line.data);
-    strbuf_free(&line);
-    json_decref(value);
-    return copy;
-}
-
 int quick_eval_batches(const quick *q) {
     int batch_tok = q->plan.size->batch * q->plan.T;
     return q->data.valid.tokens > MOST_VALID_TOK ? MOST_VALID_TOK / batch_tok : 0;
@@ -66,11 +55,11 @@ static void config_text(const quick *q, strbuf *out) {
                   "  num_attention_heads: %d\n  num_key_value_heads: %d\n"
                   "  intermediate_size: %d\n  vocab_size: auto\n"
                   "  max_position_embeddings: %d\n  tie_word_embeddings: true\n",
-                  quoted(a, q->run), z->C, z->L, z->H, z->H, z->F, 2 * p->T);
+                  json_quoted(a, q->run), z->C, z->L, z->H, z->H, z->F, 2 * p->T);
     strbuf_printf(out, "tokenizer: %s\ndata:\n  train: %s\n  valid: %s\n",
-                  quoted(a, path_join(a, q->run, "tokenizer.json")),
-                  quoted(a, path_join(a, q->run, "shards/train")),
-                  quoted(a, path_join(a, q->run, "shards/valid")));
+                  json_quoted(a, path_join(a, q->run, "tokenizer.json")),
+                  json_quoted(a, path_join(a, q->run, "shards/train")),
+                  json_quoted(a, path_join(a, q->run, "shards/valid")));
     strbuf_printf(out,
                   "train:\n  steps: %lld\n  seq_len: %d\n  global_batch_size: %d\n"
                   "  micro_batch_size: %d\noptim:\n  lr: %g\n  betas: [0.9, 0.99]\n"
@@ -83,7 +72,7 @@ static void config_text(const quick *q, strbuf *out) {
                   "  every: %lld\n  max_new: 96\n  prompts:\n",
                   (long long)quarter, quick_eval_batches(q), (long long)quarter);
     for (int i = 0; i < QUICK_PROMPTS; i++)
-        strbuf_printf(out, "    - %s\n", quoted(a, q->corpus.prompts[i]));
+        strbuf_printf(out, "    - %s\n", json_quoted(a, q->corpus.prompts[i]));
 }
 
 status quick_write_config(quick *q, const char **path, err *e) {
@@ -108,7 +97,7 @@ static void note_step(void *ctx, const json_t *event) {
 static status measure(quick *q, const quick_size *size, double *step_s, err *e) {
     const char *path;
     char *folder = path_join(q->a, q->run, ".measure");
-    const char *const overrides[] = {arena_printf(q->a, "run=%s", quoted(q->a, folder)),
+    const char *const overrides[] = {arena_printf(q->a, "run=%s", json_quoted(q->a, folder)),
                                      "data.valid=null", "sample.prompts=[]"};
     double best_ms = 0;
     train_options opt = {.fresh = true, .on_event = note_step, .ctx = &best_ms};

@@ -6,15 +6,9 @@
 
 enum { PRETRAIN_STEPS = 1000, CONTEXT_TOK = 256 };
 
-/* RUN/NAME as JSON writes a text, which YAML reads as well. */
+/* RUN/NAME in quotes. */
 static const char *quoted(const recipe *r, const char *name) {
-    strbuf text = {0};
-    json_t *value = json_cstr(recipe_path(r, name));
-    json_format(&text, value, 0);
-    const char *copy = arena_strdup(r->a, strbuf_cstr(&text));
-    strbuf_free(&text);
-    json_decref(value);
-    return copy;
+    return json_quoted(r->a, recipe_path(r, name));
 }
 
 static void put_head(const recipe *r, const char *what, const char *stage, strbuf *out) {

@@ -36,8 +36,8 @@ static const column COLUMNS[] = {
     {"exact", 5, NO_BEST, VIEW_EXACT, 100, "%.0f%%"},
 };
 
-/* A text that fills its columns: cut when too long, by characters that take one column each. */
-/* Names are of files and of data: no command to a terminal. */
+/* A name that fills its columns: cut when too long, by characters that take one column each. It is of a file or of
+ * the data, and no command to a terminal. */
 static void put_left(strbuf *out, const char *name, int columns) {
     strbuf visible = {0};
     strbuf_append_visible(&visible, name, strlen(name));

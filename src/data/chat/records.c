@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "data/chat/sample.h"
 #include "data/parquet/parquet.h"
 #include "data/text/reader_int.h"
@@ -143,7 +144,8 @@ static status pass_between(records *r, bool *more, err *e) {
         }
         if (r->at == r->n) {
             TRY(fill(r, e));
-            if (r->offset == 0 && r->n >= 3 && memcmp(r->buf, "\xef\xbb\xbf", 3) == 0) pass(r, 3);
+            size_t mark = r->offset == 0 ? utf8_mark(r->buf, r->n) : 0;
+            if (mark) pass(r, mark);
             continue;
         }
         char c = r->buf[r->at];

@@ -146,7 +146,7 @@ static const char *judge_latin(const uint8_t *p, size_t n) {
 /* ---- all ---- */
 
 static const char *marked(const uint8_t *p, size_t n) {
-    if (n >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0) return "UTF-8";
+    if (utf8_mark((const char *)p, n)) return "UTF-8";
     if (n >= 4 && memcmp(p, "\xff\xfe\0\0", 4) == 0) return "UTF-32LE";
     if (n >= 4 && memcmp(p, "\0\0\xfe\xff", 4) == 0) return "UTF-32BE";
     if (n >= 2 && memcmp(p, "\xff\xfe", 2) == 0) return "UTF-16LE";

@@ -266,10 +266,9 @@ static bool next_text(chunk *c, document *doc) {
                       .score = NAN};
     size_t n_mark = doc->len < 3 ? doc->len : 3;
     if (chunk_need(c, doc->text, n_mark, &c->failure) != ST_OK) return false;
-    if (n_mark == 3 && memcmp(doc->text, "\xef\xbb\xbf", 3) == 0) {
-        doc->text += 3;
-        doc->len -= 3;
-    }
+    n_mark = utf8_mark(doc->text, n_mark);
+    doc->text += n_mark;
+    doc->len -= n_mark;
     return doc->len > 0;
 }
 

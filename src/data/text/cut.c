@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "data/text/charset.h"
 #include "data/text/reader_int.h"
 #include "data/text/stream.h"
@@ -123,8 +124,8 @@ static status read_header(reader *r, err *e) {
 }
 
 static void skip_mark(reader *r) {
-    if (r->carry.len < 3 || memcmp(r->carry.data, "\xef\xbb\xbf", 3) != 0) return;
-    advance(r, 3);
+    size_t n = utf8_mark(r->carry.data, r->carry.len);
+    if (n) advance(r, n);
 }
 
 /* Only the columns that are asked for are read. */

@@ -192,16 +192,10 @@ static bool is_plain_text(const char *s) {
     return s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-")] == 0;
 }
 
-static void yaml_quoted(strbuf *out, const char *s) {
-    json_t *text = json_cstr(s); /* names of files may be no UTF-8 */
-    json_format(out, text, 0);
-    json_decref(text);
-}
-
 /* A comment ends with its line. */
 static void yaml_comment(strbuf *out, const char *s) {
     strbuf text = {0};
-    yaml_quoted(&text, s);
+    json_put_text(&text, s);
     strbuf_append(out, text.data + 1, text.len - 2);
     strbuf_free(&text);
 }
@@ -210,7 +204,7 @@ static void yaml_word(strbuf *out, const char *s) {
     if (is_plain_text(s))
         strbuf_puts(out, s);
     else
-        yaml_quoted(out, s);
+        json_put_text(out, s);
 }
 
 /* 1e-08 is a text to readers of YAML 1.1, 1.0e-08 a number to all. */
@@ -230,7 +224,7 @@ static void yaml_value(strbuf *out, const json_t *value) {
     size_t i;
     json_t *item;
     switch (json_typeof(value)) {
-        case JSON_STRING: yaml_quoted(out, json_string_value(value)); return;
+        case JSON_STRING: json_put_text(out, json_string_value(value)); return;
         case JSON_REAL: yaml_real(out, value); return;
         case JSON_ARRAY:
             strbuf_putc(out, '[');
@@ -244,7 +238,7 @@ static void yaml_value(strbuf *out, const json_t *value) {
             strbuf_putc(out, '{');
             json_object_foreach((json_t *)value, key, item) {
                 strbuf_puts(out, between);
-                yaml_quoted(out, key);
+                json_put_text(out, key);
                 strbuf_puts(out, ": ");
                 yaml_value(out, item);
                 between = ", ";
