@@ -71,9 +71,11 @@ bench: configure ## time every op; bench/vs_pytorch.sh compares training with Py
 format: ## rewrite the C sources in the house style
 	@clang-format -i $(SOURCES)
 
-check: ## the house style, and the order of the modules
+check: ## the house style, the order of the modules, no large files
 	@clang-format --dry-run -Werror $(SOURCES)
 	@tools/check_layers.sh
+	@if git ls-files -z | xargs -0 sh -c 'find "$$@" -size +1024k' sh | grep .; then \
+		echo "these files are larger than 1 MiB: does git have to keep them for ever?" >&2; exit 1; fi
 
 clean: ## remove everything built
 	@rm -rf build
