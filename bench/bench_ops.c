@@ -130,13 +130,21 @@ static void bench_stored(bench *b) {
     }
 }
 
-/* The products of a pass of SmolLM2-135M: 30 layers and the head. */
-static double pass_seconds(const bench *b, dtype w_dt, int64_t rows, bool by_row,
+/* The products of a pass, the last one is the head: out, in, how many. Rows of the larger model's weights are longer than what the
+ * first cache holds of them while they wait. */
+enum { PASS_PRODUCTS = 5 };
+typedef const int32_t
+    pass_sizes[PASS_PRODUCTS]
+              [3]; /* Q4_1 is of the small one, the other formats of files of the large one */
+static pass_sizes SMOLLM2_135M = {
+    {960, 576, 30}, {576, 576, 30}, {3072, 576, 30}, {576, 1536, 30}, {49152, 576, 1}};
+static pass_sizes QUARTER_OF_LLAMA_1B = {
+    {3072, 2048, 4}, {2048, 2048, 4}, {16384, 2048, 4}, {2048, 8192, 4}, {32000, 2048, 1}};
+
+static double pass_seconds(const bench *b, pass_sizes sizes, dtype w_dt, int64_t rows, bool by_row,
                            uint8_t *weights) {
-    static const int32_t sizes[][3] = {
-        {960, 576, 30}, {576, 576, 30}, {3072, 576, 30}, {576, 1536, 30}, {49152, 576, 1}};
     double total = 0;
-    for (int i = 0; i < ARRAY_LEN(sizes); i++) {
+    for (int i = 0; i < PASS_PRODUCTS; i++) {
         int64_t out = sizes[i][0], in = sizes[i][1];
         op_attr attr = {.linear = {.by_row = by_row, .rounds = by_row}};
         tensor w = {.dt = w_dt, .rows = out, .cols = in, .ld = in, .data = weights};
@@ -160,9 +168,14 @@ static double pass_seconds(const bench *b, dtype w_dt, int64_t rows, bool by_row
     return total;
 }
 
-static void bench_pass(bench *b, dtype w_dt) {
+static void bench_pass(bench *b, pass_sizes sizes, dtype w_dt) {
     static const int rows[] = {1, 2, 4, 8, 16, 32, 64, 256};
-    size_t bytes = (size_t)49152 * (size_t)dtype_span_bytes(w_dt, 2 * 576);
+    size_t bytes = 0;
+    for (int i = 0; i < PASS_PRODUCTS; i++) {
+        size_t all =
+            (size_t)sizes[i][0] * (size_t)sizes[i][2] * (size_t)dtype_span_bytes(w_dt, sizes[i][1]);
+        bytes = all > bytes ? all : bytes;
+    }
     uint8_t *weights = arena_alloc(b->a, bytes);
     memset(weights, 1, bytes);
     for (int i = 0; i < ARRAY_LEN(rows); i++) {
@@ -171,7 +184,7 @@ static void bench_pass(bench *b, dtype w_dt) {
         if (strncmp(label, b->only, strlen(b->only)) != 0) continue;
         double best[2] = {1e30, 1e30};
         for (int j = 0; j < 2 * RUNS; j++) {
-            double s = pass_seconds(b, w_dt, rows[i], j % 2, weights);
+            double s = pass_seconds(b, sizes, w_dt, rows[i], j % 2, weights);
             best[j % 2] = s < best[j % 2] ? s : best[j % 2];
         }
         printf("%-26s %-5s %9.3f ms, by row and rounded %9.3f ms\n", label, dtype_name(b->dt),
@@ -280,8 +293,11 @@ int main(int argc, char **argv) {
         bench_linear(&b, "linear 1 row 384x4096", 1, C, V);
         bench_small_ops(&b);
         if (b.dt == DT_F32) bench_stored(&b);
-        bench_pass(&b, b.dt);
-        if (b.dt == DT_F32) bench_pass(&b, DT_Q4_1);
+        bench_pass(&b, SMOLLM2_135M, b.dt);
+        if (b.dt == DT_F32) bench_pass(&b, SMOLLM2_135M, DT_Q4_1);
+        static const dtype formats[] = {DT_Q4_0, DT_Q5_0, DT_Q8_0, DT_Q4_K, DT_Q5_K, DT_Q6_K};
+        for (int f = 0; b.dt == DT_F32 && f < ARRAY_LEN(formats); f++)
+            bench_pass(&b, QUARTER_OF_LLAMA_1B, formats[f]);
     }
     b.dt = DT_F32;
     if (!*b.only) bench_adamw(&b);

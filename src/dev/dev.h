@@ -27,9 +27,16 @@
 typedef enum dev_kind { DEV_CPU, DEV_CUDA, DEV_TWIN, DEV_KINDS } dev_kind;
 
 /* Instruction sets in ascending order; a dev uses the highest that the machine has, or what
- * ATHANOR_ISA names (base, avx2, avx512, avx512_bf16, amx), which may only lower it. AMX is for
+ * ATHANOR_ISA names (base, avx2, avx512, avx512_vnni, avx512_bf16, amx), which may only lower it. AMX is for
  * products of bf16; all else is done as with AVX512_BF16. */
-typedef enum cpu_isa { ISA_BASE, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16, ISA_AMX } cpu_isa;
+typedef enum cpu_isa {
+    ISA_BASE,
+    ISA_AVX2,
+    ISA_AVX512,
+    ISA_AVX512_VNNI,
+    ISA_AVX512_BF16,
+    ISA_AMX
+} cpu_isa;
 
 typedef struct dev dev;
 

@@ -16,8 +16,11 @@
 #include "dev/dev_int.h"
 
 static const char *const ISA_NAMES[] = {
-    [ISA_BASE] = "base",     [ISA_AVX2] = "avx2",
-    [ISA_AVX512] = "avx512", [ISA_AVX512_BF16] = "avx512_bf16",
+    [ISA_BASE] = "base",
+    [ISA_AVX2] = "avx2",
+    [ISA_AVX512] = "avx512",
+    [ISA_AVX512_VNNI] = "avx512_vnni",
+    [ISA_AVX512_BF16] = "avx512_bf16",
     [ISA_AMX] = "amx",
 };
 
@@ -46,7 +49,8 @@ cpu_isa isa_of(const cpu_id *id) {
     if (!all_of(id->more_ebx, BIT(AVX512F) | BIT(DQ) | BIT(CD) | BIT(BW) | BIT(VL)) ||
         !all_of(id->xcr0, zmm))
         return ISA_AVX2;
-    if (!all_of(id->more1_eax, BIT(BF16)) || !all_of(id->more_ecx, BIT(VNNI))) return ISA_AVX512;
+    if (!all_of(id->more_ecx, BIT(VNNI))) return ISA_AVX512;
+    if (!all_of(id->more1_eax, BIT(BF16))) return ISA_AVX512_VNNI;
     if (!all_of(id->more_edx, BIT(AMX_BF16) | BIT(AMX_TILE)) || !all_of(id->xcr0, tiles) ||
         !id->tiles_granted)
         return ISA_AVX512_BF16;

@@ -55,6 +55,7 @@ const cpu_kernels *cpu_kernels_of(cpu_isa isa, dtype dt) {
             if (dt == DT_BF16) return &cpu_kernels_amx;
             /* fall through */
         case ISA_AVX512_BF16: return dt == DT_BF16 ? &cpu_kernels_avx512_bf16 : &cpu_kernels_avx512;
+        case ISA_AVX512_VNNI:
         case ISA_AVX512: return &cpu_kernels_avx512;
         case ISA_AVX2: return &cpu_kernels_avx2;
         case ISA_BASE: break;
@@ -64,6 +65,17 @@ const cpu_kernels *cpu_kernels_of(cpu_isa isa, dtype dt) {
     (void)dt;
 #endif
     return &cpu_kernels_base;
+}
+
+const stored_dot_kernels *cpu_stored_dot_of(cpu_isa isa) {
+#if defined(__x86_64__)
+    if (isa >= ISA_AVX512_VNNI) return &stored_dot_avx512_vnni;
+    if (isa == ISA_AVX512) return &stored_dot_avx512;
+    if (isa == ISA_AVX2) return &stored_dot_avx2;
+#else
+    (void)isa;
+#endif
+    return NULL;
 }
 
 /* What is found here is complete: it has every entry that the reference has for this op, and the

@@ -71,7 +71,7 @@ wrong_word() { # VARIABLE WORDS: the words that there are
     unset "$1"
 }
 wrong_word ATHANOR_DEVICE "cpu, cuda or twin"
-wrong_word ATHANOR_ISA "base, avx2, avx512, avx512_bf16 or amx"
+wrong_word ATHANOR_ISA "base, avx2, avx512, avx512_vnni, avx512_bf16 or amx"
 wrong_word ATHANOR_CUDA emulated
 wrong_word ATHANOR_KERNELS reference
 wrong_word ATHANOR_GEMM "remembered, own or onednn"

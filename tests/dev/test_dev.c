@@ -206,7 +206,7 @@ static void test_isa_of_planted_cpuid(void **state) {
         cpu_isa without;
     } needed[] = {
         {GRANTED, 0, ISA_AVX512_BF16}, {XCR0, 17, ISA_AVX512_BF16},   {XCR0, 18, ISA_AVX512_BF16},
-        {MORE_D, 22, ISA_AVX512_BF16}, {MORE_D, 24, ISA_AVX512_BF16}, {MORE1_A, 5, ISA_AVX512},
+        {MORE_D, 22, ISA_AVX512_BF16}, {MORE_D, 24, ISA_AVX512_BF16}, {MORE1_A, 5, ISA_AVX512_VNNI},
         {MORE_C, 11, ISA_AVX512},      {MORE_B, 16, ISA_AVX2},        {MORE_B, 17, ISA_AVX2},
         {MORE_B, 28, ISA_AVX2},        {MORE_B, 30, ISA_AVX2},        {MORE_B, 31, ISA_AVX2},
         {XCR0, 5, ISA_AVX2},           {XCR0, 6, ISA_AVX2},           {XCR0, 7, ISA_AVX2},

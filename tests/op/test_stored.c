@@ -3,6 +3,7 @@
  * every run, with any number of threads, and for a row whatever other rows come with it. */
 #include "test.h"
 
+#include "base/quant_blocks.h"
 #include "op/weights.h"
 
 /* ---- LINEAR ---- */
@@ -48,17 +49,17 @@ static tensor run_linear(arena *a, const product *p, dev *d, const op_impl *impl
     return c.out[0];
 }
 
-/* How far a sum may be off where rows of x are rounded to 16 bits with a scale for each 32 elements (attr.rounds): these numbers move by
- * half a step, largest / 32767 / 2, at most. */
+/* How far a sum may be off where rows of x are rounded to 16 bits, with Q6_K 15, with a scale for each 32 elements (attr.rounds): these
+ * numbers move by half a step, largest / 32767 / 2, at most. */
 static double most_moved(const product *p, int64_t i, int64_t j) {
-    double moved = 0;
+    double moved = 0, steps = p->w.t.dt == DT_Q6_K ? 16383 : 32767;
     for (int64_t k = 0; k < p->x.cols; k += 32) {
         double largest = 0, weight = 0;
         for (int64_t q = k; q < k + 32; q++) {
             largest = fmax(largest, fabs((double)at(&p->x, i, q)));
             weight += fabs((double)p->w.value[j * p->x.cols + q]);
         }
-        moved += largest * weight / 65534;
+        moved += largest * weight / steps / 2;
     }
     return moved;
 }
@@ -155,6 +156,34 @@ static void run_shapes(arena *a, dev *d, const op_impl *impl, dtype dt, const ch
             check_backward(a, &p, d, impl, (m + s) & 1, who);
             arena_reset(a);
         }
+}
+
+/* Sums of integers are largest where every number and every scale of Q6_K is the lowest, and all of x is the same. */
+static void test_largest_sums(void **state) {
+    arena *a = *state;
+    for (int i = 0; i < ARRAY_LEN(ISAS); i++) {
+        if (!has_isa(i)) continue;
+        dev *d = open_dev(ISAS[i], 1);
+        for (int64_t rows = 1; rows < 20; rows += 6) {
+            product p = make_product(a, DT_Q6_K, rows, 32, 256, false);
+            quant_q6_k *block = (void *)p.w.t.data;
+            int64_t apart = p.w.t.ld / 256;
+            for (int64_t j = 0; j < 32; j++) {
+                quant_q6_k *b = &block[j * apart];
+                memset(b, 0, sizeof(*b));
+                memset(b->scales, 0x80, sizeof(b->scales));
+                quant_put_f16(b->d, 0.5f);
+                quant_to_f32(quant_by_dtype(DT_Q6_K), p.w.value + 256 * j, b, 256);
+            }
+            assert_float_equal(p.w.value[0], 2048, 0);
+            for (int64_t q = 0; q < rows * p.x.ld; q++) ((float *)p.x.data)[q] = -3;
+            p.rounds = true;
+            tensor y = run_linear(a, &p, d, op_find(d, OP_LINEAR, DT_F32));
+            check_linear(&p, &y, ISAS[i]);
+            arena_reset(a);
+        }
+        dev_close(d);
+    }
 }
 
 static void test_linear(void **state) {
@@ -390,15 +419,11 @@ int main(int argc, char **argv) {
     (void)argc;
     restart_with_sleeping_threads(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_fewer_threads),
-        cmocka_unit_test(test_rows_are_independent),
-        cmocka_unit_test(test_embed),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_gpu),
-        cmocka_unit_test(test_bytes_of_fp8),
+        cmocka_unit_test(test_linear),        cmocka_unit_test(test_largest_sums),
+        cmocka_unit_test(test_reference),     cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_fewer_threads), cmocka_unit_test(test_rows_are_independent),
+        cmocka_unit_test(test_embed),         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_gpu),           cmocka_unit_test(test_bytes_of_fp8),
         cmocka_unit_test(test_embed_gpu),
     };
     return cmocka_run_group_tests(tests, make_arena, free_arena);

@@ -18,7 +18,7 @@ static inline void restart_with_sleeping_threads(char **argv) {
     execv("/proc/self/exe", argv);
 }
 
-static const char *const ISAS[] = {"base", "avx2", "avx512", "avx512_bf16"};
+static const char *const ISAS[] = {"base", "avx2", "avx512", "avx512_vnni", "avx512_bf16"};
 static const dtype FORMATS[] = {DT_F16,  DT_BF16, DT_Q4_0, DT_Q4_1, DT_Q5_0, DT_Q5_1,
                                 DT_Q8_0, DT_Q4_K, DT_Q5_K, DT_Q6_K, DT_NF4,  DT_FP8};
 enum { GPU_FORMATS = ARRAY_LEN(FORMATS) - 1 }; /* all but fp8 */

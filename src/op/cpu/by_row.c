@@ -261,23 +261,23 @@ static void by_row(int threads, const gemm_args *g, void *ws) {
 }
 
 /* The kernels for integers, if the machine has them and they have this format of weights. */
-static const cpu_kernels *find_stored_dot(const dev *d, dtype b) {
-    const cpu_kernels *k = cpu_kernels_of(dev_isa(d), DT_BF16);
-    return CPU_STORED && k->stored_dot && k->stored_dot_fits(b) ? k : NULL;
+static const stored_dot_kernels *find_stored_dot(const dev *d, dtype b, int64_t n) {
+    const stored_dot_kernels *k = CPU_STORED ? cpu_stored_dot_of(dev_isa(d)) : NULL;
+    return k && k->fits(b, n) ? k : NULL;
 }
 
 int64_t CPU_FN(product_by_row_ws)(const dev *d, bool rounds, int threads, int64_t m, int64_t n,
                                   int64_t k, dtype a, dtype b) {
-    const cpu_kernels *dot = rounds && a != b ? find_stored_dot(d, b) : NULL;
-    return dot ? dot->stored_dot_ws(threads, m, k) : by_row_ws(threads, m, n, k, a, b);
+    const stored_dot_kernels *dot = rounds && a != b ? find_stored_dot(d, b, n) : NULL;
+    return dot ? dot->ws(threads, m, k) : by_row_ws(threads, m, n, k, a, b);
 }
 
 void CPU_FN(product_by_row)(const dev *d, bool rounds, int threads, const gemm_args *g, void *ws) {
 #if CPU_STORED
-    const cpu_kernels *dot =
-        rounds && g->b_stored != DT_F32 ? find_stored_dot(d, g->b_stored) : NULL;
+    const stored_dot_kernels *dot =
+        rounds && g->b_stored != DT_F32 ? find_stored_dot(d, g->b_stored, g->n) : NULL;
     if (dot) {
-        dot->stored_dot(threads, g, ws);
+        dot->multiply(threads, g, ws);
         return;
     }
     if (g->b_stored != DT_F32 && g->m <= GEMV_STORED_ROWS) {

@@ -51,14 +51,6 @@ void CPU_FN(gemv_stored)(int threads, const gemm_args *g);
 void CPU_FN(gemv_stored_first)(const gemm_args *g, int64_t j, int64_t columns, float *keep,
                                int64_t ld);
 
-/* ---- stored_dot.c: products with weights as files store them, in integers; for kernels in f32 on machines that also have
- * avx512_bf16, which is the only variant that has it ---- */
-
-/* Whether it has that format. */
-bool stored_dot_fits_avx512_bf16(dtype dt);
-int64_t stored_dot_ws_avx512_bf16(int threads, int64_t m, int64_t k);
-void stored_dot_avx512_bf16(int threads, const gemm_args *g, void *ws);
-
 /* ---- attention (`one`: forward of a single query), which attention_fwd.c joins into the op ---- */
 
 void CPU_FN(attention_one)(const op_call *c);

@@ -14,11 +14,7 @@ const cpu_kernels CPU_FN(cpu_kernels) = {
     .gemm = CPU_FN(gemm_packed),
     .gemm_tiles = CPU_FN(gemm_tiles),
     .dot_loop = CPU_FN(peak_dot_loop),
-#ifdef CPU_ONLY_BF16
-    .stored_dot_fits = stored_dot_fits_avx512_bf16,
-    .stored_dot_ws = stored_dot_ws_avx512_bf16,
-    .stored_dot = stored_dot_avx512_bf16,
-#else
+#ifndef CPU_ONLY_BF16
     .fma_loop = CPU_FN(peak_fma_loop),
     .update = CPU_FN(vec_update),
     .sum_squares = CPU_FN(vec_sum_squares),

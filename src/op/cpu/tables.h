@@ -12,10 +12,6 @@ typedef struct cpu_kernels {
     void (*gemm)(int threads, const gemm_args *g, void *ws);
     void (*gemm_tiles)(int threads, const gemm_args *g, void *ws); /* parts.h */
     double (*dot_loop)(int threads, int64_t rounds);
-    /* stored_dot.c, of avx512_bf16 and amx; NULL elsewhere. */
-    bool (*stored_dot_fits)(dtype dt);
-    int64_t (*stored_dot_ws)(int threads, int64_t m, int64_t k);
-    void (*stored_dot)(int threads, const gemm_args *g, void *ws);
     /* NULL in avx512_bf16 and amx, where nothing of this would gain. */
     double (*fma_loop)(int threads, int64_t rounds);
     void (*update)(int threads, const vec_spans *s, const vec_update_args *a, uint64_t *digest);
@@ -33,5 +29,18 @@ extern const cpu_kernels cpu_kernels_base, cpu_kernels_avx2, cpu_kernels_avx512,
 /* table.c: the kernels for operands of type `dt`, f32, bf16 or f16, on a machine with this
  * instruction set. */
 const cpu_kernels *cpu_kernels_of(cpu_isa isa, dtype dt);
+
+/* Products of f32 with weights as files store them, in integers (stored_dot.c). */
+typedef struct stored_dot_kernels {
+    bool (*fits)(dtype dt,
+                 int64_t n); /* whether n columns (rows of weights) may be of this format */
+    int64_t (*ws)(int threads, int64_t m, int64_t k);
+    void (*multiply)(int threads, const gemm_args *g, void *ws);
+} stored_dot_kernels;
+
+extern const stored_dot_kernels stored_dot_avx2, stored_dot_avx512, stored_dot_avx512_vnni;
+
+/* table.c: those of a machine with this instruction set, NULL if there are none. */
+const stored_dot_kernels *cpu_stored_dot_of(cpu_isa isa);
 
 #endif
