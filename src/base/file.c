@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,9 +213,22 @@ static status write_stream(const char *path, const void *data, size_t len, err *
     return s;
 }
 
+const char *file_behind_links(arena *a, const char *path) {
+    enum { MOST = 40 }; /* as the system; who goes in circles is refused by whatever comes next */
+    char to[PATH_MAX];
+    for (int i = 0; i < MOST; i++) {
+        ssize_t n = readlink(path, to, sizeof to - 1);
+        if (n <= 0) break;
+        int folder = to[0] == '/' ? 0 : (int)(path_base(path) - path);
+        path = arena_printf(a, "%.*s%.*s", folder, path, (int)n, to);
+    }
+    return path;
+}
+
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) {
     if (is_stream(path)) return write_stream(path, data, len, e);
     arena *a = arena_new("file name");
+    path = file_behind_links(a, path);
     char *temp = arena_printf(a, "%s.tmp-%ld", path,
                               (long)gettid()); /* threads may write one file at once */
     status s = write_durable(temp, data, len, e);
@@ -224,8 +238,9 @@ status file_write_atomic(const char *path, const void *data, size_t len, err *e)
         file_sys_unlinkat(AT_FDCWD, temp, 0);
         err_rename(e, temp, path);
     }
+    if (s == ST_OK) s = file_sync_parent(path, e);
     arena_free(a);
-    return s == ST_OK ? file_sync_parent(path, e) : s;
+    return s;
 }
 
 status file_map_open(file_map *m, const char *path, err *e) {

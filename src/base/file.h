@@ -33,8 +33,11 @@ ssize_t file_read_at(int fd, void *p, size_t n, uint64_t offset);
  * few (ulimit -n), and refuses to wait. */
 struct pollfd;
 int file_poll(struct pollfd *all, int n, int patience_ms);
+/* The name that symbolic links lead to, though nothing may stand there: who writes to a link writes what it names. In the
+ * arena, or `path` itself. */
+const char *file_behind_links(arena *a, const char *path);
 /* Writes path.tmp-THREAD, fsyncs it, renames it over path, fsyncs the folder. On failure the old file
- * stands, and the error names `path`. Where `path` is a pipe or a device (/dev/null, /dev/stdout) it gets the bytes. */
+ * stands, and the error names it, and a link stays one. Where `path` is a pipe or a device (/dev/null, /dev/stdout) it gets the bytes. */
 status file_write_atomic(const char *path, const void *data, size_t len, err *e) ATH_MUST_USE;
 /* A file for writing by pieces, empty, close-on-exec. ST_USAGE where `path` is a pipe or a device, which who removes a file
  * that could not be written to its end would remove. */

@@ -174,3 +174,8 @@ const char *text_short_number(double x, char out[16]) {
     snprintf(out, 16, many ? "%.0f%c" : u ? "%.3g%c" : "%.3g", x, units[u]);
     return out;
 }
+
+bool text_ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}

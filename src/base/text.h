@@ -37,6 +37,9 @@ int text_distance(const char *a, const char *b);
 /* Index of the nearest word, or -1 when none is near enough to be meant (about a third of it). */
 int text_nearest(const char *word, const char *const *words, int n);
 
+/* Also where it is all of the text. */
+bool text_ends_with(const char *s, const char *end);
+
 /* What a word for n things ends with: "1 file", "2 files". */
 static inline const char *text_s(int64_t n) {
     return n == 1 ? "" : "s";

@@ -427,6 +427,25 @@ static void test_make_dirs_synced(void **state) {
     assert_int_equal(file_make_dirs_synced("/", &e), ST_OK);
 }
 
+/* Also links of links, and links to what is not there yet. */
+static void test_links_are_written_through(void **state) {
+    fixture *f = *state;
+    struct stat st;
+    char *file = path_join(f->a, f->dir, "file"), *link = path_join(f->a, f->dir, "link");
+    char *first = path_join(f->a, f->dir, "first");
+    assert_int_equal(symlink("link", first), 0);
+    assert_int_equal(symlink(file, link), 0);
+    for (int i = 0; i < 2; i++) {
+        write_file(first, i ? "two" : "one");
+        assert_int_equal(lstat(first, &st), 0);
+        assert_true(S_ISLNK(st.st_mode));
+        assert_int_equal(lstat(link, &st), 0);
+        assert_true(S_ISLNK(st.st_mode));
+        assert_int_equal(lstat(file, &st), 0);
+        assert_true(S_ISREG(st.st_mode));
+    }
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
@@ -439,6 +458,7 @@ int main(void) {
         CASE(test_read_unknown_size),
         CASE(test_failed_write_leaves_old_file),
         CASE(test_devices_and_pipes_are_written_into),
+        CASE(test_links_are_written_through),
         CASE(test_folders),
         CASE(test_make_dirs_synced),
         CASE(test_remove_tree_spares_link_targets),

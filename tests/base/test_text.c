@@ -64,12 +64,20 @@ static void test_short_numbers(void **state) {
         assert_string_equal(text_short_number(all[i].x, out), all[i].text);
 }
 
+static void test_ends(void **state) {
+    (void)state;
+    assert_true(text_ends_with("model.gguf", ".gguf"));
+    assert_true(text_ends_with(".gguf", ".gguf"));
+    assert_true(text_ends_with("a", ""));
+    assert_false(text_ends_with("gguf", ".gguf"));
+    assert_false(text_ends_with("model.gguf.part", ".gguf"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_short_numbers),
+        cmocka_unit_test(test_numbers), cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_nearest), cmocka_unit_test(test_short_numbers),
+        cmocka_unit_test(test_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -203,6 +203,7 @@ expect 0 eval $m --tasks cloze,words.yaml --against young --json
 for key in '"differences"' '"results_against"' '"difference": ' '"p": '; do has out "$key"; done
 expect 0 eval $m --tasks cloze --against young
 has out "difference to the other"
+[ -z "$(awk "length > 80" out)" ] || fail "a table is wider than 80 columns"
 
 # What quantising costs: fp32 in a GGUF file nothing, 16 bits hardly anything.
 expect 0 tok train text.txt -o bpe.json --vocab-size 300 # what GGUF files can hold

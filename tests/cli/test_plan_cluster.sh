@@ -15,6 +15,8 @@ ATHANOR_ISA=avx2 expect 0 plan smollm2-135m cluster=h100-16 train.global_batch_s
 [ "$(field step_ms out)" = "$(field step_ms fast)" ] || fail "a GPU is slower beside an old CPU"
 # A slower network takes longer, and a file says what its preset says.
 expect 0 plan cluster h100-16 -o c.yaml
+grep -q '"micro_batch_us": 100.0,' c.yaml || fail "100 us"
+grep -E '0{8}|9{8}' c.yaml && fail "a number with digits that nobody gave"
 expect 0 plan smollm2-135m cluster=c.yaml train.global_batch_size=64 train.micro_batch_size=4 --json
 [ "$(field step_ms out)" = "$(field step_ms fast)" ] || fail "the file says other than the preset"
 # Keys are nested; a dotted one would change nothing.

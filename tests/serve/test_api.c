@@ -513,6 +513,8 @@ static void test_refusals(void **state) {
         const char *param, *part; /* of the message */
     } rows[] = {
         {C, "", 400, NULL, "empty"},
+        {C, "\xef\xbb\xbf", 400, NULL, "empty"},
+        {C, "\xef\xbb\xbf[]", 400, NULL, "no JSON object"},
         {C, "[]", 400, NULL, "no JSON object"},
         {C, "{'prompt': 'a'", 400, NULL, "no JSON"},
         {C, "{'prompt': '\xff'}", 400, NULL, "no JSON"},

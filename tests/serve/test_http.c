@@ -20,6 +20,12 @@ static void test_answers(void **state) {
     expect(&s, "GET /health HTTP/1.1\r\n" LAST "\r\n", 200, "\r\n\r\nGET");
     expect(&s, "GET /health?a=b HTTP/1.1\r\n" LAST "\r\n", 200, "\r\n\r\nGET");
     expect(&s, "GET /health HTTP/1.0\r\n\r\n", 200, "\r\n\r\nGET");
+    expect(&s, "GET http://localhost:80/health HTTP/1.1\r\n" LAST "\r\n", 200, "\r\n\r\nGET");
+    expect(&s, "GET HTTP://localhost/nothing?a HTTP/1.1\r\n" LAST "\r\n", 404,
+           "there is nothing at /nothing");
+    expect(&s, "GET http://localhost HTTP/1.1\r\n" LAST "\r\n", 404, "there is nothing at /");
+    expect(&s, "GET http://other.example/health HTTP/1.1\r\n" LAST "\r\n", 403, "unknown_host");
+    expect(&s, "GET http://localhost/health HTTP/1.1\r\nConnection: close\r\n\r\n", 400, "");
     expect(&s, "HEAD /health HTTP/1.1\r\n" LAST "\r\n", 200, "Content-Length: 3");
     expect(&s, "POST /echo HTTP/1.1\r\n" LAST "Content-Type: a/b\r\nContent-Length: 5\r\n\r\nhello",
            200, "\r\n\r\nhello");
@@ -38,13 +44,13 @@ static void test_answers(void **state) {
            "GET /nothing HTTP/1.1\r\n" HOST "\r\n"
            "POST /echo HTTP/1.1\r\n" LAST "Content-Length: 5\r\n\r\nthree",
            200, "three");
-    scene_await(&s, &s.n_logged, 13);
+    scene_await(&s, &s.n_logged, 17);
     assert_string_equal(s.last_path, "/echo");
     assert_int_equal(s.last.status, 200);
     assert_int_equal(s.last.bytes, 5);
     http_counters c = scene_count(&s);
-    assert_int_equal(c.by_status[200], 9);
-    assert_int_equal(c.by_status[404], 2);
+    assert_int_equal(c.by_status[200], 10);
+    assert_int_equal(c.by_status[404], 4);
     assert_int_equal(c.body_bytes, 5 + 5 + 3 + 5);
     scene_end(&s);
 }

@@ -269,6 +269,20 @@ def test_keyboard(page, url):
     assert not missing, "not reached: %s" % missing
 
 
+def test_copy(page, url):
+    """The button says whether the command was copied; if not, it is selected."""
+    put = "Object.defineProperty(navigator, 'clipboard', {configurable: true, value: {writeText: async (t) => { %s }}})"
+    page.run(put % "window.clip = t")
+    page.run("document.getElementById('copy').click()")
+    page.wait("document.getElementById('copy').textContent === 'Copied'")
+    same(page.run("window.clip"), page.run("document.getElementById('command').textContent"), "what was copied")
+    page.wait("document.getElementById('copy').textContent === 'Copy'")
+    page.run(put % "throw new Error('no')")
+    page.run("document.getElementById('copy').click()")
+    page.wait("document.getElementById('copy').textContent.startsWith('Not allowed')")
+    same(page.run("getSelection().toString()"), page.run("document.getElementById('command').textContent"), "selected")
+
+
 def main(url):
     if not chromium.find_chromium():
         print("there is no Chromium here: the page was not looked at")

@@ -207,6 +207,20 @@ async function startProgram() {
   setChoices('cluster', {Presets: names.map((name) => [name, name]), Another: [[OWN, 'a cluster of your own']]});
 }
 
+/* Says on the button, which tells screen readers, what has become of it. Pages that are neither on this machine nor on https have no clipboard: then the
+ * command is selected, to be copied by hand. */
+async function copyCommand() {
+  let said = 'Copied';
+  try {
+    await navigator.clipboard.writeText($('command').textContent);
+  } catch {
+    getSelection().selectAllChildren($('command'));
+    said = 'Not allowed here: the command is selected';
+  }
+  $('copy').textContent = said;
+  setTimeout(() => ($('copy').textContent = 'Copy'), 3000);
+}
+
 async function begin() {
   makeFields();
   setTheme(matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
@@ -227,7 +241,7 @@ async function begin() {
     answerNow();
   });
   $('wishes').addEventListener('submit', (e) => e.preventDefault());
-  $('copy').onclick = () => navigator.clipboard?.writeText($('command').textContent);
+  $('copy').onclick = copyCommand;
   addEventListener('hashchange', () => {
     readAddress();
     answerNow();

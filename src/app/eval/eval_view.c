@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "app/frame/cli.h"
 #include "base/json.h"
@@ -21,12 +22,35 @@ static void each_score(const eval_task *tasks, int n, visit_score visit, void *c
 
 /* ---- results ---- */
 
+/* Columns are as wide as what is in them: a table is to fit into 80. */
+typedef struct widths {
+    int task, metric, filter;
+} widths;
+
+static void widen(int *width, const char *text, int most) {
+    int n = (int)strnlen(text, (size_t)most);
+    if (n > *width) *width = n;
+}
+
+static void see_widths(void *ctx, const eval_task *t, eval_metric m, int f) {
+    widths *w = ctx;
+    widen(&w->task, t->name, 24);
+    widen(&w->metric, eval_metric_names[m], 24);
+    widen(&w->filter, t->filter[f].name, 16);
+}
+
+static widths widths_of(const eval_task *tasks, int n) {
+    widths w = {(int)strlen("task"), (int)strlen("metric"), (int)strlen("filter")};
+    each_score(tasks, n, see_widths, &w);
+    return w;
+}
+
 static void print_score(void *ctx, const eval_task *t, eval_metric m, int f) {
-    (void)ctx;
+    const widths *w = ctx;
     eval_score s = eval_measure(t, m, f);
-    cli_print_name(t->name, -24);
-    printf(" %-16s ", eval_metric_names[m]);
-    cli_print_name(t->filter[f].name, -16);
+    cli_print_name(t->name, -w->task);
+    printf(" %-*s ", w->metric, eval_metric_names[m]);
+    cli_print_name(t->filter[f].name, -w->filter);
     printf(" %9.4f", s.value);
     eval_print_error(s.stderr_);
     printf(" %7ld\n", (long)s.n);
@@ -54,8 +78,10 @@ static void print_verdict(const eval_task *t) {
 }
 
 void eval_print_results(const eval_task *tasks, int n) {
-    printf("%-24s %-16s %-16s %9s %9s %7s\n", "task", "metric", "filter", "value", "+-", "items");
-    each_score(tasks, n, print_score, NULL);
+    widths w = widths_of(tasks, n);
+    printf("%-*s %-*s %-*s %9s %9s %7s\n", w.task, "task", w.metric, "metric", w.filter, "filter",
+           "value", "+-", "items");
+    each_score(tasks, n, print_score, &w);
     for (int i = 0; i < n; i++)
         if (tasks[i].kind == EVAL_DIALOGUE) print_verdict(&tasks[i]);
     for (int i = 0; i < n; i++)
@@ -99,6 +125,7 @@ void eval_kept_free(eval_kept *k) {
 typedef struct comparing {
     const double *a, *b;
     json_t *out; /* NULL: a table */
+    widths w;
 } comparing;
 
 static void put_difference(json_t *out, const char *task, const char *key, eval_difference d) {
@@ -119,7 +146,8 @@ static void compare_score(void *ctx, const eval_task *t, eval_metric m, int f) {
     if (c->out)
         put_difference(c->out, t->name, key, d);
     else {
-        printf("%-24s %-33s %+9.4f", t->name, key, d.value);
+        cli_print_name(t->name, -c->w.task);
+        printf(" %-*s %+9.4f", c->w.metric + 1 + c->w.filter, key, d.value);
         eval_print_error(d.stderr_);
         printf("   %+.4f to %+.4f %7.4f\n", d.low, d.high, d.p);
     }
@@ -127,14 +155,14 @@ static void compare_score(void *ctx, const eval_task *t, eval_metric m, int f) {
 }
 
 void eval_print_differences(const eval_kept *a, const eval_kept *b) {
-    comparing c = {a->score, b->score, NULL};
-    printf("\n%-24s %-33s %9s %9s   %-18s %7s\n", "difference to the other", "metric", "value",
-           "+-", "95 %", "p");
+    comparing c = {a->score, b->score, NULL, widths_of(a->task, a->n)};
+    printf("\ndifference to the other\n%-*s %-*s %9s %9s   %-18s %7s\n", c.w.task, "task",
+           c.w.metric + 1 + c.w.filter, "metric", "value", "+-", "95 %", "p");
     each_score(a->task, a->n, compare_score, &c);
 }
 
 json_t *eval_differences_json(const eval_kept *a, const eval_kept *b) {
-    comparing c = {a->score, b->score, json_object()};
+    comparing c = {a->score, b->score, json_object(), {0}};
     each_score(a->task, a->n, compare_score, &c);
     return c.out;
 }

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 
 enum { MAX_GROUPS = 100 };
 
@@ -29,11 +30,6 @@ typedef struct job {
 
 /* ---- which inputs are tokenizers ---- */
 
-static bool ends_with(const char *s, const char *suffix) {
-    size_t n = strlen(s), m = strlen(suffix);
-    return n >= m && strcmp(s + n - m, suffix) == 0;
-}
-
 /* Files by their names, folders by what they hold. */
 static bool looks_like_tokenizer(arena *a, const char *path) {
     static const char *const NAMES[] = {"tokenizer.json", "tokenizer.model", "tokenizer.bin",
@@ -46,7 +42,7 @@ static bool looks_like_tokenizer(arena *a, const char *path) {
             return true;
     }
     for (int i = 0; i < ARRAY_LEN(SUFFIXES) && !dir; i++)
-        if (ends_with(path, SUFFIXES[i])) return true;
+        if (text_ends_with(path, SUFFIXES[i])) return true;
     return false;
 }
 

@@ -4,6 +4,7 @@
  * sets go by the name of either file or by their common prefix. The format is told by the spec, or
  * found out file by file from its sidecars, its first bytes and its name; all must be of one. What
  * could be read in two ways is refused rather than guessed. */
+#include "base/text.h"
 #include "data/shard/foreign.h"
 
 #include <ctype.h>
@@ -13,11 +14,6 @@
 #include <unistd.h>
 
 enum { HEAD_BYTES = 16 };
-
-static bool ends_with(const char *s, const char *suffix) {
-    size_t n = strlen(s), m = strlen(suffix);
-    return n > m && strcmp(s + n - m, suffix) == 0;
-}
 
 static status refuse(err *e, status code, const char *path, const char *what, const char *hint) {
     err_at(e, code, path, "%s %s", path, what);
@@ -49,7 +45,7 @@ static bool is_text_name(const char *path) {
     static const char *const TEXT[] = {".txt", ".jsonl", ".ndjson", ".json", ".csv",
                                        ".tsv", ".md",    ".gz",     ".zst"};
     for (int i = 0; i < ARRAY_LEN(TEXT); i++)
-        if (ends_with(path, TEXT[i])) return true;
+        if (text_ends_with(path, TEXT[i])) return true;
     return false;
 }
 
@@ -74,11 +70,11 @@ static status recognise(const char *path, arena *a, shards_format *format, err *
     if (memcmp(head, "ATHSHRD1", 8) == 0 || memcmp(head, "ATHSIDX1", 8) == 0)
         return refuse(e, ST_USAGE, path, "is one file of a shard folder", "give the folder");
     *format = SHARDS_AUTO;
-    if (ends_with(path, ".ds"))
+    if (text_ends_with(path, ".ds"))
         *format = SHARDS_NANOTRON;
-    else if (ends_with(path, ".npy"))
+    else if (text_ends_with(path, ".npy"))
         *format = SHARDS_OLMO;
-    else if (ends_with(path, ".bin"))
+    else if (text_ends_with(path, ".bin"))
         *format = file_exists(with_suffix(a, path, ".idx")) ? SHARDS_MEGATRON
                   : is_llmc(head)                           ? SHARDS_LLMC
                                                             : SHARDS_NANOGPT;
@@ -104,15 +100,16 @@ static const char *suffix_of(shards_format format) {
 }
 
 static bool is_token_name(const char *name, shards_format format) {
-    if (format != SHARDS_AUTO) return ends_with(name, suffix_of(format));
-    return ends_with(name, ".bin") || ends_with(name, ".ds") || ends_with(name, ".npy");
+    if (format != SHARDS_AUTO) return text_ends_with(name, suffix_of(format));
+    return text_ends_with(name, ".bin") || text_ends_with(name, ".ds") ||
+           text_ends_with(name, ".npy");
 }
 
 static bool is_sidecar(const char *name) {
     static const char *const SUFFIX[] = {".idx",     ".ds.index", ".ds.metadata",
                                          ".ds.loss", ".csv.gz",   ".csv"};
     for (int i = 0; i < ARRAY_LEN(SUFFIX); i++)
-        if (ends_with(name, SUFFIX[i])) return true;
+        if (text_ends_with(name, SUFFIX[i])) return true;
     return false;
 }
 
@@ -171,9 +168,9 @@ static status list_glob(candidates *c, const char *pattern, err *e) {
 
 /* The .bin file of a Megatron set that is named by its prefix or its index; NULL: it is not one. */
 static const char *megatron_bin(arena *a, const char *path) {
-    const char *bin = ends_with(path, ".idx")   ? with_suffix(a, path, ".bin")
-                      : ends_with(path, ".bin") ? path
-                                                : arena_printf(a, "%s.bin", path);
+    const char *bin = text_ends_with(path, ".idx")   ? with_suffix(a, path, ".bin")
+                      : text_ends_with(path, ".bin") ? path
+                                                     : arena_printf(a, "%s.bin", path);
     return file_exists(bin) && file_exists(with_suffix(a, bin, ".idx")) ? bin : NULL;
 }
 
@@ -195,7 +192,8 @@ static status list_path(candidates *c, const shards_spec *spec, err *e) {
 
 static status check_megatron(candidates *c, err *e) {
     for (int i = 0; i < c->n; i++)
-        if (!ends_with(c->file[i], ".bin") || !file_exists(with_suffix(c->a, c->file[i], ".idx")))
+        if (!text_ends_with(c->file[i], ".bin") ||
+            !file_exists(with_suffix(c->a, c->file[i], ".idx")))
             return refuse(e, ST_USAGE, c->file[i], "has no .bin and .idx of Megatron", NULL);
     return ST_OK;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "model/config_keys.h"
 #include "model/family.h"
 
@@ -38,11 +39,6 @@ static bool is_passed_over(const char *name) {
     return begins_in(name, "mtp. decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.");
 }
 
-static bool ends_in(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 /* Buffers that files may hold beside the parameters. */
 static bool is_buffer(const char *name) {
     static const char *const ends[] = {
@@ -50,7 +46,7 @@ static bool is_buffer(const char *name) {
         "rotary_emb.inv_freq", "position_ids",      "cos_cached",      "sin_cached",
         ".input_scale",        ".k_scale",          ".v_scale",        ".input_scale_ub"};
     for (int i = 0; i < ARRAY_LEN(ends); i++)
-        if (ends_in(name, ends[i])) return true;
+        if (text_ends_with(name, ends[i])) return true;
     return false;
 }
 
@@ -132,7 +128,7 @@ static bool is_head(const char *name) {
     size_t n = strlen(name);
     for (int i = 0; i < ARRAY_LEN(heads); i++) {
         size_t m = strlen(heads[i]);
-        if (ends_in(name, heads[i]) && (n == m || name[n - m - 1] == '.')) return true;
+        if (text_ends_with(name, heads[i]) && (n == m || name[n - m - 1] == '.')) return true;
     }
     return false;
 }
@@ -320,8 +316,8 @@ status hf_find_weights(const param_store *s, st_reader *r, hf_differs how, hf_we
     }
     for (int64_t i = 0; i < st_count(r) && st == ST_OK; i++) {
         const st_view *v = st_get(r, i);
-        bool head = how.new_head && (is_head(v->name) || ends_in(v->name, "score.weight") ||
-                                     ends_in(v->name, "lm_head.bias"));
+        bool head = how.new_head && (is_head(v->name) || text_ends_with(v->name, "score.weight") ||
+                                     text_ends_with(v->name, "lm_head.bias"));
         if (wanted[i] || head || is_buffer(v->name) || is_of_images(v->name)) continue;
         if (is_passed_over(v->name) || v->numel == 0) continue;
         if (is_beside(r, v, wanted)) continue;

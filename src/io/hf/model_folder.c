@@ -332,7 +332,7 @@ static const char *plain_path(arena *a, const char *path) {
 /* Whether the result's place is free, or may be replaced; and the folder that it lies in. An empty folder is
  * free for a folder. */
 static status claim_place(staged *s, arena *a, const char *path, bool folder, bool force, err *e) {
-    s->path = path = plain_path(a, path);
+    s->path = path = file_behind_links(a, plain_path(a, path));
     if (is_taken(path) && !(folder && is_empty_folder(a, path))) {
         const char *other;
         if (!force) return refuse_existing(path, e);

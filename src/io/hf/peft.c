@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "io/hf/hf_part.h"
 #include "io/hf/hf_weights.h"
 
@@ -138,11 +139,6 @@ static status read_config(peft_adapter *p, err *e) {
 
 /* ---- the tensors ---- */
 
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n > m && strcmp(name + n - m, end) == 0;
-}
-
 static status bad_tensor(const st_view *v, const char *what, err *e) {
     return err_at(e, ST_FORMAT, v->path, "tensor %s %s", v->name, what);
 }
@@ -152,12 +148,12 @@ static bool is_embedding(const char *name) {
     static const char *const ends[] = {".embed_tokens.weight", ".wte.weight", ".embed_in.weight",
                                        ".shared.weight", ".token_embeddings.weight"};
     for (int i = 0; i < ARRAY_LEN(ends); i++)
-        if (ends_with(name, ends[i])) return true;
+        if (text_ends_with(name, ends[i])) return true;
     return false;
 }
 
 static bool is_head(const char *name) {
-    return ends_with(name, ".lm_head.weight") || ends_with(name, ".embed_out.weight");
+    return text_ends_with(name, ".lm_head.weight") || text_ends_with(name, ".embed_out.weight");
 }
 
 static status take_tensor(peft_adapter *p, const st_view *v, const char **targets, err *e) {
@@ -167,7 +163,7 @@ static status take_tensor(peft_adapter *p, const st_view *v, const char **target
     if (v->dt != DT_F32 && v->dt != DT_BF16 && v->dt != DT_F16)
         return bad_tensor(v, "is stored in a format that no adapter has", e);
     const char *name = v->name + strlen(PEFT_PREFIX);
-    bool down = ends_with(name, LORA_A), up = ends_with(name, LORA_B);
+    bool down = text_ends_with(name, LORA_A), up = text_ends_with(name, LORA_B);
     if (v->rank != 2 || (!down && !up && !is_embedding(v->name) && !is_head(v->name))) {
         bad_tensor(v, "is trained, but neither adapter, embedding nor head", e);
         return hint_merge(e);

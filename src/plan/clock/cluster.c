@@ -476,10 +476,22 @@ static bool has_terms(const cluster_rate *r) {
     return false;
 }
 
+/* The shortest number that is read as the same: 100e-6 / 1e-6 is not 100. */
+static double in_unit(double x, double unit) {
+    double short_one = x / unit;
+    char text[32];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, x / unit);
+        short_one = strtod(text, NULL);
+        if (short_one * unit == x) break;
+    }
+    return short_one;
+}
+
 static json_t *terms_json(const cluster_rate *r) {
     json_t *list = json_array();
     for (int i = 0; i < CLUSTER_TERMS; i++)
-        json_array_append_new(list, json_f64(r->term[i] / term_units[i]));
+        json_array_append_new(list, json_f64(in_unit(r->term[i], term_units[i])));
     return list;
 }
 
@@ -500,7 +512,7 @@ json_t *cluster_json(const cluster *c) {
     if (!*c->source) json_object_del(root, "source"); /* a text that is there is not empty */
     for (int i = 0; i < ARRAY_LEN(fields); i++)
         put_number(root, fields[i].key,
-                   *(const double *)((const char *)c + fields[i].at) / fields[i].unit);
+                   in_unit(*(const double *)((const char *)c + fields[i].at), fields[i].unit));
     if (c->node_by_mib.n)
         json_object_set_new(json_object_get(root, "node_link"), "by_mib",
                             curve_json(&c->node_by_mib));

@@ -83,13 +83,10 @@ static bool asks(const config *c, const char *key) {
     return !same && !nothing;
 }
 
-/* "fp32" beside "fp32", as a run writes what it has chosen: nothing is asked for that is not so. */
-static bool says_the_same(const config *c, const dependence *d) {
-    json_t *v = config_get_json(c, d->key), *other = config_get_json(c, d->other);
-    bool same = json_is_string(v) && json_equal(v, other);
-    json_decref(v);
-    json_decref(other);
-    return same;
+/* What is not in bf16 is multiplied in fp32, and a run writes so: nothing is asked for that is not so. */
+static bool is_so_anyway(const config *c, const dependence *d) {
+    return strcmp(d->key, "train.precision.arithmetic") == 0 &&
+           c->train.precision.arithmetic == CONFIG_ARITHMETIC_FP32;
 }
 
 static bool is_overridden(const config *c, const char *path) {
@@ -125,7 +122,7 @@ static void look_at(config *c, const in_force *f, const dependence *d, int stage
     if (!json_object_get(c->origins, path) || !asks(f->each[first], d->key)) return;
     if (other_is_overridden(c, d) && !is_overridden(c, path)) return;
     for (int i = first; i < f->n; i++)
-        if (holds(d, f->each[i]) || says_the_same(f->each[i], d)) return;
+        if (holds(d, f->each[i]) || is_so_anyway(f->each[i], d)) return;
     note(c, d, f->each[f->n - 1], path);
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "base/utf8.h"
 
 /* ---- faults ---- */
 
@@ -83,13 +84,16 @@ static status check_size(const char *body, size_t len, err *e) {
 status api_body_parse(json_t **out, const char *body, size_t len, err *e) {
     json_error_t je;
     *out = NULL;
+    size_t mark = utf8_mark(body, len); /* RFC 8259, 8.1 */
+    body += mark;
+    len -= mark;
     if (len == 0) return err_set(e, ST_USAGE, "the body is empty, and should be a JSON object");
     TRY(check_size(body, len, e));
     json_t *o = json_loadb(body, len, JSON_ALLOW_NUL, &je);
     if (!o) {
         text_make_plain(je.text);
         err_set(e, ST_USAGE, "the body is no JSON: %s", je.text);
-        return err_hint(e, "look at byte %d", je.position);
+        return err_hint(e, "look at byte %d", je.position + (int)mark);
     }
     if (!json_is_object(o)) {
         json_decref(o);

@@ -366,19 +366,34 @@ static void ask(http_reply *r) {
     r->route->handle(r->route->ctx, &r->request, r);
 }
 
+/* "http://HOST/v1/models", which every server must take (RFC 9112, 3.2.2): HOST counts then, not the header, which is
+ * needed all the same. Returns the path. */
+static const char *split_target(const char *target, head *h, char host[300]) {
+    static const char SCHEME[] = "http://";
+    size_t skip = sizeof SCHEME - 1;
+    if (strncasecmp(target, SCHEME, skip) != 0) return target;
+    size_t n = strcspn(target + skip, "/");
+    if (n >= 300) return target;
+    snprintf(host, 300, "%.*s", (int)n, target + skip);
+    if (h->host) h->host = host;
+    return target[skip + n] ? target + skip + n : "/";
+}
+
 static enum MHD_Result begin(http_server *s, connection *c, const char *path, const char *method,
                              const char *version, void **reply) {
     head h = {0};
+    char host[300];
     http_reply *r = reply_new(s, c);
     if (!r) return MHD_NO;
     *reply = c->reply = r;
     r->began_ns = clock_now_ns();
+    MHD_get_connection_values(c->mhd, MHD_HEADER_KIND, take_header, &h);
+    path = split_target(path, &h, host);
     snprintf(r->method, sizeof r->method, "%s", method);
     snprintf(r->path, sizeof r->path, "%s", path);
     text_make_plain(r->method);
     text_make_plain(r->path);
     connection_enter(s, c, PHASE_BODY);
-    MHD_get_connection_values(c->mhd, MHD_HEADER_KIND, take_header, &h);
     r->refused = check(r, &h, path, version);
     r->unread = r->refused && (h.broken || h.content_length || h.transfer_encoding);
     if (r->unread) return queue_answer(r);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "tok/format/format.h"
 #include "tok/internal.h"
 #include "tok/tok_format.h"
@@ -204,19 +205,15 @@ static status load_tok(const load_job *job, err *e) {
     return st;
 }
 
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 static status load_path(const load_job *job, err *e) {
     const char *path = job->path;
     size_t dir = (size_t)(path_base(path) - path);
     if (job->tok) return use_tok(job, job->tok, e);
     if (!file_exists(path)) return err_unreadable(e, "read", path);
     if (file_is_dir(path)) return load_folder(job, path, e);
-    if (ends_with(path, ".gguf")) return load_tok(job, e);
-    if (ends_with(path, ".jinja")) return job->file ? ST_OK : add_file(job->t, "default", path, e);
+    if (text_ends_with(path, ".gguf")) return load_tok(job, e);
+    if (text_ends_with(path, ".jinja"))
+        return job->file ? ST_OK : add_file(job->t, "default", path, e);
     return load_folder(job, dir > 0 ? arena_strndup(job->mem, path, dir) : ".", e);
 }
 

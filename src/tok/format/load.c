@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/gguf.h"
+#include "base/text.h"
 #include "tok/format/format.h"
 
 status format_bad(const tok_input *in, const char *fmt, ...) {
@@ -55,11 +56,6 @@ static bool has_line(const char *bytes, size_t len, const char *wanted) {
     return false;
 }
 
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 static bool is_json(const char *bytes, size_t len) {
     size_t i = 0;
     while (i < len && strchr(" \t\r\n", bytes[i]) && bytes[i]) i++;
@@ -69,7 +65,7 @@ static bool is_json(const char *bytes, size_t len) {
 static status recognise(const tok_input *in, tok_format *f) {
     const char *s = in->bytes, *base = in->base;
     if (is_json(s, in->len)) {
-        bool vocab = ends_with(base, "vocab.json") || ends_with(base, "encoder.json");
+        bool vocab = text_ends_with(base, "vocab.json") || text_ends_with(base, "encoder.json");
         *f = vocab ? TOK_FORMAT_GPT2 : TOK_FORMAT_JSON;
     } else if (in->len >= 8 && memcmp(s, "#version", 8) == 0) {
         *f = TOK_FORMAT_GPT2;
@@ -81,11 +77,11 @@ static status recognise(const tok_input *in, tok_format *f) {
         *f = TOK_FORMAT_LLAMA2C;
     } else if (tiktoken_looks(s, in->len)) {
         *f = TOK_FORMAT_TIKTOKEN;
-    } else if (ends_with(base, "merges.txt")) {
+    } else if (text_ends_with(base, "merges.txt")) {
         *f = TOK_FORMAT_GPT2;
-    } else if (ends_with(base, "vocab.txt") || has_line(s, in->len, "[UNK]")) {
+    } else if (text_ends_with(base, "vocab.txt") || has_line(s, in->len, "[UNK]")) {
         *f = TOK_FORMAT_BERT;
-    } else if (ends_with(base, ".json")) {
+    } else if (text_ends_with(base, ".json")) {
         *f = TOK_FORMAT_JSON; /* whose reader says what is wrong with it */
     } else {
         format_bad(in, "is not a tokenizer in a format that is known");
