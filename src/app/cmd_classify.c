@@ -63,7 +63,8 @@ static status read_file(work *w, const cli_args *args, const char *path, err *e)
     reader_options opt = {.field = joined ? NULL : field,
                           .template = joined ? field : NULL,
                           .label = label ? label : "label",
-                          .label_may_lack = !label};
+                          .label_may_lack = !label,
+                          .max_bad = 1};
     reader *r;
     document d;
     bool more = true;

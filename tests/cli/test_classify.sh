@@ -58,6 +58,14 @@ printf '{"text": "the fire"}\n' >bare.jsonl
 expect 0 classify mood bare.jsonl
 expect 2 classify mood bare.jsonl --label kind;        has err "no record of bare.jsonl has a label in the field kind"
 
+# Records that cannot be read are left out, and said; a file of no others is refused.
+printf '{"text": "the fire"}\nbroken\n{"text": "no one turns"}\n' >damaged.jsonl
+expect 0 classify mood damaged.jsonl
+[ "$(cut -f 1,2 out | head -n 2 | tr '\t\n' '  ')" = "1 good 3 bad " ] || fail "a damaged record: $(cat out)"
+has err "1 of 3 records was left out; the first is damaged.jsonl:2"
+printf 'broken\n' >broken.jsonl
+expect 2 classify mood broken.jsonl;                   has err "1 of 1 records was left out"; has err "broken.jsonl holds no text"
+
 # Numbers.
 printf '{"text": "the fire", "label": 1}\n{"text": "no one", "label": -2.5}\n' >numbers.jsonl
 sed 's/labels: \[bad, good\]/num_labels: 1/; s/run: mood/run: number/; s/train.csv/numbers.jsonl/; s/valid.csv/numbers.jsonl/' classify.yaml >number.yaml
