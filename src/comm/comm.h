@@ -56,6 +56,10 @@ enum { COMM_MOST_RANKS = 256 };
 status comm_segment_new(int ranks, int *fd, err *e) ATH_MUST_USE;
 status comm_open_segment(comm_world **out, int fd, int rank, int ranks, err *e) ATH_MUST_USE;
 int64_t comm_segment_bytes(int ranks); /* its length; pages that are not used take no memory */
+/* Whether MPI has started this process, as one of several ranks; what each of so many has there to send from, all of which it
+ * comes to use. */
+bool comm_is_by_mpi(void);
+int64_t comm_outbox_bytes(int ranks);
 /* ST_USAGE, with err.where = where: one machine cannot have so many ranks. */
 status comm_check_ranks(int64_t ranks, const char *where, err *e) ATH_MUST_USE;
 /* For the launcher of the ranks. comm_segment_fail says that a rank is gone, so that the others

@@ -184,7 +184,7 @@ status comm_open_environment(comm_world **out, err *e) {
     setenv("NCCL_RUNTIME_CONNECT", "0", 0);
     if (getenv(RANK))
         st = open_launched(out, e);
-    else if (mpi_is_offered() && !getenv("TORCHELASTIC_RUN_ID"))
+    else if (comm_is_by_mpi() && !getenv("TORCHELASTIC_RUN_ID"))
         st = mpi_open(out, e);
     else if (getenv(JOINED_RANK) && getenv(JOINED_SIZE))
         st = open_joined(out, e);

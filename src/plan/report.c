@@ -15,9 +15,20 @@ static const int64_t BASELINE_BYTES = 24 << 20, BASELINE_THREAD_BYTES = 1 << 20;
 /* Beyond these ranks are on several machines. */
 enum { MOST_RANKS_TOGETHER = 64 };
 
+static int ranks_of(const plan *p) {
+    return p->spec.ranks ? p->spec.ranks->size[MESH_WORLD] : 1;
+}
+
+static bool sends_by_mpi(const plan *p) {
+    return ranks_of(p) > MOST_RANKS_TOGETHER || (ranks_of(p) > 1 && comm_is_by_mpi());
+}
+
 static int64_t segment_bytes(const plan *p) {
-    int ranks = p->spec.ranks ? p->spec.ranks->size[MESH_WORLD] : 1;
-    return ranks > 1 && ranks <= MOST_RANKS_TOGETHER ? comm_segment_bytes(ranks) : 0;
+    return ranks_of(p) > 1 && !sends_by_mpi(p) ? comm_segment_bytes(ranks_of(p)) : 0;
+}
+
+static int64_t outbox_bytes(const plan *p) {
+    return sends_by_mpi(p) ? comm_outbox_bytes(ranks_of(p)) : 0;
 }
 
 /* A GPU holds the arena; process and snapshot are the host's. Its driver and library have taken their memory
@@ -46,7 +57,7 @@ int64_t plan_baseline_bytes(const plan *p) {
     for (int i = 0; i < p->n_phases; i++)
         if (p->phase[i].host_bytes > host) host = p->phase[i].host_bytes;
     return BASELINE_BYTES + BASELINE_THREAD_BYTES * dev_threads(p->dev) + host + segment_bytes(p) +
-           staging_bytes(p);
+           outbox_bytes(p) + staging_bytes(p);
 }
 
 static int64_t snapshot_bytes(const plan *p) {

@@ -14,7 +14,7 @@ typedef struct transfer {
 } transfer;
 
 typedef struct maker {
-    arena *a;
+    arena *a, *scratch;
     const schedule *s;
     pipeline *out;
     int cap;
@@ -39,16 +39,21 @@ static int by_time(const void *a, const void *b) {
     return x->to - y->to;
 }
 
+static void list_transfer(maker *k, const schedule_item *it, bool comes) {
+    int to = find_receiver(k->s, it);
+    if (to >= 0) k->list[k->n++] = (transfer){it->end, it->chunk, to, it->micro_batch, comes};
+}
+
 static void list_transfers(maker *k) {
     const schedule *s = k->s;
-    k->list = ARENA_ARRAY(k->a, transfer, 4 * s->chunks / s->stages * s->micro_batches);
-    for (int i = 0; i < s->stages; i++)
-        for (int j = 0; j < s->stage[i].n; j++) {
-            const schedule_item *it = &s->stage[i].item[j];
-            int to = find_receiver(s, it);
-            bool comes = to >= 0 && schedule_stage_of(s, to) == k->out->stage;
-            if (to < 0 || (!comes && i != k->out->stage)) continue;
-            k->list[k->n++] = (transfer){it->end, it->chunk, to, it->micro_batch, comes};
+    int M = s->micro_batches;
+    k->list = ARENA_ARRAY(k->scratch, transfer, 4 * s->chunks / s->stages * M);
+    for (int c = 0; c < s->chunks; c++)
+        for (int m = 0; m < M && schedule_stage_of(s, c) == k->out->stage; m++) {
+            list_transfer(k, s->forward[c * M + m], false);
+            list_transfer(k, s->back[c * M + m], false);
+            if (c > 0) list_transfer(k, s->forward[(c - 1) * M + m], true);
+            if (c + 1 < s->chunks) list_transfer(k, s->back[(c + 1) * M + m], true);
         }
     if (k->n) qsort(k->list, (size_t)k->n, sizeof *k->list, by_time);
 }
@@ -165,10 +170,10 @@ static void number_boxes(const pipeline *p) {
     }
 }
 
-static void make(arena *a, schedule *s, int stage, pipeline *out) {
+static void make(arena *a, arena *scratch, schedule *s, int stage, pipeline *out) {
     /* any times in which a backward is longer than a forward; whole numbers, so that ties are ties */
     static const schedule_times usual = {.work = {1, 2, 1, 1}};
-    maker k = {.a = a, .s = s, .out = out};
+    maker k = {.a = a, .scratch = scratch, .s = s, .out = out};
     *out = (pipeline){.stage = stage,
                       .stages = s->stages,
                       .chunks = s->chunks,
@@ -177,24 +182,28 @@ static void make(arena *a, schedule *s, int stage, pipeline *out) {
     out->frames = ARENA_ARRAY(a, int, s->chunks);
     for (int back = 0; back < 2; back++) {
         out->boxes[back] = ARENA_ARRAY(a, int, s->chunks);
-        k.begun[back] = ARENA_ARRAY(a, int, s->chunks);
-        k.taken[back] = ARENA_ARRAY(a, int, s->chunks);
+        k.begun[back] = ARENA_ARRAY(scratch, int, s->chunks);
+        k.taken[back] = ARENA_ARRAY(scratch, int, s->chunks);
     }
     list_transfers(&k);
     receive_early(&k);
     for (int i = 0; i < s->stage[stage].n; i++) emit_pass(&k, &s->stage[stage].item[i]);
     CHECK(k.next == k.n, "stage %d would wait for what nobody takes", stage);
-    count_frames(out, a);
+    count_frames(out, scratch);
     find_mates(out, a, s);
     number_boxes(out);
 }
 
+/* The schedule of all stages is many times as large as what one stage does. */
 status pipeline_build(arena *a, int kind, int stages, int micro_batches, int of_stage, int stage,
                       pipeline *out, err *e) {
+    arena *scratch = arena_new("schedule");
     schedule s;
-    TRY(schedule_build(a, (schedule_kind)kind, stages, micro_batches, of_stage, &s, e));
-    make(a, &s, stage, out);
-    return ST_OK;
+    status st =
+        schedule_build(scratch, (schedule_kind)kind, stages, micro_batches, of_stage, &s, e);
+    if (st == ST_OK) make(a, scratch, &s, stage, out);
+    arena_free(scratch);
+    return st;
 }
 
 static bool shares(const pipeline *p, int chunk) {

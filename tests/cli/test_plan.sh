@@ -116,6 +116,16 @@ fits_after_hint() { # LIMIT KEYS...
     echo "limit $limit: $keys"
     rm -rf tight
 }
+# Ranks of several machines send by MPI: a process has pieces of 256 KiB for that, two for each rank.
+baseline_of() { # RANKS
+    expect 0 plan no_data.yaml parallel.dp=$1 train.global_batch_size=256 train.micro_batch_size=1 --json
+    base=$(field baseline_bytes out)
+}
+baseline_of 128
+few=$base
+baseline_of 256
+calc "$base - $few >= 256 * 262144" || fail "$base bytes of 256 ranks, $few of 128"
+
 expect 0 plan no_data.yaml train.micro_batch_size=48 train.global_batch_size=48 --json
 whole=$(grep -o '"peak_bytes": [0-9]*' out | head -n 1 | grep -o '[0-9]*')
 base=$(field baseline_bytes out)

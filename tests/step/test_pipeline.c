@@ -106,6 +106,17 @@ static void test_nobody_waits_for_ever(void **state) {
         }
 }
 
+/* What a stage keeps grows with its own events, not with the schedule of all stages. */
+static void test_a_stage_keeps_its_own(void **state) {
+    (void)state;
+    enum { P = 64, M = 256 };
+    arena *a = arena_new("pipeline");
+    pipeline p;
+    assert_int_equal(pipeline_build(a, SCHEDULE_1F1B, P, M, 1, P / 2, &p, NULL), ST_OK);
+    assert_true(arena_bytes_used(a) < 5 * sizeof *p.event * (size_t)p.n);
+    arena_free(a);
+}
+
 static int frames_of(schedule_kind kind, int stages, int micro_batches, int of_stage, int stage) {
     arena *a = arena_new("pipeline");
     pipeline p;
@@ -204,6 +215,7 @@ static void test_longer_steps_need_no_more(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nobody_waits_for_ever),
+        cmocka_unit_test(test_a_stage_keeps_its_own),
         cmocka_unit_test(test_frames_are_those_of_the_schedule),
         cmocka_unit_test(test_longer_steps_need_no_more),
         cmocka_unit_test(test_mates_share_places),

@@ -33,7 +33,7 @@ static int64_t ranks_told(const char **by) {
     return 0;
 }
 
-bool mpi_is_offered(void) {
+bool comm_is_by_mpi(void) {
     const char *by;
     return ranks_told(&by) > 1;
 }
@@ -43,6 +43,11 @@ bool mpi_is_offered(void) {
 static const int64_t PIECE_BYTES = 256 << 10;
 enum { ABORT_S = 5 };
 enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000, TESTS_BEFORE_NAPS = 50 };
+
+/* Of a world of so many ranks; each may have as many pieces under way. */
+static int slots_of(int ranks) {
+    return 2 * ranks;
+}
 
 /* A piece on its way to a peer. */
 typedef struct sending {
@@ -214,13 +219,17 @@ static wire *wire_new(const mpi_calls *mpi, int rank, int size) {
     note_hosts(mpi, w->base.board,
                size); /* no rank returns before all have come, each with its set */
     comm_share_processors(sets, rank, size);
-    w->n_slots = 2 * size;
-    w->most_sent = 2 * size;
+    w->n_slots = w->most_sent = slots_of(size);
     w->slots = xcalloc((size_t)w->n_slots, sizeof *w->slots);
     for (int i = 0; i < w->n_slots; i++)
         w->slots[i].sent = xcalloc((size_t)w->most_sent, sizeof(sending));
     w->rooms = xcalloc((size_t)size, sizeof *w->rooms);
     return &w->base;
+}
+
+int64_t comm_outbox_bytes(int ranks) {
+    int64_t of_slot = PIECE_BYTES + slots_of(ranks) * (int64_t)sizeof(sending);
+    return slots_of(ranks) * of_slot;
 }
 
 /* ---- the plugin ---- */
