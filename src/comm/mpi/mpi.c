@@ -13,47 +13,19 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "comm/by_mpi.h"
 #include "comm/mpi/mpi_plugin.h"
 #include "comm/world.h"
 
-/* ---- where it is offered ---- */
-
-static const char *const SIZES[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
-
-/* How many ranks the launcher says that it has started, and by which variable; 0: it is none of MPI. Slurm sets its
- * variables for a batch script, too, which is no rank, and for what mpirun starts there: only a step of several tasks has those of a
- * PMI beside them. */
-static int64_t ranks_told(const char **by) {
-    int known = getenv("PMIX_RANK") || getenv("PMI_RANK") ? ARRAY_LEN(SIZES) : ARRAY_LEN(SIZES) - 1;
-    int64_t n = 0;
-    for (int i = 0; i < known; i++) {
-        *by = SIZES[i];
-        if (getenv(*by)) return env_int(*by, 0, INT64_MAX, &n, NULL) == ST_OK ? n : 0;
-    }
-    return 0;
-}
-
-bool comm_is_by_mpi(void) {
-    const char *by;
-    return ranks_told(&by) > 1;
-}
-
-/* ---- the wire ---- */
-
-static const int64_t PIECE_BYTES = 256 << 10;
 enum { ABORT_S = 5 };
 enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000, TESTS_BEFORE_NAPS = 50 };
-
-/* Of a world of so many ranks; each may have as many pieces under way. */
-static int slots_of(int ranks) {
-    return 2 * ranks;
-}
 
 /* A piece on its way to a peer. */
 typedef struct sending {
     mpi_request *request;
     int peer;
 } sending;
+_Static_assert(sizeof(sending) <= MPI_SENDING_BYTES, "a plan counts it");
 
 typedef struct slot {
     char *data;
@@ -124,7 +96,7 @@ static void *mpi_reserve(wire *base, int stream) {
     int next = (w->current + 1) % w->n_slots;
     if (!empty_slot(w, &w->slots[next])) return NULL;
     w->current = next;
-    if (!w->slots[next].data) w->slots[next].data = xmalloc((size_t)PIECE_BYTES);
+    if (!w->slots[next].data) w->slots[next].data = xmalloc((size_t)MPI_PIECE_BYTES);
     return w->slots[next].data;
 }
 
@@ -145,8 +117,9 @@ static const void *mpi_await(wire *base, int stream, int peer, int64_t bytes, ui
     mpi_wire *w = (mpi_wire *)base;
     mpi_arrival got;
     if (board_failed(base->board)) return NULL;
-    if (!w->rooms[peer]) w->rooms[peer] = xmalloc((size_t)PIECE_BYTES);
-    if (!wait_for(w, peer, w->mpi->receive(w->rooms[peer], PIECE_BYTES, peer), &got)) return NULL;
+    if (!w->rooms[peer]) w->rooms[peer] = xmalloc((size_t)MPI_PIECE_BYTES);
+    if (!wait_for(w, peer, w->mpi->receive(w->rooms[peer], MPI_PIECE_BYTES, peer), &got))
+        return NULL;
     if (got.bytes == bytes && got.tag == (int)(tag % MPI_PLUGIN_TAGS)) return w->rooms[peer];
     board_fail_mixed(base->board, base->rank, true, peer);
     return NULL;
@@ -212,24 +185,19 @@ static wire *wire_new(const mpi_calls *mpi, int rank, int size) {
                      .kind = "mpi",
                      .rank = rank,
                      .size = size,
-                     .piece_bytes = PIECE_BYTES,
+                     .piece_bytes = MPI_PIECE_BYTES,
                      .board = (board *)(void *)shared};
     w->mpi = mpi;
     comm_list_processors(&sets[rank]);
     note_hosts(mpi, w->base.board,
                size); /* no rank returns before all have come, each with its set */
     comm_share_processors(sets, rank, size);
-    w->n_slots = w->most_sent = slots_of(size);
+    w->n_slots = w->most_sent = mpi_slots(size);
     w->slots = xcalloc((size_t)w->n_slots, sizeof *w->slots);
     for (int i = 0; i < w->n_slots; i++)
         w->slots[i].sent = xcalloc((size_t)w->most_sent, sizeof(sending));
     w->rooms = xcalloc((size_t)size, sizeof *w->rooms);
     return &w->base;
-}
-
-int64_t comm_outbox_bytes(int ranks) {
-    int64_t of_slot = PIECE_BYTES + slots_of(ranks) * (int64_t)sizeof(sending);
-    return slots_of(ranks) * of_slot;
 }
 
 /* ---- the plugin ---- */
@@ -285,7 +253,7 @@ status mpi_open(comm_world **out, err *e) {
     int rank, size;
     char why[256];
     const char *by = "";
-    int64_t told = ranks_told(&by); /* before MPI begins, which sets some of these, too */
+    int64_t told = mpi_ranks_told(&by); /* before MPI begins, which sets some of these, too */
     *out = NULL;
     TRY(load(&mpi, e));
     if (!mpi->begin(&rank, &size, why)) {
