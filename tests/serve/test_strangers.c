@@ -117,7 +117,6 @@ static void test_paths(void **state) {
         "/\x1b[2Jhealth",
         "/\xff\xfe",
         "health",
-        "http://localhost/health",
         "*",
     };
     scene s;
