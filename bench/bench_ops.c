@@ -130,12 +130,10 @@ static void bench_stored(bench *b) {
     }
 }
 
-/* The products of a pass, the last one is the head: out, in, how many. Rows of the larger model's weights are longer than what the
- * first cache holds of them while they wait. */
+/* The products of a pass: out, in, how many. Q4_1 is measured with the small model, the other formats of files with the large one,
+ * of whose rows the first cache holds too few while they wait. */
 enum { PASS_PRODUCTS = 5 };
-typedef const int32_t
-    pass_sizes[PASS_PRODUCTS]
-              [3]; /* Q4_1 is of the small one, the other formats of files of the large one */
+typedef const int32_t pass_sizes[PASS_PRODUCTS][3];
 static pass_sizes SMOLLM2_135M = {
     {960, 576, 30}, {576, 576, 30}, {3072, 576, 30}, {576, 1536, 30}, {49152, 576, 1}};
 static pass_sizes QUARTER_OF_LLAMA_1B = {

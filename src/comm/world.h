@@ -67,9 +67,8 @@ comm_world *comm_world_new(wire *w);
  * machine as those of athanor launch do. Ranks of several machines are refused with a sentence that
  * says which is where. */
 status joined_open(comm_world **out, const rendezvous_plan *plan, err *e) ATH_MUST_USE;
-/* mpi/mpi.c: the world of the ranks of MPI. MPI is
- * in a plugin of its own so that the program needs none: athanor-mpi.so beside the program, opened
- * only where mpirun or srun started this process. */
+/* mpi/mpi.c: the world of the ranks of MPI (by_mpi.c says whether there is one). MPI is in a plugin of its own so that
+ * the program needs none: athanor-mpi.so beside the program, opened only where mpirun or srun started this process. */
 status mpi_open(comm_world **out, err *e) ATH_MUST_USE;
 
 /* environment.c: the processors that this process may use, into an empty set; what rank has of those that it may use beside the

@@ -1,7 +1,7 @@
 /* C = A B^T with B as a file stores it, in integers: machines multiply and add pairs of 16-bit numbers in one instruction (VNNI) or
- * two, twice as many as floats, and bits become whole numbers in fewer steps than floats. A row of A is rounded to 16 bits with a
- * scale for each CHUNK of it (15 bits for Q6_K): an element moves by 2^-16 of the largest one of its chunk at most. Rounded weights differ from what was
- * trained by far more (4 bits: 2^-4).
+ * two, twice as many as floats, and bits become whole numbers in fewer steps than floats. A row of A is rounded to 16 bits (with
+ * Q6_K to 15) with a scale for each CHUNK of it: an element moves by 2^-16 (2^-15) of the largest one of its chunk at most. Rounded
+ * weights differ from what was trained by far more (4 bits: 2^-4).
  *
  * A number of B is d q - m, with q whole, d and m those of its chunk; a number of A is s X. Then a chunk of a sum is
  * d s (sum of q X) - m s (sum of X). Both sums are exact, and chunks are added in order, so that a row of C depends on its own row of A

@@ -32,8 +32,8 @@ const cpu_kernels *cpu_kernels_of(cpu_isa isa, dtype dt);
 
 /* Products of f32 with weights as files store them, in integers (stored_dot.c). */
 typedef struct stored_dot_kernels {
-    bool (*fits)(dtype dt,
-                 int64_t n); /* whether n columns (rows of weights) may be of this format */
+    /* Whether weights may have n rows of this format. */
+    bool (*fits)(dtype dt, int64_t n);
     int64_t (*ws)(int threads, int64_t m, int64_t k);
     void (*multiply)(int threads, const gemm_args *g, void *ws);
 } stored_dot_kernels;
