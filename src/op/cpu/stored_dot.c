@@ -1,16 +1,16 @@
-/* C = A B^T with B as a file stores it, in integers: machines multiply and add pairs of 16-bit numbers in one instruction (VNNI) or
- * two, twice as many as floats, and bits become whole numbers in fewer steps than floats. A row of A is rounded to 16 bits (with
- * Q6_K to 15) with a scale for each CHUNK of it: an element moves by 2^-16 (2^-15) of the largest one of its chunk at most. Rounded
- * weights differ from what was trained by far more (4 bits: 2^-4).
+/* C = A B^T with B as a file stores it, in integers: machines multiply and add bytes or pairs of 16-bit numbers in one instruction
+ * (VNNI) or two, twice as many as floats, and bits become whole numbers in fewer steps than floats. A row of A is rounded to 16 bits
+ * with a scale for each CHUNK of it: an element moves by 2^-16 of the largest one of its chunk at most. Rounded weights differ from
+ * what was trained by far more (4 bits: 2^-4).
  *
- * A number of B is d q - m, with q whole, d and m those of its chunk; a number of A is s X. Then a chunk of a sum is
- * d s (sum of q X) - m s (sum of X). Both sums are exact, and chunks are added in order, so that a row of C depends on its own row of A
- * alone, to the bit, whatever the number of rows and threads.
+ * A number of B is d (q - offset) - m, with q whole, d and m those of its unit, which is a chunk or half of it; a number of A is s X.
+ * Then a unit of a sum is d s (sum of (q - offset) X) - m s (sum of X). Both sums are exact, and units are added in order, so that a
+ * row of C depends on its own row of A alone, to the bit, whatever the number of rows and threads.
  *
  * The lanes of a vector are VW columns of C (rows of B), so nothing is summed over lanes. A group of chunks of these columns is made
- * 16-bit numbers once (stored_pairs.h), and stays in the first cache while tiles of rows pass over it. */
+ * whole numbers once (stored_quads.h), and stays in the first cache while tiles of rows pass over it. */
 #include "op/cpu/parts.h"
-#include "op/cpu/stored_pairs.h"
+#include "op/cpu/stored_quads.h"
 #include "op/cpu/tables.h"
 
 #include <omp.h>
@@ -32,22 +32,29 @@ enum { OWN_A = 1 << 15 };
 /* Chunks whose largest number is not above this count as zeros: the inverse of yet smaller ones is infinite. */
 #define LEAST 1e-30f
 
+/* Half vectors that a chunk of A has: each quad in two parts. */
+enum { PARTS = 2 * QUADS };
+
+/* A chunk of a row of A, besides its numbers. */
+typedef struct chunk_head {
+    float scale, sum;  /* s, and s times the sum of X */
+    int32_t offset[2]; /* of each unit: minus the offset of q times its sum of X */
+} chunk_head;
+
 /* A as 16-bit numbers. */
 typedef struct rounded {
     int64_t m;
-    int32_t *pairs;     /* [k/CHUNK][m][PAIRS]: rows of a tile lie together */
-    float *scale, *sum; /* [k/CHUNK][m]: s, and s times the sum of X */
+    int32_t *parts;   /* [k/CHUNK][m][PARTS]: rows of a tile lie together */
+    chunk_head *head; /* [k/CHUNK][m] */
 } rounded;
 
 static int64_t rounded_bytes(int64_t m, int64_t k) {
-    return m * k * (int64_t)sizeof(int16_t) + 2 * m * (k / CHUNK) * (int64_t)sizeof(float);
+    return m * (k / CHUNK) * (int64_t)(PARTS * sizeof(int32_t) + sizeof(chunk_head));
 }
 
 static rounded rounded_at(char *ws, int64_t m, int64_t k) {
-    rounded a = {.m = m, .pairs = (int32_t *)(void *)ws};
-    a.scale = (float *)(a.pairs + m * k / 2);
-    a.sum = a.scale + m * (k / CHUNK);
-    return a;
+    int32_t *parts = (int32_t *)(void *)ws;
+    return (rounded){m, parts, (chunk_head *)(void *)(parts + m * (k / CHUNK) * PARTS)};
 }
 
 /* The largest magnitude of a chunk. Magnitudes are compared as integers, so that infinity and NaN count as the largest. */
@@ -64,97 +71,144 @@ static float largest_of(const vf x[CHUNK_V]) {
     return largest;
 }
 
-static void round_chunk(const float *from, float limit, int32_t *pairs, float *scale, float *sum) {
+/* The sum of half a chunk. */
+static int32_t sum_of_half(const vi whole[HALF_V]) {
+    vi all = whole[0];
+    for (int v = 1; v < HALF_V; v++) all += whole[v];
+    int32_t sum = 0;
+    for (int i = 0; i < VW; i++) sum += all[i];
+    return sum;
+}
+
+V_INLINE void round_chunk(const float *from, int32_t *parts, chunk_head *head, dtype dt) {
+    const vf limit = v_set1(QUAD_LIMIT);
     vf x[CHUNK_V];
+    vi whole[CHUNK_V];
     for (int v = 0; v < CHUNK_V; v++) x[v] = v_load(from + v * VW);
-    float largest = largest_of(x), to = largest > LEAST ? limit / largest : 0;
-    vi total = {0};
+    float largest = largest_of(x), to = largest > LEAST ? QUAD_LIMIT / largest : 0;
     for (int v = 0; v < CHUNK_V; v++) {
-        vi whole = v_round_int(x[v] * to);
-        total += whole;
-        v_store_pairs(pairs + v * (VW / 2), whole);
+        whole[v] = v_round_int(v_max(v_min(x[v] * to, limit), -limit)); /* NaN: the limit */
+        v_store_quads(parts + v * (VW / 2), whole[v]);
     }
-    *scale = largest * (1 / limit);
-    int32_t all = 0;
-    for (int i = 0; i < VW; i++) all += total[i];
-    *sum = *scale * (float)all;
+    int32_t half[2] = {sum_of_half(whole), sum_of_half(whole + HALF_V)};
+    if (stored_units(dt) == 1) half[0] += half[1];
+    head->scale = largest * (1.0f / QUAD_LIMIT);
+    head->sum = head->scale * (float)half[0];
+    for (int u = 0; u < 2; u++) head->offset[u] = -stored_offset(dt) * half[u];
 }
 
 static void round_row(const gemm_args *g, int64_t i, const rounded *a) {
     const float *x = (const float *)g->a + i * g->lda;
     for (int64_t c = 0, at = i; c < g->k / CHUNK; c++, at += a->m)
-        round_chunk(x + c * CHUNK, pairs_limit(g->b_stored), a->pairs + at * PAIRS, a->scale + at,
-                    a->sum + at);
+        round_chunk(x + c * CHUNK, a->parts + at * PARTS, a->head + at, g->b_stored);
 }
 
 /* ---- multiplying ---- */
 
 /* A chunk of VW columns. */
 typedef struct chunk {
-    vi pairs[PAIRS];
-    vf d, m;
+    vi part[QUADS][QUAD_PARTS];
+    vf d[2], m; /* d of each unit */
 } chunk;
 
-V_INLINE void decode_chunk(const columns *c, int64_t c0, int q, const group_heads *h, chunk *to,
+/* What products of units come in: units of a chunk, and whether their numbers have an m. */
+typedef struct shape {
+    int units;
+    bool has_m;
+} shape;
+
+V_INLINE shape shape_of(dtype dt) {
+    return (shape){stored_units(dt), stored_offset(dt) == 0};
+}
+
+/* Chunk q of a group, which is chunk i of its run. */
+V_INLINE void decode_chunk(const run_bytes *r, const group_heads *h, int q, int i, chunk *to,
                            dtype dt) {
-    vi fours[4];
-    decode_half(c, c0, q, 0, h, fours, to->pairs, dt);
-    decode_half(c, c0, q, 1, h, fours, to->pairs + HALF, dt);
-    decode_scales(h, q, &to->d, &to->m, dt);
+#pragma GCC unroll 8
+    for (int j = 0; j < QUADS; j++) {
+        vi quad = decode_quad(r, h, q, i, j, dt);
+#pragma GCC unroll 2
+        for (int part = 0; part < QUAD_PARTS; part++) to->part[j][part] = v_quad_part(quad, part);
+    }
+    for (int u = 0; u < stored_units(dt); u++) decode_scales(h, q, u, &to->d[u], &to->m, dt);
 }
 
-/* Adds to the sums of row r, of chunk c, what its whole numbers came to. */
-V_INLINE vf add_whole(vf sum, vi whole, vf d, vf m, const rounded *a, int64_t at) {
-    vf more = v_fma(v_from_int(whole), d * a->scale[at], sum);
-    return v_fma(-m, v_set1(a->sum[at]), more);
+/* Adds to the sum of a row what a unit's whole numbers came to, and the chunk's m with its first. */
+V_INLINE vf add_whole(vf sum, vi whole, vf d, vf m, const chunk_head *a, int unit, shape f) {
+    if (!f.has_m) whole += a->offset[unit];
+    sum = v_fma(v_from_int(whole), d * a->scale, sum);
+    return f.has_m ? v_fma(-m, v_set1(a->sum), sum) : sum;
 }
 
-/* Adds chunk c of rows [i, i + rows) to their sums; b is that chunk of `wide` times VW columns, GROUP apart. A number of A is
- * read once for all these columns. */
-V_INLINE void add_chunk(const chunk *b, int wide, const rounded *a, int64_t i, int rows, int64_t c,
-                        vf sums[WIDE][TILE_ROWS]) {
+/* Adds unit u of chunk c of rows [i, i + rows) to their sums; b is that chunk of `wide` times VW columns, GROUP apart. A number of A
+ * is read once for all these columns. */
+V_INLINE void add_unit(const chunk *b, int wide, const rounded *a, int64_t i, int rows, int64_t c,
+                       int u, shape f, vf sums[WIDE][TILE_ROWS]) {
     const int64_t at = c * a->m + i;
-    const int32_t *pairs = a->pairs + at * PAIRS;
+    const int32_t *parts = a->parts + at * PARTS;
+    const int quads = QUADS / f.units;
     vi whole[WIDE][TILE_ROWS];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (int v = 0; v < wide; v++) whole[v][r] = (vi){0};
-#pragma GCC unroll 16
-    for (int p = 0; p < PAIRS; p++)
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
-            vi x = v_set1_i(pairs[r * PAIRS + p]);
 #pragma GCC unroll 2
-            for (int v = 0; v < wide; v++)
-                whole[v][r] = v_add_pairs(whole[v][r], b[v * GROUP].pairs[p], x);
-        }
+    for (int part = 0; part < 2; part++) {
+#pragma GCC unroll 8
+        for (int j = u * quads; j < (u + 1) * quads; j++)
+#pragma GCC unroll 8
+            for (int r = 0; r < rows; r++) {
+                vi x = v_set1_i(parts[r * PARTS + 2 * j + part]);
+#pragma GCC unroll 2
+                for (int v = 0; v < wide; v++)
+                    whole[v][r] =
+                        v_add_part(whole[v][r], b[v * GROUP].part[j][part % QUAD_PARTS], x);
+            }
+        if (part == 0)
+#pragma GCC unroll 8
+            for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+                for (int v = 0; v < wide; v++) whole[v][r] = v_first_parts(whole[v][r]);
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (int v = 0; v < wide; v++)
-            sums[v][r] =
-                add_whole(sums[v][r], whole[v][r], b[v * GROUP].d, b[v * GROUP].m, a, at + r);
+            sums[v][r] = add_whole(sums[v][r], whole[v][r], b[v * GROUP].d[u], b[v * GROUP].m,
+                                   a->head + at + r, u, f);
 }
 
 /* `n` chunks from c0 on, as above; sums of columns are BLOCK_ROWS apart. In between they are the function's own: in memory that
  * others may see each chunk would wait for what the one before has stored, a third of the time. */
 V_INLINE void add_chunks(const chunk *b, int wide, const rounded *a, int64_t i, int rows,
-                         int64_t c0, int n, vf *sums) {
+                         int64_t c0, int n, vf *sums, shape f) {
     vf own[WIDE][TILE_ROWS];
     for (int v = 0; v < wide; v++)
         for (int r = 0; r < rows; r++) own[v][r] = sums[v * BLOCK_ROWS + r];
-    for (int q = 0; q < n; q++) add_chunk(&b[q], wide, a, i, rows, c0 + q, own);
+    for (int q = 0; q < n; q++)
+#pragma GCC unroll 2
+        for (int u = 0; u < f.units; u++) add_unit(&b[q], wide, a, i, rows, c0 + q, u, f, own);
     for (int v = 0; v < wide; v++)
         for (int r = 0; r < rows; r++) sums[v * BLOCK_ROWS + r] = own[v][r];
 }
 
+/* Tiles of numbers with an m, of numbers with an offset, and of those whose chunk has two scales. */
+enum { WITH_M, WITH_OFFSET, IN_HALVES, SHAPES };
+
+V_INLINE int kind_of(shape f) {
+    return f.units == 2 ? IN_HALVES : f.has_m ? WITH_M : WITH_OFFSET;
+}
+
 typedef void (*tile_fn)(const chunk *b, const rounded *a, int64_t i, int64_t c0, int n, vf *sums);
-#define TILE(WIDTH, ROWS)                                                                          \
-    static void tile_##WIDTH##_##ROWS(const chunk *b, const rounded *a, int64_t i, int64_t c0,     \
-                                      int n, vf *sums) {                                           \
-        add_chunks(b, WIDTH, a, i, ROWS, c0, n, sums);                                             \
+#define TILE_OF(KIND, WIDTH, ROWS, ...)                                                            \
+    static void tile_##KIND##_##WIDTH##_##ROWS(const chunk *b, const rounded *a, int64_t i,        \
+                                               int64_t c0, int n, vf *sums) {                      \
+        add_chunks(b, WIDTH, a, i, ROWS, c0, n, sums, (shape){__VA_ARGS__});                       \
     }
+#define TILE(WIDTH, ROWS)                                                                          \
+    TILE_OF(WITH_M, WIDTH, ROWS, 1, true)                                                          \
+    TILE_OF(WITH_OFFSET, WIDTH, ROWS, 1, false)                                                    \
+    TILE_OF(IN_HALVES, WIDTH, ROWS, 2, false)
 #if V_AVX512
 #define TILES(X) X(1, 1) X(1, 2) X(1, 4) X(1, 8) X(2, 1) X(2, 2) X(2, 4) X(2, 8)
 #else
@@ -162,8 +216,11 @@ typedef void (*tile_fn)(const chunk *b, const rounded *a, int64_t i, int64_t c0,
 #endif
 TILES(TILE)
 #undef TILE
-#define TILE(WIDTH, ROWS) [WIDTH][ROWS] = tile_##WIDTH##_##ROWS,
-static const tile_fn tiles[WIDE + 1][TILE_ROWS + 1] = {TILES(TILE)};
+#define TILE(WIDTH, ROWS)                                                                          \
+    [WITH_M][WIDTH][ROWS] = tile_WITH_M_##WIDTH##_##ROWS,                                          \
+    [WITH_OFFSET][WIDTH][ROWS] = tile_WITH_OFFSET_##WIDTH##_##ROWS,                                \
+    [IN_HALVES][WIDTH][ROWS] = tile_IN_HALVES_##WIDTH##_##ROWS,
+static const tile_fn tiles[SHAPES][WIDE + 1][TILE_ROWS + 1] = {TILES(TILE)};
 #undef TILE
 
 /* Columns [j, j + VW) of row i of C, from their sums. */
@@ -199,41 +256,47 @@ V_INLINE void prefetch(const uint8_t *p, int64_t c, bool near, dtype dt) {
         near ? __builtin_prefetch(p + c * bytes + i) : __builtin_prefetch(p + c * bytes + i, 0, 2);
 }
 
-/* Adds chunk c0 + q of a few rows to their sums: half a chunk at a time, so that it stays in registers. A sum that waits for
- * the one before takes four cycles, so few rows have several sums each. */
-V_INLINE void add_decoded(const columns *c, const group_heads *h, const rounded *a, int64_t c0,
-                          int q, int rows, vf sums[FEW_ROWS], dtype dt) {
+/* Adds chunk c0 + q of a few rows, which is chunk i of its run, to their sums. A quad stays in registers for all rows. A sum that waits
+ * for the one before takes four cycles, so parts have sums of their own, and one row has two of each. */
+V_INLINE void add_decoded(const run_bytes *b, const group_heads *h, const rounded *a, int64_t c0,
+                          int q, int i, int rows, vf sums[FEW_ROWS], dtype dt) {
+    const shape f = shape_of(dt);
     const int64_t at = (c0 + q) * a->m;
-    const int each = FEW_ROWS / rows;
-    vi whole[FEW_ROWS], fours[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < rows * each; i++) whole[i] = (vi){0};
+    const int each = rows == 1 ? 2 : 1, quads = QUADS / f.units;
 #pragma GCC unroll 2
-    for (int half = 0; half < 2; half++) {
-        vi pairs[HALF];
-        decode_half(c, c0, q, half, h, fours, pairs, dt);
+    for (int u = 0; u < f.units; u++) {
+        vi whole[2][FEW_ROWS];
+#pragma GCC unroll 4
+        for (int r = 0; r < rows * each; r++) whole[0][r] = whole[1][r] = (vi){0};
 #pragma GCC unroll 8
-        for (int p = 0; p < HALF; p++)
+        for (int j = u * quads; j < (u + 1) * quads; j++) {
+            vi quad = decode_quad(b, h, q, i, j, dt);
+#pragma GCC unroll 2
+            for (int part = 0; part < 2; part++) {
+                vi w = v_quad_part(quad, part);
 #pragma GCC unroll 4
-            for (int r = 0; r < rows; r++) {
-                vi x = v_set1_i(a->pairs[(at + r) * PAIRS + half * HALF + p]);
-                vi *sum = &whole[r * each + p % each];
-                *sum = v_add_pairs(*sum, pairs[p], x);
+                for (int r = 0; r < rows; r++) {
+                    vi x = v_set1_i(a->parts[(at + r) * PARTS + 2 * j + part]);
+                    vi *sum = &whole[part][r * each + j % each];
+                    *sum = v_add_part(*sum, w, x);
+                }
             }
-    }
-    vf d, m;
-    decode_scales(h, q, &d, &m, dt);
+        }
+        vf d, m;
+        decode_scales(h, q, u, &d, &m, dt);
 #pragma GCC unroll 4
-    for (int r = 0; r < rows; r++) {
-        vi all = whole[r * each];
-#pragma GCC unroll 4
-        for (int i = 1; i < each; i++) all += whole[r * each + i];
-        sums[r] = add_whole(sums[r], all, d, m, a, at + r);
+        for (int r = 0; r < rows; r++) {
+            vi first = whole[0][r * each], second = whole[1][r * each];
+            if (each == 2) first += whole[0][r * each + 1], second += whole[1][r * each + 1];
+            sums[r] =
+                add_whole(sums[r], v_first_parts(first) + second, d, m, a->head + at + r, u, f);
+        }
     }
 }
 
 /* The product of a few rows. */
 V_INLINE void few_rows(const gemm_args *g, const rounded *a, const columns *c, int rows, dtype dt) {
+    const int run = stored_run(dt);
     int64_t all = g->k / CHUNK;
     bool near = VW * c->row_bytes <= NEAR_BYTES;
     vf sums[FEW_ROWS];
@@ -243,9 +306,14 @@ V_INLINE void few_rows(const gemm_args *g, const rounded *a, const columns *c, i
         int n = all - c0 < GROUP ? (int)(all - c0) : GROUP;
         group_heads h;
         open_group(c, c0, n, &h, dt);
-        for (int q = 0; q < n; q++) {
-            prefetch(c->b + VW * c->row_bytes, c0 + q, near, dt);
-            add_decoded(c, &h, a, c0, q, rows, sums, dt);
+        for (int q = 0; q < n; q += run) {
+            run_bytes bytes;
+            open_run(c, c0, q, &bytes, dt);
+#pragma GCC unroll 4
+            for (int i = 0; i < run; i++) {
+                prefetch(c->b + VW * c->row_bytes, c0 + q + i, near, dt);
+                add_decoded(&bytes, &h, a, c0, q + i, i, rows, sums, dt);
+            }
         }
     }
 #pragma GCC unroll 4
@@ -255,13 +323,19 @@ V_INLINE void few_rows(const gemm_args *g, const rounded *a, const columns *c, i
 /* `n` chunks from c0 on of `wide` times VW columns. */
 V_INLINE void decode_group(const columns *c, int wide, int64_t c0, int n, chunk b[WIDE][GROUP],
                            dtype dt) {
+    const int run = stored_run(dt);
     bool near = wide * VW * c->row_bytes <= NEAR_BYTES;
     for (int v = 0; v < wide; v++) {
         group_heads h;
         open_group(&c[v], c0, n, &h, dt);
-        for (int q = 0; q < n; q++) {
-            prefetch(c[v].b + wide * VW * c[v].row_bytes, c0 + q, near, dt);
-            decode_chunk(&c[v], c0, q, &h, &b[v][q], dt);
+        for (int q = 0; q < n; q += run) {
+            run_bytes bytes;
+            open_run(&c[v], c0, q, &bytes, dt);
+#pragma GCC unroll 4
+            for (int i = 0; i < run; i++) {
+                prefetch(c[v].b + wide * VW * c[v].row_bytes, c0 + q + i, near, dt);
+                decode_chunk(&bytes, &h, q + i, i, &b[v][q + i], dt);
+            }
         }
     }
 }
@@ -281,7 +355,7 @@ V_INLINE void block_rows(const gemm_args *g, const rounded *a, const columns *c,
         int64_t r = 0;
         for (int size = TILE_ROWS; size > 0; size /= 2)
             for (; r + size <= rows; r += size)
-                tiles[wide][size](b[0], a, first + r, c0, n, sums[0] + r);
+                tiles[kind_of(shape_of(dt))][wide][size](b[0], a, first + r, c0, n, sums[0] + r);
     }
     for (int v = 0; v < wide; v++)
         for (int64_t r = 0; r < rows; r++) put_columns(g, first + r, &c[v], sums[v][r]);
@@ -318,14 +392,14 @@ typedef void (*columns_fn)(const gemm_args *g, const rounded *a, int64_t j, int6
     static void product_##F(const gemm_args *g, const rounded *a, int64_t j, int64_t end) {        \
         product_columns(g, a, j, end, DT_##F);                                                     \
     }
-PAIRS_FORMATS(DEFINE)
+QUADS_FORMATS(DEFINE)
 #undef DEFINE
 
 static columns_fn find_product(dtype dt) {
 #define CASE(F)                                                                                    \
     case DT_##F: return product_##F;
     switch (dt) {
-        PAIRS_FORMATS(CASE)
+        QUADS_FORMATS(CASE)
         default: return NULL;
     }
 #undef CASE
