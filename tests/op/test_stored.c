@@ -11,7 +11,7 @@
 typedef struct product {
     tensor x, bias, res;
     weights w;
-    bool rounds;
+    bool by_row, rounds;
 } product;
 
 static product make_product(arena *a, dtype dt, int64_t m, int64_t n, int64_t k, bool extras) {
@@ -25,7 +25,7 @@ static product make_product(arena *a, dtype dt, int64_t m, int64_t n, int64_t k,
 /* y is NaN before; what lies behind the workspace stays. */
 static tensor run_linear(arena *a, const product *p, dev *d, const op_impl *impl) {
     enum { GUARD = 64 };
-    op_attr attr = {.linear.rounds = p->rounds};
+    op_attr attr = {.linear = {.by_row = p->by_row, .rounds = p->rounds}};
     op_infer io = {.kind = OP_LINEAR, .attr = &attr, .dev = d};
     io.in[0] = p->x, io.in[1] = p->w.t, io.in[2] = p->bias, io.in[3] = p->res;
     err e = {0};
@@ -49,19 +49,23 @@ static tensor run_linear(arena *a, const product *p, dev *d, const op_impl *impl
     return c.out[0];
 }
 
-/* How far a sum may be off where rows of x are rounded to 16 bits, with Q6_K 15, with a scale for each 32 elements (attr.rounds): these
- * numbers move by half a step, largest / 32767 / 2, at most. */
+/* How far a sum may be off where rows of x are rounded to 16 bits with a scale for each 32 elements (attr.rounds): these
+ * numbers move by half a step, largest / 32639 / 2, at most. */
 static double most_moved(const product *p, int64_t i, int64_t j) {
-    double moved = 0, steps = p->w.t.dt == DT_Q6_K ? 16383 : 32767;
+    double moved = 0;
     for (int64_t k = 0; k < p->x.cols; k += 32) {
         double largest = 0, weight = 0;
         for (int64_t q = k; q < k + 32; q++) {
             largest = fmax(largest, fabs((double)at(&p->x, i, q)));
             weight += fabs((double)p->w.value[j * p->x.cols + q]);
         }
-        moved += largest * weight / steps / 2;
+        moved += largest * weight / 32639 / 2;
     }
     return moved;
+}
+
+static bool is_blocks(dtype dt) {
+    return dtype_is_blocks(dt) && !dtype_is_listed(dt);
 }
 
 static void check_linear(const product *p, const tensor *y, const char *who) {
@@ -74,10 +78,8 @@ static void check_linear(const product *p, const tensor *y, const char *who) {
             }
             if (p->bias.rows) sum += (double)at(&p->bias, 0, j);
             if (p->res.rows) sum += (double)at(&p->res, i, j);
-            double bound = 2e-6 * size + 1e-6 +
-                           (p->rounds && dtype_is_blocks(p->w.t.dt) && !dtype_is_listed(p->w.t.dt)
-                                ? most_moved(p, i, j)
-                                : 0);
+            double bound =
+                2e-6 * size + 1e-6 + (p->rounds && is_blocks(p->w.t.dt) ? most_moved(p, i, j) : 0);
             if (fabs((double)at(y, i, j) - sum) <= bound) continue;
             fail_msg("%s, %s, %ld rows of [%ld,%ld]: y[%ld,%ld] is %.9g but must be %.9g", who,
                      dtype_name(p->w.t.dt), (long)y->rows, (long)y->cols, (long)p->x.cols, (long)i,
@@ -186,6 +188,29 @@ static void test_largest_sums(void **state) {
     }
 }
 
+/* Sums of rounded rows are whole, and floats are added in one order: instruction sets have the same bits. */
+static void test_same_on_all_sets(void **state) {
+    arena *a = *state;
+    enum { AVX2 = 1 }; /* of ISAS */
+    if (!has_isa(AVX2)) skip();
+    dev *first = open_dev(ISAS[AVX2], 1);
+    for (int i = AVX2 + 1; i < ARRAY_LEN(ISAS); i++) {
+        if (!has_isa(i)) continue;
+        dev *d = open_dev(ISAS[i], 1);
+        for (int f = 0; f < ARRAY_LEN(FORMATS); f++)
+            for (int64_t rows = 1; rows < 20 && is_blocks(FORMATS[f]); rows += 6) {
+                product p = make_product(a, FORMATS[f], rows, 45, 768, true);
+                p.rounds = true;
+                tensor y = run_linear(a, &p, first, op_find(first, OP_LINEAR, DT_F32));
+                tensor other = run_linear(a, &p, d, op_find(d, OP_LINEAR, DT_F32));
+                check_same(&y, &other, rows);
+                arena_reset(a);
+            }
+        dev_close(d);
+    }
+    dev_close(first);
+}
+
 static void test_linear(void **state) {
     arena *a = *state;
     for (int i = 0; i < ARRAY_LEN(ISAS); i++) {
@@ -275,10 +300,10 @@ static void test_rows_are_independent(void **state) {
         dev *d = open_dev(ISAS[i], 1);
         const op_impl *impl = op_find(d, OP_LINEAR, DT_F32);
         for (int f = 0; f < ARRAY_LEN(FORMATS); f++) {
-            product p = make_product(a, FORMATS[f], 8, 13, 512, false);
-            p.rounds = true;
+            product p = make_product(a, FORMATS[f], 19, 45, 512, false);
+            p.by_row = p.rounds = true;
             tensor all = run_linear(a, &p, d, impl);
-            for (p.x.rows = 1; p.x.rows < 8; p.x.rows++) {
+            for (p.x.rows = 1; p.x.rows < 19; p.x.rows++) {
                 tensor some = run_linear(a, &p, d, impl);
                 check_same(&some, &all, some.rows);
             }
@@ -419,11 +444,17 @@ int main(int argc, char **argv) {
     (void)argc;
     restart_with_sleeping_threads(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),        cmocka_unit_test(test_largest_sums),
-        cmocka_unit_test(test_reference),     cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_fewer_threads), cmocka_unit_test(test_rows_are_independent),
-        cmocka_unit_test(test_embed),         cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_gpu),           cmocka_unit_test(test_bytes_of_fp8),
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_largest_sums),
+        cmocka_unit_test(test_same_on_all_sets),
+        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_fewer_threads),
+        cmocka_unit_test(test_rows_are_independent),
+        cmocka_unit_test(test_embed),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_gpu),
+        cmocka_unit_test(test_bytes_of_fp8),
         cmocka_unit_test(test_embed_gpu),
     };
     return cmocka_run_group_tests(tests, make_arena, free_arena);

@@ -256,18 +256,18 @@ V_INLINE void prefetch(const uint8_t *p, int64_t c, bool near, dtype dt) {
         near ? __builtin_prefetch(p + c * bytes + i) : __builtin_prefetch(p + c * bytes + i, 0, 2);
 }
 
-/* Adds chunk c0 + q of a few rows, which is chunk i of its run, to their sums. A quad stays in registers for all rows. A sum that waits
- * for the one before takes four cycles, so parts have sums of their own, and one row has two of each. */
+/* Adds chunk c0 + q of a few rows, which is chunk i of its run, to their sums. A quad stays in registers for all rows. Parts have sums
+ * of their own, since a sum waits four cycles for the one before. */
 V_INLINE void add_decoded(const run_bytes *b, const group_heads *h, const rounded *a, int64_t c0,
                           int q, int i, int rows, vf sums[FEW_ROWS], dtype dt) {
     const shape f = shape_of(dt);
     const int64_t at = (c0 + q) * a->m;
-    const int each = rows == 1 ? 2 : 1, quads = QUADS / f.units;
+    const int quads = QUADS / f.units;
 #pragma GCC unroll 2
     for (int u = 0; u < f.units; u++) {
         vi whole[2][FEW_ROWS];
 #pragma GCC unroll 4
-        for (int r = 0; r < rows * each; r++) whole[0][r] = whole[1][r] = (vi){0};
+        for (int r = 0; r < rows; r++) whole[0][r] = whole[1][r] = (vi){0};
 #pragma GCC unroll 8
         for (int j = u * quads; j < (u + 1) * quads; j++) {
             vi quad = decode_quad(b, h, q, i, j, dt);
@@ -277,8 +277,7 @@ V_INLINE void add_decoded(const run_bytes *b, const group_heads *h, const rounde
 #pragma GCC unroll 4
                 for (int r = 0; r < rows; r++) {
                     vi x = v_set1_i(a->parts[(at + r) * PARTS + 2 * j + part]);
-                    vi *sum = &whole[part][r * each + j % each];
-                    *sum = v_add_part(*sum, w, x);
+                    whole[part][r] = v_add_part(whole[part][r], w, x);
                 }
             }
         }
@@ -286,10 +285,8 @@ V_INLINE void add_decoded(const run_bytes *b, const group_heads *h, const rounde
         decode_scales(h, q, u, &d, &m, dt);
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
-            vi first = whole[0][r * each], second = whole[1][r * each];
-            if (each == 2) first += whole[0][r * each + 1], second += whole[1][r * each + 1];
-            sums[r] =
-                add_whole(sums[r], v_first_parts(first) + second, d, m, a->head + at + r, u, f);
+            vi all = v_first_parts(whole[0][r]) + whole[1][r];
+            sums[r] = add_whole(sums[r], all, d, m, a->head + at + r, u, f);
         }
     }
 }
