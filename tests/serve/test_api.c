@@ -515,6 +515,7 @@ static void test_refusals(void **state) {
         {C, "", 400, NULL, "empty"},
         {C, "\xef\xbb\xbf", 400, NULL, "empty"},
         {C, "\xef\xbb\xbf[]", 400, NULL, "no JSON object"},
+        {C, "\xef\xbb\xbf{'max_tokens': 4}", 400, "prompt", "missing"},
         {C, "[]", 400, NULL, "no JSON object"},
         {C, "{'prompt': 'a'", 400, NULL, "no JSON"},
         {C, "{'prompt': '\xff'}", 400, NULL, "no JSON"},
