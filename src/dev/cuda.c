@@ -178,10 +178,10 @@ static bool open_upload(dev *d, cuda *c) {
     return u->at != NULL;
 }
 
-/* Copies bytes to where the GPU reads them. NULL: there is no room for so many. */
+/* Copies bytes, UPLOAD_HALF at most, to where the GPU reads them. NULL: there is no room, which has been noted. */
 static const void *upload_bytes(dev *d, cuda *c, const void *host, size_t bytes) {
     upload *u = &c->upload;
-    if (bytes > UPLOAD_HALF || (!u->at && !open_upload(d, c))) return NULL;
+    if (!u->at && !open_upload(d, c)) return NULL;
     if (u->used + bytes > UPLOAD_HALF) {
         good(d, c->api.event_record(u->read[u->half], c->stream), "an event");
         u->half ^= 1;
@@ -193,13 +193,17 @@ static const void *upload_bytes(dev *d, cuda *c, const void *host, size_t bytes)
     return memcpy(room, host, bytes);
 }
 
-/* Of many bytes, which are pageable, the driver has taken those of the host when the call returns. */
+/* Whatever memory the host's bytes lie in: of pageable memory the driver leaves open whether it has taken them when
+ * cuMemcpyHtoDAsync returns. */
 static void cuda_write(dev *d, void *to, const void *host, size_t bytes) {
-    if (!bytes) return;
     cuda *c = stream_begin(d);
     pthread_mutex_lock(&c->uploads);
-    const void *pinned = upload_bytes(d, c, host, bytes);
-    good(d, c->api.copy_in(at(to), pinned ? pinned : host, bytes, c->stream), "a copy to the GPU");
+    for (size_t done = 0, n; done < bytes; done += n) {
+        n = bytes - done < UPLOAD_HALF ? bytes - done : UPLOAD_HALF;
+        const void *pinned = upload_bytes(d, c, (const char *)host + done, n);
+        if (!pinned) break;
+        good(d, c->api.copy_in(at(to) + done, pinned, n, c->stream), "a copy to the GPU");
+    }
     pthread_mutex_unlock(&c->uploads);
     stream_end(c);
 }

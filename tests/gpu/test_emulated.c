@@ -135,6 +135,7 @@ typedef struct two_streams {
     cu_stream a, b;
     cu_event copied;
     cu_ptr p, q;
+    int32_t *word; /* pinned; has a 7 */
 } two_streams;
 
 static void open_streams(two_streams *t, const char *seed) {
@@ -148,11 +149,14 @@ static void open_streams(two_streams *t, const char *seed) {
     t->api.event_create(&t->copied, 0);
     t->api.mem_alloc(&t->p, N * 4);
     t->api.mem_alloc(&t->q, N * 4);
+    t->api.mem_host_alloc((void **)&t->word, sizeof *t->word, 0);
+    *t->word = 7;
 }
 
 static void close_streams(two_streams *t) {
     t->api.mem_free(t->p);
     t->api.mem_free(t->q);
+    t->api.mem_host_free(t->word);
     t->api.event_destroy(t->copied);
     t->api.stream_destroy(t->a);
     t->api.stream_destroy(t->b);
@@ -163,9 +167,9 @@ static void close_streams(two_streams *t) {
 /* Stream a writes 7 to p; stream b copies p to q, after a's event or without. What q then has. */
 static int32_t copied_over(const char *seed, bool with_event) {
     two_streams t;
-    int32_t seven = 7, got = 0;
+    int32_t got = 0;
     open_streams(&t, seed);
-    t.api.copy_in(t.p, &seven, 4, t.a);
+    t.api.copy_in(t.p, t.word, 4, t.a);
     t.api.event_record(t.copied, t.a);
     if (with_event) t.api.stream_wait(t.b, t.copied, 0);
     t.api.copy(t.q, t.p, 4, t.b);
@@ -191,9 +195,9 @@ static void test_missing_event_shows(void **state) {
 static void test_streams_go_before_their_events(void **state) {
     (void)state;
     two_streams t;
-    int32_t seven = 7, got = 0;
+    int32_t got = 0;
     open_streams(&t, "1");
-    t.api.copy_in(t.p, &seven, 4, t.a);
+    t.api.copy_in(t.p, t.word, 4, t.a);
     t.api.event_record(t.copied, t.a);
     t.api.stream_wait(t.b, t.copied, 0);
     t.api.copy_out(&got, t.p, 4, t.b);
@@ -262,6 +266,18 @@ static void test_missing_event_is_named(void **state) {
     }
 }
 
+/* When the driver has read memory that is not pinned it does not say. */
+static void test_pageable_memory_is_refused(void **state) {
+    (void)state;
+    two_streams t;
+    int32_t seven = 7;
+    open_streams(&t, "1");
+    assert_int_equal(t.api.copy_in(t.p, t.word, 4, t.a), 0);
+    assert_int_not_equal(t.api.copy_in(t.p, &seven, 4, t.a), 0);
+    assert_non_null(strstr(emu_context_fault(t.context), "not pinned"));
+    close_streams(&t);
+}
+
 /* ---- graphs ---- */
 
 static int32_t value_at(two_streams *t, cu_ptr p) {
@@ -286,7 +302,8 @@ static void test_graphs_repeat(void **state) {
     t.api.graph_destroy(graph);
     assert_int_equal(value_at(&t, t.q), 0);
     for (int32_t n = 5; n < 8; n++) {
-        t.api.copy_in(t.p, &n, 4, t.a);
+        *t.word = n;
+        t.api.copy_in(t.p, t.word, 4, t.a);
         assert_int_equal(t.api.graph_launch(exec, t.a), 0);
         t.api.fill(t.p, 0, 4, t.a);
         assert_int_equal(value_at(&t, t.q), n);
@@ -299,13 +316,12 @@ static void test_graphs_repeat(void **state) {
 static void test_captures_refuse_the_host(void **state) {
     (void)state;
     two_streams t;
-    int32_t seven = 7;
     open_streams(&t, "1");
     for (int what = 0; what < 4; what++) {
         cu_graph graph = NULL;
         assert_int_equal(t.api.capture_begin(t.a, CU_CAPTURE_THREAD_LOCAL), 0);
         cu_result r = what == 0   ? t.api.stream_sync(t.a)
-                      : what == 1 ? t.api.copy_in(t.p, &seven, 4, t.a)
+                      : what == 1 ? t.api.copy_in(t.p, t.word, 4, t.a)
                       : what == 2 ? t.api.event_record(t.copied, t.a)
                                   : t.api.mem_free(t.p);
         assert_int_equal(r, CU_NOT_IN_CAPTURE);
@@ -323,6 +339,7 @@ int main(void) {
         cmocka_unit_test(test_rows_in_gaps_are_named),
         cmocka_unit_test(test_impossible_grids_are_refused),
         cmocka_unit_test(test_missing_event_shows),
+        cmocka_unit_test(test_pageable_memory_is_refused),
         cmocka_unit_test(test_streams_go_before_their_events),
         cmocka_unit_test(test_missing_event_is_named),
     };
