@@ -44,7 +44,9 @@ typedef struct gpu_grid {
     uint32_t shared_bytes;
 } gpu_grid;
 
-enum { GPU_MOST_DYNAMIC_BYTES = 96 << 10 }; /* what every device since sm_80 has */
+/* What every device since sm_80 has of shared memory for a block: dynamic, and with its arrays. */
+enum { GPU_MOST_DYNAMIC_BYTES = 96 << 10, GPU_MOST_SHARED_BYTES = 99 << 10 };
+enum { GPU_MOST_ARGS_BYTES = 4096 };
 enum { GPU_WARP = 32, GPU_MOST_THREADS = 1024, GPU_MOST_GRID_YZ = 65535 };
 
 /* What work on a device may touch, for the emulated device, which checks each access. `rows` rows of

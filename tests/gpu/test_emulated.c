@@ -18,6 +18,7 @@ static const mistake MISTAKES[] = {
     {"missing_barrier", &planted_missing_barrier, "since the last barrier"},
     {"missing_second_barrier", &planted_missing_second_barrier, "since the last barrier"},
     {"divergent_barrier", &planted_divergent_barrier, "has ended"},
+    {"other_barrier", &planted_other_barrier, "waits at line"},
     {"divergent_shuffle", &planted_divergent_shuffle, "has ended"},
     {"one_too_far", &planted_one_too_far, "of x, which has"},
     {"one_too_early", &planted_one_too_early, "of y, which"},
@@ -25,6 +26,8 @@ static const mistake MISTAKES[] = {
     {"shared_unwritten", &planted_shared_unwritten, "which nobody has written"},
     {"shared_atomics", &planted_shared_atomics, NULL},
     {"shared_atomic_too_far", &planted_shared_atomic_too_far, "byte 32 of the shared array sums"},
+    {"atomic_beside_plain", &planted_atomic_beside_plain, "since the last barrier"},
+    {"atomic_on_unwritten", &planted_atomic_on_unwritten, "which nobody has written"},
     {"unwritten_output", &planted_unwritten_output, "row 0, number 70 of y was never written"},
     {"reads_output", &planted_reads_output, "which nobody has written"},
     {"writes_input", &planted_writes_input, "only to be read"},
@@ -33,6 +36,7 @@ static const mistake MISTAKES[] = {
     {"copy_not_waited_for", &planted_copy_not_waited_for, "before its copies have arrived"},
     {"warp_meets", &planted_warp_meets, NULL},
     {"missing_sync_warp", &planted_missing_sync_warp, "since the last barrier"},
+    {"shuffle_for_sync_warp", &planted_shuffle_for_sync_warp, "since the last barrier"},
     {"sync_warp_for_a_block", &planted_sync_warp_for_a_block, "since the last barrier"},
 };
 
@@ -109,13 +113,51 @@ static void test_rows_in_gaps_are_named(void **state) {
     emu_device_free(d);
 }
 
+/* An op that works in place, with numbers of another width, so that input and output are not one range. */
+static void test_races_in_place_are_found(void **state) {
+    (void)state;
+    static const mistake kernels[] = {
+        {"narrow_in_place", &planted_narrow_in_place, NULL},
+        {"narrow_too_early", &planted_narrow_too_early, "since the last barrier"},
+    };
+    for (int i = 0; i < 2 * SEEDS; i++) {
+        float x[N] = {0};
+        const mistake *m = &kernels[i % 2];
+        emu_device *d = emu_device_new((uint64_t)i, 1);
+        const gpu_range ranges[] = {
+            {"x", x, 1, N * 4, N * 4, GPU_READ, 4},
+            {"y", x, BLOCKS, PLANTED_THREADS * 2, PLANTED_THREADS * 4, GPU_WRITE, 2},
+        };
+        planted_args a = {x, x, N};
+        emu_scope_begin(d, m->name, ranges, 2);
+        emu_launch(d, *m->kernel, &(gpu_grid){BLOCKS, 1, 1, PLANTED_THREADS, 0}, &a);
+        emu_scope_end(d);
+        check_fault(m, emu_fault(d));
+        emu_device_free(d);
+    }
+}
+
+/* Dynamic memory of 96 KB and arrays of 4 KB: not every GPU has so much. */
+static void test_shared_memory_is_limited(void **state) {
+    (void)state;
+    float x[N] = {0}, y[N];
+    planted_args a = {x, y, N};
+    emu_device *d = emu_device_new(0, 1);
+    emu_memory_add(d, x, sizeof x);
+    emu_memory_add(d, y, sizeof y);
+    emu_launch(d, planted_shared_and_dynamic, &(gpu_grid){BLOCKS, 1, 1, PLANTED_THREADS, 1024}, &a);
+    assert_non_null(emu_fault(d));
+    assert_non_null(strstr(emu_fault(d), "102400 bytes of shared memory, and there are 101376"));
+    emu_device_free(d);
+}
+
 static void test_impossible_grids_are_refused(void **state) {
     (void)state;
     static const gpu_grid grids[] = {
         {1, 1, 1, 2 * PLANTED_THREADS, 0}, /* more threads than the kernel was compiled for */
         {1, 1, 1, 33, 0},                  /* no whole warps */
         {1, 70000, 1, 32, 0},
-        {1, 1, 1, 32, 1 << 20},
+        {1, 1, 1, 32, GPU_MOST_DYNAMIC_BYTES + 4},
     };
     planted_args a = {0};
     for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
@@ -337,6 +379,8 @@ int main(void) {
         cmocka_unit_test(test_captures_refuse_the_host),
         cmocka_unit_test(test_mistakes_are_found),
         cmocka_unit_test(test_rows_in_gaps_are_named),
+        cmocka_unit_test(test_races_in_place_are_found),
+        cmocka_unit_test(test_shared_memory_is_limited),
         cmocka_unit_test(test_impossible_grids_are_refused),
         cmocka_unit_test(test_missing_event_shows),
         cmocka_unit_test(test_pageable_memory_is_refused),
