@@ -6,8 +6,6 @@
 
 #include "base/text.h"
 
-enum { LEAST_VERSION = 12000 };
-
 static const char LIBRARY[] = "libcuda.so.1";
 
 static status find_functions(cu_driver *d, err *e) {
@@ -23,7 +21,8 @@ static status find_functions(cu_driver *d, err *e) {
         void *f = dlsym(d->library, all[i].symbol);
         if (!f) {
             err_set(e, ST_USAGE, "the NVIDIA driver's %s has no %s", LIBRARY, all[i].symbol);
-            return err_hint(e, "install a driver of CUDA 12 or later, or use device=cpu");
+            return err_hint(e, "install a driver of CUDA %d or later, or use device=cpu",
+                            GPU_CUDA_MAJOR);
         }
         memcpy((char *)d + all[i].at, &f, sizeof f);
     }
@@ -41,9 +40,9 @@ static status check_version(const cu_driver *d, err *e) {
         return err_hint(e, "look at nvidia-smi, or use device=cpu");
     }
     d->driver_version(&version);
-    if (version >= LEAST_VERSION) return ST_OK;
-    err_set(e, ST_USAGE, "the NVIDIA driver is of CUDA %d.%d, and 12.0 is the oldest that serves",
-            version / 1000, version % 1000 / 10);
+    if (version >= GPU_CUDA_MAJOR * 1000) return ST_OK;
+    err_set(e, ST_USAGE, "the NVIDIA driver is of CUDA %d.%d, and %d.0 is the oldest that serves",
+            version / 1000, version % 1000 / 10, GPU_CUDA_MAJOR);
     return err_hint(e, "install a newer driver, or use device=cpu");
 }
 

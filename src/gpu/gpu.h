@@ -32,6 +32,10 @@ typedef struct gpu_kernel {
 #ifndef GPU_HAS_KERNELS
 #define GPU_HAS_KERNELS 0
 #endif
+/* The CUDA of the nvcc that made them: drivers of an earlier one do not load them. Else the oldest that serves. */
+#ifndef GPU_CUDA_MAJOR
+#define GPU_CUDA_MAJOR 12
+#endif
 /* For which compute capabilities, as "80 90a 100". */
 #ifndef GPU_ARCHS
 #define GPU_ARCHS ""
