@@ -320,6 +320,17 @@ static void test_pageable_memory_is_refused(void **state) {
     close_streams(&t);
 }
 
+static void test_copies_lie_apart(void **state) {
+    (void)state;
+    two_streams t;
+    open_streams(&t, "1");
+    t.api.copy(t.p + 8, t.p, 8, t.a);
+    assert_int_equal(t.api.stream_sync(t.a), 0);
+    t.api.copy(t.p + 4, t.p, 8, t.a);
+    assert_int_not_equal(t.api.stream_sync(t.a), 0);
+    close_streams(&t);
+}
+
 /* ---- graphs ---- */
 
 static int32_t value_at(two_streams *t, cu_ptr p) {
@@ -384,6 +395,7 @@ int main(void) {
         cmocka_unit_test(test_impossible_grids_are_refused),
         cmocka_unit_test(test_missing_event_shows),
         cmocka_unit_test(test_pageable_memory_is_refused),
+        cmocka_unit_test(test_copies_lie_apart),
         cmocka_unit_test(test_streams_go_before_their_events),
         cmocka_unit_test(test_missing_event_is_named),
     };

@@ -498,9 +498,12 @@ typedef struct move {
 
 static void run_move(cu_context c, const void *args) {
     const move *m = args;
+    const char *to = m->to, *from = m->from;
+    if (to < from + m->bytes && from < to + m->bytes)
+        emu_keep_fault(c->device, "a copy goes to memory of which it has parts");
     emu_move_memory(c->device, "a copy", m->from, (int64_t)m->bytes, false);
     emu_move_memory(c->device, "a copy", m->to, (int64_t)m->bytes, true);
-    memmove(m->to, m->from, m->bytes);
+    memmove(m->to, m->from, m->bytes); /* after a fault, too */
 }
 
 static void *host_of(cu_ptr p) {
