@@ -518,20 +518,27 @@ int dev_gpus(void) {
 }
 
 static status find_device(cuda *c, int number, err *e) {
-    int count = 0, major = 0;
+    int count = 0, major = 0, minor = 0;
+    char name[DEV_NAME_MAX] = "";
     if (c->api.device_count(&count) != 0 || number >= count) {
         err_set(e, ST_USAGE, "the NVIDIA driver is there, but no GPU");
         return err_hint(e, "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device=cpu");
     }
     c->api.device_get(&c->device, number);
     c->api.device_attribute(&major, CU_COMPUTE_MAJOR, c->device);
+    c->api.device_attribute(&minor, CU_COMPUTE_MINOR, c->device);
     c->api.device_attribute(&c->multiprocessors, CU_MULTIPROCESSORS, c->device);
+    c->api.device_name(name, sizeof name, c->device);
     if (major < CU_LEAST_MAJOR) {
-        char name[128] = "";
-        c->api.device_name(name, sizeof name, c->device);
         err_set(e, ST_USAGE, "the GPU %s has compute capability %d, and %d is the least", name,
                 major, CU_LEAST_MAJOR);
         return err_hint(e, "use device=cpu");
+    }
+    if (!c->api.emulated && !gpu_arch_serves(GPU_ARCHS, major, minor)) {
+        err_set(e, ST_USAGE,
+                "the GPU %s has compute capability %d.%d, and this program has kernels for sm_%s",
+                name, major, minor, GPU_ARCHS);
+        return err_hint(e, "name it in make cuda CUDA_ARCHS=..., or use device=cpu");
     }
     return ST_OK;
 }

@@ -2,6 +2,7 @@
 #include "gpu/driver.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -55,6 +56,17 @@ status cu_driver_choice(bool *emulated, err *e) {
     if (!*emulated) return st;
     TRY(env_int("ATHANOR_CUDA_SEED", 0, INT64_MAX, &unused, e));
     return env_int("ATHANOR_CUDA_COUNT", 1, 1024, &unused, e);
+}
+
+bool gpu_arch_serves(const char *archs, int major, int minor) {
+    char *end;
+    for (const char *at = archs; *at; at = *end ? end + 1 : end) {
+        long arch = strtol(at, &end, 10);
+        bool exact = *end == 'a';
+        end += exact;
+        if (arch / 10 == major && (exact ? arch % 10 == minor : arch % 10 <= minor)) return true;
+    }
+    return false;
 }
 
 bool cu_driver_is_there(void) {

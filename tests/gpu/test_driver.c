@@ -44,6 +44,17 @@ static void test_drivers(void **state) {
     dlclose(fake);
 }
 
+static void test_kinds_of_gpus(void **state) {
+    (void)state;
+    static const char archs[] = "80 90a 100";
+    assert_true(gpu_arch_serves(archs, 8, 0) && gpu_arch_serves(archs, 8, 9));
+    assert_true(gpu_arch_serves(archs, 9, 0) && gpu_arch_serves(archs, 10, 3));
+    assert_false(gpu_arch_serves(archs, 9, 1));
+    assert_false(gpu_arch_serves(archs, 12, 0));
+    assert_false(gpu_arch_serves("90a", 8, 0));
+    assert_false(gpu_arch_serves("", 9, 0));
+}
+
 static void put_line(const char *folder, const char *name, const char *line) {
     char path[256];
     snprintf(path, sizeof path, "%s/0000:3b:00.0/%s", folder, name);
@@ -99,6 +110,7 @@ static void test_links(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_drivers),
+                                       cmocka_unit_test(test_kinds_of_gpus),
                                        cmocka_unit_test(test_links)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
