@@ -320,6 +320,18 @@ static void test_pageable_memory_is_refused(void **state) {
     close_streams(&t);
 }
 
+static void test_context_must_be_current(void **state) {
+    (void)state;
+    two_streams t;
+    open_streams(&t, "1");
+    t.api.context_set(NULL);
+    t.api.fill(t.p, 0, 4, t.a);
+    assert_non_null(emu_context_fault(t.context));
+    assert_non_null(strstr(emu_context_fault(t.context), "context"));
+    t.api.context_set(t.context);
+    close_streams(&t);
+}
+
 static void test_copies_lie_apart(void **state) {
     (void)state;
     two_streams t;
@@ -396,6 +408,7 @@ int main(void) {
         cmocka_unit_test(test_missing_event_shows),
         cmocka_unit_test(test_pageable_memory_is_refused),
         cmocka_unit_test(test_copies_lie_apart),
+        cmocka_unit_test(test_context_must_be_current),
         cmocka_unit_test(test_streams_go_before_their_events),
         cmocka_unit_test(test_missing_event_is_named),
     };

@@ -297,6 +297,9 @@ static void append(item_list *l, item *i) {
 
 static void append_to(cu_stream s, item *i) {
     cu_context c = s->context;
+    if (current != c)
+        emu_keep_fault(c->device,
+                       "work is given by a thread that has not made the GPU's context its own");
     append(s->captured ? s->captured : &s->work, i);
     if (s->captured) return;
     s->given++;
