@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "dev/dev_int.h"
 #include "dev/keep.h"
 
@@ -498,8 +499,12 @@ bool dev_cuda_is_there(void) {
     cu_driver api;
     int count = 0, device = 0, major = 0;
     bool emulated;
+    err why = {0};
     if (!GPU_HAS_KERNELS || cu_driver_choice(&emulated, NULL) != ST_OK || emulated) return false;
-    if (cu_driver_open(&api, NULL) != ST_OK) return false;
+    if (cu_driver_open(&api, &why) != ST_OK) {
+        if (cu_driver_is_there()) log_warn("%s, so the CPU is taken", why.message);
+        return false;
+    }
     bool there = api.device_count(&count) == 0 && count > 0 && api.device_get(&device, 0) == 0 &&
                  api.device_attribute(&major, CU_COMPUTE_MAJOR, device) == 0 &&
                  major >= CU_LEAST_MAJOR;
