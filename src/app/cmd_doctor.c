@@ -154,19 +154,6 @@ static void check_auto(doctor *x) {
 
 /* ---- its GPUs; device=cuda needs no more than what is checked here ---- */
 
-/* Whether the program's kernels run on a GPU of this compute capability: those of the same major
- * number and no higher minor one; with "a", as in 90a, only the same. */
-static bool has_kernels_for(int major, int minor) {
-    char *end;
-    for (const char *at = GPU_ARCHS; *at; at = *end ? end + 1 : end) {
-        long arch = strtol(at, &end, 10);
-        bool exact = *end == 'a';
-        end += exact;
-        if (arch / 10 == major && (exact ? arch % 10 == minor : arch % 10 <= minor)) return true;
-    }
-    return false;
-}
-
 /* Returns whether it is one to train on. */
 static bool check_gpu(doctor *x, const cu_driver *api, int ordinal) {
     int device = 0, major = 0, minor = 0, processors = 0;
@@ -179,7 +166,8 @@ static bool check_gpu(doctor *x, const cu_driver *api, int ordinal) {
     api->device_attribute(&processors, CU_MULTIPROCESSORS, device);
     api->device_memory(&bytes, device);
     bool serves = major >= CU_LEAST_MAJOR;
-    bool lacks = serves && !api->emulated && GPU_HAS_KERNELS && !has_kernels_for(major, minor);
+    bool lacks =
+        serves && !api->emulated && GPU_HAS_KERNELS && !gpu_arch_serves(GPU_ARCHS, major, minor);
     snprintf(label, sizeof label, "GPU %d", ordinal);
     doctor_check(
         &x->checks, label, !lacks, "%s, compute capability %d.%d, %.1f GiB, %d multiprocessors%s%s",

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "dev/dev_int.h"
 #include "dev/keep.h"
 
@@ -178,10 +179,10 @@ static bool open_upload(dev *d, cuda *c) {
     return u->at != NULL;
 }
 
-/* Copies bytes to where the GPU reads them. NULL: there is no room for so many. */
+/* Copies bytes, UPLOAD_HALF at most, to where the GPU reads them. NULL: there is no room, which has been noted. */
 static const void *upload_bytes(dev *d, cuda *c, const void *host, size_t bytes) {
     upload *u = &c->upload;
-    if (bytes > UPLOAD_HALF || (!u->at && !open_upload(d, c))) return NULL;
+    if (!u->at && !open_upload(d, c)) return NULL;
     if (u->used + bytes > UPLOAD_HALF) {
         good(d, c->api.event_record(u->read[u->half], c->stream), "an event");
         u->half ^= 1;
@@ -193,13 +194,17 @@ static const void *upload_bytes(dev *d, cuda *c, const void *host, size_t bytes)
     return memcpy(room, host, bytes);
 }
 
-/* Of many bytes, which are pageable, the driver has taken those of the host when the call returns. */
+/* Whatever memory the host's bytes lie in: of pageable memory the driver leaves open whether it has taken them when
+ * cuMemcpyHtoDAsync returns. */
 static void cuda_write(dev *d, void *to, const void *host, size_t bytes) {
-    if (!bytes) return;
     cuda *c = stream_begin(d);
     pthread_mutex_lock(&c->uploads);
-    const void *pinned = upload_bytes(d, c, host, bytes);
-    good(d, c->api.copy_in(at(to), pinned ? pinned : host, bytes, c->stream), "a copy to the GPU");
+    for (size_t done = 0, n; done < bytes; done += n) {
+        n = bytes - done < UPLOAD_HALF ? bytes - done : UPLOAD_HALF;
+        const void *pinned = upload_bytes(d, c, (const char *)host + done, n);
+        if (!pinned) break;
+        good(d, c->api.copy_in(at(to) + done, pinned, n, c->stream), "a copy to the GPU");
+    }
     pthread_mutex_unlock(&c->uploads);
     stream_end(c);
 }
@@ -494,8 +499,12 @@ bool dev_cuda_is_there(void) {
     cu_driver api;
     int count = 0, device = 0, major = 0;
     bool emulated;
+    err why = {0};
     if (!GPU_HAS_KERNELS || cu_driver_choice(&emulated, NULL) != ST_OK || emulated) return false;
-    if (cu_driver_open(&api, NULL) != ST_OK) return false;
+    if (cu_driver_open(&api, &why) != ST_OK) {
+        if (cu_driver_is_there()) log_warn("%s, so the CPU is taken", why.message);
+        return false;
+    }
     bool there = api.device_count(&count) == 0 && count > 0 && api.device_get(&device, 0) == 0 &&
                  api.device_attribute(&major, CU_COMPUTE_MAJOR, device) == 0 &&
                  major >= CU_LEAST_MAJOR;
@@ -514,20 +523,27 @@ int dev_gpus(void) {
 }
 
 static status find_device(cuda *c, int number, err *e) {
-    int count = 0, major = 0;
+    int count = 0, major = 0, minor = 0;
+    char name[DEV_NAME_MAX] = "";
     if (c->api.device_count(&count) != 0 || number >= count) {
         err_set(e, ST_USAGE, "the NVIDIA driver is there, but no GPU");
         return err_hint(e, "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device=cpu");
     }
     c->api.device_get(&c->device, number);
     c->api.device_attribute(&major, CU_COMPUTE_MAJOR, c->device);
+    c->api.device_attribute(&minor, CU_COMPUTE_MINOR, c->device);
     c->api.device_attribute(&c->multiprocessors, CU_MULTIPROCESSORS, c->device);
+    c->api.device_name(name, sizeof name, c->device);
     if (major < CU_LEAST_MAJOR) {
-        char name[128] = "";
-        c->api.device_name(name, sizeof name, c->device);
         err_set(e, ST_USAGE, "the GPU %s has compute capability %d, and %d is the least", name,
                 major, CU_LEAST_MAJOR);
         return err_hint(e, "use device=cpu");
+    }
+    if (!c->api.emulated && !gpu_arch_serves(GPU_ARCHS, major, minor)) {
+        err_set(e, ST_USAGE,
+                "the GPU %s has compute capability %d.%d, and this program has kernels for sm_%s",
+                name, major, minor, GPU_ARCHS);
+        return err_hint(e, "name it in make cuda CUDA_ARCHS=..., or use device=cpu");
     }
     return ST_OK;
 }

@@ -2,11 +2,10 @@
 #include "gpu/driver.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-
-enum { LEAST_VERSION = 12000 };
 
 static const char LIBRARY[] = "libcuda.so.1";
 
@@ -23,7 +22,8 @@ static status find_functions(cu_driver *d, err *e) {
         void *f = dlsym(d->library, all[i].symbol);
         if (!f) {
             err_set(e, ST_USAGE, "the NVIDIA driver's %s has no %s", LIBRARY, all[i].symbol);
-            return err_hint(e, "install a driver of CUDA 12 or later, or use device=cpu");
+            return err_hint(e, "install a driver of CUDA %d or later, or use device=cpu",
+                            GPU_CUDA_MAJOR);
         }
         memcpy((char *)d + all[i].at, &f, sizeof f);
     }
@@ -41,9 +41,9 @@ static status check_version(const cu_driver *d, err *e) {
         return err_hint(e, "look at nvidia-smi, or use device=cpu");
     }
     d->driver_version(&version);
-    if (version >= LEAST_VERSION) return ST_OK;
-    err_set(e, ST_USAGE, "the NVIDIA driver is of CUDA %d.%d, and 12.0 is the oldest that serves",
-            version / 1000, version % 1000 / 10);
+    if (version >= GPU_CUDA_MAJOR * 1000) return ST_OK;
+    err_set(e, ST_USAGE, "the NVIDIA driver is of CUDA %d.%d, and %d.0 is the oldest that serves",
+            version / 1000, version % 1000 / 10, GPU_CUDA_MAJOR);
     return err_hint(e, "install a newer driver, or use device=cpu");
 }
 
@@ -56,6 +56,17 @@ status cu_driver_choice(bool *emulated, err *e) {
     if (!*emulated) return st;
     TRY(env_int("ATHANOR_CUDA_SEED", 0, INT64_MAX, &unused, e));
     return env_int("ATHANOR_CUDA_COUNT", 1, 1024, &unused, e);
+}
+
+bool gpu_arch_serves(const char *archs, int major, int minor) {
+    char *end;
+    for (const char *at = archs; *at; at = *end ? end + 1 : end) {
+        long arch = strtol(at, &end, 10);
+        bool exact = *end == 'a';
+        end += exact;
+        if (arch / 10 == major && (exact ? arch % 10 == minor : arch % 10 <= minor)) return true;
+    }
+    return false;
 }
 
 bool cu_driver_is_there(void) {

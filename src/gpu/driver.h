@@ -107,6 +107,9 @@ status cu_driver_choice(bool *emulated, err *e) ATH_MUST_USE;
  * it is too old, or the variable has another value; the sentence says which. */
 status cu_driver_open(cu_driver *d, err *e) ATH_MUST_USE;
 void cu_driver_close(cu_driver *d);
+/* Whether kernels for these, as in GPU_ARCHS, run on a GPU of this compute capability: those of the same major number and
+ * no higher minor one; with "a", as in 90a, only the same. */
+bool gpu_arch_serves(const char *archs, int major, int minor);
 /* Whether there is a driver to open, be it one that does not start. */
 bool cu_driver_is_there(void);
 

@@ -32,6 +32,10 @@ typedef struct gpu_kernel {
 #ifndef GPU_HAS_KERNELS
 #define GPU_HAS_KERNELS 0
 #endif
+/* The CUDA of the nvcc that made them: drivers of an earlier one do not load them. Else the oldest that serves. */
+#ifndef GPU_CUDA_MAJOR
+#define GPU_CUDA_MAJOR 12
+#endif
 /* For which compute capabilities, as "80 90a 100". */
 #ifndef GPU_ARCHS
 #define GPU_ARCHS ""
@@ -44,7 +48,9 @@ typedef struct gpu_grid {
     uint32_t shared_bytes;
 } gpu_grid;
 
-enum { GPU_MOST_DYNAMIC_BYTES = 96 << 10 }; /* what every device since sm_80 has */
+/* What every device since sm_80 has of shared memory for a block: dynamic, and with its arrays. */
+enum { GPU_MOST_DYNAMIC_BYTES = 96 << 10, GPU_MOST_SHARED_BYTES = 99 << 10 };
+enum { GPU_MOST_ARGS_BYTES = 4096 };
 enum { GPU_WARP = 32, GPU_MOST_THREADS = 1024, GPU_MOST_GRID_YZ = 65535 };
 
 /* What work on a device may touch, for the emulated device, which checks each access. `rows` rows of

@@ -303,9 +303,12 @@ typedef struct copies {
     size_t bytes;
 } copies;
 
+/* Straight from where the bytes lie, which dev_write does not do. */
 static void copy_in(const void *args) {
     const copies *c = args;
-    dev_write(c->d, c->a, c->host, c->bytes);
+    cu_result r =
+        cuda_driver(c->d)->copy_in((cu_ptr)(uintptr_t)c->a, c->host, c->bytes, cuda_stream(c->d));
+    if (r != 0) cuda_note_error(c->d, "a copy to the GPU", cuda_error_text(c->d, r));
 }
 static void copy_within(const void *args) {
     const copies *c = args;

@@ -46,6 +46,14 @@ KERNEL(divergent_barrier, planted_args, PLANTED_THREADS) {
     a->y[here()] = tile[thread_x()];
 }
 
+KERNEL(other_barrier, planted_args, PLANTED_THREADS) {
+    if (thread_x() < 32)
+        sync_block(); /* fault: other_barrier */
+    else
+        sync_block(); /* fault: other_barrier */
+    a->y[here()] = a->x[here()];
+}
+
 KERNEL(divergent_shuffle, planted_args, PLANTED_THREADS) {
     float v = a->x[here()];
     if (lane() != 7) v = shuffle_xor(v, 1); /* fault: divergent_shuffle */
@@ -85,7 +93,24 @@ KERNEL(shared_atomics, planted_args, PLANTED_THREADS) {
 
 KERNEL(shared_atomic_too_far, planted_args, PLANTED_THREADS) {
     SHARED(uint64_t, sums, 4);
+    if (thread_x() < 4) sums[thread_x()] = 0;
+    sync_block();
     atomic_add_u64(&sums[thread_x() % 5], 1); /* fault: shared_atomic_too_far */
+    a->y[here()] = 0;
+}
+
+KERNEL(atomic_beside_plain, planted_args, PLANTED_THREADS) {
+    SHARED(uint64_t, sums, 4);
+    if (thread_x() < 4) sums[thread_x()] = 0; /* fault: atomic_beside_plain */
+    sync_warp();
+    atomic_add_u64(&sums[thread_x() % 4], 1); /* fault: atomic_beside_plain */
+    sync_block();
+    a->y[here()] = (float)sums[thread_x() % 4];
+}
+
+KERNEL(atomic_on_unwritten, planted_args, PLANTED_THREADS) {
+    SHARED(uint64_t, sums, 4);
+    atomic_add_u64(&sums[thread_x() % 4], 1); /* fault: atomic_on_unwritten */
     a->y[here()] = 0;
 }
 
@@ -145,6 +170,14 @@ KERNEL(missing_sync_warp, planted_args, PLANTED_THREADS) {
     a->y[here()] = tile[thread_x() ^ 1u];
 }
 
+/* Lanes wait for each other there, but that does not order what they read and write. */
+KERNEL(shuffle_for_sync_warp, planted_args, PLANTED_THREADS) {
+    SHARED(float, tile, PLANTED_THREADS);
+    tile[thread_x()] = a->x[here()]; /* fault: shuffle_for_sync_warp */
+    float v = shuffle_xor(1, 1);
+    a->y[here()] = v * tile[thread_x() ^ 1u]; /* fault: shuffle_for_sync_warp */
+}
+
 /* Lane 31 reads what the next warp wrote. */
 KERNEL(sync_warp_for_a_block, planted_args, PLANTED_THREADS) {
     SHARED(float, tile, PLANTED_THREADS);
@@ -153,6 +186,28 @@ KERNEL(sync_warp_for_a_block, planted_args, PLANTED_THREADS) {
     tile[thread_x()] = a->x[here()]; /* fault: sync_warp_for_a_block */
     sync_warp();
     a->y[here()] = tile[(thread_x() + 1) % PLANTED_THREADS]; /* fault: sync_warp_for_a_block */
+}
+
+/* Numbers become narrower where they lie: those of a block are read before any is written. Blocks stand apart. */
+KERNEL(narrow_in_place, planted_args, PLANTED_THREADS) {
+    uint16_t *to = (uint16_t *)a->y + (int64_t)block_x() * 2 * PLANTED_THREADS;
+    float v = a->x[here()];
+    sync_block();
+    to[thread_x()] = bf16_store(v);
+}
+
+KERNEL(narrow_too_early, planted_args, PLANTED_THREADS) {
+    uint16_t *to = (uint16_t *)a->y + (int64_t)block_x() * 2 * PLANTED_THREADS;
+    float v = a->x[here()];         /* fault: narrow_too_early */
+    to[thread_x()] = bf16_store(v); /* fault: narrow_too_early */
+}
+
+/* 4 KB beside the dynamic memory. */
+KERNEL(shared_and_dynamic, planted_args, PLANTED_THREADS) {
+    SHARED(float, tile, 1024);
+    SHARED_DYNAMIC(float, room);
+    tile[thread_x()] = room[thread_x()] = a->x[here()];
+    a->y[here()] = tile[thread_x()];
 }
 
 /* Right by itself. One writes what another reads, in two streams. */

@@ -19,6 +19,7 @@ enum { PLANTED_THREADS = 64 };
     X(missing_barrier)                                                                             \
     X(missing_second_barrier)                                                                      \
     X(divergent_barrier)                                                                           \
+    X(other_barrier)                                                                               \
     X(divergent_shuffle)                                                                           \
     X(one_too_far)                                                                                 \
     X(one_too_early)                                                                               \
@@ -26,6 +27,8 @@ enum { PLANTED_THREADS = 64 };
     X(shared_unwritten)                                                                            \
     X(shared_atomics)                                                                              \
     X(shared_atomic_too_far)                                                                       \
+    X(atomic_beside_plain)                                                                         \
+    X(atomic_on_unwritten)                                                                         \
     X(unwritten_output)                                                                            \
     X(reads_output)                                                                                \
     X(writes_input)                                                                                \
@@ -34,6 +37,10 @@ enum { PLANTED_THREADS = 64 };
     X(copy_not_waited_for)                                                                         \
     X(warp_meets)                                                                                  \
     X(missing_sync_warp)                                                                           \
+    X(shuffle_for_sync_warp)                                                                       \
+    X(narrow_in_place)                                                                             \
+    X(narrow_too_early)                                                                            \
+    X(shared_and_dynamic)                                                                          \
     X(sync_warp_for_a_block)                                                                       \
     X(missing_event)
 

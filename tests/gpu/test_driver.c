@@ -18,21 +18,41 @@ static void expect_refused(const char *how, const char *sentence) {
     assert_null(d.library);
 }
 
+static const char *version_text(int version, char text[16]) {
+    snprintf(text, 16, "%d", version);
+    return text;
+}
+
+/* The oldest that serves is of the CUDA whose nvcc compiled the kernels. */
 static void test_drivers(void **state) {
     (void)state;
+    char sentence[128], text[16];
     cu_driver d;
     err e = {0};
     void *fake = dlopen(FAKE_DRIVER "/libcuda.so.1", RTLD_NOW);
     assert_non_null(fake);
     unsetenv("ATHANOR_CUDA");
     assert_true(cu_driver_is_there());
-    expect_refused("11080",
-                   "the NVIDIA driver is of CUDA 11.8, and 12.0 is the oldest that serves");
+    snprintf(sentence, sizeof sentence,
+             "the NVIDIA driver is of CUDA %d.8, and %d.0 is the oldest that serves",
+             GPU_CUDA_MAJOR - 1, GPU_CUDA_MAJOR);
+    expect_refused(version_text(GPU_CUDA_MAJOR * 1000 - 920, text), sentence);
     expect_refused("broken", "the NVIDIA driver does not start: unknown error");
-    setenv("FAKE_DRIVER", "12000", 1);
+    setenv("FAKE_DRIVER", version_text(GPU_CUDA_MAJOR * 1000, text), 1);
     if (cu_driver_open(&d, &e) != ST_OK) fail_msg("%s", e.message);
     cu_driver_close(&d);
     dlclose(fake);
+}
+
+static void test_kinds_of_gpus(void **state) {
+    (void)state;
+    static const char archs[] = "80 90a 100";
+    assert_true(gpu_arch_serves(archs, 8, 0) && gpu_arch_serves(archs, 8, 9));
+    assert_true(gpu_arch_serves(archs, 9, 0) && gpu_arch_serves(archs, 10, 3));
+    assert_false(gpu_arch_serves(archs, 9, 1));
+    assert_false(gpu_arch_serves(archs, 12, 0));
+    assert_false(gpu_arch_serves("90a", 8, 0));
+    assert_false(gpu_arch_serves("", 9, 0));
 }
 
 static void put_line(const char *folder, const char *name, const char *line) {
@@ -54,12 +74,12 @@ static void test_links(void **state) {
     (void)state;
     static const char *const files[] = {"current_link_speed", "current_link_width",
                                         "max_link_speed", "max_link_width"};
-    char folder[] = "/tmp/athanor-pci-XXXXXX", device[128];
+    char folder[] = "/tmp/athanor-pci-XXXXXX", device[128], version[16];
     cu_driver d;
     void *fake = dlopen(FAKE_DRIVER "/libcuda.so.1", RTLD_NOW);
     assert_non_null(mkdtemp(folder));
     snprintf(device, sizeof device, "%s/0000:3b:00.0", folder);
-    setenv("FAKE_DRIVER", "12000", 1);
+    setenv("FAKE_DRIVER", version_text(GPU_CUDA_MAJOR * 1000, version), 1);
     assert_int_equal(cu_driver_open(&d, NULL), ST_OK);
     check_slot(&d, folder, (gpu_pcie){0});
     assert_int_equal(mkdir(device, 0700), 0);
@@ -90,6 +110,7 @@ static void test_links(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_drivers),
+                                       cmocka_unit_test(test_kinds_of_gpus),
                                        cmocka_unit_test(test_links)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@ static const mistake MISTAKES[] = {
     {"missing_barrier", &planted_missing_barrier, "since the last barrier"},
     {"missing_second_barrier", &planted_missing_second_barrier, "since the last barrier"},
     {"divergent_barrier", &planted_divergent_barrier, "has ended"},
+    {"other_barrier", &planted_other_barrier, "waits at line"},
     {"divergent_shuffle", &planted_divergent_shuffle, "has ended"},
     {"one_too_far", &planted_one_too_far, "of x, which has"},
     {"one_too_early", &planted_one_too_early, "of y, which"},
@@ -25,6 +26,8 @@ static const mistake MISTAKES[] = {
     {"shared_unwritten", &planted_shared_unwritten, "which nobody has written"},
     {"shared_atomics", &planted_shared_atomics, NULL},
     {"shared_atomic_too_far", &planted_shared_atomic_too_far, "byte 32 of the shared array sums"},
+    {"atomic_beside_plain", &planted_atomic_beside_plain, "since the last barrier"},
+    {"atomic_on_unwritten", &planted_atomic_on_unwritten, "which nobody has written"},
     {"unwritten_output", &planted_unwritten_output, "row 0, number 70 of y was never written"},
     {"reads_output", &planted_reads_output, "which nobody has written"},
     {"writes_input", &planted_writes_input, "only to be read"},
@@ -33,6 +36,7 @@ static const mistake MISTAKES[] = {
     {"copy_not_waited_for", &planted_copy_not_waited_for, "before its copies have arrived"},
     {"warp_meets", &planted_warp_meets, NULL},
     {"missing_sync_warp", &planted_missing_sync_warp, "since the last barrier"},
+    {"shuffle_for_sync_warp", &planted_shuffle_for_sync_warp, "since the last barrier"},
     {"sync_warp_for_a_block", &planted_sync_warp_for_a_block, "since the last barrier"},
 };
 
@@ -109,13 +113,51 @@ static void test_rows_in_gaps_are_named(void **state) {
     emu_device_free(d);
 }
 
+/* An op that works in place, with numbers of another width, so that input and output are not one range. */
+static void test_races_in_place_are_found(void **state) {
+    (void)state;
+    static const mistake kernels[] = {
+        {"narrow_in_place", &planted_narrow_in_place, NULL},
+        {"narrow_too_early", &planted_narrow_too_early, "since the last barrier"},
+    };
+    for (int i = 0; i < 2 * SEEDS; i++) {
+        float x[N] = {0};
+        const mistake *m = &kernels[i % 2];
+        emu_device *d = emu_device_new((uint64_t)i, 1);
+        const gpu_range ranges[] = {
+            {"x", x, 1, N * 4, N * 4, GPU_READ, 4},
+            {"y", x, BLOCKS, PLANTED_THREADS * 2, PLANTED_THREADS * 4, GPU_WRITE, 2},
+        };
+        planted_args a = {x, x, N};
+        emu_scope_begin(d, m->name, ranges, 2);
+        emu_launch(d, *m->kernel, &(gpu_grid){BLOCKS, 1, 1, PLANTED_THREADS, 0}, &a);
+        emu_scope_end(d);
+        check_fault(m, emu_fault(d));
+        emu_device_free(d);
+    }
+}
+
+/* Dynamic memory of 96 KB and arrays of 4 KB: not every GPU has so much. */
+static void test_shared_memory_is_limited(void **state) {
+    (void)state;
+    float x[N] = {0}, y[N];
+    planted_args a = {x, y, N};
+    emu_device *d = emu_device_new(0, 1);
+    emu_memory_add(d, x, sizeof x);
+    emu_memory_add(d, y, sizeof y);
+    emu_launch(d, planted_shared_and_dynamic, &(gpu_grid){BLOCKS, 1, 1, PLANTED_THREADS, 1024}, &a);
+    assert_non_null(emu_fault(d));
+    assert_non_null(strstr(emu_fault(d), "102400 bytes of shared memory, and there are 101376"));
+    emu_device_free(d);
+}
+
 static void test_impossible_grids_are_refused(void **state) {
     (void)state;
     static const gpu_grid grids[] = {
         {1, 1, 1, 2 * PLANTED_THREADS, 0}, /* more threads than the kernel was compiled for */
         {1, 1, 1, 33, 0},                  /* no whole warps */
         {1, 70000, 1, 32, 0},
-        {1, 1, 1, 32, 1 << 20},
+        {1, 1, 1, 32, GPU_MOST_DYNAMIC_BYTES + 4},
     };
     planted_args a = {0};
     for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
@@ -135,6 +177,7 @@ typedef struct two_streams {
     cu_stream a, b;
     cu_event copied;
     cu_ptr p, q;
+    int32_t *word; /* pinned; has a 7 */
 } two_streams;
 
 static void open_streams(two_streams *t, const char *seed) {
@@ -148,11 +191,14 @@ static void open_streams(two_streams *t, const char *seed) {
     t->api.event_create(&t->copied, 0);
     t->api.mem_alloc(&t->p, N * 4);
     t->api.mem_alloc(&t->q, N * 4);
+    t->api.mem_host_alloc((void **)&t->word, sizeof *t->word, 0);
+    *t->word = 7;
 }
 
 static void close_streams(two_streams *t) {
     t->api.mem_free(t->p);
     t->api.mem_free(t->q);
+    t->api.mem_host_free(t->word);
     t->api.event_destroy(t->copied);
     t->api.stream_destroy(t->a);
     t->api.stream_destroy(t->b);
@@ -163,9 +209,9 @@ static void close_streams(two_streams *t) {
 /* Stream a writes 7 to p; stream b copies p to q, after a's event or without. What q then has. */
 static int32_t copied_over(const char *seed, bool with_event) {
     two_streams t;
-    int32_t seven = 7, got = 0;
+    int32_t got = 0;
     open_streams(&t, seed);
-    t.api.copy_in(t.p, &seven, 4, t.a);
+    t.api.copy_in(t.p, t.word, 4, t.a);
     t.api.event_record(t.copied, t.a);
     if (with_event) t.api.stream_wait(t.b, t.copied, 0);
     t.api.copy(t.q, t.p, 4, t.b);
@@ -191,9 +237,9 @@ static void test_missing_event_shows(void **state) {
 static void test_streams_go_before_their_events(void **state) {
     (void)state;
     two_streams t;
-    int32_t seven = 7, got = 0;
+    int32_t got = 0;
     open_streams(&t, "1");
-    t.api.copy_in(t.p, &seven, 4, t.a);
+    t.api.copy_in(t.p, t.word, 4, t.a);
     t.api.event_record(t.copied, t.a);
     t.api.stream_wait(t.b, t.copied, 0);
     t.api.copy_out(&got, t.p, 4, t.b);
@@ -262,6 +308,41 @@ static void test_missing_event_is_named(void **state) {
     }
 }
 
+/* When the driver has read memory that is not pinned it does not say. */
+static void test_pageable_memory_is_refused(void **state) {
+    (void)state;
+    two_streams t;
+    int32_t seven = 7;
+    open_streams(&t, "1");
+    assert_int_equal(t.api.copy_in(t.p, t.word, 4, t.a), 0);
+    assert_int_not_equal(t.api.copy_in(t.p, &seven, 4, t.a), 0);
+    assert_non_null(strstr(emu_context_fault(t.context), "not pinned"));
+    close_streams(&t);
+}
+
+static void test_context_must_be_current(void **state) {
+    (void)state;
+    two_streams t;
+    open_streams(&t, "1");
+    t.api.context_set(NULL);
+    t.api.fill(t.p, 0, 4, t.a);
+    assert_non_null(emu_context_fault(t.context));
+    assert_non_null(strstr(emu_context_fault(t.context), "context"));
+    t.api.context_set(t.context);
+    close_streams(&t);
+}
+
+static void test_copies_lie_apart(void **state) {
+    (void)state;
+    two_streams t;
+    open_streams(&t, "1");
+    t.api.copy(t.p + 8, t.p, 8, t.a);
+    assert_int_equal(t.api.stream_sync(t.a), 0);
+    t.api.copy(t.p + 4, t.p, 8, t.a);
+    assert_int_not_equal(t.api.stream_sync(t.a), 0);
+    close_streams(&t);
+}
+
 /* ---- graphs ---- */
 
 static int32_t value_at(two_streams *t, cu_ptr p) {
@@ -286,7 +367,8 @@ static void test_graphs_repeat(void **state) {
     t.api.graph_destroy(graph);
     assert_int_equal(value_at(&t, t.q), 0);
     for (int32_t n = 5; n < 8; n++) {
-        t.api.copy_in(t.p, &n, 4, t.a);
+        *t.word = n;
+        t.api.copy_in(t.p, t.word, 4, t.a);
         assert_int_equal(t.api.graph_launch(exec, t.a), 0);
         t.api.fill(t.p, 0, 4, t.a);
         assert_int_equal(value_at(&t, t.q), n);
@@ -299,13 +381,12 @@ static void test_graphs_repeat(void **state) {
 static void test_captures_refuse_the_host(void **state) {
     (void)state;
     two_streams t;
-    int32_t seven = 7;
     open_streams(&t, "1");
     for (int what = 0; what < 4; what++) {
         cu_graph graph = NULL;
         assert_int_equal(t.api.capture_begin(t.a, CU_CAPTURE_THREAD_LOCAL), 0);
         cu_result r = what == 0   ? t.api.stream_sync(t.a)
-                      : what == 1 ? t.api.copy_in(t.p, &seven, 4, t.a)
+                      : what == 1 ? t.api.copy_in(t.p, t.word, 4, t.a)
                       : what == 2 ? t.api.event_record(t.copied, t.a)
                                   : t.api.mem_free(t.p);
         assert_int_equal(r, CU_NOT_IN_CAPTURE);
@@ -321,8 +402,13 @@ int main(void) {
         cmocka_unit_test(test_captures_refuse_the_host),
         cmocka_unit_test(test_mistakes_are_found),
         cmocka_unit_test(test_rows_in_gaps_are_named),
+        cmocka_unit_test(test_races_in_place_are_found),
+        cmocka_unit_test(test_shared_memory_is_limited),
         cmocka_unit_test(test_impossible_grids_are_refused),
         cmocka_unit_test(test_missing_event_shows),
+        cmocka_unit_test(test_pageable_memory_is_refused),
+        cmocka_unit_test(test_copies_lie_apart),
+        cmocka_unit_test(test_context_must_be_current),
         cmocka_unit_test(test_streams_go_before_their_events),
         cmocka_unit_test(test_missing_event_is_named),
     };

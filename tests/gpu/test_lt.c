@@ -41,7 +41,7 @@ enum { M = 5, N = 3, K = 7, LD = 9, AUX_LD = 8, ROOM = LD * LD };
 
 typedef struct problem {
     int type, d_type;
-    bool turn_a, turn_b, bias, slope;
+    bool turn_a, turn_b, bias, slope, d_over_b, d_over_c; /* over c: in part */
     int64_t aux_ld;
     int64_t k_of_b;                          /* K, or wrong */
     uint32_t alignment, a_shift, bias_shift; /* bytes */
@@ -126,13 +126,14 @@ static void multiply(gpu *g, const problem *p, buffers *x, const gpu_range *rang
     handles h;
     const float one = 1;
     const void *bias = (const char *)x->bias + p->bias_shift;
+    float *d = p->d_over_b ? x->b : p->d_over_c ? x->c + LD : x->d;
     assert_int_equal(prepare(g, p, &h), 0);
     assert_int_equal(
         g->lt.desc_set(h.desc, p->slope ? LT_DESC_AUX : LT_DESC_BIAS, &bias, sizeof bias), 0);
     emu_stream_scope(g->stream, "test", ranges, n);
     assert_int_equal(g->lt.multiply(g->handle, h.desc, &one, (const char *)x->a + p->a_shift, h.a,
-                                    x->b, h.b, &one, x->c, h.d, x->d, h.d, &h.choice.algorithm,
-                                    x->ws, p->ws_bytes, g->stream),
+                                    x->b, h.b, &one, x->c, h.d, d, h.d, &h.choice.algorithm, x->ws,
+                                    p->ws_bytes, g->stream),
                      0);
     emu_stream_scope_end(g->stream);
     g->api.stream_sync(g->stream);
@@ -143,10 +144,10 @@ static gpu_range all_of(const char *name, void *at, size_t bytes, gpu_access acc
     return (gpu_range){name, at, 1, (int64_t)bytes, (int64_t)bytes, access, 2};
 }
 
-enum { RANGES = 6, RANGE_C = 2, RANGE_D = 3, RANGE_BIAS = 4 };
+enum { RANGES = 6, RANGE_B = 1, RANGE_C = 2, RANGE_D = 3, RANGE_BIAS = 4 };
 static void all_ranges(buffers *x, gpu_range r[RANGES]) {
     r[0] = all_of("a", x->a, sizeof x->a, GPU_READ);
-    r[1] = all_of("b", x->b, sizeof x->b, GPU_READ);
+    r[RANGE_B] = all_of("b", x->b, sizeof x->b, GPU_READ);
     r[RANGE_C] = all_of("c", x->c, sizeof x->c, GPU_READ);
     r[RANGE_D] = all_of("d", x->d, sizeof x->d, GPU_UPDATE);
     r[RANGE_BIAS] = all_of("bias", x->bias, sizeof x->bias, GPU_READ);
@@ -234,6 +235,10 @@ static void test_faults(void **state) {
     expect_fault(&p, -1, 0, GPU_READ, "the workspace is smaller than the algorithm needs");
     p = PLAIN, p.bias = true, p.bias_shift = 4;
     expect_fault(&p, -1, 0, GPU_READ, "the bias is absent, or not aligned to 16");
+    p = PLAIN, p.d_over_b = true;
+    expect_fault(&p, RANGE_B, ROOM * 4, GPU_UPDATE, "D lies over B");
+    p = PLAIN, p.d_over_c = true;
+    expect_fault(&p, RANGE_C, ROOM * 4, GPU_UPDATE, "D lies over C");
     p = PLAIN, p.type = p.d_type = LT_R_16BF, p.slope = true, p.bias_shift = 8;
     expect_fault(&p, -1, 0, GPU_READ, "aux is absent, or not aligned to 16");
     p.bias_shift = 0;

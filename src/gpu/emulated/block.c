@@ -53,13 +53,19 @@ static emu_thread *take_ready(emu_worker *w) {
     return &w->thread[t];
 }
 
+static bool is_one_barrier(const emu_worker *w) {
+    uint32_t i = 1;
+    while (i < w->grid->threads && w->thread[i].site->line == w->thread[0].site->line) i++;
+    return i == w->grid->threads;
+}
+
 static void open_block_barrier(emu_worker *w) {
     w->epoch++;
     w->n_at_block = 0;
     for (uint32_t i = 0; i < w->grid->threads; i++) make_ready(w, &w->thread[i]);
 }
 
-/* Nobody is ready, but not all have ended: names one who waits, and one who is not there. */
+/* Nobody is ready, but not all have ended or wait at one barrier: names one who waits, and one who is not there. */
 static _Noreturn void fail_divergent(emu_worker *w) {
     emu_thread *waits = NULL, *other = NULL;
     for (uint32_t i = 0; i < w->grid->threads && !waits; i++)
@@ -81,7 +87,7 @@ static void run_thread(void *arg);
 static void go_on(emu_worker *w) {
     fiber *from = w->now ? &w->now->fiber : &w->home;
     if (w->n_ready == 0 && w->n_live > 0) {
-        if (w->n_at_block != w->grid->threads) fail_divergent(w);
+        if (w->n_at_block != w->grid->threads || !is_one_barrier(w)) fail_divergent(w);
         open_block_barrier(w);
     }
     if (w->n_live == 0) {
@@ -114,7 +120,7 @@ static void set_up(emu_worker *w, const uint32_t block[3]) {
     w->n_ready = w->n_at_block = 0;
     w->n_live = g->threads;
     w->arrays = 0;
-    w->shared_used = 0;
+    w->shared_used = w->shared_asked = 0;
     w->now = NULL;
     for (uint32_t i = 0; i < g->threads / GPU_WARP; i++) w->warp[i].arrived = 0;
     for (uint32_t i = 0; i < g->threads; i++) {
@@ -138,15 +144,18 @@ void emu_block_run(emu_worker *w, const uint32_t block[3], uint32_t number) {
 
 /* ---- shared memory ---- */
 
+/* Of the dynamic memory counts what the driver was told that launches may ask for: it refuses that, and so more than
+ * 48 KB, where it does not fit beside the arrays. */
 void *emu_shared(const emu_site *site) {
     emu_worker *w = emu_worker_now;
     for (int i = 0; i < w->arrays; i++)
         if (w->array[i].site == site) return w->shared + w->array[i].at;
     uint32_t bytes = site->bytes ? site->bytes : w->grid->shared_bytes;
     uint32_t at = (w->shared_used + EMU_FENCE_BYTES + 127) / 128 * 128;
-    if (w->arrays == EMU_MOST_SHARED || at + bytes > EMU_SHARED_BYTES)
-        emu_fail(NULL, site, "asks for %u bytes of shared memory, and there are %d", bytes,
-                 EMU_SHARED_BYTES);
+    w->shared_asked += site->bytes ? (site->bytes + 15) / 16 * 16 : w->kernel->most_shared_bytes;
+    if (w->arrays == EMU_MOST_SHARED || w->shared_asked > GPU_MOST_SHARED_BYTES)
+        emu_fail(NULL, site, "makes it %u bytes of shared memory, and there are %d",
+                 w->shared_asked, GPU_MOST_SHARED_BYTES);
     w->array[w->arrays++] = (emu_array){site, at, bytes};
     w->shared_used = at + bytes;
     return w->shared + at;
@@ -182,13 +191,18 @@ const uint32_t *emu_warp_join(const emu_site *site, const uint32_t *in, int n, e
         if (i != first + l) make_ready(w, &w->thread[i]);
     }
     warp->arrived = 0;
-    warp->epoch++;
     if (do_it) do_it(warp, site);
     return warp->out[l];
 }
 
+/* Only this orders accesses of memory; shuffles, votes and matrix instructions do not (CUDA programming guide). */
+static void do_meet(emu_warp *w, const emu_site *site) {
+    (void)site;
+    w->epoch++;
+}
+
 void emu_sync_warp(const emu_site *site) {
-    emu_warp_join(site, NULL, 0, NULL);
+    emu_warp_join(site, NULL, 0, do_meet);
 }
 
 static void do_shuffle(emu_warp *w, const emu_site *site) {

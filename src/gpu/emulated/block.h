@@ -9,10 +9,11 @@
 #include "gpu/emulated/kernel.h"
 
 enum {
-    EMU_SHARED_BYTES = 228 << 10, /* of a block, at most, as on sm_90 */
-    EMU_MOST_SHARED = 32,         /* arrays */
-    EMU_MOST_COPIES = 256,        /* under way in a thread */
-    EMU_FENCE_BYTES = 64          /* between arrays */
+    EMU_SHARED_BYTES =
+        128 << 10,         /* of a block: GPU_MOST_SHARED_BYTES, and what lies between arrays */
+    EMU_MOST_SHARED = 32,  /* arrays */
+    EMU_MOST_COPIES = 256, /* under way in a thread */
+    EMU_FENCE_BYTES = 64   /* between arrays */
 };
 
 /* What a thread waits for. */
@@ -49,7 +50,7 @@ typedef struct emu_warp {
     uint32_t in[GPU_WARP][12], out[GPU_WARP][4];
     const char *from[GPU_WARP][12], *to[GPU_WARP][8]; /* of matrices: where numbers come from */
     uint32_t arrived;                                 /* bit i: lane i waits */
-    uint32_t epoch; /* of races: counts what the warp did together */
+    uint32_t epoch;                                   /* of races: counts sync_warp */
 } emu_warp;
 
 typedef struct emu_array {
@@ -80,7 +81,7 @@ typedef struct emu_worker {
     const char **origin;   /* [EMU_SHARED_BYTES / 16]: what copy16_async has brought, or NULL */
     emu_array array[EMU_MOST_SHARED];
     int arrays;
-    uint32_t shared_used;
+    uint32_t shared_used, shared_asked; /* with what lies between arrays, and without */
 } emu_worker;
 
 /* The worker of this thread of the host, while it runs a kernel; else NULL. */

@@ -53,7 +53,8 @@ typedef struct emu_range {
     gpu_range is;
     emu_clash clash; /* whose memory kernels must not touch */
     int64_t bytes, unit_bytes, row_units;
-    emu_cell *cell; /* [rows * row_units]; NULL if it is only read, or outside a scope */
+    bool is_written_beneath; /* only read, but another range, which is written, has bytes of it */
+    emu_cell *cell;          /* [rows * row_units]; NULL if it is only read, or outside a scope */
 } emu_range;
 
 typedef struct emu_grid {

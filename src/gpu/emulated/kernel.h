@@ -22,6 +22,7 @@ extern const gpu_image KERNEL_IMAGE;
 
 #define KERNEL_BLOCKS(name, args_type, most_threads, blocks) KERNEL(name, args_type, most_threads)
 #define KERNEL(name, args_type, most_threads)                                                      \
+    _Static_assert(sizeof(args_type) <= GPU_MOST_ARGS_BYTES, "arguments of a kernel");             \
     static void name##_body(const args_type *a);                                                   \
     static void name##_entry(const void *a) {                                                      \
         name##_body(a);                                                                            \

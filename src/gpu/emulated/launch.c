@@ -108,6 +108,16 @@ void emu_move_memory(emu_device *d, const char *who, const void *at, int64_t byt
     emu_keep_fault(d, text);
 }
 
+static bool is_written_beneath(const emu_device *d, const emu_range *r) {
+    const char *at = r->is.at;
+    for (int i = 0; i < d->ranges && !r->cell; i++) {
+        const emu_range *q = &d->range[i];
+        const char *from = q->is.at;
+        if (q->cell && from < at + r->bytes && at < from + q->bytes) return true;
+    }
+    return false;
+}
+
 void emu_scope_begin(emu_device *d, const char *what, const gpu_range *ranges, int n) {
     CHECK(n <= EMU_MOST_RANGES, "a scope of %d ranges", n);
     drop_scope(d);
@@ -120,6 +130,8 @@ void emu_scope_begin(emu_device *d, const char *what, const gpu_range *ranges, i
             r.cell = xcalloc((size_t)(r.is.rows * r.row_units) + 1, sizeof *r.cell);
         d->range[d->ranges++] = r;
     }
+    for (int i = 0; i < n; i++)
+        d->range[i].is_written_beneath = is_written_beneath(d, &d->range[i]);
 }
 
 static void look_at_written(emu_device *d, const emu_range *r) {
@@ -146,7 +158,7 @@ static bool grid_is_legal(emu_device *d, const gpu_kernel *k, const gpu_grid *g)
     char text[EMU_FAULT_MAX];
     if (g->threads > 0 && g->threads <= k->most_threads && g->threads % GPU_WARP == 0 && g->x > 0 &&
         g->y > 0 && g->z > 0 && g->x <= INT32_MAX && g->y <= GPU_MOST_GRID_YZ &&
-        g->z <= GPU_MOST_GRID_YZ && g->shared_bytes <= EMU_SHARED_BYTES - 1024)
+        g->z <= GPU_MOST_GRID_YZ && g->shared_bytes <= k->most_shared_bytes)
         return true;
     snprintf(
         text, sizeof text,

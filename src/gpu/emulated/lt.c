@@ -8,6 +8,7 @@
  * Every element is one chain of float additions in the order of k, whatever the number of threads.
  * The workspace that a choice asks for is overwritten, as the library does: nothing may lie there. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -208,13 +209,35 @@ static struct lt_layout_handle layout_of_aux(const product *p) {
     return l;
 }
 
+/* Whether any row of one has a byte of a row of the other. */
+static bool overlap(const gpu_range *a, const gpu_range *b) {
+    for (int64_t row = 0; row < b->rows; row++) {
+        int64_t from = (const char *)b->at + row * b->stride - (const char *)a->at;
+        int64_t end = from + b->row_bytes, near = from > 0 ? from / a->stride : 0;
+        for (int64_t k = near; k < a->rows && k <= near + 1; k++)
+            if (k * a->stride < end && from < k * a->stride + a->row_bytes) return true;
+    }
+    return false;
+}
+
+/* The library writes D while it still reads the others. */
+static bool is_apart(const product *p, const gpu_range *d, const gpu_range *others, int n) {
+    char text[64];
+    for (int i = 0; i < n; i++) {
+        if (!overlap(&others[i], d)) continue;
+        snprintf(text, sizeof text, "D lies over %s", others[i].name);
+        emu_library_fault(p->device, "cublasLtMatmul", text);
+        return false;
+    }
+    return true;
+}
+
 static bool may_touch(const product *p) {
     gpu_range r[6];
     struct lt_layout_handle aux = layout_of_aux(p);
     int n = 0;
     r[n++] = range_of("A", p->a, &p->layout[0], GPU_READ);
     r[n++] = range_of("B", p->b, &p->layout[1], GPU_READ);
-    if (p->beta != 0) r[n++] = range_of("C", p->c, &p->layout[2], GPU_READ);
     int64_t bias_bytes = p->layout[3].rows * type_bytes(p->layout[3].type);
     if (p->desc.epilogue == LT_EPILOGUE_BIAS)
         r[n++] = (gpu_range){"bias", p->desc.bias, 1, bias_bytes, bias_bytes, GPU_READ, 1};
@@ -223,8 +246,14 @@ static bool may_touch(const product *p) {
     int64_t ws_bytes = (int64_t)p->ws_bytes;
     if (p->ws_bytes > 0)
         r[n++] = (gpu_range){"workspace", p->ws, 1, ws_bytes, ws_bytes, GPU_WRITE, 1};
+    int apart = n; /* C may be D */
+    if (p->beta != 0) {
+        r[n++] = range_of("C", p->c, &p->layout[2], GPU_READ);
+        apart += p->c != p->d;
+    }
     r[n++] = range_of("D", p->d, &p->layout[3], GPU_WRITE);
-    return emu_library_access(p->device, "cublasLtMatmul", r, n);
+    return is_apart(p, &r[n - 1], r, apart) &&
+           emu_library_access(p->device, "cublasLtMatmul", r, n);
 }
 
 static float number_at(const void *p, int type, int64_t i) {

@@ -1,9 +1,8 @@
 /* The driver's functions for the emulated device: memory, streams, events.
  *
  * Work runs when somebody waits for it, on the thread that waits. Streams run in any order that
- * events allow: which stream goes on is drawn, so a missing event shows. Copies to the device take
- * the host's bytes at the call where its memory is pageable, and late where it is pinned; copies to
- * the host are late.
+ * events allow: which stream goes on is drawn, so a missing event shows. Copies are late, and those to the
+ * device want pinned memory: when a driver has taken bytes of other memory it leaves open.
  *
  * The host cannot reach the device's memory: it is protected, except while work runs and between
  * emu_open and emu_close. Every context is a device of its own. */
@@ -298,6 +297,9 @@ static void append(item_list *l, item *i) {
 
 static void append_to(cu_stream s, item *i) {
     cu_context c = s->context;
+    if (current != c)
+        emu_keep_fault(c->device,
+                       "work is given by a thread that has not made the GPU's context its own");
     append(s->captured ? s->captured : &s->work, i);
     if (s->captured) return;
     s->given++;
@@ -493,15 +495,18 @@ static cu_result emu_graph_exec_destroy(cu_graph_exec x) {
 
 typedef struct move {
     void *to;
-    const void *from; /* NULL: the bytes behind this */
+    const void *from;
     size_t bytes;
 } move;
 
 static void run_move(cu_context c, const void *args) {
     const move *m = args;
-    if (m->from) emu_move_memory(c->device, "a copy", m->from, (int64_t)m->bytes, false);
+    const char *to = m->to, *from = m->from;
+    if (to < from + m->bytes && from < to + m->bytes)
+        emu_keep_fault(c->device, "a copy goes to memory of which it has parts");
+    emu_move_memory(c->device, "a copy", m->from, (int64_t)m->bytes, false);
     emu_move_memory(c->device, "a copy", m->to, (int64_t)m->bytes, true);
-    memmove(m->to, m->from ? m->from : m + 1, m->bytes);
+    memmove(m->to, m->from, m->bytes); /* after a fault, too */
 }
 
 static void *host_of(cu_ptr p) {
@@ -516,22 +521,19 @@ static bool is_pinned(cu_context c, const void *host) {
     return r != NULL;
 }
 
-static cu_result emu_copy_in(cu_ptr to, const void *from, size_t bytes, cu_stream s) {
-    if (forbidden_now()) return CU_NOT_IN_CAPTURE;
-    move m = {host_of(to), NULL, bytes};
-    if (is_pinned(s->context, from)) {
-        m.from = from;
-        give(s, new_item(run_move, &m, sizeof m, NULL, 0));
-        return 0;
-    }
-    give(s, new_item(run_move, &m, sizeof m, from, bytes));
-    return 0;
-}
-
 static cu_result emu_copy(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s) {
     move m = {host_of(to), host_of(from), bytes};
     give(s, new_item(run_move, &m, sizeof m, NULL, 0));
     return 0;
+}
+
+static cu_result emu_copy_in(cu_ptr to, const void *from, size_t bytes, cu_stream s) {
+    if (forbidden_now()) return CU_NOT_IN_CAPTURE;
+    if (!is_pinned(s->context, from))
+        emu_keep_fault(s->context->device,
+                       "a copy to the GPU takes bytes of the host that are not pinned");
+    emu_copy(to, (cu_ptr)(uintptr_t)from, bytes, s);
+    return result_of(s->context);
 }
 
 static cu_result emu_copy_out(void *to, cu_ptr from, size_t bytes, cu_stream s) {

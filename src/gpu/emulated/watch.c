@@ -6,9 +6,9 @@
  *
  * For shared memory, and for ranges that are written, a cell for each unit of 1 to 4 bytes tells who
  * wrote it last, who read it last, and when. "When" is the launch, the block, and how many barriers
- * the block, and how many meetings the warp, had passed. Two accesses of different threads, of
+ * the block, and how many sync_warp the warp, had passed. Two accesses of different threads, of
  * which one writes, must be in different launches, or in the same block with a barrier between
- * them, or in the same warp with a meeting between them. That does not depend on the order in which
+ * them, or in the same warp with a sync_warp between them. That does not depend on the order in which
  * threads happened to run: a missing barrier is found in every order.
  *
  * The counters of a stamp are short and begin again: 255 launches in one scope, or 4096 barriers in
@@ -29,8 +29,9 @@
 /* launch 8 bits, block 21, thread 11, barriers 12, meetings 12. 0: never. */
 typedef uint64_t stamp;
 
-/* Instead of a thread, for readers: several of a warp (this + warp), several of several warps. */
-enum { WARP_THREADS = 1024, ALL_THREADS = 2047 };
+/* Instead of a thread, for readers: several of a warp (this + warp), any that added by atomics, several of several
+ * warps. */
+enum { WARP_THREADS = 1024, BY_ATOMICS = 2046, ALL_THREADS = 2047 };
 
 static stamp make_stamp(const emu_worker *w, uint32_t thread) {
     uint64_t launch = w->device->launches % 255 + 1, block = w->block_number & 0x1fffff;
@@ -47,7 +48,10 @@ static uint32_t stamp_block(stamp s) {
 /* -1: of several. */
 static int stamp_warp(stamp s) {
     uint32_t t = stamp_thread(s);
-    return t == ALL_THREADS ? -1 : (int)(t < WARP_THREADS ? t / GPU_WARP : t - WARP_THREADS);
+    return t >= BY_ATOMICS ? -1 : (int)(t < WARP_THREADS ? t / GPU_WARP : t - WARP_THREADS);
+}
+static stamp with_thread(stamp s, uint64_t thread) {
+    return (s & ~((uint64_t)ALL_THREADS << 24)) | thread << 24;
 }
 
 static bool same_block(stamp a, stamp b) {
@@ -124,7 +128,7 @@ _Noreturn void emu_refuse(const emu_site *site) {
 /* An access, for messages. */
 typedef struct touching {
     size_t bytes;
-    bool write;
+    bool write, atomic;
     const void *pc;
     const emu_site *site;
 } touching;
@@ -161,24 +165,28 @@ static void set(uint64_t *p, uint64_t v) {
 static stamp of_both(stamp before, stamp now) {
     bool one_warp = same_block(before, now) && stamp_warp(before) == stamp_warp(now);
     uint64_t who = one_warp ? WARP_THREADS + (uint64_t)stamp_warp(now) : ALL_THREADS;
-    return (now & ~((uint64_t)ALL_THREADS << 24)) | who << 24;
+    return with_thread(now, who);
 }
 
 /* One unit; `at` is its byte in what is called `where`. fresh: it must have been written before it
- * is read. */
+ * is read. Atomic accesses read and write, and do not collide with each other: they are kept as those of readers, so that
+ * a plain write before them is not forgotten. */
 static void touch(emu_cell *c, const touching *a, stamp now, const char *where, int64_t at,
                   bool fresh) {
     stamp writer = get(&c->writer), reader = get(&c->reader);
-    if (!a->write && writer == 0 && fresh)
+    if ((!a->write || a->atomic) && writer == 0 && fresh)
         emu_fail(a->pc, a->site, "reads byte %lld of %s, which nobody has written", (long long)at,
                  where);
+    bool added = stamp_thread(reader) == BY_ATOMICS;
+    bool alike = a->atomic ? added : !a->write && !added;
     if (collide(writer, now)) fail_race(a, where, at, writer, now, true);
-    if (a->write) {
-        if (collide(reader, now)) fail_race(a, where, at, reader, now, false);
+    if (!alike && collide(reader, now)) fail_race(a, where, at, reader, now, added);
+    if (a->atomic)
+        set(&c->reader, with_thread(now, BY_ATOMICS));
+    else if (a->write)
         set(&c->writer, now);
-    } else {
+    else
         set(&c->reader, collide(reader, now) ? of_both(reader, now) : now);
-    }
 }
 
 /* n units. What a wide read finds is mostly the same in all of its units, and is judged once. */
@@ -269,6 +277,11 @@ static const emu_range *range_around(const emu_device *d, const void *p, size_t 
     return NULL;
 }
 
+static void touch_cells(const emu_range *r, int64_t at, const touching *a, stamp now, bool fresh) {
+    for (int64_t i = at; i < at + (int64_t)a->bytes; i += r->unit_bytes)
+        touch(cell_at(r, i), a, now, r->is.name, i, fresh);
+}
+
 static void touch_range(const emu_range *r, int64_t at, const touching *a, stamp now) {
     const char *p = (const char *)r->is.at + at;
     if (r->clash.who && p < r->clash.end && p + a->bytes > r->clash.from)
@@ -276,10 +289,16 @@ static void touch_range(const emu_range *r, int64_t at, const touching *a, stamp
             a->pc, a->site,
             "%s byte %lld of %s, which %s has %s in another stream, and no event orders the two",
             verb(a), (long long)at, r->is.name, r->clash.who, r->clash.wrote ? "written" : "read");
-    if (!r->cell) return;
-    bool fresh = r->is.access == GPU_WRITE || r->is.access == GPU_SCRATCH;
-    for (int64_t i = at; i < at + (int64_t)a->bytes; i += r->unit_bytes)
-        touch(cell_at(r, i), a, now, r->is.name, i, fresh);
+    if (r->cell)
+        touch_cells(r, at, a, now, r->is.access == GPU_WRITE || r->is.access == GPU_SCRATCH);
+}
+
+/* What is only read by its own name may be written by another's: in place, with numbers of another width. */
+static void touch_beneath(const emu_device *d, const void *p, const touching *a, stamp now) {
+    for (int i = 0; i < d->ranges; i++) {
+        int64_t at = d->range[i].cell ? inside(&d->range[i], p, a->bytes) : -1;
+        if (at >= 0) touch_cells(&d->range[i], at, a, now, false);
+    }
 }
 
 /* Constants of this program, which lie in it wherever it was loaded. */
@@ -313,10 +332,9 @@ static _Noreturn void fail_outside(const emu_device *d, const void *p, const tou
 static void watch_ranges(const emu_worker *w, const void *p, const touching *a, stamp now) {
     int64_t at;
     const emu_range *r = range_around(w->device, p, a->bytes, a->write, &at);
-    if (r)
-        touch_range(r, at, a, now);
-    else if (a->write || !in_program(p))
-        fail_outside(w->device, p, a);
+    if (r) touch_range(r, at, a, now);
+    if (r && r->is_written_beneath) touch_beneath(w->device, p, a, now);
+    if (!r && (a->write || !in_program(p))) fail_outside(w->device, p, a);
 }
 
 /* ---- libraries ---- */
@@ -368,43 +386,34 @@ bool emu_library_access(emu_device *d, const char *who, const gpu_range *ranges,
 
 /* ---- an access ---- */
 
-void emu_watch(const void *p, size_t bytes, bool write, const void *pc, const emu_site *site) {
+static void watch(const void *p, const touching *a) {
     emu_worker *w = emu_worker_now;
     if (!w) return;
     const emu_thread *t = w->now;
     if ((uintptr_t)p - (uintptr_t)t->fiber.stack < FIBER_STACK_BYTES) return;
-    const touching a = {bytes, write, pc, site};
-    if (!write && (uintptr_t)p - (uintptr_t)w->args < w->kernel->args_bytes) return;
-    if ((uintptr_t)p % bytes != 0)
-        emu_fail(pc, site, "%s %zu bytes at an address that is no multiple of %zu", verb(&a), bytes,
-                 bytes);
+    if (!a->write && (uintptr_t)p - (uintptr_t)w->args < w->kernel->args_bytes) return;
+    if ((uintptr_t)p % a->bytes != 0)
+        emu_fail(a->pc, a->site, "%s %zu bytes at an address that is no multiple of %zu", verb(a),
+                 a->bytes, a->bytes);
     stamp now = make_stamp(w, t->place[EMU_THREAD]);
     if (is_shared(w, p))
-        watch_shared(w, shared_at(w, p), &a, now);
+        watch_shared(w, shared_at(w, p), a, now);
     else
-        watch_ranges(w, p, &a, now);
+        watch_ranges(w, p, a, now);
 }
 
-/* Atomic accesses do not collide with each other. Only the place is checked: that they collide with
- * plain ones is not seen. */
-static void watch_atomic(void *p, size_t bytes, const emu_site *site) {
-    const emu_worker *w = emu_worker_now;
-    const emu_device *d = w->device;
-    const touching a = {bytes, true, NULL, site};
-    int64_t at;
-    if (is_shared(w, p))
-        shared_array(w, shared_at(w, p), &a);
-    else if (!range_around(d, p, bytes, true, &at))
-        fail_outside(d, p, &a);
+void emu_watch(const void *p, size_t bytes, bool write, const void *pc, const emu_site *site) {
+    watch(p, &(touching){bytes, write, false, pc, site});
 }
 
 void emu_atomic_add_u64(const emu_site *site, uint64_t *p, uint64_t v) {
-    watch_atomic(p, sizeof *p, site);
+    watch(p, &(touching){sizeof *p, true, true, NULL, site});
     __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }
 
+/* Whatever was there: all write the same. */
 void emu_raise_flag(const emu_site *site, bool *flag) {
-    watch_atomic(flag, sizeof *flag, site);
+    watch(flag, &(touching){sizeof *flag, true, true, NULL, site});
     __atomic_store_n(flag, true, __ATOMIC_RELAXED);
 }
 
