@@ -80,10 +80,9 @@ static const char *state_of(const collector *c) {
 }
 
 static run_summary blank(arena *a, const char *path) {
-    char *copy = arena_strdup(a, path);
-    for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--) copy[n - 1] = '\0';
-    return (run_summary){.name = path_base(copy),
-                         .path = copy,
+    const char *plain = path_plain(a, path);
+    return (run_summary){.name = path_base(plain),
+                         .path = plain,
                          .params = -1,
                          .planned_steps = -1,
                          .tokens = -1,
