@@ -143,6 +143,14 @@ status run_add_record(json_t *record, const char *path, err *e) {
 
 /* ---- all runs of a folder ---- */
 
+/* Without a config.json, or with that of something else. One that cannot be read may be a run's. */
+static bool is_no_run(const char *path) {
+    json_t *value = NULL;
+    bool other = !run_is_run(path) && run_read_json(&value, path, "config.json", NULL) == ST_OK;
+    json_decref(value);
+    return other;
+}
+
 status run_find_all(arena *a, const char *folder, run_summary **out, int *n, err *e) {
     char **names;
     int n_names;
@@ -152,7 +160,7 @@ status run_find_all(arena *a, const char *folder, run_summary **out, int *n, err
     for (int i = 0; i < n_names; i++) {
         char *path = path_join(a, folder, names[i]);
         err why = {0};
-        if (!run_is_run(path)) continue;
+        if (is_no_run(path)) continue;
         if (run_summarize(a, path, &(*out)[*n], &why) == ST_OK)
             ++*n;
         else
