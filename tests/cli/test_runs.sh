@@ -45,5 +45,8 @@ expect 0 runs list;                   has err "runs/two is left out"
 echo '{"model": ' >runs/two/config.json
 expect 0 runs list;                   has err "runs/two is left out: runs/two/config.json is not JSON"
 lacks err "runs/model"
+mkdir runs/round
+ln -s config.json runs/round/config.json
+expect 0 runs list;                   has err "runs/round is left out: cannot open runs/round/config.json"
 
 finish
