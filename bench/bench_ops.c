@@ -37,6 +37,10 @@ static tensor make(const bench *b, dtype dt, int64_t rows, int64_t cols, int64_t
     return t;
 }
 
+static bool is_wanted(const bench *b, const char *label) {
+    return strncmp(label, b->only, strlen(b->only)) == 0;
+}
+
 /* With one thread processor time, which other processes hardly disturb; else time. */
 static double now_seconds(const bench *b) {
     struct timespec t;
@@ -58,6 +62,7 @@ static double best_seconds(const bench *b, op_fn fn, const op_call *c) {
 
 static void report(const char *name, const char *phase, const bench *b, double s, double flops,
                    double bytes) {
+    if (!is_wanted(b, name)) return;
     printf("%-26s %-10s %-5s %9.3f ms %8.1f GFLOP/s %7.1f GB/s\n", name, phase, dtype_name(b->dt),
            s * 1e3, flops / s * 1e-9, bytes / s * 1e-9);
 }
@@ -65,7 +70,7 @@ static void report(const char *name, const char *phase, const bench *b, double s
 /* Runs the phases of one op; gradients of everything that can have one. */
 static void run_op(bench *b, const char *label, op_kind kind, op_attr attr, const tensor *in,
                    int n_in) {
-    if (strncmp(label, b->only, strlen(b->only)) != 0) {
+    if (!is_wanted(b, label)) {
         arena_reset(b->a);
         return;
     }
@@ -179,7 +184,7 @@ static void bench_pass(bench *b, pass_sizes sizes, dtype w_dt) {
     for (int i = 0; i < ARRAY_LEN(rows); i++) {
         char label[48];
         snprintf(label, sizeof label, "pass %s, %d rows", dtype_name(w_dt), rows[i]);
-        if (strncmp(label, b->only, strlen(b->only)) != 0) continue;
+        if (!is_wanted(b, label)) continue;
         double best[2] = {1e30, 1e30};
         for (int j = 0; j < 2 * RUNS; j++) {
             double s = pass_seconds(b, sizes, w_dt, rows[i], j % 2, weights);
@@ -236,6 +241,8 @@ static void bench_small_ops(bench *b) {
 
 static void bench_adamw(bench *b) {
     enum { PARAMS = 10 << 20 };
+    static const char update[] = "adamw 10.5M", norm_of[] = "sum of squares 10.5M";
+    if (!is_wanted(b, update) && !is_wanted(b, norm_of)) return;
     tensor t[4];
     for (int i = 0; i < 4; i++) t[i] = make(b, DT_F32, 1, PARAMS, 0);
     for (int64_t i = 0; i < PARAMS; i++) ((float *)t[2].data)[i] += 0.5f;
@@ -259,8 +266,8 @@ static void bench_adamw(bench *b) {
         norm = t2 - t1 < norm ? t2 - t1 : norm;
     }
     if (!(total > 0.0)) exit(1);
-    report("adamw 10.5M", "update", b, adamw, 15.0 * PARAMS, 28.0 * PARAMS);
-    report("sum of squares 10.5M", "norm", b, norm, 2.0 * PARAMS, 4.0 * PARAMS);
+    report(update, "update", b, adamw, 15.0 * PARAMS, 28.0 * PARAMS);
+    report(norm_of, "norm", b, norm, 2.0 * PARAMS, 4.0 * PARAMS);
     arena_reset(b->a);
 }
 
@@ -296,9 +303,8 @@ int main(int argc, char **argv) {
         static const dtype formats[] = {DT_Q4_0, DT_Q5_0, DT_Q8_0, DT_Q4_K, DT_Q5_K, DT_Q6_K};
         for (int f = 0; b.dt == DT_F32 && f < ARRAY_LEN(formats); f++)
             bench_pass(&b, QUARTER_OF_LLAMA_1B, formats[f]);
+        if (b.dt == DT_F32) bench_adamw(&b);
     }
-    b.dt = DT_F32;
-    if (!*b.only) bench_adamw(&b);
     arena_free(b.a);
     dev_close(b.d);
     return 0;

@@ -24,7 +24,7 @@ def read_arguments():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--keys", default="train.seq_len=512 train.global_batch_size=8 train.micro_batch_size=4",
                    help="keys of all of them")
-    return p.parse_args()
+    return p.parse_intermixed_args()
 
 
 def start(a, ranks, keys):

@@ -142,7 +142,7 @@ def compare(arguments):
     parser.add_argument("--bytes", type=float, default=9.4e6)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("text", nargs="*")
-    args = parser.parse_args(arguments)
+    args = parser.parse_intermixed_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         text = os.path.join(folder, "corpus.txt")
         corpus(args.text, int(args.bytes), text)

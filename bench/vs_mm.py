@@ -32,7 +32,7 @@ def read_arguments():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--isa", choices=[*ISAS], default="native")
     p.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    return p.parse_args()
+    return p.parse_intermixed_args()
 
 
 def serve(a):

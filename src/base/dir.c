@@ -175,6 +175,12 @@ char *path_join(arena *a, const char *dir, const char *name) {
     return arena_printf(a, dir[n - 1] == '/' ? "%s%s" : "%s/%s", dir, name);
 }
 
+char *path_plain(arena *a, const char *path) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    return arena_strndup(a, path, n);
+}
+
 const char *path_base(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;

@@ -70,7 +70,9 @@ status file_sync_parent(const char *path, err *e) ATH_MUST_USE;
 status file_list_dir(arena *a, const char *path, char ***names, int *n, err *e) ATH_MUST_USE;
 /* "a/b" from "a" and "b", in the arena; an absolute b wins. */
 char *path_join(arena *a, const char *dir, const char *name);
-const char *path_base(const char *path);
+const char *path_base(const char *path); /* behind the last slash */
+/* Without slashes at the end, so that path_base says the name of a folder. */
+char *path_plain(arena *a, const char *path);
 
 /* A read-only mapping of a file. */
 typedef struct file_map {

@@ -171,7 +171,8 @@ status run_read_json(json_t **out, const char *path, const char *name, err *e) {
     *out = NULL;
     arena *a = arena_new("run folder");
     char *file = path_join(a, path, name);
-    status st = file_exists(file) ? json_read_file(out, file, JSON_FILE_MAX_BYTES, e) : ST_OK;
+    bool absent = access(file, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+    status st = absent ? ST_OK : json_read_file(out, file, JSON_FILE_MAX_BYTES, e);
     arena_free(a);
     return st;
 }

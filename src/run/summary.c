@@ -80,10 +80,9 @@ static const char *state_of(const collector *c) {
 }
 
 static run_summary blank(arena *a, const char *path) {
-    char *copy = arena_strdup(a, path);
-    for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--) copy[n - 1] = '\0';
-    return (run_summary){.name = path_base(copy),
-                         .path = copy,
+    const char *plain = path_plain(a, path);
+    return (run_summary){.name = path_base(plain),
+                         .path = plain,
                          .params = -1,
                          .planned_steps = -1,
                          .tokens = -1,
@@ -144,6 +143,14 @@ status run_add_record(json_t *record, const char *path, err *e) {
 
 /* ---- all runs of a folder ---- */
 
+/* Without a config.json, or with that of something else. One that cannot be read may be a run's. */
+static bool is_no_run(const char *path) {
+    json_t *value = NULL;
+    bool other = !run_is_run(path) && run_read_json(&value, path, "config.json", NULL) == ST_OK;
+    json_decref(value);
+    return other;
+}
+
 status run_find_all(arena *a, const char *folder, run_summary **out, int *n, err *e) {
     char **names;
     int n_names;
@@ -153,7 +160,7 @@ status run_find_all(arena *a, const char *folder, run_summary **out, int *n, err
     for (int i = 0; i < n_names; i++) {
         char *path = path_join(a, folder, names[i]);
         err why = {0};
-        if (!run_is_run(path)) continue;
+        if (is_no_run(path)) continue;
         if (run_summarize(a, path, &(*out)[*n], &why) == ST_OK)
             ++*n;
         else

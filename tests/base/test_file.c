@@ -310,6 +310,8 @@ static void test_paths(void **state) {
     assert_string_equal(path_join(f->a, "a", "/b"), "/b");
     assert_string_equal(path_base("a/b/c.txt"), "c.txt");
     assert_string_equal(path_base("c.txt"), "c.txt");
+    assert_string_equal(path_plain(f->a, "a/b//"), "a/b");
+    assert_string_equal(path_plain(f->a, "//"), "/");
 }
 
 static void test_map(void **state) {

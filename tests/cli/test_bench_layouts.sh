@@ -85,6 +85,8 @@ has err "none of"
 expect 2 $sweep --ranks 0
 expect 2 $sweep --tp 2x
 has err "--tp: '2x' is no number of ranks"
+expect 2 $sweep --tp ''
+has err "--tp: a list of at most"
 expect 2 $sweep --ranks 1 --micro-batch 2 train.micro_batch_size=4
 has err '--micro-batch 2 and train.micro_batch_size=4 both say what is tried'
 expect 2 $sweep --share 3/2

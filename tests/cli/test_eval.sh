@@ -264,7 +264,7 @@ expect 2 eval overlap planted --tokenizer char.json;  has err "needs --tasks"
 # A run may keep test splits for the end.
 expect 0 train tiny.yaml run=locked train.steps=1 checkpoint.every=1 eval.lock_test=true
 expect 0 eval locked --tasks cloze
-expect 2 eval locked --tasks words.yaml;              has err "test split, which the run locked keeps locked"
+expect 2 eval locked --tasks words.yaml;              has err "test split, which the run of locked keeps locked"
 expect 2 eval locked/checkpoints/step-1 --tasks words.yaml; has err "eval.lock_test"
 expect 2 eval $m --tasks cloze,words.yaml --against locked; has err "eval.lock_test"
 expect 2 eval $m --tasks cloze --formats F16,Q9; has err "weights in Q9"; has err "--formats"; lacks out acc

@@ -70,7 +70,7 @@ same_scores staged 8
 same_scores staged 12
 
 # Other steps, fewer documents; the last checkpoint always.
-expect 0 train tiny.yaml $steps run=some eval.tasks=[texts.jsonl] eval.tasks_every=8 eval.limit=3
+expect 0 train tiny.yaml $steps run=some/ eval.tasks=[texts.jsonl] eval.tasks_every=8 eval.limit=3
 [ "$(ls some/eval)" = "$(printf 'step-12.json\nstep-8.json')" ] || fail "evaluated: $(ls some/eval)"
 has some/eval/step-8.json '"sample_len": 3'
 
@@ -114,7 +114,7 @@ expect 3 train tiny.yaml $steps run=none eval.tasks=[talk.jsonl]
 has err "eval.tasks"
 
 # Tables of runs, and the report with another run beside it.
-expect 0 eval table run
+expect 0 eval table run/
 [ "$(sed -n 's|^\(run/step-[0-9]*\) .*|\1|p' out | tr '\n' ' ')" = "run/step-4 run/step-8 run/step-12 " ] || fail "rows by their steps"
 expect 0 eval table run killed --metric bits_per_byte,none --quality
 has out "rank stability"
@@ -125,11 +125,16 @@ expect 0 eval table run fewer --metric bits_per_byte,none
 expect 2 eval table run fewer --metric bits_per_byte,none --quality
 has err "fewer has 2 evaluated checkpoints, run 3"
 expect 2 eval table set
-expect 0 runs report run --reference bf16
+expect 0 runs report run --reference bf16/
 for what in "texts: bits_per_byte" 'class="chance">chance' 'class="other">bf16' 'class="bars task"'; do has run/report.html "$what"; done
+mkdir other
+cp -r bf16 other/run
+expect 0 runs report run --reference other/run
+has run/report.html '<th>run</th><th>other/run</th>' # two of one name
 expect 2 runs report run --reference set
 expect 0 train tiny.yaml $steps run=some eval.tasks=[texts.jsonl] eval.tasks_every=8 eval.limit=3 eval.reference=gone
 has some/report.html "The reference run gone has no scores"
+has some/checkpoints/step-12/README.md "# some, step 12"
 
 # The last checkpoint is evaluated where validations end the run, too.
 expect 0 train tiny.yaml $steps run=early eval.tasks=[texts.jsonl] eval.tasks_every=12 checkpoint.every=12 \

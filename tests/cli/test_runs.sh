@@ -16,13 +16,14 @@ mkdir runs
 expect 0 runs list;                   has out "no runs in runs"
 make_run one 1
 make_run two 2
-mkdir runs/other
+mkdir runs/model
+echo '{"model_type": "llama"}' >runs/model/config.json
 expect 0 runs list;                   has out "one   finished     1.2M        2    3.2500     3.5000"
 expect 0 runs list runs --json;       has out '"name": "two"'
 grep -q other out && fail "lists a folder that is no run"
 expect 0 runs show runs/one;          has out "best_val_loss"
 expect 0 runs show runs/one/ --json;  has out '"val_bpb": 2.0'
-expect 3 runs show runs/other;        has err "runs/other is not a run folder"
+expect 3 runs show runs/model;        has err "runs/model is not a run folder"
 expect 0 runs diff runs/one runs/two; has out "train.seed"
 has out "1 -> 2"
 expect 0 runs diff runs/one runs/two --json; has out '"key": "train.seed"'
@@ -41,5 +42,11 @@ has out '"n_alarms": 1'
 echo broken >>runs/two/metrics.jsonl
 expect 3 runs show runs/two;          has err "line 5"
 expect 0 runs list;                   has err "runs/two is left out"
+echo '{"model": ' >runs/two/config.json
+expect 0 runs list;                   has err "runs/two is left out: runs/two/config.json is not JSON"
+lacks err "runs/model"
+mkdir runs/round
+ln -s config.json runs/round/config.json
+expect 0 runs list;                   has err "runs/round is left out: cannot open runs/round/config.json"
 
 finish

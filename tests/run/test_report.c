@@ -534,6 +534,9 @@ static void test_experts(void **state) {
                              "{\"event\": \"experts\", \"load\": [[], []]}\n");
     assert_null(strstr(html, "class=\"map\""));
     free(html);
+    html = report_of(*state, "{\"event\": \"experts\", \"load\": [[1, 2], [3]]}\n");
+    assert_null(strstr(html, "class=\"map\""));
+    free(html);
     strbuf_free(&metrics);
 }
 

@@ -69,14 +69,14 @@ typedef struct sweep {
 /* ---- what is tried ---- */
 
 static status split(arena *a, const char *name, const char *list, values *out, err *e) {
-    while (*list) {
+    do {
         size_t n = strcspn(list, ",");
         if (n == 0 || out->n == MOST_VALUES)
             return err_at(e, ST_USAGE, "command line", "--%s: a list of at most %d values, 1,2,4",
                           name, MOST_VALUES);
         out->word[out->n++] = arena_strndup(a, list, n);
         list += n + (list[n] == ',');
-    }
+    } while (*list);
     return ST_OK;
 }
 

@@ -103,8 +103,8 @@ static status check_lock(const evaluation *v, const config *run, const char *mod
     for (int i = 0; run && run->eval.lock_test && i < v->n; i++) {
         if (!v->task[i].test_split) continue;
         err_at(e, ST_USAGE, "eval.lock_test",
-               "the task %s is of a test split, which the run %s keeps locked", v->task[i].name,
-               path_base(model));
+               "the task %s is of a test split, which the run of %s keeps locked", v->task[i].name,
+               model);
         return err_hint(
             e,
             "choose by validation splits; for the last judgement train with eval.lock_test=false");

@@ -80,7 +80,8 @@ static status add_run(table *t, const char *run, int *rows, err *e) {
     for (int i = 0; i < n; i++)
         if (step_of(name[i]) >= 0)
             add_row(t, path_join(t->a, dir, name[i]),
-                    arena_printf(t->a, "%s/step-%ld", path_base(run), (long)step_of(name[i])));
+                    arena_printf(t->a, "%s/step-%ld", path_base(path_plain(t->a, run)),
+                                 (long)step_of(name[i])));
     *rows = t->rows - before;
     if (*rows) return ST_OK;
     err_at(e, ST_USAGE, run, "%s has no checkpoint that was evaluated", run);

@@ -62,8 +62,7 @@ static status split_inputs(job *j, int *n_toks, err *e) {
 
 /* The file's name without its suffix, or the folder's where every file has the same name. */
 static const char *short_name(arena *a, const char *path) {
-    char *copy = arena_strdup(a, path);
-    for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--) copy[n - 1] = '\0';
+    char *copy = path_plain(a, path);
     const char *base = path_base(copy);
     bool generic = strncmp(base, "tokenizer.", 10) == 0 || strncmp(base, "vocab.", 6) == 0;
     if (generic && base > copy + 1) {

@@ -145,17 +145,18 @@ static void take_row(verification *v, const layout *l, const layout_verdict *k,
 
 static status tell(verification *v, err *e) {
     char detail[900], digest[17];
+    int exact = 0;
+    for (int i = 0; i < v->n; i++) exact += layout_is_exact(&v->layouts[i]);
     hash_format(v->one->steps[v->steps - 1].digest, digest);
     if (v->broken)
         snprintf(detail, sizeof detail, "%d of %d layouts differ from one rank; first %s",
                  v->broken, v->n, v->first);
     else
-        snprintf(
-            detail, sizeof detail,
-            "%d layout%s, one digest: %s after %d step%s; tp, sp, cp, several rounds of experts "
-            "and ordinary sums: losses "
-            "within %.1e",
-            v->n, text_s(v->n), digest, v->steps, text_s(v->steps), v->loss_error);
+        snprintf(detail, sizeof detail,
+                 "%d layout%s, %d of them with one rank's digest: %s after %d step%s; tp, sp, cp, "
+                 "several "
+                 "rounds of experts and ordinary sums: losses within %.1e",
+                 v->n, text_s(v->n), exact, digest, v->steps, text_s(v->steps), v->loss_error);
     if (v->speaks && v->args->json) {
         cli_print_json(json_pack("{s:b,s:o,s:s,s:i,s:i,s:O,s:o}", "ok", v->broken == 0, "detail",
                                  json_cstr(detail), "digest", digest, "steps", v->steps, "layers",

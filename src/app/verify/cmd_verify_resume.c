@@ -251,9 +251,7 @@ static status init_trial(resume_runs *r, const cli_args *args, const char *run, 
     TRY(cli_int(args, "seed", 0, 0, INT64_MAX, &seed, e));
     TRY(cli_int(args, "steps", DEFAULT_STEPS > least ? DEFAULT_STEPS : least, least, 1000000000,
                 &steps, e));
-    size_t len = strlen(run);
-    while (len > 1 && run[len - 1] == '/') len--;
-    r->dir = arena_printf(r->a, "%.*s-verify", (int)len, run);
+    r->dir = arena_printf(r->a, "%s-verify", path_plain(r->a, run));
     r->run_a = path_join(r->a, r->dir, "a");
     r->run_b = path_join(r->a, r->dir, "b");
     r->config = path_join(r->a, r->dir, "trial.json");

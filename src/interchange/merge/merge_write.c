@@ -171,9 +171,7 @@ status merge_output_commit(merge_output *o, err *e) {
 }
 
 void merge_output_tidy(arena *a, const char *path) {
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;
-    const char *plain = arena_strndup(a, path, n), *name = path_base(plain);
+    const char *plain = path_plain(a, path), *name = path_base(plain);
     const char *journal = arena_printf(a, "%.*s.part-%s.journal", (int)(name - plain), plain, name);
     file_sys_unlinkat(AT_FDCWD, journal, 0);
 }

@@ -322,17 +322,10 @@ static const char *hidden_name(arena *a, const char *path, const char *prefix) {
     return arena_printf(a, "%.*s%s%s", folder, path, prefix, path + folder);
 }
 
-/* Without slashes at the end. */
-static const char *plain_path(arena *a, const char *path) {
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;
-    return arena_strndup(a, path, n);
-}
-
 /* Whether the result's place is free, or may be replaced; and the folder that it lies in. An empty folder is
  * free for a folder. */
 static status claim_place(staged *s, arena *a, const char *path, bool folder, bool force, err *e) {
-    s->path = path = file_behind_links(a, plain_path(a, path));
+    s->path = path = file_behind_links(a, path_plain(a, path));
     if (is_taken(path) && !(folder && is_empty_folder(a, path))) {
         const char *other;
         if (!force) return refuse_existing(path, e);

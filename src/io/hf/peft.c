@@ -210,9 +210,7 @@ void peft_close(peft_adapter *p) {
 
 /* The folder that a folder is in, by its name; "." and ".." do not say it. */
 static const char *folder_above(arena *a, const char *dir) {
-    size_t n = strlen(dir);
-    while (n > 1 && dir[n - 1] == '/') n--;
-    dir = arena_strndup(a, dir, n);
+    dir = path_plain(a, dir);
     const char *last = path_base(dir);
     if (strcmp(last, ".") == 0 || strcmp(last, "..") == 0) return path_join(a, dir, "..");
     return last > dir ? arena_strndup(a, dir, (size_t)(last - dir)) : ".";

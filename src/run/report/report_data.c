@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "run/folder.h"
@@ -165,7 +166,8 @@ static status load_reference(report_data *d, const char *reference, err *e) {
     }
     if (!reference) reference = json_string_value(named);
     if (!reference) return ST_OK;
-    d->reference = arena_strdup(d->memory, path_base(reference));
+    const char *path = path_plain(d->memory, reference), *name = path_base(path);
+    d->reference = strcmp(name, d->summary.name) == 0 ? path : name;
     return metrics_read(reference, METRICS_ALL, take_reference, d, e);
 }
 

@@ -172,7 +172,7 @@ void report_put_experts(strbuf *out, const report_data *d) {
     enum { OPEN_LAYERS = 12 }; /* more of them are folded */
     if (json_array_size(d->experts) == 0) return;
     expert_load x = collect(d);
-    if (x.layers == 0 || x.experts == 0) return;
+    if (x.layers == 0 || x.experts == 0 || x.n == 0) return;
     size_t columns = MOST_CELLS / (x.layers * x.experts);
     columns = columns < FEWEST_COLUMNS ? FEWEST_COLUMNS : columns;
     thin_out(&x, columns < MOST_COLUMNS ? columns : MOST_COLUMNS);

@@ -65,7 +65,8 @@ json_t *origins_ledger(const session *s) {
 }
 
 status origins_write_card(const save_job *j, const char *dir, err *e) {
-    card c = {.name = arena_printf(j->mem, "%s, step %lld", path_base(j->run), (long long)j->step),
+    card c = {.name = arena_printf(j->mem, "%s, step %lld", path_base(path_plain(j->mem, j->run)),
+                                   (long long)j->step),
               .config = &j->model,
               .params = param_store_sizes(param_store_whole(j->store)).elems,
               .format = st_format_name(j->compute),
