@@ -59,8 +59,11 @@ int probe_pick(const machine_layer *layers, int n, machine_layer out[PROBE_LAYER
     for (int i = 0; i < n; i++) {
         machine_layer c = cut(&layers[i]);
         bool known = false;
-        for (int k = 0; k < found; k++) known = known || same_sizes(&out[k], &c);
-        if (known) continue; /* thousands of experts are alike */
+        for (int k = 0; k < i && !known; k++) {
+            machine_layer before = cut(&layers[k]);
+            known = same_sizes(&before, &c);
+        }
+        if (known) continue; /* thousands of layers and experts are alike */
         double w = work_like(layers, n, &c);
         int at = found < PROBE_LAYERS ? found++ : PROBE_LAYERS;
         for (; at > 0 && work[at - 1] < w; at--) {

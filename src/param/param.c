@@ -115,35 +115,12 @@ static void put_in_memory(param_store *s, param *p) {
     k->n++;
 }
 
-/* Where the table of names has `name`, or the place that is free for it. */
-static int *place_of_name(const param_store *s, const char *name) {
-    uint64_t at = hash_bytes(name, strlen(name));
-    for (;; at++) {
-        int *place = &s->by_name[at & (uint64_t)(s->names - 1)];
-        if (*place == 0 || strcmp(s->item[*place - 1].name, name) == 0) return place;
-    }
-}
-
-/* The table has twice as many places as names at least. Of equal names it has the first. */
-static void index_name(param_store *s) {
-    int first = s->n;
-    if (2 * s->n >= s->names) {
-        s->names = s->names ? 2 * s->names : 64;
-        s->by_name = ARENA_ARRAY(s->a, int, s->names);
-        first = 0;
-    }
-    for (int i = first; i <= s->n; i++) {
-        int *place = place_of_name(s, s->item[i].name);
-        if (*place == 0) *place = i + 1;
-    }
-}
-
 int param_add(param_store *s, const param *p) {
     s->item = arena_grow(s->a, s->item, s->n, &s->cap, sizeof *s->item);
     param *q = &s->item[s->n];
     *q = *p;
     q->name = arena_strdup(s->a, p->name);
-    index_name(s);
+    names_add(&s->by_name, s->a, q->name, s->n);
     q->frozen = s->freezes;
     s->elems += param_elems(p);
     s->trained_elems += q->frozen ? 0 : param_elems(p);
@@ -163,8 +140,14 @@ void param_pack_begin(param_store *s, const char *name) {
     if (!s->locate && !s->apart) begin_pack(s, name);
 }
 
-void param_pack_end(param_store *s) {
+/* Programs find what is in the last pack by its name. */
+static void end_pack(param_store *s) {
     s->in_pack = false;
+    names_add(&s->pack_by_name, s->a, s->packs[s->n_packs - 1].name, s->n_packs - 1);
+}
+
+void param_pack_end(param_store *s) {
+    if (s->in_pack) end_pack(s);
 }
 
 /* ---- experts ---- */
@@ -214,9 +197,12 @@ void param_experts_end(param_store *s, const char *const *stacks, int each) {
         s->item[i].mapped = false;
         put_in_memory(s, &s->item[i]);
     }
-    if (stay) s->n_packs--;
-    for (int i = 0; i < each && stay; i++) add_stack(s, stacks[i], first + i, each);
-    s->in_pack = false;
+    if (!stay) {
+        end_pack(s);
+        return;
+    }
+    s->n_packs--;
+    for (int i = 0; i < each; i++) add_stack(s, stacks[i], first + i, each);
 }
 
 int param_count(const param_store *s) {
@@ -228,7 +214,7 @@ const param *param_at(const param_store *s, int index) {
 }
 
 int param_find(const param_store *s, const char *name) {
-    return s->n ? *place_of_name(s, name) - 1 : -1;
+    return names_find(&s->by_name, name);
 }
 
 bool param_is_bias(const param *p) {
@@ -237,9 +223,8 @@ bool param_is_bias(const param *p) {
 }
 
 static const pack *find_pack(const param_store *s, const char *name) {
-    for (int k = 0; k < s->n_packs; k++)
-        if (strcmp(s->packs[k].name, name) == 0) return &s->packs[k];
-    return NULL;
+    int k = names_find(&s->pack_by_name, name);
+    return k < 0 ? NULL : &s->packs[k];
 }
 
 /* Elements from parameter `first` to the parameter behind `last`, or to the end of the unit, which has its parameters in

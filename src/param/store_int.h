@@ -2,6 +2,7 @@
 #ifndef PARAM_STORE_INT_H
 #define PARAM_STORE_INT_H
 
+#include "base/names.h"
 #include "param/units.h"
 
 enum { PARAM_ALIGN_ELEMS = 64 };
@@ -24,8 +25,7 @@ struct param_store {
     bool fixed_grads;
     param *item;
     int n, cap;
-    int *by_name; /* [names] a table of hashes: number + 1 of a parameter; 0: free */
-    int names;
+    names by_name, pack_by_name;
     pack *packs;
     int n_packs, cap_packs;
     stack *stacks;

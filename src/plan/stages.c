@@ -105,8 +105,10 @@ static double best(arena *a, const double *cost, int n, int chunks, double most,
             for (int j = i - 1; j >= c - 1; j--) {
                 double before = value[(c - 1) * width + j];
                 sum += cost[j];
-                double now = squares ? before + sum * sum : fmax(before, sum);
-                if (sum > most || !(now < value[c * width + i])) continue;
+                double own = squares ? sum * sum : sum;
+                if (sum > most || own >= value[c * width + i]) break; /* more layers cost more */
+                double now = squares ? before + own : fmax(before, own);
+                if (!(now < value[c * width + i])) continue;
                 value[c * width + i] = now;
                 from[c * width + i] = j;
             }

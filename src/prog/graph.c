@@ -147,14 +147,11 @@ val graph_state(graph *g, const char *name, dtype dt, int64_t rows, int64_t cols
 }
 
 val graph_param(graph *g, const graph_param_ref *ref) {
-    for (val v = 0; v < g->n_values; v++) {
-        const buffer *b = &g->buf[g->value[v].buf];
-        if (b->where == ref->where && b->offset == ref->offset_bytes &&
-            strcmp(g->value[v].name, ref->name) == 0)
-            return v;
-    }
-    val v = external(g, ref->where, ref->name, ref->dt, ref->rows, ref->cols);
+    val v = names_find(&g->params, ref->name);
+    if (v >= 0) return v;
+    v = external(g, ref->where, ref->name, ref->dt, ref->rows, ref->cols);
     if (v == VAL_NONE) return v;
+    names_add(&g->params, g->a, g->value[v].name, v);
     g->buf[g->value[v].buf].offset = ref->offset_bytes;
     g->buf[g->value[v].buf].unit = ref->unit;
     g->value[v].experts_at = ref->experts_at;

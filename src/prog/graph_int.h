@@ -2,6 +2,7 @@
 #ifndef PROG_GRAPH_INT_H
 #define PROG_GRAPH_INT_H
 
+#include "base/names.h"
 #include "prog/prog.h"
 
 typedef struct value {
@@ -82,6 +83,7 @@ struct graph {
     int32_t ops_before_weights; /* derive.c: of a split backward; 0: there is none */
     const_value *constant;
     int32_t n_constants, cap_constants;
+    names params;    /* values */
     int32_t block;   /* current, -1 */
     uint32_t stream; /* of the next random op */
     int64_t pinned_bytes, const_bytes;

@@ -49,25 +49,35 @@ static int by_end(const void *a, const void *b) {
     return by_size(a, b);
 }
 
-/* An item that has its place. All of them are looked at for each further one, so they lie side by side. */
+/* An item that has its place. Many of them are looked at for each further one, so they lie side by side. */
 typedef struct placed_item {
     int64_t offset, end;
     int32_t first, last;
 } placed_item;
 
+/* BLOCK placed items, one behind the other: most blocks live as a whole or not at all while a further item does. */
+enum { BLOCK = 64 };
+typedef struct block {
+    int64_t end, gap;    /* of all; the widest between one and those below it */
+    int32_t first, last; /* of any */
+    int32_t latest_first, earliest_last;
+} block;
+
 /* Placed items, sorted by offset. */
 typedef struct placed_list {
     placed_item *item;
-    int n;
+    block *block;
+    int n, summed; /* so many blocks are up to date */
 } placed_list;
 
 /* Most items of a long program live for a few ops: these are found by time, in lists of slices of the program, of which an item has
- * one or two. Others are in the list of those that last. */
-enum { SLICES = 64 };
+ * one or two. Others are in the list of those that last, or of those that were fixed from the beginning. */
+enum { SLICES = 64, LASTING = SLICES, FIXED, LISTS };
 typedef struct places {
-    placed_list lasting, slice[SLICES];
+    placed_list list[LISTS];
     placed_item *room; /* of all lists */
-    int32_t width;     /* times in a slice */
+    block *blocks;
+    int32_t width; /* times in a slice */
     int64_t border;
 } places;
 
@@ -75,67 +85,103 @@ static int slice_of(const places *p, int32_t time) {
     return time / p->width;
 }
 
-static bool lasts(const places *p, const pack_item *it) {
-    return slice_of(p, it->last) - slice_of(p, it->first) > 1;
+/* The lists that have an item: from the returned one to *last. */
+static int lists_of(const places *p, const pack_item *it, int *last) {
+    int first = slice_of(p, it->first);
+    *last = slice_of(p, it->last);
+    if (!it->fixed && *last - first <= 1) return first;
+    return *last = it->fixed ? FIXED : LASTING;
 }
 
 /* Lists with room for all items, none of which has a place. */
 static places places_new(const pack_item *items, int n) {
     places p = {.width = 1};
-    int many = 0, of_slice[SLICES] = {0}, at = 0;
+    int has[LISTS] = {0}, at = 0, last;
     for (int i = 0; i < n; i++)
         if (items[i].last / SLICES + 1 > p.width) p.width = items[i].last / SLICES + 1;
-    for (int i = 0; i < n; i++) {
-        bool long_lived = lasts(&p, &items[i]);
-        many += long_lived;
-        for (int k = slice_of(&p, items[i].first); !long_lived && k <= slice_of(&p, items[i].last);
-             k++)
-            of_slice[k]++;
-    }
+    for (int i = 0; i < n; i++)
+        for (int k = lists_of(&p, &items[i], &last); k <= last; k++) has[k]++;
     p.room = xmalloc(sizeof *p.room * (size_t)(2 * n + 1));
-    p.lasting.item = p.room;
-    at = many;
-    for (int k = 0; k < SLICES; at += of_slice[k++]) p.slice[k].item = p.room + at;
+    p.blocks = xmalloc(sizeof *p.blocks * (size_t)(2 * n / BLOCK + 1));
+    for (int k = 0; k < LISTS; at += has[k++])
+        p.list[k] = (placed_list){.item = p.room + at, .block = p.blocks + at / BLOCK};
     return p;
 }
 
 static void insert(placed_list *to, placed_item x) {
-    int at = to->n++;
-    for (; at > 0 && to->item[at - 1].offset > x.offset; at--) to->item[at] = to->item[at - 1];
+    int at = to->n, low = 0;
+    while (low < at) {
+        int middle = (low + at) / 2;
+        if (to->item[middle].offset > x.offset)
+            at = middle;
+        else
+            low = middle + 1;
+    }
+    memmove(to->item + at + 1, to->item + at, sizeof x * (size_t)(to->n++ - at));
     to->item[at] = x;
+    if (at / BLOCK < to->summed) to->summed = at / BLOCK;
 }
 
 static void put(places *p, const pack_item *it, int64_t size) {
     placed_item x = {it->offset, it->offset + size, it->first, it->last};
-    if (lasts(p, it)) {
-        insert(&p->lasting, x);
-        return;
+    int last;
+    for (int k = lists_of(p, it, &last); k <= last; k++) insert(&p->list[k], x);
+}
+
+static block sum_of(const placed_item *p) {
+    block b = {p->end, 0, p->first, p->last, p->first, p->last};
+    for (int i = 1; i < BLOCK; i++) {
+        if (p[i].offset - b.end > b.gap) b.gap = p[i].offset - b.end;
+        if (p[i].end > b.end) b.end = p[i].end;
+        if (p[i].first < b.first) b.first = p[i].first;
+        if (p[i].last > b.last) b.last = p[i].last;
+        if (p[i].first > b.latest_first) b.latest_first = p[i].first;
+        if (p[i].last < b.earliest_last) b.earliest_last = p[i].last;
     }
-    for (int k = slice_of(p, it->first); k <= slice_of(p, it->last); k++) insert(&p->slice[k], x);
+    return b;
+}
+
+/* Whether the block that begins at item i is passed over as a whole: nothing of it lives at the same time, or all, without a gap. */
+static bool passes_block(placed_list *list, int i, const pack_item *it, int64_t size,
+                         int64_t *offset) {
+    if (i % BLOCK || i + BLOCK > list->n) return false;
+    for (; list->summed <= i / BLOCK; list->summed++)
+        list->block[list->summed] = sum_of(&list->item[list->summed * BLOCK]);
+    const block *b = &list->block[i / BLOCK];
+    if (b->last < it->first || it->last < b->first) return true;
+    if (b->latest_first > it->last || b->earliest_last < it->first || b->gap >= size) return false;
+    if (b->end > *offset) *offset = b->end;
+    return true;
 }
 
 /* Passes what lies below offset + size in the list from *at on, and returns the offset behind all of that which lives at the same time. */
-static int64_t pass_over(const placed_list *list, int *at, const pack_item *it, int64_t size,
+static int64_t pass_over(placed_list *list, int *at, const pack_item *it, int64_t size,
                          int64_t offset) {
     int i = *at;
-    for (; i < list->n && list->item[i].offset < offset + size; i++) {
+    while (i < list->n && list->item[i].offset < offset + size) {
         const placed_item *p = &list->item[i];
+        if (passes_block(list, i, it, size, &offset)) {
+            i += BLOCK;
+            continue;
+        }
         if (it->first <= p->last && p->first <= it->last && p->end > offset) offset = p->end;
+        i++;
     }
     *at = i;
     return offset;
 }
 
 /* The lowest free offset for an item of `size` bytes: where no list has anything in the way any more. */
-static int64_t lowest_free(const places *p, const pack_item *it, int64_t size) {
-    int at[SLICES] = {0}, at_lasting = 0;
+static int64_t lowest_free(places *p, const pack_item *it, int64_t size) {
+    int at[LISTS] = {0};
     int64_t offset = 0, before;
     do {
         before = offset;
         if (offset < p->border && offset + size > p->border) offset = p->border;
-        offset = pass_over(&p->lasting, &at_lasting, it, size, offset);
+        for (int k = LASTING; k < LISTS; k++)
+            offset = pass_over(&p->list[k], &at[k], it, size, offset);
         for (int k = slice_of(p, it->first); k <= slice_of(p, it->last); k++)
-            offset = pass_over(&p->slice[k], &at[k], it, size, offset);
+            offset = pass_over(&p->list[k], &at[k], it, size, offset);
     } while (offset > before);
     return offset;
 }
@@ -144,8 +190,7 @@ static int64_t lowest_free(const places *p, const pack_item *it, int64_t size) {
  * offset. */
 static int64_t place_in_order(ordered *order, int n, places *p) {
     int64_t total = 0;
-    p->lasting.n = 0;
-    for (int k = 0; k < SLICES; k++) p->slice[k].n = 0;
+    for (int k = 0; k < LISTS; k++) p->list[k].n = p->list[k].summed = 0;
     for (int i = 0; i < n; i++) {
         pack_item *it = order[i].item;
         int64_t size = pack_rounded(it->bytes);
@@ -214,6 +259,7 @@ static int64_t pack(pack_item *items, int n, int64_t border, const order_fn *ord
     }
     for (int i = 0; i < n; i++) items[i].offset = best.offsets[i];
     free(best.offsets);
+    free(placed.blocks);
     free(placed.room);
     free(order);
     return n ? best.total : 0;

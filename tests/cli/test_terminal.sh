@@ -53,10 +53,23 @@ for command in list show diff; do
     has out "red^[[31m"; lacks out "$red"
 done
 
-# Help is broken between words.
-last="help on a terminal of 60 columns"
-TERM=xterm command expect -f "$root/tests/cli/terminal.exp" -- sh -c "stty columns 60 && exec '$athanor' help plan schedule" >out 2>err </dev/null ||
-    fail "exit $?"
-tr -d '\r' <out | sed -n '/^options:/,/--help/p' >lines
-awk 'length($0) > 60 { bad = 1 } END { exit bad || NR < 10 }' lines || fail "a line wraps: $(cat lines)"
+# Help and what plans say are broken between words.
+# on_60 ARGS...: the lines of the program on such a terminal are in `lines`.
+on_60() {
+    last="athanor $* on a terminal of 60 columns"
+    TERM=xterm command expect -f "$root/tests/cli/terminal.exp" -- sh -c "stty columns 60 && exec '$athanor' $*" >out 2>err </dev/null ||
+        fail "exit $?"
+    tr -d '\r' <out >lines
+}
+# all_fit LEAST: so many lines or more, none of which is longer.
+all_fit() { awk -v least="$1" 'length($0) > 60 { bad = 1 } END { exit bad || NR < least }' lines || fail "a line wraps: $(cat lines)"; }
+on_60 help plan schedule
+sed -i -n '/^options:/,/--help/p' lines
+all_fit 10
+on_60 plan infer smollm3-3b cluster=l4 --context 131072
+all_fit 10
+on_60 plan cost --params 3B --tokens 11T --devices 384 --days 28
+all_fit 20
+on_60 plan search smollm2-135m cluster=h100-8 train.global_batch_size=64
+all_fit 10
 finish

@@ -52,11 +52,11 @@ static void check_around_kept(pack_item *item, int kept, int n) {
 
 static void test_random_instances(void **state) {
     (void)state;
-    enum { MOST = 120 };
+    enum { MOST = 400 };
     pack_item item[MOST];
     rng_key key = rng_key_numbered(3, 1);
     uint64_t at = 0;
-    for (int trial = 0; trial < (UNDER_ASAN ? 100 : 400); trial++) {
+    for (int trial = 0; trial < (UNDER_ASAN ? 40 : 160); trial++) {
         int32_t times = trial % 7 < 2 ? 1000 : 60; /* slices of many times, or of one */
         int n = (int)(rng_u32(key, at++) % MOST);
         for (int i = 0; i < n; i++) {
@@ -109,6 +109,24 @@ static void test_simple_instances(void **state) {
     int64_t border;
     assert_true(pack_around_kept(back, 3, 5, &border) == 192 + 128 && border == 192);
     assert_true(back[3].offset == 64 && back[4].offset == 192);
+}
+
+/* What lives between many others finds the only hole among these, wherever that is, and the places of what lives later. */
+static void test_a_hole_among_many(void **state) {
+    (void)state;
+    enum { MANY = 200 };
+    for (int hole = 0; hole <= MANY; hole++) {
+        pack_item item[MANY + 1];
+        for (int i = 0; i < MANY; i++)
+            item[i] = (pack_item){64, 64 * (i + (i < hole ? 0 : 2)), 0, 9, true};
+        item[MANY] = (pack_item){128, -1, 5, 5, false};
+        assert_true(pack_items(item, MANY + 1) == 64 * (MANY + 2));
+        assert_true(item[MANY].offset == 64 * hole);
+        for (int i = hole; i < MANY; i++) item[i].first = 6;
+        item[MANY].bytes = 64 * MANY;
+        pack_items(item, MANY + 1);
+        assert_true(item[MANY].offset == 64 * hole);
+    }
 }
 
 typedef struct shape {
@@ -231,6 +249,7 @@ static void test_units_in_the_frame(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_instances), cmocka_unit_test(test_simple_instances),
-        cmocka_unit_test(test_units_in_the_frame), cmocka_unit_test(test_presets)};
+        cmocka_unit_test(test_a_hole_among_many), cmocka_unit_test(test_units_in_the_frame),
+        cmocka_unit_test(test_presets)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,7 +107,7 @@ function readAddress() {
 /* A field that says nothing though something was meant: the browser has no value for what is no number. Options would have
  * another answer than a plan. */
 function troubleOfFields() {
-  const option = furtherKeys().find((word) => word.startsWith('-'));
+  const option = furtherKeys().find((word) => word.startsWith('-'))?.split(' ')[0];
   if (option)
     return {
       message: `Further keys: '${option}' is no key`,
@@ -131,7 +131,8 @@ function showOwn() {
 
 /* ---- command lines ---- */
 
-const furtherKeys = () => valueOf('more').split(/\s+/).filter(Boolean);
+/* A value may have spaces, as lists and mappings do: what begins another key is split off, or an option. */
+const furtherKeys = () => valueOf('more').split(/\s+(?=[\w.]+=|--?[a-z])/i).filter(Boolean);
 
 const filesNow = () => ({
   ...(valueOf('model') === OWN && {'config.yaml': $('config').value}),

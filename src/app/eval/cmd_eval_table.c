@@ -164,11 +164,30 @@ static bool is_whole(const table *t, int column) {
 
 /* ---- text ---- */
 
+/* Columns are as wide as what is in them, from `least` to `most`: a table is to fit into 80. */
+static int width_of(const char *const *text, int n, int least, int most) {
+    int width = least;
+    for (int i = 0; i < n; i++) {
+        int has = (int)strnlen(text[i], (size_t)most);
+        if (has > width) width = has;
+    }
+    return width;
+}
+
+static int name_width(const table *t) {
+    return width_of(t->name, t->rows, (int)strlen(t->metric), 28);
+}
+
+static int column_width(const table *t, int c) {
+    return width_of(&t->column[c], 1, 8, 14);
+}
+
 static void print_row(const table *t, int r) {
-    cli_print_name(t->name[r], -28);
+    cli_print_name(t->name[r], -name_width(t));
     for (int c = 0; c < t->columns; c++)
-        isnan(cell(t, r, c)) ? printf(" %14s", "-") : printf(" %14.4f", cell(t, r, c));
-    t->missing_row < 0 ? printf(" %10.4f\n", average(t, r)) : printf("\n");
+        isnan(cell(t, r, c)) ? printf(" %*s", column_width(t, c), "-")
+                             : printf(" %*.4f", column_width(t, c), cell(t, r, c));
+    t->missing_row < 0 ? printf(" %8.4f\n", average(t, r)) : printf("\n");
 }
 
 static void print_missing(const table *t) {
@@ -180,28 +199,29 @@ static void print_missing(const table *t) {
 }
 
 static void print_table(const table *t) {
-    printf("%-28s", t->metric);
+    printf("%-*s", name_width(t), t->metric);
     for (int c = 0; c < t->columns; c++) {
         putchar(' ');
-        cli_print_name(t->column[c], 14);
+        cli_print_name(t->column[c], column_width(t, c));
     }
-    printf(t->missing_row < 0 ? " %10s\n" : "\n", "average");
+    printf(t->missing_row < 0 ? " %8s\n" : "\n", "average");
     for (int r = 0; r < t->rows; r++) print_row(t, r);
     if (t->missing_row >= 0) print_missing(t);
 }
 
 static void print_quality(const table *t) {
-    printf("\n%-28s %12s %10s %10s %14s%s\n", "task", "monotonicity", "signal", "noise",
-           "above chance", t->runs > 1 ? "  rank stability" : "");
+    int width = width_of(t->column, t->columns, 4, 28);
+    printf("\n%-*s %12s %7s %7s %12s%s\n", width, "task", "monotonicity", "signal", "noise",
+           "above chance", t->runs > 1 ? " rank stability" : "");
     for (int c = 0; c < t->columns; c++) {
         double stability;
         if (!is_whole(t, c)) continue;
         eval_quality q = quality(t, c, &stability);
         const char *flaw = eval_quality_flaw(&q);
-        cli_print_name(t->column[c], -28);
-        printf(" %12.2f %10.4f %10.4f %14.1f", q.monotonicity, q.signal, q.noise, q.above_chance);
-        if (t->runs > 1) printf("  %14.2f", stability);
-        printf("  %s\n", flaw ? flaw : "");
+        cli_print_name(t->column[c], -width);
+        printf(" %12.2f %7.4f %7.4f %12.1f", q.monotonicity, q.signal, q.noise, q.above_chance);
+        if (t->runs > 1) printf(" %14.2f", stability);
+        printf("%s%s\n", flaw ? " " : "", flaw ? flaw : "");
     }
 }
 

@@ -22,7 +22,8 @@ typedef struct formats {
     uint64_t bytes[MOST_FORMATS + 1];
     double value[MOST_FORMATS + 1][MOST_ROWS];
     int n, n_rows; /* n: with the first */
-    json_t *out;   /* NULL: a table */
+    eval_widths w;
+    json_t *out; /* NULL: a table */
 } formats;
 
 /* Calls `visit` for the scores of all tasks in one order. */
@@ -53,9 +54,12 @@ static void keep(formats *f, const char *name, uint64_t bytes) {
 /* Of perplexities and bits the rise in shares, of all others the difference. */
 static void print_row(formats *f, const eval_task *t, eval_metric m, int k) {
     const double first = f->value[0][f->n_rows];
-    printf("%-24s %-16s %-14s", t->name, eval_metric_names[m], t->filter[k].name);
+    const eval_widths *w = &f->w;
+    int left = w->task + 1 + w->metric + 1 + w->filter;
+    printf("%-*s %-*s %-*s", w->task, t->name, w->metric, eval_metric_names[m], w->filter,
+           t->filter[k].name);
     for (int i = 0; i < f->n; i++) printf(" %10.4f", f->value[i][f->n_rows]);
-    printf("\n%-24s %-16s %-14s %10s", "", "  change", "", "");
+    printf("\n%*s %-*s %10s", w->task, "", left - w->task - 1, "  change", "");
     for (int i = 1; i < f->n; i++) {
         double now = f->value[i][f->n_rows];
         if (eval_is_mean(m))
@@ -67,9 +71,11 @@ static void print_row(formats *f, const eval_task *t, eval_metric m, int k) {
 }
 
 static void print_table(formats *f) {
-    printf("\n%-56s", "weights");
+    f->w = eval_widths_of(f->tasks, f->n_tasks);
+    int left = f->w.task + 1 + f->w.metric + 1 + f->w.filter;
+    printf("\n%-*s", left, "weights");
     for (int i = 0; i < f->n; i++) printf(" %10s", f->name[i]);
-    printf("\n%-56s %10s", "file, MB", "");
+    printf("\n%-*s %10s", left, "file, MB", "");
     for (int i = 1; i < f->n; i++) printf(" %10.1f", (double)f->bytes[i] / 1e6);
     printf("\n");
     each_row(f, print_row);

@@ -22,31 +22,26 @@ static void each_score(const eval_task *tasks, int n, visit_score visit, void *c
 
 /* ---- results ---- */
 
-/* Columns are as wide as what is in them: a table is to fit into 80. */
-typedef struct widths {
-    int task, metric, filter;
-} widths;
-
 static void widen(int *width, const char *text, int most) {
     int n = (int)strnlen(text, (size_t)most);
     if (n > *width) *width = n;
 }
 
 static void see_widths(void *ctx, const eval_task *t, eval_metric m, int f) {
-    widths *w = ctx;
+    eval_widths *w = ctx;
     widen(&w->task, t->name, 24);
     widen(&w->metric, eval_metric_names[m], 24);
     widen(&w->filter, t->filter[f].name, 16);
 }
 
-static widths widths_of(const eval_task *tasks, int n) {
-    widths w = {(int)strlen("task"), (int)strlen("metric"), (int)strlen("filter")};
+eval_widths eval_widths_of(const eval_task *tasks, int n) {
+    eval_widths w = {(int)strlen("task"), (int)strlen("metric"), (int)strlen("filter")};
     each_score(tasks, n, see_widths, &w);
     return w;
 }
 
 static void print_score(void *ctx, const eval_task *t, eval_metric m, int f) {
-    const widths *w = ctx;
+    const eval_widths *w = ctx;
     eval_score s = eval_measure(t, m, f);
     cli_print_name(t->name, -w->task);
     printf(" %-*s ", w->metric, eval_metric_names[m]);
@@ -78,7 +73,7 @@ static void print_verdict(const eval_task *t) {
 }
 
 void eval_print_results(const eval_task *tasks, int n) {
-    widths w = widths_of(tasks, n);
+    eval_widths w = eval_widths_of(tasks, n);
     printf("%-*s %-*s %-*s %9s %9s %7s\n", w.task, "task", w.metric, "metric", w.filter, "filter",
            "value", "+-", "items");
     each_score(tasks, n, print_score, &w);
@@ -125,7 +120,7 @@ void eval_kept_free(eval_kept *k) {
 typedef struct comparing {
     const double *a, *b;
     json_t *out; /* NULL: a table */
-    widths w;
+    eval_widths w;
 } comparing;
 
 static void put_difference(json_t *out, const char *task, const char *key, eval_difference d) {
@@ -155,7 +150,7 @@ static void compare_score(void *ctx, const eval_task *t, eval_metric m, int f) {
 }
 
 void eval_print_differences(const eval_kept *a, const eval_kept *b) {
-    comparing c = {a->score, b->score, NULL, widths_of(a->task, a->n)};
+    comparing c = {a->score, b->score, NULL, eval_widths_of(a->task, a->n)};
     printf("\ndifference to the other\n%-*s %-*s %9s %9s   %-18s %7s\n", c.w.task, "task",
            c.w.metric + 1 + c.w.filter, "metric", "value", "+-", "95 %", "p");
     each_score(a->task, a->n, compare_score, &c);

@@ -16,6 +16,12 @@ typedef struct eval_kept {
 eval_kept eval_keep_scores(const eval_task *tasks, int n);
 void eval_kept_free(eval_kept *k);
 
+/* Columns are as wide as what is in them: a table is to fit into 80. */
+typedef struct eval_widths {
+    int task, metric, filter;
+} eval_widths;
+eval_widths eval_widths_of(const eval_task *tasks, int n);
+
 /* A table of results, or of the differences of two models on the same documents. */
 void eval_print_results(const eval_task *tasks, int n);
 void eval_print_differences(const eval_kept *a, const eval_kept *b);

@@ -5,6 +5,7 @@
 
 #include "app/frame/cli.h"
 #include "app/frame/model_arg.h"
+#include "app/frame/progress.h"
 #include "app/plan/clocked_run.h"
 #include "app/plan/on_cluster.h"
 #include "app/plan/plan_laws.h"
@@ -199,7 +200,7 @@ static const char *digits(double x, char out[64]) {
 }
 
 /* In the largest unit of which it is one at least. */
-static void print_time(const char *name, double seconds) {
+static void put_time(strbuf *out, const char *name, double seconds) {
     static const struct {
         const char *name;
         double seconds;
@@ -209,73 +210,72 @@ static void print_time(const char *name, double seconds) {
     double x = seconds / units[u].seconds;
     char text[64];
     snprintf(text, sizeof text, x >= 9.995 ? "%.1f" : "%.3g", x);
-    printf("  %-22s %12s %s", name, text, units[u].name);
+    strbuf_printf(out, "  %-22s %12s %s", name, text, units[u].name);
 }
 
-static void print_dollars(const char *name, double dollars) {
+static void put_dollars(strbuf *out, const char *name, double dollars) {
     bool cents = dollars < 1;
     char text[64];
     if (cents || dollars >= 99.995)
         digits(cents ? 100 * dollars : dollars, text);
     else
         snprintf(text, sizeof text, "%.2f", dollars);
-    printf("  %-22s %12s %s", name, text, cents ? "cents" : "dollars");
+    strbuf_printf(out, "  %-22s %12s %s", name, text, cents ? "cents" : "dollars");
 }
 
-static void print_money(const cost_wish *w, const cost_sum *s) {
+static void put_money(strbuf *out, const cost_wish *w, const cost_sum *s) {
     bool spot = w->spot_per_hour > 0;
     if (s->dollars > 0) {
-        print_dollars("money", s->dollars);
-        printf(", at %.2f for a device and hour\n", spot ? w->spot_per_hour : w->dollars_per_hour);
+        put_dollars(out, "money", s->dollars);
+        strbuf_printf(out, ", at %.2f for a device and hour\n",
+                      spot ? w->spot_per_hour : w->dollars_per_hour);
     }
     if (!spot || s->staying_dollars <= 0) return;
-    print_dollars("", s->staying_dollars);
-    printf(" at %.2f on devices that stay: spot is %.0f %% %s", w->dollars_per_hour,
-           100 * fabs(1 - s->dollars / s->staying_dollars),
-           s->dollars < s->staying_dollars ? "cheaper" : "dearer");
-    if (s->even_per_hour > 0) printf(", up to %.1f preemptions a day", 24 * s->even_per_hour);
-    printf("\n");
+    put_dollars(out, "", s->staying_dollars);
+    strbuf_printf(out, " at %.2f on devices that stay: spot is %.0f %% %s", w->dollars_per_hour,
+                  100 * fabs(1 - s->dollars / s->staying_dollars),
+                  s->dollars < s->staying_dollars ? "cheaper" : "dearer");
+    if (s->even_per_hour > 0)
+        strbuf_printf(out, ", up to %.1f preemptions a day", 24 * s->even_per_hour);
+    strbuf_printf(out, "\n");
 }
 
-static void print_laws(const run_cost *r) {
-    strbuf text = {0};
+static void put_laws(strbuf *out, const run_cost *r) {
     if (!r->has_laws) return;
     if (r->config)
-        plan_laws_put(r->config, &r->laws, NULL, &text);
+        plan_laws_put(r->config, &r->laws, NULL, out);
     else
-        laws_describe(&r->laws, &text);
-    printf("%s", strbuf_cstr(&text));
-    strbuf_free(&text);
+        laws_describe(&r->laws, out);
 }
 
 /* How often to save is best is known where a checkpoint takes time. */
-static void print_lost(const cost_wish *w, const cost_sum *s) {
+static void put_lost(strbuf *out, const cost_wish *w, const cost_sum *s) {
     double lost = 1 - s->ideal_s / s->run_s;
     if (lost <= 0) return;
-    printf("  %-22s %12.1f %% of that are lost to %scheckpoints", "", 100 * lost,
-           w->preemptions_per_hour > 0 ? "preemptions and " : "");
+    strbuf_printf(out, "  %-22s %12.1f %% of that are lost to %scheckpoints", "", 100 * lost,
+                  w->preemptions_per_hour > 0 ? "preemptions and " : "");
     if (w->preemptions_per_hour <= 0)
-        printf(", one each %.7g minutes\n", w->checkpoint_every_s / 60);
+        strbuf_printf(out, ", one each %.7g minutes\n", w->checkpoint_every_s / 60);
     else if (s->best_checkpoint_s > 0)
-        printf("; one each %.0f minutes is best\n", s->best_checkpoint_s / 60);
+        strbuf_printf(out, "; one each %.0f minutes is best\n", s->best_checkpoint_s / 60);
     else
-        printf("; with --checkpoint (minutes for one) it says how often is best\n");
+        strbuf_printf(out, "; with --checkpoint (minutes for one) it says how often is best\n");
 }
 
 /* Each MFU with what it counts: they differ by a tenth and more. */
-static void print_mfu(const run_cost *r) {
+static void put_mfu(strbuf *out, const run_cost *r) {
     const cost_wish *w = &r->wish;
     if (r->tokens_per_s > 0)
-        printf("  %-22s %12.6g tokens a second, %.6g of each device: measured\n", "rate",
-               r->tokens_per_s, r->tokens_per_s / w->devices);
+        strbuf_printf(out, "  %-22s %12.6g tokens a second, %.6g of each device: measured\n",
+                      "rate", r->tokens_per_s, r->tokens_per_s / w->devices);
     if (r->sum.mfu > 0)
-        printf("  %-22s %12.1f %% of %.4g TFLOP/s%s (%s)\n", "MFU", 100 * r->sum.mfu,
-               w->peak_flops / 1e12, w->known_s > 0 ? "" : ", assumed", OF_6ND);
+        strbuf_printf(out, "  %-22s %12.1f %% of %.4g TFLOP/s%s (%s)\n", "MFU", 100 * r->sum.mfu,
+                      w->peak_flops / 1e12, w->known_s > 0 ? "" : ", assumed", OF_6ND);
     if (r->mfu_with_attention > 0)
-        printf("  %-22s %12.1f %% (%s)\n", "", 100 * r->mfu_with_attention, OF_VISIBLE);
+        strbuf_printf(out, "  %-22s %12.1f %% (%s)\n", "", 100 * r->mfu_with_attention, OF_VISIBLE);
 }
 
-static void print_flops(const run_cost *r) {
+static void put_flops(strbuf *out, const run_cost *r) {
     const cost_wish *w = &r->wish;
     char stored[16], of[64] = "", each[64];
     if (r->sum.flops <= 0) return;
@@ -283,45 +283,57 @@ static void print_flops(const run_cost *r) {
         snprintf(of, sizeof of, " of %s", text_short_number(r->stored, stored));
     snprintf(each, sizeof each, r->sum.tokens_per_param < 9.5 ? "%.2g" : "%.0f",
              r->sum.tokens_per_param);
-    printf("%.3g FLOPs (6 N D: %.3g %sparameters%s, %.3g tokens, %s for each parameter)\n",
-           r->sum.flops, w->params, *of ? "active " : "", of, w->tokens, each);
+    strbuf_printf(out,
+                  "%.3g FLOPs (6 N D: %.3g %sparameters%s, %.3g tokens, %s for each parameter)\n",
+                  r->sum.flops, w->params, *of ? "active " : "", of, w->tokens, each);
 }
 
-static void print_hours(const cost_wish *w, const cost_sum *s) {
+static void put_hours(strbuf *out, const cost_wish *w, const cost_sum *s) {
     char hours[64], beside[64], all[64], kwh[64];
-    printf("  %-22s %12s\n", "device-hours", digits(s->device_hours, hours));
+    strbuf_printf(out, "  %-22s %12s\n", "device-hours", digits(s->device_hours, hours));
     if (s->overhead_hours > 0)
-        printf("  %-22s %12s, %.0f %% of the main run; %s in all\n", "beside it",
-               digits(s->overhead_hours, beside), 100 * s->overhead_hours / s->device_hours,
-               digits(s->all_hours, all));
+        strbuf_printf(out, "  %-22s %12s, %.0f %% of the main run; %s in all\n", "beside it",
+                      digits(s->overhead_hours, beside), 100 * s->overhead_hours / s->device_hours,
+                      digits(s->all_hours, all));
     if (s->kwh > 0)
-        printf(
+        strbuf_printf(
+            out,
             "  %-22s %12s kWh, at %.0f W for a device with its share of the machine and a PUE of "
             "%.3g\n",
             "energy", digits(s->kwh, kwh), w->watts, w->pue);
 }
 
-static void print_sum(const run_cost *r) {
+static void put_sum(strbuf *out, const run_cost *r) {
     const cost_wish *w = &r->wish;
     const cost_sum *s = &r->sum;
-    print_flops(r);
-    print_time("main run", s->run_s);
-    printf(" on %d x %s\n", w->devices, w->device);
-    print_lost(w, s);
-    print_mfu(r);
-    print_hours(w, s);
-    print_money(w, s);
+    put_flops(out, r);
+    put_time(out, "main run", s->run_s);
+    strbuf_printf(out, " on %d x %s\n", w->devices, w->device);
+    put_lost(out, w, s);
+    put_mfu(out, r);
+    put_hours(out, w, s);
+    put_money(out, w, s);
     if (s->devices_needed)
-        printf("  %-22s %12d devices for %.7g days%s\n", "to be done in time", s->devices_needed,
-               w->deadline_s / DAY, w->serial > 0 ? ", if all work were shared" : "");
+        strbuf_printf(out, "  %-22s %12d devices for %.7g days%s\n", "to be done in time",
+                      s->devices_needed, w->deadline_s / DAY,
+                      w->serial > 0 ? ", if all work were shared" : "");
     if (s->speed_up > 0)
-        printf("  %-22s %12.2f times one device, at most %.1f (Amdahl)\n", "with serial work",
-               s->speed_up, s->speed_limit);
+        strbuf_printf(out, "  %-22s %12.2f times one device, at most %.1f (Amdahl)\n",
+                      "with serial work", s->speed_up, s->speed_limit);
     if (s->overhead_hours <= 0)
-        printf("No hours are set aside for ablations, evaluation and debugging: in a published run "
-               "of 3B they took 58 %% of\n"
-               "the main run (--ablations, --evaluation, --debugging).\n");
-    print_laws(r);
+        strbuf_printf(
+            out,
+            "No hours are set aside for ablations, evaluation and debugging: in a published run "
+            "of 3B they took 58 %% of "
+            "the main run (--ablations, --evaluation, --debugging).\n");
+    put_laws(out, r);
+}
+
+static void print_sum(const run_cost *r) {
+    strbuf out = {0};
+    put_sum(&out, r);
+    progress_put_rows(stdout, strbuf_cstr(&out));
+    strbuf_free(&out);
 }
 
 static status reckon(const cli_args *args, run_cost *r, err *e) {

@@ -4,6 +4,7 @@
 
 #include "app/frame/cli.h"
 #include "app/frame/model_arg.h"
+#include "app/frame/progress.h"
 #include "app/plan/on_cluster.h"
 #include "base/json.h"
 #include "interchange/open_model.h"
@@ -68,28 +69,34 @@ static void print_json(const inference_wish *w, const inference_sum *s, const cl
 }
 
 static void print_text(const inference_wish *w, const inference_sum *s, const cluster *c) {
-    printf("%s (%s%s): %.4g parameters, matrices in %s, %d text%s of %d tokens\n", c->device_name,
-           cluster_devices(c) > 1 ? "one device of " : "", c->name, s->params, w->store->name,
-           w->texts, w->texts > 1 ? "s" : "", w->context);
+    strbuf out = {0};
+    strbuf_printf(&out, "%s (%s%s): %.4g parameters, matrices in %s, %d text%s of %d tokens\n",
+                  c->device_name, cluster_devices(c) > 1 ? "one device of " : "", c->name,
+                  s->params, w->store->name, w->texts, w->texts > 1 ? "s" : "", w->context);
     if (is_stretched(w))
-        printf(
+        strbuf_printf(
+            &out,
             "  warning: the model has positions for %ld tokens, so %d need them stretched (YaRN), "
             "and what it was not trained for it may not do well\n",
             (long)model_max_tokens(w->model), w->context);
-    printf("  %-22s %10.2f GiB\n", "weights", s->weight_bytes / GIB);
-    printf("  %-22s %10.2f GiB, %.0f bytes a token\n", "keys and values", s->cache_bytes / GIB,
-           s->cache_of_token);
+    strbuf_printf(&out, "  %-22s %10.2f GiB\n", "weights", s->weight_bytes / GIB);
+    strbuf_printf(&out, "  %-22s %10.2f GiB, %.0f bytes a token\n", "keys and values",
+                  s->cache_bytes / GIB, s->cache_of_token);
     if (s->windows_bytes < s->cache_bytes)
-        printf("  %-22s %10.2f GiB in runtimes that keep of a layer no more than its window; this "
-               "program keeps all\n",
-               "", s->windows_bytes / GIB);
-    printf("  %-22s %10.2f GiB\n", "activations", s->work_bytes / GIB);
-    printf("  %-22s %10.2f GiB of %.2f: %s\n", "together", s->all_bytes / GIB, room_of(c) / GIB,
-           s->all_bytes <= room_of(c) ? "it fits" : "it does not fit");
-    printf("  %-22s %10.1f ms after a prompt of %d tokens (predicted)\n", "first token",
-           s->prompt_s * 1e3, w->prompt);
-    printf("  %-22s %10.1f a second at the end of the context%s (predicted)\n", "tokens",
-           w->texts / s->token_s, w->texts > 1 ? ", of all texts" : "");
+        strbuf_printf(
+            &out,
+            "  %-22s %10.2f GiB in runtimes that keep of a layer no more than its window; this "
+            "program keeps all\n",
+            "", s->windows_bytes / GIB);
+    strbuf_printf(&out, "  %-22s %10.2f GiB\n", "activations", s->work_bytes / GIB);
+    strbuf_printf(&out, "  %-22s %10.2f GiB of %.2f: %s\n", "together", s->all_bytes / GIB,
+                  room_of(c) / GIB, s->all_bytes <= room_of(c) ? "it fits" : "it does not fit");
+    strbuf_printf(&out, "  %-22s %10.1f ms after a prompt of %d tokens (predicted)\n",
+                  "first token", s->prompt_s * 1e3, w->prompt);
+    strbuf_printf(&out, "  %-22s %10.1f a second at the end of the context%s (predicted)\n",
+                  "tokens", w->texts / s->token_s, w->texts > 1 ? ", of all texts" : "");
+    progress_put_rows(stdout, strbuf_cstr(&out));
+    strbuf_free(&out);
 }
 
 static bool is_of(const char *override, const char *group) {

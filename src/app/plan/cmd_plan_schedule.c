@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "app/frame/cli.h"
+#include "app/frame/progress.h"
 #include "app/plan/schedule_picture.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -190,17 +191,18 @@ static json_t *schedule_json(const schedule *s) {
                      "bubble_of_work", of_work(s), "kept", most_kept(s), "stage", stages);
 }
 
-static void print_table(const drawing *d) {
+static void put_table(strbuf *out, const drawing *d) {
     const schedule *s = d->schedule;
-    printf("%d stage%s, %d micro-batch%s\n\n%-12s %14s %10s %10s %12s %26s\n", s->stages,
-           text_s(s->stages), s->micro_batches, s->micro_batches == 1 ? "" : "es", "schedule",
-           "chunks a stage", "time", "waiting", "of the work", "most micro-batches kept");
+    strbuf_printf(out, "%d stage%s, %d micro-batch%s\n\n%-12s %14s %8s %8s %11s %18s\n", s->stages,
+                  text_s(s->stages), s->micro_batches, s->micro_batches == 1 ? "" : "es",
+                  "schedule", "chunks a stage", "time", "waiting", "of the work",
+                  "micro-batches kept");
     for (int i = 0; i < d->n; i++)
-        printf("%-12s %14d %10.4g %9.1f%% %11.1f%% %26.4g%s\n", schedule_name(s[i].kind),
-               s[i].chunks / s[i].stages, s[i].step, 100 * s[i].bubble, 100 * of_work(&s[i]),
-               most_kept(&s[i]), s[i].copies > 1 ? "  two copies of the model" : "");
+        strbuf_printf(out, "%-12s %14d %8.4g %7.1f%% %10.1f%% %18.4g%s\n", schedule_name(s[i].kind),
+                      s[i].chunks / s[i].stages, s[i].step, 100 * s[i].bubble, 100 * of_work(&s[i]),
+                      most_kept(&s[i]), s[i].copies > 1 ? "  two copies of the model" : "");
     for (int i = 0; i < d->n_left_out; i++)
-        printf("%-12s not drawn: %s\n", d->left_out[i].name, d->left_out[i].why);
+        strbuf_printf(out, "%-12s not drawn: %s\n", d->left_out[i].name, d->left_out[i].why);
 }
 
 static bool fit(const schedule *s, int n, double unit, int each) {
@@ -213,7 +215,9 @@ static void print_all(const drawing *d, const wish *w) {
     const schedule *s = d->schedule;
     int n = d->n;
     strbuf text = {0};
-    print_table(d);
+    put_table(&text, d);
+    progress_put_rows(stdout, strbuf_cstr(&text));
+    strbuf_clear(&text);
     double unit = fmin(fmin(w->times.work[WORK_FORWARD], w->times.work[WORK_INPUT]),
                        w->times.work[WORK_WEIGHT]);
     int each = 1 + snprintf(NULL, 0, "%d", s->micro_batches - 1);
@@ -223,17 +227,21 @@ static void print_all(const drawing *d, const wish *w) {
         strbuf_printf(&text, "\n%s\n", schedule_name(s[i].kind));
         schedule_draw(&text, &s[i], unit, each);
     }
-    printf("%s", strbuf_cstr(&text));
-    strbuf_free(&text);
+    fputs(strbuf_cstr(&text), stdout); /* a picture is not broken at its spaces */
+    strbuf_clear(&text);
     if (fits)
-        printf("\nF forward, B backward: I the gradient of a chunk's input, W of its weights; "
-               "small letters: a stage's further "
-               "chunks, or those of a second copy.%s\n",
-               each > 1 ? ""
-                        : "\nMicro-batches have no room for their numbers: -o OUT.svg has them.");
+        strbuf_printf(
+            &text,
+            "\nF forward, B backward: I the gradient of a chunk's input, W of its weights; "
+            "small letters: a stage's further "
+            "chunks, or those of a second copy.%s\n",
+            each > 1 ? "" : "\nMicro-batches have no room for their numbers: -o OUT.svg has them.");
     else
-        printf("\nToo long to be drawn here: -o OUT.svg draws it, -o OUT.json is a trace for "
-               "Perfetto.\n");
+        strbuf_printf(
+            &text, "\nToo long to be drawn here: -o OUT.svg draws it, -o OUT.json is a trace for "
+                   "Perfetto.\n");
+    progress_put_rows(stdout, strbuf_cstr(&text));
+    strbuf_free(&text);
 }
 
 static status write_picture(const cli_args *args, const schedule *s, int n, err *e) {

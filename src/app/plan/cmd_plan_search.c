@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/frame/model_arg.h"
+#include "app/frame/progress.h"
 #include "app/plan/find_layouts.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -70,7 +71,7 @@ static void print_table(const finding *f) {
         search_name(&r->found[plainest].layout, &text);
         strbuf_puts(&text, ".\n");
     }
-    printf("%s", strbuf_cstr(&text));
+    progress_put_rows(stdout, strbuf_cstr(&text));
     strbuf_free(&text);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "app/frame/cli.h"
+#include "app/frame/progress.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "plan/clock/measured.h"
@@ -92,33 +93,35 @@ static json_t *refused_json(const measured_rows *r) {
     return list;
 }
 
-static void print_refused(const measured_rows *r) {
+static void put_refused(strbuf *out, const measured_rows *r) {
     for (int i = 0; i < r->n_refused; i++) {
         const measured_refusal *x = &r->refused[i];
-        printf("  not used: line %d", x->line);
-        if (x->rows > 1) printf(" and %d more", x->rows - 1);
-        printf(": %s\n", x->why);
+        strbuf_printf(out, "  not used: line %d", x->line);
+        if (x->rows > 1) strbuf_printf(out, " and %d more", x->rows - 1);
+        strbuf_printf(out, ": %s\n", x->why);
     }
 }
 
-static void print_score(const measured_score *s, const char *how) {
-    printf("%s: %d of %d rows used\n", how, s->used, s->rows);
-    printf("  %-36s %6.1f %%\n", "median error of tokens a second", 100 * s->median);
+static void put_score(strbuf *out, const measured_score *s, const char *how) {
+    strbuf_printf(out, "%s: %d of %d rows used\n", how, s->used, s->rows);
+    strbuf_printf(out, "  %-36s %6.1f %%\n", "median error of tokens a second", 100 * s->median);
     if (s->median_stalls > 0)
-        printf("  %-36s %6.1f %%  (never fitted)\n", "ZeRO-0 with a pipeline over nodes",
-               100 * s->median_stalls);
-    if (s->cells > 0) printf("  %-36s %6.2f\n", "rank correlation in a cell, median", s->spearman);
+        strbuf_printf(out, "  %-36s %6.1f %%  (never fitted)\n",
+                      "ZeRO-0 with a pipeline over nodes", 100 * s->median_stalls);
     if (s->cells > 0)
-        printf("  %-36s %d and %d of %d cells\n", "chosen layout within 5 and 10 %", s->regret_5,
-               s->regret_10, s->cells);
+        strbuf_printf(out, "  %-36s %6.2f\n", "rank correlation in a cell, median", s->spearman);
+    if (s->cells > 0)
+        strbuf_printf(out, "  %-36s %d and %d of %d cells\n", "chosen layout within 5 and 10 %",
+                      s->regret_5, s->regret_10, s->cells);
     if (s->rejected_fail > 0)
-        printf("  %-36s %6.1f %% kept, %.1f %% rejected\n", "memory: successful rows, failed ones",
-               100 * s->kept_success, 100 * s->rejected_fail);
+        strbuf_printf(out, "  %-36s %6.1f %% kept, %.1f %% rejected\n",
+                      "memory: successful rows, failed ones", 100 * s->kept_success,
+                      100 * s->rejected_fail);
     if (s->memory_rows > 0)
-        printf("  %-36s %6.2f in the median of %d rows", "memory: predicted over measured",
-               s->memory_ratio, s->memory_rows);
-    if (s->memory_rows > 0 && !isnan(s->memory_r2)) printf(", R^2 %.3f", s->memory_r2);
-    if (s->memory_rows > 0) printf("\n");
+        strbuf_printf(out, "  %-36s %6.2f in the median of %d rows",
+                      "memory: predicted over measured", s->memory_ratio, s->memory_rows);
+    if (s->memory_rows > 0 && !isnan(s->memory_r2)) strbuf_printf(out, ", R^2 %.3f", s->memory_r2);
+    if (s->memory_rows > 0) strbuf_printf(out, "\n");
 }
 
 /* What was said of each row, with its line in the file. */
@@ -170,8 +173,11 @@ static status report(const cli_args *args, const measured_rows *r, const char *h
         json_object_set_new(o, "refused", refused_json(r));
         cli_print_json(o);
     } else {
-        print_score(&s, how);
-        print_refused(r);
+        strbuf out = {0};
+        put_score(&out, &s, how);
+        put_refused(&out, r);
+        progress_put_rows(stdout, strbuf_cstr(&out));
+        strbuf_free(&out);
     }
     return ST_OK;
 }
