@@ -25,7 +25,7 @@ if [ -n "${MPI:-}" ]; then layouts=("2 parallel.zero=1" "3 train.global_batch_si
 start() {
     local run=$1 layout=($2)
     if [ -n "${MPI:-}" ]; then
-        mpirun --allow-run-as-root --oversubscribe -n "${layout[0]}" "$athanor" train d.yaml run="$run" \
+        mpirun -n "${layout[0]}" "$athanor" train d.yaml run="$run" \
             $common "${layout[@]:1}" >out 2>err </dev/null &
     else
         "$athanor" launch --ranks "${layout[0]}" --timeout 60 -- train d.yaml run="$run" $common \

@@ -55,7 +55,7 @@ while IFS=';' read -r name wants lacks keys; do
         count "$name, $n processes"
         [ -n "$mpi" ] || continue
         last="mpirun -n $n ${verify[*]}"
-        timeout 600 mpirun --allow-run-as-root --oversubscribe -n $n "$athanor" "${verify[@]}" >out 2>err </dev/null ||
+        timeout 600 mpirun -n $n "$athanor" "${verify[@]}" >out 2>err </dev/null ||
             fail "exit $?"
         count "$name, $n ranks of MPI"
     done

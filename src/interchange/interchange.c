@@ -304,7 +304,10 @@ static status write_and_verify(const model_source *s, const model_source *source
         if (!other) TRY(check_same(&r->verified, rounded, to->path, e));
     }
     TRY(write_origins(s, to, opt, r, e));
-    return staged_commit(to, e);
+    unfinished_hold();
+    status st = staged_commit(to, e);
+    unfinished_release();
+    return st;
 }
 
 /* What an adapter was trained beside, if not beside the weights into which it is merged. A folder that is in 4 bits itself has none in full. */

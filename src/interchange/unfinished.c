@@ -19,7 +19,8 @@ static struct {
     struct sigaction before[ARRAY_LEN(CAUGHT)];
     int ends[2]; /* of a pipe, in which the handler puts the signal's number */
     pthread_t thread;
-} unfinished;
+    pthread_mutex_t names; /* for ever with who removes what has them */
+} unfinished = {.names = PTHREAD_MUTEX_INITIALIZER};
 
 static void tell(int signal_number) {
     unsigned char number = (unsigned char)signal_number;
@@ -42,6 +43,7 @@ static void *wait_for_signal(void *unused) {
     do got = read(unfinished.ends[0], &number, 1);
     while (got < 0 && errno == EINTR);
     if (got != 1) return NULL; /* the work has ended */
+    unfinished_hold();
     remove_all();
     signal(number, SIG_DFL);
     kill(getpid(), number);
@@ -64,6 +66,14 @@ void unfinished_begin(const char *const *path, const char *const *beside) {
               thread_start(&unfinished.thread, wait_for_signal, NULL),
           "no pipe or no thread: %s", strerror(errno));
     catch_signals();
+}
+
+void unfinished_hold(void) {
+    pthread_mutex_lock(&unfinished.names);
+}
+
+void unfinished_release(void) {
+    pthread_mutex_unlock(&unfinished.names);
 }
 
 void unfinished_end(void) {

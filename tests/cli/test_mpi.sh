@@ -8,13 +8,13 @@ if ! command -v mpirun >/dev/null || [ ! -e "$build/athanor-mpi.so" ] || [ ! -e 
     echo "skipped: no mpirun, or no athanor-mpi.so or test_comm_collectives beside the program"
     exit 0
 fi
-export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMP_NUM_THREADS=1
 
 # run STATUS N PROGRAM ARGS...: N ranks of a program.
 run() {
     local want=$1 got=0
     last="mpirun -n $2 ${*:3}"
-    timeout 60 mpirun --oversubscribe -n "$2" "${@:3}" >out 2>err </dev/null || got=$?
+    timeout 60 mpirun -n "$2" "${@:3}" >out 2>err </dev/null || got=$?
     [ $got -eq "$want" ] || fail "exit $got, not $want"
 }
 

@@ -178,7 +178,7 @@ refused "4 layers do not make 8 chunks" $interleaved parallel.virtual=4
 if command -v mpirun >/dev/null && [ -e "$(dirname "$athanor")/athanor-mpi.so" ]; then
     last="mpirun -n 4 train"
     export ASAN_OPTIONS=detect_leaks=0 # what MPI leaves behind is not ours
-    timeout 60 mpirun --allow-run-as-root --oversubscribe -n 4 "$athanor" train d.yaml run=mpi "${ramp[@]}" \
+    timeout 60 mpirun -n 4 "$athanor" train d.yaml run=mpi "${ramp[@]}" \
         parallel.pp=2 parallel.tp=1 parallel.zero=3 >out 2>err </dev/null || fail "exit $?"
     results step one >want
     results step mpi | cmp -s want - || fail "it differs from one rank"

@@ -96,7 +96,7 @@ last="launch | head"
 if command -v mpirun >/dev/null && [ -e "$(dirname "$athanor")/athanor-mpi.so" ]; then
     last="mpirun -n 2 train"
     export ASAN_OPTIONS=detect_leaks=0 # what MPI leaves behind is not ours
-    mpi=(timeout 60 mpirun --allow-run-as-root --oversubscribe)
+    mpi=(timeout 60 mpirun)
     "${mpi[@]}" -n 2 "$athanor" train d.yaml run=mpi parallel.zero=3 >out 2>err </dev/null || fail "exit $?"
     same mpi
 fi

@@ -74,13 +74,13 @@ warned "no parameter matches" 1
 if command -v mpirun >/dev/null && [ -e "$(dirname "$athanor")/athanor-mpi.so" ]; then
     last="mpirun, rank 1 without a tokenizer"
     export ASAN_OPTIONS=detect_leaks=0 # what MPI leaves behind is not ours
-    timeout 60 mpirun --allow-run-as-root --oversubscribe -n 1 "$athanor" train d.yaml run=alone : \
+    timeout 60 mpirun -n 1 "$athanor" train d.yaml run=alone : \
         -n 1 "$athanor" train d.yaml run=alone tokenizer=none.json >out 2>err </dev/null &&
         fail "it trains"
     once "athanor: error: rank 1: "
     has err none.json
     last="mpirun, no tokenizer"
-    timeout 60 mpirun --allow-run-as-root --oversubscribe -n 2 "$athanor" train d.yaml \
+    timeout 60 mpirun -n 2 "$athanor" train d.yaml \
         tokenizer=none.json >out 2>err </dev/null
     got=$?
     [ $got = 3 ] || fail "exit $got, not 3"

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -50,9 +51,42 @@ static void test_signals(void **state) {
     }
 }
 
+/* In the child: gives the folder its name when a signal has come. */
+static _Noreturn void name_late(const char *dir, const char *name, const char *other) {
+    static const char *const none;
+    err e;
+    unfinished_begin(&dir, &none);
+    unfinished_hold();
+    kill(getpid(), SIGTERM);
+    nanosleep(&(struct timespec){.tv_nsec = 300 * 1000 * 1000}, NULL); /* time to remove it */
+    if (file_swap(dir, name, &e) != ST_OK || file_rename(dir, other, &e) != ST_OK) _exit(1);
+    unfinished_release();
+    for (;;) pause();
+}
+
+/* Half a folder gets no name, and what it replaces is not removed for it. */
+static void test_naming(void **state) {
+    test_dir *d = *state;
+    err e;
+    int how;
+    char *dir = path_join(d->mem, d->path, "dir"), *name = path_join(d->mem, d->path, "name");
+    char *other = path_join(d->mem, d->path, "other");
+    assert_ok(file_make_dirs(dir, &e), e);
+    assert_ok(file_make_dirs(name, &e), e);
+    assert_ok(file_write_atomic(path_join(d->mem, dir, "new"), "x", 1, &e), e);
+    assert_ok(file_write_atomic(path_join(d->mem, name, "old"), "x", 1, &e), e);
+    pid_t pid = fork();
+    if (pid == 0) name_late(dir, name, other);
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGTERM);
+    assert_true(file_exists(path_join(d->mem, name, "new")));
+    assert_true(file_exists(path_join(d->mem, other, "old")));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IO_TEST(test_signals),
+        IO_TEST(test_naming),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

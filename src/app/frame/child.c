@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/strbuf.h"
 
 extern char **environ;
 
@@ -21,9 +21,8 @@ static const char SELF[] = "/proc/self/exe",
 
 struct child {
     pid_t pid;
-    FILE *out; /* its standard output */
-    char *line;
-    size_t cap; /* of the line */
+    int out;     /* its standard output */
+    strbuf text; /* what it has said beyond the last line that was read */
 };
 
 static char **child_environment(arena *a, const char *fault) {
@@ -60,33 +59,47 @@ status child_start(child **out, const char *const *args, const char *fault, cons
     int failed = spawn(&c->pid, args, child_environment(a, fault), ends[1], log_path);
     arena_free(a);
     close(ends[1]);
-    c->out = fdopen(ends[0], "r");
-    CHECK(c->out, "a pipe is a stream");
+    c->out = ends[0];
     if (!failed) {
         *out = c;
         return ST_OK;
     }
     errno = failed;
     status st = err_errno(e, log_path, "cannot start this program with its log in %s", log_path);
-    fclose(c->out);
+    close(c->out);
     free(c);
     return st;
 }
 
-status child_read(child *c, json_t **line, err *e) {
-    ssize_t len = getline(&c->line, &c->cap, c->out);
-    *line = NULL;
-    if (len < 1 && ferror(c->out) && errno == EINTR) {
-        clearerr(c->out);
-        return err_set(e, ST_STOPPED, "a signal came");
+/* The bytes of the next line, with its end; 0: the output ends. A signal may come within a line, whose beginning is kept. */
+static status await_line(child *c, size_t *len, err *e) {
+    const char *end;
+    char piece[4096];
+    *len = 0;
+    while (c->text.len == 0 || !(end = memchr(c->text.data, '\n', c->text.len))) {
+        ssize_t got = read(c->out, piece, sizeof piece);
+        if (got < 0 && errno == EINTR) return err_set(e, ST_STOPPED, "a signal came");
+        if (got <= 0) return ST_OK;
+        strbuf_append(&c->text, piece, (size_t)got);
     }
-    if (len < 1 || c->line[len - 1] != '\n') return ST_OK;
+    *len = (size_t)(end - c->text.data) + 1;
+    return ST_OK;
+}
+
+status child_read(child *c, json_t **line, err *e) {
+    size_t len;
     json_error_t why;
-    *line = json_loadb(c->line, (size_t)len, 0, &why);
-    if (*line) return ST_OK;
-    return err_at(e, ST_FORMAT, "standard output of a child",
-                  "a child process wrote a line that is no JSON (%s): %.*s", why.text,
-                  len < 200 ? (int)len - 1 : 200, c->line);
+    *line = NULL;
+    TRY(await_line(c, &len, e));
+    if (len == 0) return ST_OK;
+    *line = json_loadb(c->text.data, len, 0, &why);
+    status st = *line ? ST_OK
+                      : err_at(e, ST_FORMAT, "standard output of a child",
+                               "a child process wrote a line that is no JSON (%s): %.*s", why.text,
+                               len < 200 ? (int)len - 1 : 200, c->text.data);
+    memmove(c->text.data, c->text.data + len, c->text.len - len);
+    strbuf_truncate(&c->text, c->text.len - len);
+    return st;
 }
 
 void child_follow_parent(void) {
@@ -104,8 +117,8 @@ void child_signal(child *c, int signal_number) {
 int child_end(child *c) {
     int state = 0;
     while (waitpid(c->pid, &state, 0) < 0 && errno == EINTR) continue;
-    fclose(c->out);
-    free(c->line);
+    close(c->out);
+    strbuf_free(&c->text);
     free(c);
     return WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
 }
