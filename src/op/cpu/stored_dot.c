@@ -32,7 +32,7 @@ enum { OWN_A = 1 << 15 };
 /* Chunks whose largest number is not above this count as zeros: the inverse of yet smaller ones is infinite. */
 #define LEAST 1e-30f
 
-/* Half vectors that a chunk of A has: each quad in two parts. */
+/* Parts that a chunk of A has: two of each quad, of 32 bits (quads.h). */
 enum { PARTS = 2 * QUADS };
 
 /* A chunk of a row of A, besides its numbers. */
@@ -111,14 +111,15 @@ typedef struct chunk {
     vf d[2], m; /* d of each unit */
 } chunk;
 
-/* What products of units come in: units of a chunk, and whether their numbers have an m. */
-typedef struct shape {
-    int units;
-    bool has_m;
-} shape;
+/* What is added for each unit: numbers have an m, or an offset, or an offset and two scales in a chunk. */
+enum { WITH_M, WITH_OFFSET, IN_HALVES, KINDS };
 
-V_INLINE shape shape_of(dtype dt) {
-    return (shape){stored_units(dt), stored_offset(dt) == 0};
+V_INLINE int kind_of(dtype dt) {
+    return stored_units(dt) == 2 ? IN_HALVES : stored_offset(dt) ? WITH_OFFSET : WITH_M;
+}
+
+V_INLINE int units_of(int kind) {
+    return kind == IN_HALVES ? 2 : 1;
 }
 
 /* Chunk q of a group, which is chunk i of its run. */
@@ -133,20 +134,20 @@ V_INLINE void decode_chunk(const run_bytes *r, const group_heads *h, int q, int 
     for (int u = 0; u < stored_units(dt); u++) decode_scales(h, q, u, &to->d[u], &to->m, dt);
 }
 
-/* Adds to the sum of a row what a unit's whole numbers came to, and the chunk's m with its first. */
-V_INLINE vf add_whole(vf sum, vi whole, vf d, vf m, const chunk_head *a, int unit, shape f) {
-    if (!f.has_m) whole += a->offset[unit];
+/* Adds to the sum of a row what a unit's whole numbers came to. */
+V_INLINE vf add_whole(vf sum, vi whole, vf d, vf m, const chunk_head *a, int unit, int kind) {
+    if (kind != WITH_M) whole += a->offset[unit];
     sum = v_fma(v_from_int(whole), d * a->scale, sum);
-    return f.has_m ? v_fma(-m, v_set1(a->sum), sum) : sum;
+    return kind == WITH_M ? v_fma(-m, v_set1(a->sum), sum) : sum;
 }
 
 /* Adds unit u of chunk c of rows [i, i + rows) to their sums; b is that chunk of `wide` times VW columns, GROUP apart. A number of A
  * is read once for all these columns. */
 V_INLINE void add_unit(const chunk *b, int wide, const rounded *a, int64_t i, int rows, int64_t c,
-                       int u, shape f, vf sums[WIDE][TILE_ROWS]) {
+                       int u, int kind, vf sums[WIDE][TILE_ROWS]) {
     const int64_t at = c * a->m + i;
     const int32_t *parts = a->parts + at * PARTS;
-    const int quads = QUADS / f.units;
+    const int quads = QUADS / units_of(kind);
     vi whole[WIDE][TILE_ROWS];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
@@ -175,40 +176,34 @@ V_INLINE void add_unit(const chunk *b, int wide, const rounded *a, int64_t i, in
 #pragma GCC unroll 2
         for (int v = 0; v < wide; v++)
             sums[v][r] = add_whole(sums[v][r], whole[v][r], b[v * GROUP].d[u], b[v * GROUP].m,
-                                   a->head + at + r, u, f);
+                                   a->head + at + r, u, kind);
 }
 
 /* `n` chunks from c0 on, as above; sums of columns are BLOCK_ROWS apart. In between they are the function's own: in memory that
  * others may see each chunk would wait for what the one before has stored, a third of the time. */
 V_INLINE void add_chunks(const chunk *b, int wide, const rounded *a, int64_t i, int rows,
-                         int64_t c0, int n, vf *sums, shape f) {
+                         int64_t c0, int n, vf *sums, int kind) {
     vf own[WIDE][TILE_ROWS];
     for (int v = 0; v < wide; v++)
         for (int r = 0; r < rows; r++) own[v][r] = sums[v * BLOCK_ROWS + r];
     for (int q = 0; q < n; q++)
 #pragma GCC unroll 2
-        for (int u = 0; u < f.units; u++) add_unit(&b[q], wide, a, i, rows, c0 + q, u, f, own);
+        for (int u = 0; u < units_of(kind); u++)
+            add_unit(&b[q], wide, a, i, rows, c0 + q, u, kind, own);
     for (int v = 0; v < wide; v++)
         for (int r = 0; r < rows; r++) sums[v * BLOCK_ROWS + r] = own[v][r];
 }
 
-/* Tiles of numbers with an m, of numbers with an offset, and of those whose chunk has two scales. */
-enum { WITH_M, WITH_OFFSET, IN_HALVES, SHAPES };
-
-V_INLINE int kind_of(shape f) {
-    return f.units == 2 ? IN_HALVES : f.has_m ? WITH_M : WITH_OFFSET;
-}
-
 typedef void (*tile_fn)(const chunk *b, const rounded *a, int64_t i, int64_t c0, int n, vf *sums);
-#define TILE_OF(KIND, WIDTH, ROWS, ...)                                                            \
+#define TILE_OF(KIND, WIDTH, ROWS)                                                                 \
     static void tile_##KIND##_##WIDTH##_##ROWS(const chunk *b, const rounded *a, int64_t i,        \
                                                int64_t c0, int n, vf *sums) {                      \
-        add_chunks(b, WIDTH, a, i, ROWS, c0, n, sums, (shape){__VA_ARGS__});                       \
+        add_chunks(b, WIDTH, a, i, ROWS, c0, n, sums, KIND);                                       \
     }
 #define TILE(WIDTH, ROWS)                                                                          \
-    TILE_OF(WITH_M, WIDTH, ROWS, 1, true)                                                          \
-    TILE_OF(WITH_OFFSET, WIDTH, ROWS, 1, false)                                                    \
-    TILE_OF(IN_HALVES, WIDTH, ROWS, 2, false)
+    TILE_OF(WITH_M, WIDTH, ROWS)                                                                   \
+    TILE_OF(WITH_OFFSET, WIDTH, ROWS)                                                              \
+    TILE_OF(IN_HALVES, WIDTH, ROWS)
 #if V_AVX512
 #define TILES(X) X(1, 1) X(1, 2) X(1, 4) X(1, 8) X(2, 1) X(2, 2) X(2, 4) X(2, 8)
 #else
@@ -220,7 +215,7 @@ TILES(TILE)
     [WITH_M][WIDTH][ROWS] = tile_WITH_M_##WIDTH##_##ROWS,                                          \
     [WITH_OFFSET][WIDTH][ROWS] = tile_WITH_OFFSET_##WIDTH##_##ROWS,                                \
     [IN_HALVES][WIDTH][ROWS] = tile_IN_HALVES_##WIDTH##_##ROWS,
-static const tile_fn tiles[SHAPES][WIDE + 1][TILE_ROWS + 1] = {TILES(TILE)};
+static const tile_fn tiles[KINDS][WIDE + 1][TILE_ROWS + 1] = {TILES(TILE)};
 #undef TILE
 
 /* Columns [j, j + VW) of row i of C, from their sums. */
@@ -260,11 +255,10 @@ V_INLINE void prefetch(const uint8_t *p, int64_t c, bool near, dtype dt) {
  * of their own, since a sum waits four cycles for the one before. */
 V_INLINE void add_decoded(const run_bytes *b, const group_heads *h, const rounded *a, int64_t c0,
                           int q, int i, int rows, vf sums[FEW_ROWS], dtype dt) {
-    const shape f = shape_of(dt);
     const int64_t at = (c0 + q) * a->m;
-    const int quads = QUADS / f.units;
+    const int kind = kind_of(dt), quads = QUADS / units_of(kind);
 #pragma GCC unroll 2
-    for (int u = 0; u < f.units; u++) {
+    for (int u = 0; u < units_of(kind); u++) {
         vi whole[2][FEW_ROWS];
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) whole[0][r] = whole[1][r] = (vi){0};
@@ -286,7 +280,7 @@ V_INLINE void add_decoded(const run_bytes *b, const group_heads *h, const rounde
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
             vi all = v_first_parts(whole[0][r]) + whole[1][r];
-            sums[r] = add_whole(sums[r], all, d, m, a->head + at + r, u, f);
+            sums[r] = add_whole(sums[r], all, d, m, a->head + at + r, u, kind);
         }
     }
 }
@@ -352,7 +346,7 @@ V_INLINE void block_rows(const gemm_args *g, const rounded *a, const columns *c,
         int64_t r = 0;
         for (int size = TILE_ROWS; size > 0; size /= 2)
             for (; r + size <= rows; r += size)
-                tiles[kind_of(shape_of(dt))][wide][size](b[0], a, first + r, c0, n, sums[0] + r);
+                tiles[kind_of(dt)][wide][size](b[0], a, first + r, c0, n, sums[0] + r);
     }
     for (int v = 0; v < wide; v++)
         for (int64_t r = 0; r < rows; r++) put_columns(g, first + r, &c[v], sums[v][r]);
